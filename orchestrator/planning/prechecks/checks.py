@@ -65,20 +65,25 @@ def check_files(
     unusual = list(_length_notes(config))
     mistakes = list(_text_findings(config))
     if runs_elsewhere:
-        noted = [
-            (at, f"{message} (on this machine; the trials run on others)")
-            for at, message in missing
-        ]
-        unusual += noted
+        for at, message in missing:
+            unusual.append((at, f"{message} (on this machine; the trials run on others)"))
     else:
         mistakes += missing
-    if not mistakes and asks_hub and config.own_code is not None:
+    if not mistakes and asks_hub:
         # Last, because it runs the user's modules, which takes seconds.
-        if message := problem_of(config.own_code):
-            mistakes.append((("own_code",), message))
+        mistakes += _own_code_findings(config)
     if mistakes:
         raise ConfigError(_at_their_lines(config, mistakes))
     return tuple(map(str, _at_their_lines(config, unusual)))
+
+
+def _own_code_findings(config: SweepConfig) -> Iterator[Finding]:
+    """A problem if the user's own objects cannot be imported."""
+    if config.own_code is None:
+        return
+    message = problem_of(config.own_code)
+    if message:
+        yield ("own_code",), message
 
 
 def _at_their_lines(config: SweepConfig, findings: Sequence[Finding]) -> list[Problem]:
@@ -111,8 +116,8 @@ def _refused(mistake: str) -> str:
 def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
     """Problems of the checkpoint, the tokenizer and the data."""
     file = config.data.file
-    for at, name, problem_of in _named_files(config):
-        problem = problem_of(name)
+    for at, name, check in _named_files(config):
+        problem = check(name)
         if not problem and asks_hub and not checkpoints.is_on_this_machine(name):
             problem = _unreachable(name)
         if problem:
