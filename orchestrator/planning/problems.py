@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -65,14 +64,23 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
     def similarity(choice: str) -> tuple[float, bool, int]:
         """Letters in common; of equally similar ones, those with the same letters, or beginning."""
         ratio = difflib.SequenceMatcher(a=choice, b=written).ratio()
-        beginning = os.path.commonprefix([choice, written])
-        return ratio, sorted(choice) == sorted(written), len(beginning)
+        return ratio, sorted(choice) == sorted(written), _shared_beginning(choice, written)
 
     # difflib's own threshold, 0.6 of the letters in common, finds transposed and missing letters.
     matches = difflib.get_close_matches(written, by_lower, n=len(by_lower) or 1)
     if not matches:
         return None
     return by_lower[max(matches, key=similarity)]
+
+
+def _shared_beginning(text: str, other: str) -> int:
+    """How many letters two texts share from their first on."""
+    shared = 0
+    for letter, other_letter in zip(text, other, strict=False):
+        if letter != other_letter:
+            break
+        shared += 1
+    return shared
 
 
 def advice(word: object, choices: Sequence[str]) -> str:
