@@ -13,7 +13,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 # A file's tests stay together and in their order, because they share what takes long to start.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# The slowest tests are listed at the end.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	--durations 20 --durations-min 10
 SOURCES := orchestrator jobs tests
 
 .PHONY: sweep test lint unit audit chaos killer schema clean

@@ -22,6 +22,7 @@ from orchestrator.storage.location import Location
 from orchestrator.units import count, size_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.reporting.answer.picks import TuneAnswer
     from orchestrator.storage.run_folder import RunFolder
 
 _GPU_MINUTES = 5.0
@@ -86,20 +87,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.dry_run:
             _print_space(config, options)
             return cli.EXIT_OK
-        output = options.output or config.output.with_name(f"{config.output.name}-tune")
-        # The slots' parent processes import torch while this process imports and starts Ray.
-        with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-            # Build the model once: if that fails, every trial would fail.
-            cli.model_facts(config)
-            return cli.holding(
-                output,
-                lambda folder: _run(config, options, folder),
-                resume=options.resume,
-                force=options.force,
-            )
+        return _tune(config, options)
     except (ConfigError, LoggerError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
+
+
+def _tune(config: SweepConfig, options: TuneOptions) -> int:
+    """Tune in the run's folder. Returns the exit status."""
+    output = options.output or config.output.with_name(f"{config.output.name}-tune")
+
+    def run(folder: RunFolder) -> int:
+        return _run(config, options, folder)
+
+    # The slots' parent processes import torch while this process imports and starts Ray.
+    with ray_address.preloading(options.address, config.resources.cpus_per_trial):
+        # Build the model once: if that fails, every trial would fail.
+        cli.model_facts(config)
+        return cli.holding(output, run, resume=options.resume, force=options.force)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -155,14 +160,7 @@ def _print_space(config: SweepConfig, options: TuneOptions) -> None:
     space = _space(config, options, has_gpu=has_gpu)
     considered = len(space.plan.trials)
     if options.as_json:
-        document: dict[str, Any] = {
-            "name": config.name,
-            "considered": considered,
-            "axes": {axis: list(values) for axis, values in space.config.axes.items()},
-            "not_tried": space.not_tried,
-            "effective_batch": space.effective_batch,
-            "budgets": list(space.config.budgets),
-        }
+        document = {"name": config.name, "considered": considered, **_space_json(space)}
         print(json.dumps(document, indent=2))
         return
     print(f"{config.name}: {count(considered, 'configuration')} considered")
@@ -171,6 +169,16 @@ def _print_space(config: SweepConfig, options: TuneOptions) -> None:
     print("not tried")
     for line in not_tried_lines(space.not_tried):
         print(line)
+
+
+def _space_json(space: TuneSpace) -> dict[str, Any]:
+    """What is varied, and what is not, as plain JSON values."""
+    return {
+        "axes": {axis: list(values) for axis, values in space.config.axes.items()},
+        "not_tried": space.not_tried,
+        "effective_batch": space.effective_batch,
+        "budgets": list(space.config.budgets),
+    }
 
 
 def _space(config: SweepConfig, options: TuneOptions, *, has_gpu: bool) -> TuneSpace:
@@ -182,24 +190,12 @@ def _space(config: SweepConfig, options: TuneOptions, *, has_gpu: bool) -> TuneS
 
 def _run(config: SweepConfig, options: TuneOptions, folder: RunFolder) -> int:
     """Search, publish the run, and print the answers. Returns the exit status."""
-    from orchestrator.api import load
-    from orchestrator.reporting.answer.picks import describe, to_json, tune_answers
     from orchestrator.reporting.publish import publish
     from orchestrator.running.tuning import run_tune
 
     end = run_tune(config, options.goal, options.gpu_seconds, options, folder)
     publish(folder.path)
-    run = load(folder.path)
-    answers = tune_answers(run.dataset)
-    exported = {}
-    for answer in answers:
-        if answer.best is not None:
-            target = folder.path / answer.folder_name
-            exported[answer.folder_name] = _export(run, answer.best, target)
-    if options.as_json:
-        print(json.dumps(to_json(run.dataset, answers, exported), indent=2))
-    else:
-        print(describe(run.dataset, answers, exported))
+    answers = _print_answers(folder.path, options)
     if end.is_interrupted:
         return cli.EXIT_INTERRUPTED
     if end.failure:
@@ -208,6 +204,25 @@ def _run(config: SweepConfig, options: TuneOptions, folder: RunFolder) -> int:
     if not answers or any(answer.best is None for answer in answers):
         return cli.EXIT_FAILURE
     return cli.EXIT_OK
+
+
+def _print_answers(path: Path, options: TuneOptions) -> Sequence[TuneAnswer]:
+    """Print the answer for each budget, and write the files of its pick."""
+    from orchestrator.api import load
+    from orchestrator.reporting.answer.picks import describe, to_json, tune_answers
+
+    run = load(path)
+    answers = tune_answers(run.dataset)
+    exported = {}
+    for answer in answers:
+        if answer.best is not None:
+            target = path / answer.folder_name
+            exported[answer.folder_name] = _export(run, answer.best, target)
+    if options.as_json:
+        print(json.dumps(to_json(run.dataset, answers, exported), indent=2))
+    else:
+        print(describe(run.dataset, answers, exported))
+    return answers
 
 
 def _export(run: Any, candidate: Any, target: Path) -> str:

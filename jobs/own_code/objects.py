@@ -33,13 +33,24 @@ def load(own: OwnCode) -> OwnObjects:
     Raises OwnCodeError if the sources are not those of the plan, if a module cannot be imported, or
     if an object has the wrong type.
     """
-    import transformers
-
     _check_sources(own)
     # As for a script, modules beside it come first.
     if own.folder and own.folder not in sys.path:
         sys.path.insert(0, own.folder)
     objects: dict[str, Any] = {name: _imported(name, own.folder) for name in own.names}
+    _check_kinds(own, objects)
+    return OwnObjects(
+        trainer=objects.get(own.trainer),
+        callbacks=tuple(objects[name] for name in own.callbacks),
+        collator=objects.get(own.collator),
+        entry=objects.get(own.entry),
+    )
+
+
+def _check_kinds(own: OwnCode, objects: Mapping[str, Any]) -> None:
+    """Raises OwnCodeError if an object cannot be what it is named for."""
+    import transformers
+
     for name in own.callbacks:
         _check_kind(name, objects[name], transformers.TrainerCallback, may_be_object=True)
     if own.trainer:
@@ -47,12 +58,6 @@ def load(own: OwnCode) -> OwnObjects:
     for name in (own.collator, own.entry):
         if name and not callable(objects[name]):
             raise OwnCodeError(f"{name} is {_kind(objects[name])}, which cannot be called")
-    return OwnObjects(
-        trainer=objects.get(own.trainer),
-        callbacks=tuple(objects[name] for name in own.callbacks),
-        collator=objects.get(own.collator),
-        entry=objects.get(own.entry),
-    )
 
 
 def collator_of(collator: Callable[..., Any], tokenizer: Any) -> Callable[..., Any]:

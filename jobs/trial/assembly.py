@@ -139,10 +139,24 @@ def _dataset(
     dataset, collator = data.load(
         spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed
     )
+    return _batched(spec, dataset, _collator(spec, collator, own))
+
+
+def _collator(
+    spec: TrialSpec, collator: Collator | None, own: OwnObjects | None
+) -> Collator | None:
+    """The user's own collator, else the data's; with what a technique changes about it."""
     if own is not None and own.collator is not None:
         collator = collator_of(own.collator, getattr(collator, "tokenizer", None))
     if wrap := bound(spec, "collator"):
         collator = wrap(collator or transformers.default_data_collator)
+    return collator
+
+
+def _batched(
+    spec: TrialSpec, dataset: Any, collator: Collator | None
+) -> tuple[Any, Collator | None]:
+    """Dataset and collator as the way of batching wants them."""
     if batch := bound(spec, "batching"):
         dataset, collator = batch(
             dataset,

@@ -90,16 +90,14 @@ def weights_of(model: torch.nn.Module) -> list[Weight]:
 def measurements(model: torch.nn.Module) -> dict[str, Any]:
     """Values of ``COLUMNS``."""
     weights = weights_of(model)
-    trained = [weight.elements for weight in weights if weight.is_trained]
     values: dict[str, Any] = {
         "parameter_dtypes": ", ".join(_formats(weights)),
         "parameters_total": sum(weight.elements for weight in weights),
-        "parameters_trainable": sum(trained),
+        "parameters_trainable": _trained_elements(weights),
     }
     tower = _vision_tower(_inside_adapter(model))
     if tower is not None:
-        trained = [weight for weight in weights_of(tower) if weight.is_trained]
-        values["vision_parameters_trainable"] = sum(weight.elements for weight in trained)
+        values["vision_parameters_trainable"] = _trained_elements(weights_of(tower))
     for bits in (4, 8, 16, 32):
         sizes = [weight.nbytes for weight in weights if weight.bits == bits]
         values[f"weights_{bits}bit_bytes"] = sum(sizes)
@@ -107,6 +105,10 @@ def measurements(model: torch.nn.Module) -> dict[str, Any]:
     if getattr(_inside_adapter(model), "is_quantized", False):
         values["base_quantized_share"] = _quantized_share(weights)
     return values
+
+
+def _trained_elements(weights: Iterable[Weight]) -> int:
+    return sum(weight.elements for weight in weights if weight.is_trained)
 
 
 def _formats(weights: Iterable[Weight]) -> list[str]:

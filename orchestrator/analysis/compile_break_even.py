@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from jobs.record import Outcome
 from orchestrator.storage.tables.rows import Row
@@ -17,7 +18,9 @@ _NEEDED = ("first_step_seconds", "step_seconds_median")
 _CACHE_HITS = ("compile_cache_hits", "inductor_cache_hits")
 
 
-def set_break_even(all_rows: Iterable[Row], rows: Iterable[Row], axes: Mapping[str, str]) -> None:
+def set_break_even(
+    all_rows: Iterable[dict[str, Any]], rows: Iterable[Row], axes: Mapping[str, str]
+) -> None:
     """Set the column ``compile_break_even_steps`` of all rows; None if a row has no figure.
 
     ``rows`` are those that are compared: the search's own.

@@ -45,20 +45,25 @@ def load_config(
     reader = AxisReader(document)
     grids = read_grids(document.value, reader)
     base = read_base_arguments(document, reader.used)
-    problems = [*renaming.problems, *reader.problems, *base.problems, *_search_problems(document)]
-    whole_file = Part(document=document, at=(), value=document.value)
-    problems += secret_problems(whole_file, except_keys=_NEVER_RECORDED)
+    problems = [*renaming.problems, *reader.problems, *base.problems, *_text_problems(document)]
     if not isinstance(section, SweepSection):
         problems += itertools.starmap(document.problem, section)
         raise ConfigError(problems)
     # A value of the right type may still name something that does not exist.
     problems += _content_problems(document, section, grids, trust_remote_code=trust_remote_code)
     own_code, own_problems = read_own_code(section, Path(path), is_allowed=allow_own_code)
-    problems += [document.problem(at, message) for at, message in own_problems]
+    problems += itertools.starmap(document.problem, own_problems)
     if problems:
         raise ConfigError(problems)
     notes = [*renaming.notes, *base.notes]
     return build_config(Path(path), section, grids, base, notes, own_code=own_code)
+
+
+def _text_problems(document: Document) -> Iterator[Problem]:
+    """Problems of the search, and secrets that every record would repeat."""
+    yield from _search_problems(document)
+    whole_file = Part(document=document, at=(), value=document.value)
+    yield from secret_problems(whole_file, except_keys=_NEVER_RECORDED)
 
 
 def _content_problems(

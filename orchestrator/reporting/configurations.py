@@ -169,11 +169,6 @@ def _gain(comparison: PairedComparison) -> str:
     return f"{100 * (ratio - 1):.1f} % {error(comparison.ci95)}"
 
 
-def _gain(ratio: float) -> str:
-    """A ratio of speeds as the percentage that the faster one gains: ``3.2 %``."""
-    return f"{100 * (ratio - 1):.1f} %"
-
-
 def labels_of_trials(dataset: Dataset, configurations: Iterable[Configuration]) -> dict[str, str]:
     """Trial -> its configuration's label, repeats included."""
     named = {}

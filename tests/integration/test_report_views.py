@@ -13,9 +13,9 @@ from orchestrator.reporting.html import page as html
 from orchestrator.reporting.plots.style import PALETTE
 from orchestrator.reporting.report import Report
 from orchestrator.units import GIB
+from tests.support.recorded_runs import RECORDED
 from tests.support.report_pages import DRAWN, FIGURE, decision, key, opened, running_browser
 
-RECORDED = Path(__file__).parents[2] / "docs" / "results"
 BERT = "2026-11-20-bert_large-7xh200-part"
 
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _MOST_STEPS = 8
 """How many modules a name is followed through, and how many base classes."""
+_NEXT_STATEMENT = re.compile(r"^[^\s#)\]}]", re.MULTILINE)
+"""Where a class at the top level ends: a line that is neither indented nor closes a bracket."""
+_IMPORT = re.compile(r"^from [.\w]+ import (?P<names>\([^)]*\)|.*)$", re.MULTILINE)
 _OF_DEFAULT: Mapping[type, str] = {bool: "bool", int: "float", float: "float", str: "str"}
 """Type of a default -> the annotation that a parameter without one is taken to have."""
 
@@ -50,26 +54,50 @@ def _line_of_descent(module: str, name: str) -> Iterator[ast.ClassDef]:
         name = bases[0]
 
 
+@functools.cache
 def _definition(module: str, name: str) -> tuple[str, ast.ClassDef] | None:
     """The module that defines a class, and the definition, through the imports of its name."""
     for _ in range(_MOST_STEPS):
-        tree = _parsed(module)
-        if tree is None:
+        text = _text(module)
+        if text is None:
             return None
-        source = None
-        for statement in tree.body:
-            if isinstance(statement, ast.ClassDef) and statement.name == name:
-                return module, statement
-            if isinstance(statement, ast.ImportFrom) and name in _imported_names(statement):
-                source = _absolute(statement, module)
-        if source is None:
+        definition = _class_in(text, name)
+        if definition is not None:
+            return module, definition
+        statement = _import_of(text, name)
+        if statement is None:
             return None
-        module = source
+        module = _absolute(statement, module)
     return None
 
 
-def _imported_names(statement: ast.ImportFrom) -> list[str]:
-    return [alias.asname or alias.name for alias in statement.names]
+def _class_in(text: str, name: str) -> ast.ClassDef | None:
+    """The class of this name at the top level of a module; None if there is none."""
+    begin = max(text.find(f"\nclass {name}{sign}") for sign in "(:")
+    if begin < 0:
+        return None
+    end = _NEXT_STATEMENT.search(text, begin + len("\nclass"))
+    # Only the class is parsed: a whole module would take ten times as long.
+    lines = text[begin : end.start() if end else None]
+    try:
+        (statement,) = ast.parse(lines).body
+    except SyntaxError:
+        # A docstring that is not indented looks like the end of the class.
+        classes = [found for found in ast.parse(text).body if isinstance(found, ast.ClassDef)]
+        (statement,) = (found for found in classes if found.name == name)
+    assert isinstance(statement, ast.ClassDef)
+    return statement
+
+
+def _import_of(text: str, name: str) -> ast.ImportFrom | None:
+    """The last ``from ... import`` at the top level of a module that gives the name."""
+    imports = [match for match in _IMPORT.finditer(text) if name in match["names"]]
+    for match in reversed(imports):
+        (statement,) = ast.parse(match[0]).body
+        assert isinstance(statement, ast.ImportFrom)
+        if name in [alias.asname or alias.name for alias in statement.names]:
+            return statement
+    return None
 
 
 def _absolute(statement: ast.ImportFrom, module: str) -> str:
@@ -87,13 +115,15 @@ def _absolute(statement: ast.ImportFrom, module: str) -> str:
 
 
 @functools.cache
-def _parsed(module: str) -> ast.Module | None:
+def _text(module: str) -> str | None:
+    """The source of a module; None if there is none."""
     path = _path(module)
     if path is None:
         return None
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return path.read_text(encoding="utf-8")
 
 
+@functools.cache
 def _path(module: str) -> Path | None:
     """The file of a module; None if its library is not installed or has no such module."""
     package, *rest = module.split(".")

@@ -104,17 +104,26 @@ def _checkable(family: Family) -> dict[str, ast.expr | None] | None:
 def _mistakes(
     family: Family, checked: Mapping[str, ast.expr | None] | None, parameters: Mapping[str, Any]
 ) -> Iterator[Mistake]:
-    class_name = family.config_class.partition(":")[2]
     for name, value in parameters.items():
+        problem = ""
         if name in family.decided:
-            yield Mistake(f"cannot be set here: {family.decided[name]}", (name,))
-        elif checked is not None and name not in checked:
-            names = sorted(checked.keys() - family.decided.keys())
-            yield Mistake(f"{class_name} has no such parameter; {advice(name, names)}", (name,))
-        elif checked is not None and not accepts(checked[name], value):
-            annotation = checked[name]
-            assert annotation is not None
-            yield Mistake(_wrong_value(class_name, annotation, value), (name,))
+            problem = f"cannot be set here: {family.decided[name]}"
+        elif checked is not None:
+            problem = _problem(family, checked, name, value)
+        if problem:
+            yield Mistake(problem, (name,))
+
+
+def _problem(family: Family, checked: Mapping[str, ast.expr | None], name: str, value: Any) -> str:
+    """What the library's class has against a parameter; empty if nothing."""
+    class_name = family.config_class.partition(":")[2]
+    if name not in checked:
+        names = sorted(checked.keys() - family.decided.keys())
+        return f"{class_name} has no such parameter; {advice(name, names)}"
+    annotation = checked[name]
+    if annotation is None or accepts(annotation, value):
+        return ""
+    return _wrong_value(class_name, annotation, value)
 
 
 def _wrong_value(class_name: str, annotation: ast.expr, value: Any) -> str:
@@ -153,9 +162,14 @@ def _unknown_text(axis: Axis, text: str) -> str:
         numbers = axis.pattern.doc.partition(";")[0].replace("`", "")
         return f'"{text}" is not known; write {axis.pattern.form}: {numbers}'
     problem = f'"{text}" is not known; {advice(text, axis.names)}'
+    return problem + _with_parameters(
+        axis, text, joint=" With" if problem.endswith("?") else "; with"
+    )
+
+
+def _with_parameters(axis: Axis, text: str, *, joint: str) -> str:
+    """How to write the family that the text begins with; empty if it begins with none."""
     families = [name for name in axis.families if text.startswith(name)]
-    if families:
-        longest = max(families, key=len)
-        joint = " With" if problem.endswith("?") else "; with"
-        problem += f"{joint} parameters of your own: {longest}(name=value)"
-    return problem
+    if not families:
+        return ""
+    return f"{joint} parameters of your own: {max(families, key=len)}(name=value)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.model_size import ModelSize, model_size
 from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
 from orchestrator.planning.prechecks.technique_requirements import model_keys
-from orchestrator.planning.problems import ConfigError, KeyPath
+from orchestrator.planning.problems import ConfigError, KeyPath, Problem
 from orchestrator.planning.renamed_keys import with_new_keys
 from orchestrator.planning.settings import SweepConfig
 
@@ -61,23 +61,38 @@ def check_files(
     is only a note. ``asks_hub`` says whether to ask the Hub for checkpoints that this machine does
     not have. Raises ConfigError with all problems.
     """
-    document = with_new_keys(read_document(config.path)).document
     missing = list(_file_findings(config, asks_hub=asks_hub and not runs_elsewhere))
-    notes = [str(document.problem(at, message)) for at, message in _length_notes(config)]
-    problems = [document.problem(at, message) for at, message in _text_findings(config)]
-    for at, message in missing:
-        problem = document.problem(at, message)
-        if runs_elsewhere:
-            notes.append(f"{problem} (on this machine; the trials run on others)")
-        else:
-            problems.append(problem)
-    if not problems and asks_hub and config.own_code is not None:
+    unusual = list(_length_notes(config))
+    mistakes = list(_text_findings(config))
+    if runs_elsewhere:
+        for at, message in missing:
+            unusual.append((at, f"{message} (on this machine; the trials run on others)"))
+    else:
+        mistakes += missing
+    if not mistakes and asks_hub:
         # Last, because it runs the user's modules, which takes seconds.
-        if message := problem_of(config.own_code):
-            problems.append(document.problem(("own_code",), message))
-    if problems:
-        raise ConfigError(problems)
-    return tuple(notes)
+        mistakes += _own_code_findings(config)
+    if mistakes:
+        raise ConfigError(_at_their_lines(config, mistakes))
+    return tuple(map(str, _at_their_lines(config, unusual)))
+
+
+def _own_code_findings(config: SweepConfig) -> Iterator[Finding]:
+    """A problem if the user's own objects cannot be imported."""
+    if config.own_code is None:
+        return
+    message = problem_of(config.own_code)
+    if message:
+        yield ("own_code",), message
+
+
+def _at_their_lines(config: SweepConfig, findings: Sequence[Finding]) -> list[Problem]:
+    """The findings with their lines in the file."""
+    # Reading the file again takes a while, and only a finding needs its lines.
+    if not findings:
+        return []
+    document = with_new_keys(read_document(config.path)).document
+    return [document.problem(at, message) for at, message in findings]
 
 
 def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], object]) -> ModelFacts:
@@ -101,8 +116,8 @@ def _refused(mistake: str) -> str:
 def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
     """Problems of the checkpoint, the tokenizer and the data."""
     file = config.data.file
-    for at, name, problem_of in _named_files(config):
-        problem = problem_of(name)
+    for at, name, check in _named_files(config):
+        problem = check(name)
         if not problem and asks_hub and not checkpoints.is_on_this_machine(name):
             problem = _unreachable(name)
         if problem:

@@ -34,17 +34,24 @@ def data_problems(
     except NoDataFileError as error:
         yield ("path",), _with_a_guess(str(error), Path(file.path))
         return
-    missing = [theirs for theirs in file.columns.values() if theirs not in data.columns]
-    for theirs in missing:
+    missing = list(_missing_columns(file, data))
+    yield from missing
+    if not missing:
+        yield from _column_problems(file, data, task)
+        yield from _empty_inputs(file, data, task)
+        yield from _label_problems(file, data, task, num_labels)
+
+
+def _missing_columns(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
+    """A problem for each column that the configuration names and the file lacks."""
+    for theirs in file.columns.values():
+        if theirs in data.columns:
+            continue
         message = f'the file has no column "{theirs}"; it has {data.listed_columns()}'
         meant = closest(theirs, data.columns)
         if meant:
             message = f"{message}; {did_you_mean(meant)}"
         yield ("columns", _key_of(file, theirs)), message
-    if not missing:
-        yield from _column_problems(file, data, task)
-        yield from _empty_inputs(file, data, task)
-        yield from _label_problems(file, data, task, num_labels)
 
 
 def _first_path(file: DatasetFile) -> Path:
@@ -83,22 +90,11 @@ def _column_problems(
 ) -> Iterator[tuple[KeyPath, str]]:
     """Problems if the file has no column with inputs, or lacks the labels that the task needs."""
     ours = _our_columns(file, data)
-    inputs: tuple[str, ...] = _TEXT_SOURCES
     if task == "image-text-to-text":
         yield from _image_problems(file, data, ours)
-        inputs = ("text", "messages", "prompt")
-    elif task == "image-classification":
-        inputs = ("pixel_values",)
-    elif file.tokenizer is None:
-        inputs = ("input_ids",)
+    inputs, alternative = _inputs(file, task)
     if not ours.intersection(inputs):
-        hint = f"name yours in columns, as in columns: {{{inputs[0]}: YOURS}}"
-        if task == "image-text-to-text":
-            hint += "; a column messages or prompt would do, too"
-        elif task == "image-classification":
-            hint += "; images are not decoded, so save what the model's image processor returns"
-        elif file.tokenizer is None:
-            hint += ", or give a tokenizer for a column text"
+        hint = f"name yours in columns, as in columns: {{{inputs[0]}: YOURS}}{alternative}"
         yield (
             ("columns",),
             f"needs a column {inputs[0]}; the file has {data.listed_columns()}; {hint}",
@@ -109,6 +105,19 @@ def _column_problems(
             f"{task} needs a column labels; the file has {data.listed_columns()}; name yours in "
             "columns, as in columns: {labels: YOURS}",
         )
+
+
+def _inputs(file: DatasetFile, task: Task) -> tuple[tuple[str, ...], str]:
+    """The columns of which the task needs one, and what else helps if all are missing."""
+    if task == "image-text-to-text":
+        columns = ("text", "messages", "prompt")
+        return columns, "; a column messages or prompt would do, too"
+    if task == "image-classification":
+        hint = "; images are not decoded, so save what the model's image processor returns"
+        return ("pixel_values",), hint
+    if file.tokenizer is None:
+        return ("input_ids",), ", or give a tokenizer for a column text"
+    return _TEXT_SOURCES, ""
 
 
 def _image_problems(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from jobs.flags import FlagKind
 from orchestrator.analysis.accumulation import Candidate, candidates
 from orchestrator.analysis.dataset import load_dataset
 from tests.support.configurations import make_configuration
+from tests.support.recorded_runs import RECORDED
 
-RECORDED = Path(__file__).parents[3] / "docs" / "results"
 KNOWN = {"parameters_trainable": 10, "parameter_dtypes": "float32"}
 
 

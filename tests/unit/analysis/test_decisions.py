@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,6 @@ from orchestrator.analysis.accumulation import Basis, Candidate
 from orchestrator.analysis.budgets import best_in_budgets
 from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
 from orchestrator.analysis.recommendation import (
     Constraints,
     Ranking,
@@ -27,18 +25,12 @@ from orchestrator.analysis.recommendation import (
 from orchestrator.analysis.tie_breaks import PairedComparison
 from orchestrator.units import GIB
 from tests.support.configurations import make_configuration
+from tests.support.recorded_runs import RECORDED, recorded
 
-RECORDED = Path(__file__).parents[3] / "docs" / "results"
 RUNS = sorted(path.parent.name for path in RECORDED.glob("*/trials.parquet"))
 TECHNIQUES, BERT = "2026-11-21-all_techniques-2xh200", "2026-11-21-bert_large-h200"
 GUIDE = "2026-11-21-docs_table-h200"
 KNOWN = {"parameters_trainable": 10, "parameter_dtypes": "float32"}
-
-
-def recorded(run: str) -> EnvironmentResults:
-    results = load_dataset(RECORDED / run).main
-    assert results is not None
-    return results
 
 
 def named(answer: Recommendation) -> Iterator[Candidate]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +22,9 @@ from orchestrator.analysis.recommendation import Constraints
 from orchestrator.reporting.configurations import row_of
 from orchestrator.reporting.recommendation import render
 from orchestrator.storage.run_metadata import RunMetadata
+from tests.support.recorded_runs import RECORDED
 from tests.support.records import make_record
 
-RECORDED = Path(__file__).parents[3] / "docs" / "results"
 RUNS = sorted(path.parent.name for path in RECORDED.glob("*/trials.parquet"))
 LIGER = {"use_liger_kernel": True}
 

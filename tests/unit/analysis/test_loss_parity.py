@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +20,9 @@ from orchestrator.analysis.loss_parity import (
 )
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.trial_table import table_of_records
+from tests.support.recorded_runs import RECORDED
 from tests.support.records import COLUMNS, make_record
 
-RECORDED = Path(__file__).parents[3] / "docs" / "results"
 PLAIN = {"activations": "keep", "precision": "fp32", "loop": "trainer"}
 CHECKPOINT = {"activations": "checkpoint"}
 

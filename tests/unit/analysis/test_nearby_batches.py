@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from jobs.flags import Flag, FlagKind
 from orchestrator.analysis.accumulation import Basis
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
 from orchestrator.analysis.recommendation import Constraints, recommend
 from orchestrator.analysis.recommendation.interpolation import candidates_between
 from orchestrator.units import GIB
 from tests.support.configurations import make_configuration
+from tests.support.recorded_runs import recorded
 
-RECORDED = Path(__file__).parents[3] / "docs" / "results"
 BERT = "2026-11-21-bert_large-h200"
-
-
-def recorded(run: str) -> EnvironmentResults:
-    results = load_dataset(RECORDED / run).main
-    assert results is not None
-    return results
 
 
 def test_recommend_offers_256_to_someone_who_asks_for_257() -> None:

@@ -18,18 +18,6 @@ MODEL = "model: {task: causal-lm, architecture: llama}\n"
 Load = Callable[[str], SweepConfig]
 
 
-@pytest.fixture
-def load(tmp_path: Path) -> Load:
-    """Load a configuration from its text, a model added."""
-
-    def load(text: str) -> SweepConfig:
-        path = tmp_path / "sweep.yaml"
-        path.write_text(MODEL + text)
-        return load_config(path)
-
-    return load
-
-
 @pytest.mark.parametrize("path", sorted(BROKEN.glob("*.yaml")), ids=lambda path: path.stem)
 def test_load_config_broken_file_gives_the_recorded_problems(
     path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from orchestrator.planning.config import ConfigError, SweepConfig, load_config
+from orchestrator.planning.config import ConfigError, SweepConfig
 
-MODEL = "model: {task: causal-lm, architecture: llama}\n"
 OLD = """
 measure: {deadline: 7m, verify: false, turns: 2, anatomy: none}
 search: {kind: frontier, audit: 0.5}
@@ -25,18 +23,6 @@ resources: {screen_gpus: false}
 loggers: [mlflow]
 cpu_fallback: {steps: 7}
 """
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Callable[[str], SweepConfig]:
-    """Load a configuration from its text, a model added in the first line."""
-
-    def load(text: str) -> SweepConfig:
-        path = tmp_path / "sweep.yaml"
-        path.write_text(MODEL + text)
-        return load_config(path)
-
-    return load
 
 
 def test_old_keys_mean_what_the_new_keys_mean(load: Callable[[str], SweepConfig]) -> None:

@@ -13,10 +13,9 @@ import torch
 from jobs.flags import FlagKind
 from jobs.loops import accumulated_loss
 from jobs.loops.accumulated_loss import LossScale
-from jobs.record import Outcome, TrialRecord
 from jobs.spec import ModelSpec, TrialSpec
-from jobs.trial.run import run
 from tests.conftest import build_tiny_spec
+from tests.support.one_trial import measured
 
 LLAMA = ModelSpec(
     task="causal-lm",
@@ -31,12 +30,6 @@ LLAMA = ModelSpec(
     },
 )
 """It divides by the number of items itself; the tiny BERT for classification ignores it."""
-
-
-def measured(spec: TrialSpec, folder: Path) -> TrialRecord:
-    record = run(spec, lambda phase: None, scratch=folder)
-    assert record.outcome is Outcome.OK, record.reason
-    return record
 
 
 def accumulated(**choices: Any) -> TrialSpec:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from jobs.record import Outcome, TrialRecord
+from jobs.record import Outcome
 from jobs.spec import DatasetFile, DataSpec, TrialSpec
 from jobs.trial.run import run
 from tests.conftest import build_tiny_spec
+from tests.support.one_trial import measured
 
 SHORT, LONG = 4, 16
 """Tokens of a row. One row in fifty is long, so that a dozen random batches may have none."""
@@ -26,12 +27,6 @@ def spec_of(folder: Path, lengths: list[int], **choices: Any) -> TrialSpec:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     spec = build_tiny_spec(choices, steps=3)
     return replace(spec, data=DataSpec(file=DatasetFile(path=str(path), format="json")))
-
-
-def measured(spec: TrialSpec, folder: Path) -> TrialRecord:
-    record = run(spec, lambda phase: None, scratch=folder)
-    assert record.outcome is Outcome.OK, record.reason
-    return record
 
 
 @pytest.mark.parametrize("choices", [{}, {"accumulation": 2}, {"loop": "accelerate"}])

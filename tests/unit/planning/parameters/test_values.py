@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from jobs.techniques import AXES
-from orchestrator.planning.config import load_config
 from orchestrator.planning.parameters import read_technique
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import ConfigError
@@ -18,18 +17,6 @@ from orchestrator.planning.settings import SweepConfig
 
 MODEL = "model: {task: causal-lm, architecture: llama}\n"
 Load = Callable[[str], SweepConfig]
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Load:
-    """Load a configuration from its text, a model added."""
-
-    def load(text: str) -> SweepConfig:
-        path = tmp_path / "sweep.yaml"
-        path.write_text(MODEL + text)
-        return load_config(path)
-
-    return load
 
 
 def problems(load: Load, text: str) -> str:

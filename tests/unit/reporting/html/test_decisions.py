@@ -14,9 +14,9 @@ from orchestrator.api import Run, load
 from orchestrator.reporting.html.decisions import Question, decision_at, decisions
 from orchestrator.reporting.publish import publish
 from orchestrator.units import GIB
+from tests.support.recorded_runs import RECORDED
 from tests.support.records import make_record, write_run
 
-RECORDED = Path(__file__).parents[4] / "docs" / "results"
 RUNS = sorted(path.parent.name for path in RECORDED.glob("*/trials.parquet"))
 
 

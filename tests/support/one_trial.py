@@ -1,0 +1,16 @@
+"""One trial, run in the test's own process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from jobs.trial.run import run
+
+
+def measured(spec: TrialSpec, folder: Path) -> TrialRecord:
+    """The record of a trial, which must end ok."""
+    record = run(spec, lambda phase: None, scratch=folder)
+    assert record.outcome is Outcome.OK, record.reason
+    return record

@@ -1,0 +1,16 @@
+"""The recorded runs of docs/results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
+
+RECORDED = Path(__file__).parents[2] / "docs" / "results"
+
+
+def recorded(run: str) -> EnvironmentResults:
+    """The results of a run's main environment."""
+    results = load_dataset(RECORDED / run).main
+    assert results is not None
+    return results
