@@ -121,9 +121,7 @@ def remaining_gain(
     values = np.zeros(len(gains))
     if not len(shortlist):
         at_most = math.inf if incumbent is None else 0.0
-        return RemainingGain(
-            expected=0.0, at_most=at_most, probability_any_fits=0.0, values=values
-        )
+        return RemainingGain(expected=0.0, at_most=at_most, probability_any_fits=0.0, values=values)
     generator = np.random.default_rng(seed)
     is_feasible = _feasible(beliefs, shortlist, budget_bytes, generator)
     any_fits = float(is_feasible.any(axis=1).mean())

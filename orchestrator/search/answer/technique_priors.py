@@ -129,9 +129,7 @@ class TechniquePriors:
             seconds = unrecorded.overhead_seconds(axis, value)
             if recorded is not None:
                 seconds = recorded.overhead_seconds
-            return Effect(
-                deviation=UNKNOWN_DEVIATION_WITHOUT_TABLES, overhead_seconds=seconds
-            )
+            return Effect(deviation=UNKNOWN_DEVIATION_WITHOUT_TABLES, overhead_seconds=seconds)
         if recorded is not None:
             return recorded
         return self._from_similar(axis, value)

@@ -59,9 +59,7 @@ class TrialCost:
         self._scales: list[list[float]] = [[] for _ in self._slow]
         """For each slow technique: what its trials took, as a share of what was expected."""
 
-    def _additions(
-        self, candidate: Candidate, priors: TechniquePriors
-    ) -> list[tuple[int, float]]:
+    def _additions(self, candidate: Candidate, priors: TechniquePriors) -> list[tuple[int, float]]:
         """Numbers of a candidate's slow techniques, and the seconds that each is to take."""
         additions = []
         for axis, _, value in candidate.techniques:

@@ -76,9 +76,7 @@ BY_AXIS: Mapping[str, Expectation] = {
     # Data and loop are the host's. They matter where the GPU waits for it.
     "dataloader": Expectation(deviation=0.04, memory_deviation=0.01),
     "experts": Expectation(deviation=0.3, memory_deviation=0.2),
-    "kernels": Expectation(
-        log_time=-0.05, deviation=0.15, log_memory=-0.1, memory_deviation=0.15
-    ),
+    "kernels": Expectation(log_time=-0.05, deviation=0.15, log_memory=-0.1, memory_deviation=0.15),
     "loop": Expectation(deviation=0.05, memory_deviation=0.01),
     "loss": Expectation(deviation=0.12, memory_deviation=0.2),
     "offload": Expectation(log_time=0.5, deviation=0.5, memory_deviation=0.3),
