@@ -96,11 +96,22 @@ def score(search: str, make: MakeSearch, grid: Grid, noisy: Table, seconds: floa
     regrets = {budget: regret_of(grid, pick, budget) for budget, pick in picks.items()}
     claims = []
     for answer in answers:
-        true = regrets[int(answer.budget_bytes)]
-        if answer.gain_at_most is not None and true is not None and true < 1:
-            claims.append((answer.gain_at_most, true / (1 - true)))
+        if answer.gain_at_most is not None and answer.pick is not None:
+            claims.append((answer.gain_at_most, _unmeasured_gain(grid, answer, run.asked)))
     known = tuple(own for own in regrets.values() if own is not None)
     return Score(trials=run.trials, share=run.cost, regrets=known, claims=tuple(claims))
+
+
+def _unmeasured_gain(grid: Grid, answer: BudgetAnswer, asked: Iterable[str]) -> float:
+    """How much faster than the pick the fastest unmeasured one is, which an answer bounds."""
+    assert answer.pick is not None
+    speeds = [0.0]
+    for trial_id in grid.table.keys() - set(asked):
+        record = grid.table[trial_id]
+        if _answers(record, grid.recipe, int(answer.budget_bytes)):
+            speeds.append(record.measurements["samples_per_second"])
+    pick = grid.table[answer.pick.trial_id].measurements["samples_per_second"]
+    return max(0.0, max(speeds) / pick - 1)
 
 
 def _fastest_asked(grid: Grid, noisy: Table, asked: Iterable[str], budget: int) -> str | None:
