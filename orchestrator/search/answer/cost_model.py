@@ -22,7 +22,7 @@ _HYPERPARAMETERS = Hyperparameters(
     extra_deviations=(0.0,),
     # Few measurements often fit the law by chance, so errors are never taken to be tiny.
     misfit_deviations=(0.03, 0.06),
-    noises=(0.01, 0.02, 0.05, 0.1),
+    noises=(0.02, 0.03, 0.06, 0.1),
 )
 _FLOOR_BELOW = 0.3
 """A floor that was not seen is expected below the measured costs by this much, as a logarithm."""
