@@ -29,6 +29,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrainingRecipe, TrialSpec
 from jobs.techniques import AXES
 from orchestrator.analysis.baseline import ranked_recipe
+from orchestrator.search.answer.budget_answer import BudgetAnswer
 from orchestrator.search.answer.search import AnswerSearch
 from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.base import Search
@@ -87,34 +88,53 @@ def score(search: str, make: MakeSearch, grid: Grid, noisy: Table, seconds: floa
         return built[0]
 
     run = replay(remembered, noisy, truth=grid.table, seconds=seconds)
-    regrets = []
-    for budget in grid.budgets:
-        regret = regret_of(grid, noisy, run.asked, budget)
-        if regret is not None:
-            regrets.append(regret)
-    claims = []
+    picks = {budget: _fastest_asked(grid, noisy, run.asked, budget) for budget in grid.budgets}
+    answers: tuple[BudgetAnswer, ...] = ()
     if isinstance(built[0], AnswerSearch):
-        for answer in built[0].answers():
-            true = regret_of(grid, noisy, run.asked, int(answer.budget_bytes))
-            if answer.gain_at_most is not None and true is not None and true < 1:
-                claims.append((answer.gain_at_most, true / (1 - true)))
-    return Score(trials=run.trials, share=run.cost, regrets=tuple(regrets), claims=tuple(claims))
+        answers = built[0].answers()
+        picks = {int(own.budget_bytes): own.pick and own.pick.trial_id for own in answers}
+    regrets = {budget: regret_of(grid, pick, budget) for budget, pick in picks.items()}
+    claims = []
+    for answer in answers:
+        if answer.gain_at_most is not None and answer.pick is not None:
+            claims.append((answer.gain_at_most, _unmeasured_gain(grid, answer, run.asked)))
+    known = tuple(own for own in regrets.values() if own is not None)
+    return Score(trials=run.trials, share=run.cost, regrets=known, claims=tuple(claims))
 
 
-def regret_of(grid: Grid, noisy: Table, asked: Iterable[str], budget: int) -> float | None:
-    """The share of the best speed that the fastest measured lacks; None if nothing fits."""
+def _unmeasured_gain(grid: Grid, answer: BudgetAnswer, asked: Iterable[str]) -> float:
+    """How much faster than the pick the fastest unmeasured one is, which an answer bounds."""
+    assert answer.pick is not None
+    speeds = [0.0]
+    for trial_id in grid.table.keys() - set(asked):
+        record = grid.table[trial_id]
+        if _answers(record, grid.recipe, int(answer.budget_bytes)):
+            speeds.append(record.measurements["samples_per_second"])
+    pick = grid.table[answer.pick.trial_id].measurements["samples_per_second"]
+    return max(0.0, max(speeds) / pick - 1)
+
+
+def _fastest_asked(grid: Grid, noisy: Table, asked: Iterable[str], budget: int) -> str | None:
+    """The fastest measured within a budget: the pick of a search that names none itself."""
+    measured = []
+    for trial_id in asked:
+        if _answers(grid.table[trial_id], grid.recipe, budget):
+            measured.append((noisy[trial_id].measurements["samples_per_second"], trial_id))
+    if not measured:
+        return None
+    return max(measured)[1]
+
+
+def regret_of(grid: Grid, pick: str | None, budget: int) -> float | None:
+    """The share of the best speed that a pick lacks; None if nothing fits. By the grid's own
+    figures, whatever the pick was measured to do."""
     fitting = {}
     for trial_id, record in grid.table.items():
         if _answers(record, grid.recipe, budget):
             fitting[trial_id] = record.measurements["samples_per_second"]
     if not fitting:
         return None
-    measured = [trial_id for trial_id in asked if trial_id in fitting]
-    if not measured:
-        return 1.0
-    # The pick is by what was measured; how good it is, by the grid.
-    pick = max(measured, key=lambda own: noisy[own].measurements["samples_per_second"])
-    return 1 - fitting[pick] / max(fitting.values())
+    return 1 - fitting.get(pick or "", 0.0) / max(fitting.values())
 
 
 def _answers(record: TrialRecord, recipe: TrainingRecipe, budget: int) -> bool:

@@ -22,7 +22,7 @@ _HYPERPARAMETERS = Hyperparameters(
     extra_deviations=(0.0,),
     # Few measurements often fit the law by chance, so errors are never taken to be tiny.
     misfit_deviations=(0.03, 0.06),
-    noises=(0.01, 0.02, 0.05, 0.1),
+    noises=(0.02, 0.03, 0.06, 0.1),
 )
 _FLOOR_BELOW = 0.3
 """A floor that was not seen is expected below the measured costs by this much, as a logarithm."""
@@ -162,7 +162,7 @@ class CostModel:
         floors = np.full(len(curves), unit - floor_below)
         bases = unit - base_below + effects - usual
         slopes = float(np.median(per_sample)) - slope_below + effects - usual
-        return np.concatenate([floors, bases, slopes, np.zeros(self._prior.family_count)])
+        return np.concatenate([floors, bases, slopes, self._prior.extra_means])
 
     def _first_fit(self, law: CostLaw, measured: _Measured, prior_mean: Array) -> Array:
         """The parameters with usual errors: where the scales of the errors are judged."""
@@ -234,7 +234,7 @@ class CostModel:
         weights = np.linalg.solve(among, moved[:local])
         parameters = self._prior_mean(curves, measured)
         parameters[: 3 * len(curves)] += self._prior.of_curves(curves, measured.curves) @ weights
-        # Extras of families that were not measured stay at their prior mean, 0.
+        # Extras of families that were not measured stay at their prior mean.
         parameters[3 * len(curves) :] += moved[local:]
         branches = np.full(len(self._prior.sizes), Branch.EITHER, int)
         branches[measured.rows] = measured.branches

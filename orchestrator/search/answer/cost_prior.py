@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ Kernel = Callable[[Indices, Indices], Array]
 """From the numbers of curves to a figure for each pair of them."""
 EXTRA_DEVIATION = 0.3
 """Prior deviation of an optimizer's extra, as a share of the smallest measured cost."""
+LEAST_EXTRA = 0.03
 _MISFIT_PER_CHOICE = 0.7
 """Correlation of the misfits of two candidates for each choice in which they differ."""
 
@@ -32,6 +34,7 @@ class CostPrior:
         families: Numbering[OptimizerFamily] = Numbering()
         self._families = np.array([_family(own, families) for own in candidates], int)
         self.family_count = len(families)
+        self.extra_means, self._extra_deviations = _extras(list(families), curves, is_time=is_time)
         self._shares = np.ones(len(candidates))
         if is_time:
             # The passes of a step share the optimizer's time.
@@ -71,8 +74,9 @@ class CostPrior:
         """Prior covariance of all parameters of the law over some curves."""
         of_curves = self.of_curves(curves, curves)
         count = len(of_curves)
-        covariance = EXTRA_DEVIATION**2 * np.eye(count + self.family_count)
+        covariance = np.zeros((count + self.family_count, count + self.family_count))
         covariance[:count, :count] = of_curves
+        covariance[count:, count:] = np.diag(self._extra_deviations**2)
         return covariance
 
     def of_curves(self, rows: Indices, columns: Indices) -> Array:
@@ -101,7 +105,9 @@ class CostPrior:
         covariance += (self._correlation * of_curves + self._common_covariance) * crossed
         is_same_family = self._families[rows][:, None] == self._families[columns]
         extras = np.outer(own.extra[rows], own.extra[columns]) * is_same_family
-        covariance += EXTRA_DEVIATION**2 * extras
+        # The index -1 of the reference optimizer selects the appended zero.
+        deviations = np.append(self._extra_deviations, 0.0)[self._families[rows]]
+        covariance += (deviations**2)[:, None] * extras
         return np.asarray(covariance + misfit**2 * self.misfit_kernel(rows, columns))
 
     def variances(self, derivatives: Derivatives, misfit: float) -> Array:
@@ -113,7 +119,8 @@ class CostPrior:
         variances += (of_curves + self._common[2]) * own.slope**2
         correlated = self._correlation * of_curves + self._common_covariance
         variances += 2 * correlated * own.base * own.slope
-        return np.asarray(variances + EXTRA_DEVIATION**2 * own.extra**2 + misfit**2)
+        deviations = np.append(self._extra_deviations, 0.0)[self._families]
+        return np.asarray(variances + (deviations * own.extra) ** 2 + misfit**2)
 
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
         """Correlation of the distances from the law, shape (rows, columns).
@@ -131,6 +138,23 @@ class CostPrior:
         others, column_numbers = np.unique(self.curves.of[columns], return_inverse=True)
         of_curves = kernel(curves, others)
         return np.asarray(of_curves[row_numbers][:, column_numbers])
+
+
+def _extras(
+    families: Sequence[OptimizerFamily], curves: CurvePrior, *, is_time: bool
+) -> tuple[Array, Array]:
+    """Expected extra of each family and its deviation, as shares of the smallest measured cost."""
+    means = np.zeros(len(families))
+    deviations = np.full(len(families), EXTRA_DEVIATION)
+    if not is_time:
+        return means, deviations
+    for number, family in enumerate(families):
+        effect = curves.effect_of_optimizer(family)
+        if effect is not None:
+            # A factor of the time was recorded; the extra is what it adds to a time of 1.
+            means[number] = math.expm1(effect.log_time)
+            deviations[number] = min(EXTRA_DEVIATION, max(LEAST_EXTRA, effect.deviation))
+    return means, deviations
 
 
 def _family(candidate: Candidate, families: Numbering[OptimizerFamily]) -> int:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.spec import Choice
-from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
 from orchestrator.search.frontier.arrays import Array, Indices, Numbering
-from orchestrator.search.frontier.candidates import Candidate, Curve
+from orchestrator.search.frontier.candidates import OPTIMIZER, Candidate, Curve, OptimizerFamily
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,9 +29,9 @@ class PriorScales:
     """The same of the floors of a time: a host's pace, which is not far below measured times."""
     common_base_to_slope: float = 1.0
     """The same of the ratio of a time's base to its slope."""
-    pair: float = 0.10
+    pair: float = 0.06
     """What all pairs of techniques do together."""
-    curve: float = 0.03
+    curve: float = 0.02
     """What belongs to one curve alone."""
     base_slope_correlation: float = 0.8
     """How much of their deviations the base and the slope of a time share."""
@@ -50,6 +50,8 @@ class CurvePrior:
         scales: PriorScales,
     ) -> None:
         self.scales = scales
+        self._priors = priors
+        self._reference = candidates[0].trials[0].choices.get(OPTIMIZER)
         curves: Numbering[Curve] = Numbering()
         self.of = np.array([curves[own.reference_curve] for own in candidates], int)
         """Number of each candidate's curve, shape (candidates,)."""
@@ -82,6 +84,15 @@ class CurvePrior:
             rows.append([priors.correlation(axis, first, second) for second in distinct])
         self._kernels.append(np.outer(deviations, deviations) * np.array(rows))
         self.log_times += np.array([effect.log_time for effect in effects])[self._codes[:, column]]
+
+    def effect_of_optimizer(self, family: OptimizerFamily) -> Effect | None:
+        """What a family's optimizer is expected to do, compared with the plan's first one; None if
+        no table says it."""
+        for axis, _, value in family.techniques:
+            if axis == OPTIMIZER and self._reference is not None and value is not None:
+                effect = self._priors.between(axis, self._reference, value)
+                return effect if self._priors.has(axis, value) else None
+        return None
 
     def covariance(self, rows: Indices, columns: Indices) -> Array:
         """Covariance of one parameter between curves, shape (rows, columns), without ``common``."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-VARIANT_CORRELATION = 0.9
+VARIANT_CORRELATION = 0.95
 """How much two variants of one idea have in common. In recorded runs, variants of TorchInductor
 differ by 2 % where all of them slow the model down by 46 %, and variants of checkpointing by 4 %
 where they cost 30 %."""

@@ -77,6 +77,10 @@ class TechniquePriors:
             self._expected[key] = self._effect(axis, value)
         return self._expected[key]
 
+    def has(self, axis: str, value: Choice) -> bool:
+        """Whether a table of this kind of machine has the value."""
+        return self.knows_speeds and str(value) in self.effects.get(axis, {})
+
     def probability_to_work(self, axis: str, value: Choice) -> float:
         """That a value works on a model on which it was never tried."""
         if str(value) in self.effects.get(axis, {}):

@@ -42,7 +42,7 @@ _START_SECONDS = 0.7
 _EAGER_FIRST_SECONDS = 0.8
 _FLOORS = {"keep": 0.075, "checkpoint": 0.136, "compiled": 0.060}
 """Seconds that the host takes for a step: recorded micro-batches of 2, and a compiled model."""
-_LOGITS_EAGER = 1.7
+_LOGITS_EAGER = 1.1
 """Eager code saves this many times the logits that compiled code saves (facts of the model)."""
 
 Key = tuple[str, str, str]

@@ -16,6 +16,7 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.prediction.unsupported import unpredictable
 from orchestrator.running.tuning import SEARCH_SHARE
+from orchestrator.search.answer.budget_answer import BudgetAnswer
 from orchestrator.search.answer.predicted_memory import worth_predicting
 from orchestrator.search.answer.search import AnswerSearch
 from orchestrator.search.answer.technique_priors import TechniquePriors
@@ -57,7 +58,7 @@ class Outcomes:
     claims: tuple[tuple[float, float], ...]
     """The gain that was still possible as the search said, and the true one."""
     slowest_choice: float
-    """Seconds that the longest choice of a next trial took."""
+    """Processor seconds of the longest choice of a next trial."""
 
     @property
     def worst_regret(self) -> float:
@@ -126,7 +127,7 @@ class Machine:
             self.predicted[trial.trial_id] = memory * (1 + error)
 
 
-def answer_search(setting: Setting, machine: Machine) -> Search:
+def answer_search(setting: Setting, machine: Machine) -> AnswerSearch:
     """The search of `tune`, which knows only other models."""
     return AnswerSearch(
         space().plan.trials,
@@ -146,9 +147,9 @@ def replayed(setting: Setting, name: str, seed: int) -> Outcomes:
     limit = 60 * setting.minutes * SEARCH_SHARE
     slowest = 0.0
     while machine.spent < limit:
-        began = time.perf_counter()
+        began = time.process_time()
         trial = search.ask()
-        slowest = max(slowest, time.perf_counter() - began)
+        slowest = max(slowest, time.process_time() - began)
         if trial is None:
             break
         search.tell(machine.run(trial))
@@ -168,16 +169,17 @@ def _made(setting: Setting, name: str, seed: int, machine: Machine) -> Search:
 def _judged(
     setting: Setting, search: Search, machine: Machine, seed: int, slowest: float
 ) -> Outcomes:
-    speeds, best, recorded = [], [], []
-    for gib in setting.gib:
-        speeds.append(_pick_speed(machine, truths(seed), gib * GIB))
-        best.append(_best_speed(seed, gib * GIB))
-        recorded.append(recorded_speed(gib * GIB))
+    speeds = [_pick_speed(machine, truths(seed), gib * GIB) for gib in setting.gib]
+    best = [_best_speed(seed, gib * GIB) for gib in setting.gib]
+    recorded = [recorded_speed(gib * GIB) for gib in setting.gib]
     claims = []
     if isinstance(search, AnswerSearch):
-        for answer, speed, top in zip(search.answers(), speeds, best, strict=True):
+        speeds = [_answered_speed(answer, truths(seed)) for answer in search.answers()]
+    if isinstance(search, AnswerSearch):
+        for answer, speed in zip(search.answers(), speeds, strict=True):
             if answer.gain_at_most is not None and speed:
-                claims.append((answer.gain_at_most, top / speed - 1))
+                left = _best_speed(seed, int(answer.budget_bytes), frozenset(machine.records))
+                claims.append((answer.gain_at_most, max(0.0, left / speed - 1)))
     # One percent is the wanted regret, and the noise of a trial.
     as_recorded = [speed >= 0.99 * other for speed, other in zip(speeds, recorded, strict=True)]
     return Outcomes(
@@ -190,28 +192,48 @@ def _judged(
     )
 
 
+def _answered_speed(answer: BudgetAnswer, known: Mapping[str, Truth]) -> float:
+    """The true speed of the pick that the search names; 0 without one."""
+    if answer.pick is None:
+        return 0.0
+    return speed_of(space_trials()[answer.pick.trial_id], known)
+
+
+def speed_of(trial: TrialSpec, known: Mapping[str, Truth]) -> float:
+    """Samples per second without noise; 0 for a trial that does not run."""
+    seconds = known[trial.trial_id].seconds
+    if not seconds:
+        return 0.0
+    return trial.micro_batch / seconds
+
+
+@cache
+def space_trials() -> Mapping[str, TrialSpec]:
+    """Trial id -> the trial."""
+    return {trial.trial_id: trial for trial in space().plan.trials}
+
+
 def _pick_speed(machine: Machine, known: Mapping[str, Truth], budget: int) -> float:
     """The true speed of the fastest measured within a budget; 0 without one."""
     fitting = []
-    for trial_id, record in machine.records.items():
+    for record in machine.records.values():
         figures = record.measurements
         if record.outcome is Outcome.OK and figures["device_peak_bytes"] <= budget:
-            speed = record.spec.micro_batch / known[trial_id].seconds
-            fitting.append((figures["samples_per_second"], speed))
+            fitting.append((figures["samples_per_second"], speed_of(record.spec, known)))
     if not fitting:
         return 0.0
     return max(fitting)[1]
 
 
 @cache
-def _best_speed(seed: int, budget: int) -> float:
-    """The fastest of the whole space within a budget."""
-    speeds = []
+def _best_speed(seed: int, budget: int, without: frozenset[str] = frozenset()) -> float:
+    """The fastest of the whole space within a budget, without some of its trials."""
+    known = truths(seed)
+    fitting = []
     for trial in space().plan.trials:
-        truth = truths(seed)[trial.trial_id]
-        if truth.seconds and truth.memory_bytes <= budget:
-            speeds.append(trial.micro_batch / truth.seconds)
-    return max(speeds)
+        if known[trial.trial_id].memory_bytes <= budget and trial.trial_id not in without:
+            fitting.append(trial)
+    return max(speed_of(trial, known) for trial in fitting)
 
 
 def recorded_speed(budget: int) -> float:
@@ -227,7 +249,6 @@ def trial_lines(setting: Setting, seed: int) -> Iterator[str]:
     """Every trial of the answer search, one a line."""
     machine = Machine(seed, setting.noise)
     search = answer_search(setting, machine)
-    baseline = space().config.baseline
     while machine.spent < 60 * setting.minutes * SEARCH_SHARE:
         trial = search.ask()
         if trial is None:
@@ -242,15 +263,14 @@ def trial_lines(setting: Setting, seed: int) -> Iterator[str]:
             f"  {machine.spent:6.1f} s  {record.slot_seconds:5.1f} s  {record.outcome:14}"
             f" {speed:6.1f}/s {gib:6.1f} GiB  batch {trial.micro_batch} {' '.join(changed)}"
         )
-    assert baseline
-    for answer in search.answers() if isinstance(search, AnswerSearch) else ():
-        pick = answer.pick
-        speed = pick.samples_per_second if pick else 0.0
-        most = answer.gain_at_most
+    for answer in search.answers():
+        budget = int(answer.budget_bytes)
+        most = "?"
+        if answer.gain_at_most is not None:
+            most = f"{answer.gain_at_most:.1%}"
         yield (
-            f"  {answer.budget_bytes / GIB:g} GiB: {speed:.1f}/s, at most"
-            f" {'?' if most is None else f'{most:.1%}'} more; best {_best_speed(seed, int(answer.budget_bytes)):.1f},"
-            f" recorded {recorded_speed(int(answer.budget_bytes)):.1f}"
+            f"  {budget / GIB:g} GiB: {_answered_speed(answer, truths(seed)):.1f}/s, at most {most}"
+            f" more; best {_best_speed(seed, budget):.1f}, recorded {recorded_speed(budget):.1f}"
         )
 
 

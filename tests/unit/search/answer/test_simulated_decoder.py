@@ -1,0 +1,101 @@
+"""`tune` on a simulated decoder of 1.2 B parameters, knowing other models only."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.record import Outcome
+from jobs.spec import TrialSpec
+from orchestrator.search.answer.search import AnswerSearch
+from orchestrator.units import GIB
+from tests.benchmarks.tuned.decoder import Decoder, along, recorded_curves
+from tests.benchmarks.tuned.replay import (
+    Machine,
+    Setting,
+    answer_search,
+    recorded_speed,
+    space,
+)
+
+SETTING = Setting(minutes=2, noise=0.01, gib=(24, 40, 80), searches=("answer",))
+
+
+@pytest.fixture(scope="module")
+def replayed() -> tuple[Machine, AnswerSearch, list[TrialSpec]]:
+    """A whole search of two GPU-minutes, and its trials."""
+    machine = Machine(0, SETTING.noise)
+    search = answer_search(SETTING, machine)
+    asked = []
+    while (trial := search.ask()) is not None:
+        asked.append(trial)
+        search.tell(machine.run(trial))
+    return machine, search, asked
+
+
+def test_answer_search_finds_compiled_configurations_of_a_decoder_soon(
+    replayed: tuple[Machine, AnswerSearch, list[TrialSpec]],
+) -> None:
+    machine, search, asked = replayed
+    compiled = [trial for trial in asked if trial.choices["compile"] == "inductor_regional"]
+    before = asked[: asked.index(compiled[0])]
+    assert sum(machine.records[trial.trial_id].slot_seconds for trial in before) < 30
+    # An expert's grid of 45 trials took three minutes.
+    for answer in search.answers():
+        assert answer.pick is not None
+        expert = recorded_speed(int(answer.budget_bytes))
+        assert answer.pick.samples_per_second > 0.9 * expert
+
+
+def test_answer_search_tries_no_slow_build_that_promises_little(
+    replayed: tuple[Machine, AnswerSearch, list[TrialSpec]],
+) -> None:
+    machine, _, asked = replayed
+    assert {trial.choices["offload"] for trial in asked} == {"none"}
+    assert machine.spent < 60 * SETTING.minutes * 0.65 + 15
+
+
+def test_answer_search_says_that_untried_techniques_may_gain(
+    replayed: tuple[Machine, AnswerSearch, list[TrialSpec]],
+) -> None:
+    _, search, _ = replayed
+    for answer in search.answers():
+        assert answer.considered > 10_000
+        assert answer.gain_at_most is not None
+        assert 0.01 < answer.gain_at_most < 1.5
+        assert not answer.is_answered
+
+
+def test_answer_search_of_equal_records_makes_equal_choices(
+    replayed: tuple[Machine, AnswerSearch, list[TrialSpec]],
+) -> None:
+    _, _, asked = replayed
+    machine = Machine(0, SETTING.noise)
+    search = answer_search(SETTING, machine)
+    again = []
+    for _ in range(5):
+        trial = search.ask()
+        assert trial is not None
+        again.append(trial.trial_id)
+        search.tell(machine.run(trial))
+    assert again == [trial.trial_id for trial in asked[:5]]
+
+
+def test_decoder_is_as_recorded_where_there_are_rows() -> None:
+    curve = recorded_curves()["inductor_regional", "budget_0.5", "chunked"]
+    choices = {**space().config.baseline, "compile": "inductor_regional", "micro_batch": 16}
+    choices |= {"activations": "budget_0.5", "loss": "chunked"}
+    truth = Decoder(seed=3).truth(choices)
+    assert truth.seconds == pytest.approx(along(curve.sizes, curve.seconds, 16))
+    assert truth.memory_bytes == pytest.approx(along(curve.sizes, curve.memory_bytes, 16))
+
+
+def test_machine_builds_only_once() -> None:
+    machine = Machine(0, 0.0)
+    offloaded = []
+    for trial in space().plan.trials:
+        if trial.choices["offload"] == "zero2_cpu_optimizer" and trial.micro_batch == 2:
+            offloaded.append(trial)
+    first, second = (machine.run(trial) for trial in offloaded[:2])
+    assert first.outcome is second.outcome is Outcome.OK
+    assert first.measurements["device_peak_bytes"] < 40 * GIB
+    assert first.slot_seconds > second.slot_seconds + 30
