@@ -49,7 +49,7 @@ def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_ALWAYS = ("torch", "transformers", "accelerate", "datasets", "numpy", "pyyaml")
+_ALWAYS = ("torch", "transformers", "accelerate", "datasets", "numpy", "pillow", "pyyaml")
 """Packages that a train.py may import with any technique."""
 
 
@@ -60,6 +60,8 @@ def _packages(spec: TrialSpec) -> Iterator[str]:
     if not is_synthetic_image:
         yield "datasets"
     yield "numpy"
+    if spec.model.task == "image-text-to-text" and spec.data.file is not None:
+        yield "pillow"
     for requirement in _requirements(spec):
         if requirement.startswith(_PREFIX):
             module = requirement.removeprefix(_PREFIX)
