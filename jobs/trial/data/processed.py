@@ -60,9 +60,7 @@ class ProcessRows:
 class _Rows:
     """Makes the text, the token ids and the labels of one row."""
 
-    def __init__(
-        self, processor: Any, file: DatasetFile, source: Source, image_token: int
-    ) -> None:
+    def __init__(self, processor: Any, file: DatasetFile, source: Source, image_token: int) -> None:
         self._processor = processor
         self._file = file
         self._source = source
@@ -124,7 +122,7 @@ class _Rows:
         return mark * images + text
 
     def _chat(self, messages: Any, images: int, *, answers_next: bool = False) -> str:
-        """The text of a chat whose first message gets the images that no message has a place for."""
+        """The text of a chat. Images without a place are put before the user's first message."""
         plain = [_plain_message(message) for message in messages]
         parts = [part for message in plain for part in message["content"]]
         missing = images - sum(part["type"] == "image" for part in parts)

@@ -37,9 +37,7 @@ def image_problems(
     if data is None:
         return
     if config.model.task != TASK:
-        for name, value, default in (("image_size", data.image_size, None), ("images", data.images, 1)):
-            if value != default:
-                yield ("data", "synthetic", name), f"is for the task {TASK} only"
+        yield from _for_no_images(data)
         return
     if data.lengths is not None:
         at: KeyPath = ("data", "synthetic", "lengths")
@@ -53,6 +51,14 @@ def image_problems(
         yield ("model", source), str(error)
         return
     yield from _layout_problems(config, data, model_type, given)
+
+
+def _for_no_images(data: SyntheticData) -> Iterator[tuple[KeyPath, str]]:
+    """Problems of keys about images with texts, for a task without them."""
+    default = SyntheticData()
+    for name in ("image_size", "images"):
+        if getattr(data, name) != getattr(default, name):
+            yield ("data", "synthetic", name), f"is for the task {TASK} only"
 
 
 def _layout_problems(

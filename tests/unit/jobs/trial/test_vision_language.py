@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def vision_spec(family: str = "qwen2_5_vl", **choices: Any) -> TrialSpec:
 
 
 @pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Runs a trial with these choices, each once."""
     records: dict[str, TrialRecord] = {}
 
@@ -41,7 +41,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             records[spec.trial_id] = run(spec, lambda phase: None, scratch=folder)
         return records[spec.trial_id]
 
-    yield run_once
+    return run_once
 
 
 def test_trial_says_how_many_tokens_are_images(trial: Run) -> None:

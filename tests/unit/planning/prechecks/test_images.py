@@ -59,7 +59,10 @@ def test_misspelt_key_of_the_vision_part_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
-    [({"image_size": 64}, "image_size: is for the task"), ({"images": 2}, "images: is for the task")],
+    [
+        ({"image_size": 64}, "image_size: is for the task"),
+        ({"images": 2}, "images: is for the task"),
+    ],
     ids=["image_size", "images"],
 )
 def test_images_of_another_task_are_refused(
