@@ -17,7 +17,8 @@ from jobs.node import nvml
 from jobs.record import Outcome
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.storage.tables.parquet import read_trials
+from orchestrator.storage.layout import TRIALS
+from orchestrator.storage.tables.table_reader import read_trials_file
 from tests.gpu.bare_vision import CASES, CONFIG, IMAGE_SIZE, MICRO_BATCH, STEPS, TOKENS
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +100,7 @@ def test_shipped_vision_sweep_finds_a_frontier_in_two_minutes(tmp_path: Path) ->
     output = tmp_path / "vlm"
     options = ["--time-budget", "120s", "--output", str(output)]
     print(run_here("-m", "orchestrator.sweep", "configs/vlm.yaml", *options))
-    rows = read_trials(output).rows
+    rows = read_trials_file(output / TRIALS).rows
     trained = [row for row in rows if row["outcome"] == "ok"]
     assert trained
     assert {row["image_tokens_per_sample"] for row in trained} == {576.0}

@@ -98,15 +98,6 @@ def test_chunked_loss_of_images_with_texts_equals_the_plain_one(trial: Run, fami
     assert chunked.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-4)
 
 
-def test_regional_compilation_is_of_the_language_models_blocks(trial: Run) -> None:
-    plain, compiled = trial(), trial(compile="aot_eager_regional")
-    assert compiled.outcome is Outcome.OK, compiled.reason
-    # One graph of a block, which serves both blocks, and one of the loss.
-    assert compiled.measurements["compiled_graphs"] == 2
-    assert compiled.measurements["compile_graph_breaks"] == 0
-    assert compiled.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-4)
-
-
 def test_plain_loop_and_checkpointing_train_the_same(trial: Run) -> None:
     plain, checkpointed = trial(), trial(activations="checkpoint")
     assert checkpointed.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-5)
@@ -150,8 +141,8 @@ def test_frozen_tower_of_another_task_is_unsupported(tmp_path: Path) -> None:
 def test_trial_on_the_users_images_measures_the_worst_batch(tmp_path: Path) -> None:
     picture(32, 32).save(tmp_path / "0.png")
     rows = [
-        {"image": "0.png", "prompt": "a film", "completion": "yes good"},
-        {"image": "0.png", "prompt": "a good good good film", "completion": "no"},
+        {"image": "0.png", "prompt": "a film ", "completion": "yes good"},
+        {"image": "0.png", "prompt": "a good good good film ", "completion": "no"},
     ] * 8
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     file = DatasetFile(

@@ -49,7 +49,7 @@ def test_sample_without_room_for_its_images_is_refused(tmp_path: Path) -> None:
     assert "is 80 tokens, and 1 × 84 are of images: give 86 or more" in problem_of(tmp_path, text)
     check_files(config_of(tmp_path, SMOLVLM + synthetic(sequence_length=86)))
     more = SMOLVLM + synthetic(sequence_length=86, image_size=768)
-    assert "1 × 419 are of images" in problem_of(tmp_path, more)
+    assert "1 × 418 are of images" in problem_of(tmp_path, more)
 
 
 def test_misspelt_key_of_the_vision_part_is_found(tmp_path: Path) -> None:

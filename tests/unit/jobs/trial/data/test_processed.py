@@ -18,7 +18,7 @@ from tests.support.vision_processors import llava_processor, picture, save_llava
 
 IMAGE = 11
 """The id of the image token."""
-PROMPT = {"image": "0.png", "prompt": "a film", "completion": "yes good"}
+PROMPT = {"image": "0.png", "prompt": "a film ", "completion": "yes good"}
 CHAT = {
     "image": ["0.png", "1.png"],
     "messages": [{"role": "user", "content": "a film"}, {"role": "assistant", "content": "yes"}],
