@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import itertools
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 
@@ -137,8 +138,9 @@ def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
 
     # The architecture's default counts as well as what the user asked for.
     config = architecture_config(spec.model)
-    for name in _DROPOUT_NAMES:
-        rate = getattr(config, name, 0.0)
+    parts = (config, config.get_text_config(), getattr(config, "vision_config", None))
+    for part, name in itertools.product(parts, _DROPOUT_NAMES):
+        rate = getattr(part, name, 0.0)
         if rate:
             return (
                 f"this attention has no dropout, and the model asks for {name}={rate}; set it to "
