@@ -60,7 +60,8 @@ _UNSUPPORTED = re.compile(
     r"|does not support (a fused loss|Liger's kernels|regional compilation|a frozen vision tower)"
     r"|does not support activation checkpointing"
     r"|PEFT does not support this adapter"
-    r"|does not support FP8",
+    r"|does not support FP8"
+    r"|does not support quantize_experts",
     re.IGNORECASE,
 )
 _REQUESTED_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")

@@ -1,4 +1,4 @@
-"""Find the fastest configuration in your memory: no axes, a few minutes, and the files to train."""
+"""Find the fastest configuration in your memory, without axes, and write a training script."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ _GPU_MINUTES = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuneOptions(RunOptions):
-    """What the command line asks for."""
+    """The options of the command line."""
 
     config: Path
     goal: Goal
     gpu_seconds: float
     """GPU time of all trials together."""
     trust_remote_code: bool = False
+    allow_own_code: bool = False
     output: Location | None = None
-    """None: a folder beside the configuration's output folder."""
+    """None: the output folder of the configuration, with "-tune" after its name."""
     dry_run: bool = False
 
     @classmethod
@@ -53,6 +54,7 @@ class TuneOptions(RunOptions):
             goal=goal,
             gpu_seconds=60 * arguments.gpu_minutes,
             trust_remote_code=arguments.trust_remote_code,
+            allow_own_code=arguments.allow_own_code,
             output=arguments.output,
             dry_run=arguments.dry_run,
             address=arguments.address,
@@ -72,7 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = TuneOptions.from_arguments(command_line().parse_args(arguments))
     try:
-        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        config = load_config(
+            options.config,
+            trust_remote_code=options.trust_remote_code,
+            allow_own_code=options.allow_own_code,
+        )
         if not options.dry_run:
             refuse_missing(config.loggers)
         cli.print_notes([*config.notes, *_notes(config)])
@@ -136,7 +142,7 @@ def _minutes(text: str) -> float:
 
 
 def _notes(config: SweepConfig) -> list[str]:
-    """What of the configuration plays no part."""
+    """Notes about parts of the configuration that ``tune`` ignores."""
     if config.axes or config.subsets or config.trials:
         return ["tune chooses what to try by itself; the axes of this file play no part"]
     return []
@@ -205,7 +211,7 @@ def _run(config: SweepConfig, options: TuneOptions, folder: RunFolder) -> int:
 
 
 def _export(run: Any, candidate: Any, target: Path) -> str:
-    """Write the files to train a pick with. Returns their folder, or why there are none."""
+    """Write the files to train a pick. Returns their folder, or the reason why there are none."""
     from orchestrator.export import NotExportableError
 
     try:

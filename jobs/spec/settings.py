@@ -17,11 +17,13 @@ class Hook:
 
 HookPlace = Literal[
     "allocator",
+    "rows",
     "collator",
     "batching",
     "compiler",
     "partitioner",
     "kernels",
+    "arguments",
     "base",
     "layers",
     "linears",
@@ -36,11 +38,15 @@ HookPlace = Literal[
 """Where a trial calls a hook, in this order. ``Hook.arguments`` come as keywords.
 
 - ``allocator()`` sets up the allocator of the GPU before it holds any memory.
+- ``rows(rows, batching)`` returns the dataset and the collator to use, in place of ``collator``
+  and ``batching``. ``rows`` are a ``jobs.trial.data.RawRows``, and ``batching`` is the name of the
+  hook there (empty: none).
 - ``collator(collator)`` returns the collator to use.
 - ``batching(dataset, collator, attention, tokens)`` returns the dataset and the collator to use;
   ``attention`` is the name of its implementation (empty: the model's own), ``tokens`` the length of
   a sample. The collator may have a function ``count_samples(batch)``, and ``flattens_rows``.
 - ``compiler()``, ``partitioner()`` and ``kernels()`` set PyTorch's global state for the process.
+- ``arguments(fields, batching)`` returns the ``TrainingArguments``, or an object of a subclass.
 - ``base(make, is_checkpoint, device)`` returns the model on its device; ``make(**more)`` is
   ``from_pretrained`` or, without a checkpoint, ``from_config``.
 - ``layers``, ``linears``, ``loss``, ``vision``, ``model``, ``checkpointing`` and ``regions``, each

@@ -1,7 +1,7 @@
 """Every training technique as a row of data, one file per axis.
 
-A technique is a ``Variant`` on an ``Axis``. To add a technique, add its row. To add an axis, add
-its file to ``AXES``, which is in the order of merging.
+A technique is a ``Variant`` on an ``Axis``. To add a technique, add its row to the file of its
+axis. To add an axis, add a file, and its axis to ``AXES``.
 """
 
 from jobs.techniques.axes.activations import ACTIVATIONS
@@ -31,7 +31,7 @@ from jobs.techniques.base import (
     merge,
 )
 
-# Later axes win where two set the same argument.
+# Variants are merged in this order: if two set the same argument, the later axis wins.
 AXES: dict[str, Axis] = {
     axis.name: axis
     for axis in (

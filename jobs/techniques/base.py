@@ -15,32 +15,33 @@ NumericalEffect = Literal["exact", "rounding", "training"]
 training."""
 
 OTHER_WORKLOAD = "other_workload"
-"""The trait of a variant whose samples are others: its samples per second are never compared with
-those of samples of another kind."""
+"""The trait of a variant that changes what one sample is, such as its length. Samples per second
+are compared only between rows with the same kind of sample."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """One technique. Everything that plans, runs, checks or explains it reads this row."""
+    """One technique, as data. The plan, the trial, the checks and the reports all read this row."""
 
     doc: str
     training_arguments: Mapping[str, Any] = field(default_factory=dict)
     deepspeed: Mapping[str, Any] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Hook] = field(default_factory=dict)
-    """For what needs code: place -> a function registered with ``jobs.techniques.hooks.hook``.
-    ``HookPlace`` in ``jobs.spec.settings`` lists the places and what is passed at each."""
+    """Place -> hook, for a technique that needs code. A hook is a function that is registered with
+    ``jobs.techniques.hooks.hook``. ``HookPlace`` in ``jobs.spec.settings`` lists the places, and
+    the arguments of a hook at each."""
     requires: tuple[str, ...] = ()
-    """In the syntax of ``jobs.trial.requirements``: ``package:bitsandbytes`` (the name to import),
-    ``cuda``, ``capability>=8.0`` ..."""
+    """Requirements on the node, in the syntax of ``jobs.trial.requirements``:
+    ``package:bitsandbytes`` (the name to import), ``cuda``, ``capability>=8.0`` ..."""
     builds: tuple[str, ...] = ()
     """DeepSpeed ops to build once per node, before any timing."""
     uses_host: bool = False
-    """Whether it works on the host's cores and memory (offload)."""
+    """Whether it uses the cores and the memory of the host, as offloading does."""
     numerical_effect: NumericalEffect = "exact"
     traits: tuple[str, ...] = ()
-    """What the rules of ``orchestrator.planning.validity`` ask for ("lomo", "offloaded_optimizer",
-    "torch_adamw" ...). One that no rule asks for has no effect."""
+    """Properties that the rules of ``orchestrator.planning.validity`` check ("lomo",
+    "offloaded_optimizer", "torch_adamw" ...). A trait without a rule has no effect."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,13 +50,16 @@ class Family:
 
     doc: str
     config_class: str
-    """``module:Class``, whose fields are the parameters. It is read, never imported, to plan."""
+    """``module:Class``, whose fields are the parameters. Planning reads its source, and never
+    imports it."""
     build: Callable[[dict[str, Any]], Variant]
-    """Parameters -> the row. They were checked against the class, but not by its own code."""
+    """Parameters -> the row. Names and types of the parameters have been checked against the class,
+    but the class's own validation runs only in the trial."""
     decided: Mapping[str, str] = field(default_factory=dict)
-    """Parameter of the class that the user may not set -> why."""
+    """Parameter of the class that the user may not set -> the reason."""
     extra: Mapping[str, str] = field(default_factory=dict)
-    """Parameter beyond those of the class -> its type as a Python annotation."""
+    """Parameter -> its type as a Python annotation: of one beyond those of the class, or a narrower
+    type than the class's own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,11 +67,11 @@ class NamePattern:
     """Variants whose name holds a number, such as ``budget_0.35``."""
 
     form: str
-    """How the names are written, for people: ``budget_<share>``."""
+    """The form of the names, as the documentation writes it: ``budget_<share>``."""
     doc: str
     pattern: str
-    """A regular expression for whole names, with the same meaning in Python and JavaScript. Each
-    number must have one spelling only."""
+    """A regular expression for whole names. It must mean the same in Python and in JavaScript, and
+    must allow one spelling only for each number."""
     variant: Callable[[str], Variant]
     """The row of a name that ``pattern`` matches."""
 
@@ -76,8 +80,8 @@ class NamePattern:
 class Axis:
     """A dimension of the sweep: named variants, positive integers, or both.
 
-    Beside its variants an axis may have a pattern for names with a number, and families, whose
-    techniques take parameters.
+    An axis may also have a pattern for names with a number, and families of techniques with
+    parameters.
     """
 
     name: str
@@ -87,7 +91,8 @@ class Axis:
     families: dict[str, Family] = field(default_factory=dict)
     integer_argument: str | None = None
     integer_unit: str = ""
-    """What an integer counts ("tokens"), for an axis whose integers change the data instead."""
+    """The unit of integers ("tokens"), for an axis whose integers change the data and not a
+    training argument."""
     pattern: NamePattern | None = None
     """Further variants beside those listed."""
 
@@ -97,7 +102,7 @@ class Axis:
         return bool(self.integer_argument or self.integer_unit)
 
     def variant(self, value: Any) -> Variant:
-        """The row behind a value. Raises KeyError for a value that this axis does not have."""
+        """The row of a value. Raises KeyError for a value that this axis does not have."""
         if not self.takes_integers or (isinstance(value, str) and self.integer_unit):
             return self._named(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -117,7 +122,7 @@ class Axis:
 
     @property
     def names(self) -> list[str]:
-        """What may be written: the listed names, the form of the pattern's, and the families."""
+        """The values that are text: all names, the form of the pattern, and the families."""
         names = list(self.variants)
         if self.pattern is not None:
             names.append(self.pattern.form)
@@ -145,15 +150,12 @@ def merge(
     arguments: dict[str, Any] = dict(training_arguments)
     model_kwargs: dict[str, Any] = {}
     hooks: dict[str, Hook] = {}
-    requires: dict[str, None] = {}  # a dict keeps the order and drops repetitions
-    builds: dict[str, None] = {}
-    # In mappings the later variant wins. Requirements and builds are all kept, each once.
-    for variant in variants:
+    listed = list(variants)
+    # In mappings the later variant wins.
+    for variant in listed:
         arguments.update(variant.training_arguments)
         model_kwargs.update(variant.model_kwargs)
         hooks.update(variant.hooks)
-        requires.update(dict.fromkeys(variant.requires))
-        builds.update(dict.fromkeys(variant.builds))
         if variant.deepspeed is not None:
             deepspeed = deep_merge(deepspeed or {}, variant.deepspeed)
     return LibrarySettings(
@@ -161,9 +163,17 @@ def merge(
         deepspeed=deepspeed,
         model_kwargs=model_kwargs,
         hooks=hooks,
-        requires=tuple(requires),
-        builds=tuple(builds),
+        requires=_each_once(variant.requires for variant in listed),
+        builds=_each_once(variant.builds for variant in listed),
     )
+
+
+def _each_once(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """All names of the groups in their order, without repetitions."""
+    names: dict[str, None] = {}
+    for group in groups:
+        names.update(dict.fromkeys(group))
+    return tuple(names)
 
 
 def deep_merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

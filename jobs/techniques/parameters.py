@@ -18,8 +18,9 @@ _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SPACE = re.compile(r"\s*")
 _KEYWORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
 _MOST_BITS = 63
-"""Parquet's widest integer has 64 bits, one of them the sign."""
+"""Parquet's widest integer has 64 bits, and one of them is the sign."""
 _DEEPEST = 8
+"""The deepest nesting of lists and mappings, so that the reader cannot overflow the stack."""
 
 
 class ParametersError(ValueError):
@@ -27,10 +28,10 @@ class ParametersError(ValueError):
 
 
 def written(name: str, parameters: Mapping[str, Any]) -> str:
-    """The one written form of a technique: parameters in alphabetical order, without spaces.
+    """The canonical text of a technique: parameters in alphabetical order, without spaces.
 
-    Without parameters it is the name. Raises ParametersError for a value that is neither None, a
-    boolean, a finite number, a text, nor a list or mapping of these.
+    Without parameters it is the name alone. Raises ParametersError for a value that is neither
+    None, a boolean, a finite number, a text, nor a list or mapping of these.
     """
     if not parameters:
         return name
@@ -94,7 +95,7 @@ class _Reader:
         return self._position == len(self._text)
 
     def rest(self) -> str:
-        """What has not been read."""
+        """The text that has not been read yet."""
         return self._text[self._position :]
 
     def word(self, what: str) -> str:

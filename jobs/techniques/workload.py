@@ -1,4 +1,7 @@
-"""The workload of a training recipe: what one sample is. Speeds compare within one workload."""
+"""The workload of a training recipe: the kind of its samples, such as their length.
+
+Samples per second can be compared only within one workload.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ def workload_of(recipe: TrainingRecipe) -> Workload:
 
 
 def same_workload(recipe: TrainingRecipe, other: TrainingRecipe) -> bool:
-    """Whether samples per second of two recipes may be compared."""
+    """Whether the samples per second of two recipes can be compared."""
     return workload_of(recipe) == workload_of(other)
 
 
 def without_length(recipe: TrainingRecipe) -> TrainingRecipe:
-    """The recipe at whatever sequence length: what is left if the length is taken away."""
+    """The recipe without the choice of a sequence length."""
     kept = frozenset(choice for choice in recipe.choices if choice[0] not in _LENGTH_AXES)
     return TrainingRecipe(kept)
 
@@ -39,6 +42,6 @@ def _changes_samples(axis: str, value: Choice) -> bool:
         return False
     try:
         variant = AXES[axis].variant(value)
-    except KeyError:  # a value of the user's own, or of another version
+    except KeyError:  # a value that a user registered, or one of another version
         return False
     return OTHER_WORKLOAD in variant.traits

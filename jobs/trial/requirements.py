@@ -37,11 +37,35 @@ def _package(name: str, spec: TrialSpec) -> str:
     reason = f"the package {name} is not installed"
     if name in _EXTRAS:
         reason += f": pip install 'training-frontier[{_EXTRAS[name]}]'"
+    elif name in DISTRIBUTIONS:
+        reason += f": pip install {DISTRIBUTIONS[name]}"
     return reason
 
 
-_EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger"}
+_EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger", "trl": "sft"}
 """Module -> the extra of this project that installs it."""
+DISTRIBUTIONS: Mapping[str, str] = {
+    "apollo_torch": "apollo-torch",
+    "bitsandbytes": "bitsandbytes",
+    "cut_cross_entropy": "cut-cross-entropy",
+    "deepspeed": "deepspeed",
+    "flash_attn": "flash-attn",
+    "galore_torch": "galore-torch",
+    "grokadamw": "grokadamw",
+    "kernels": "kernels",
+    "liger_kernel": "liger-kernel",
+    "lomo_optim": "lomo-optim",
+    "optimi": "torch-optimi",
+    "peft": "peft",
+    "schedulefree": "schedulefree",
+    "torchao": "torchao",
+    "trl": "trl",
+    "xformers": "xformers",
+}
+"""Module -> the name of its package on PyPI.
+
+A run folder can name no other package, because installing a package runs its code.
+"""
 
 
 _NOT_FOR_IMAGES = {
@@ -77,6 +101,16 @@ def _torch(version: str, spec: TrialSpec) -> str:
     if Version(Version(installed).base_version) >= Version(version):
         return ""
     return f"needs torch {version} or newer; {installed} is installed"
+
+
+def _trl(version: str, spec: TrialSpec) -> str:
+    missing = _package("trl", spec)
+    if missing:
+        return missing
+    installed = importlib.metadata.version("trl")
+    if Version(Version(installed).base_version) >= Version(version):
+        return ""
+    return f"needs TRL {version} or newer; {installed} is installed"
 
 
 def _cuda(_: str, spec: TrialSpec) -> str:
@@ -212,6 +246,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "package:": _package,
     "transformers>=": _transformers,
     "torch>=": _torch,
+    "trl>=": _trl,
     "capability>=": _capability,
     "cuda": _cuda,
     "bf16": _bf16,

@@ -27,6 +27,8 @@ _MODULES = (
     "trial/data/image_texts.py",
     "trial/data/processed.py",
     "trial/data/user_file.py",
+    "loops/trl/token_rows.py",
+    "trial/data/raw_rows.py",
 )
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 _NOT_NEEDED = ("annotations", "TYPE_CHECKING")

@@ -13,6 +13,7 @@ from jobs.spec import (
     DataSpec,
     MeasureSpec,
     ModelSpec,
+    OwnCode,
     RowLengthDistribution,
     SyntheticData,
 )
@@ -48,7 +49,13 @@ FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
 
 
 def build_config(
-    path: Path, section: SweepSection, grids: Grids, base: BaseArguments, notes: Sequence[str]
+    path: Path,
+    section: SweepSection,
+    grids: Grids,
+    base: BaseArguments,
+    notes: Sequence[str],
+    *,
+    own_code: OwnCode | None = None,
 ) -> SweepConfig:
     """The configuration of a file without problems."""
     # Paths in the file are relative to it, not to where the command runs.
@@ -75,6 +82,7 @@ def build_config(
         search=search_of(section.search),
         loggers=section.loggers,
         output=location(section.output or f"runs/{name}"),
+        own_code=own_code,
         notes=tuple(notes),
     )
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -30,32 +28,14 @@ from orchestrator.planning.scalar_types import (
     HostMemory,
     Loggers,
     MappingOrPath,
+    Output,
+    RunName,
     Size,
     Steps,
 )
 from orchestrator.planning.search_choice import search_schema
 from orchestrator.planning.search_kinds import DEFAULT_KIND
 from orchestrator.planning.settings import ProfileChoice
-from orchestrator.storage.location import location
-
-_NAME_CHARACTERS = 100
-"""The longest name of a sweep; the name of a folder may have 255 bytes."""
-
-
-def _check_name(value: str | None) -> str | None:
-    if value is None:
-        return None
-    if re.search(r"[/\\]", value) or value in (".", ".."):
-        raise ValueError("is a name, not a path; to choose the run folder, set output")
-    if not value.strip() or not value.isprintable() or len(value) > _NAME_CHARACTERS:
-        raise ValueError(f"must be 1 to {_NAME_CHARACTERS} printable characters")
-    return value
-
-
-def _check_output(value: str | None) -> str | None:
-    if value is not None:
-        location(value)  # raises ValueError
-    return value
 
 
 def _exactly_one(*keys: str) -> dict[str, Any]:
@@ -124,14 +104,14 @@ class ModelSection(Section, json_schema_extra=_exactly_one("architecture", "name
 
 
 class LengthsSection(Section):
-    """Rows of unequal length: how their lengths are distributed, before they are cut."""
+    """The distribution of the lengths of rows, before rows are cut to the sequence length."""
 
     distribution: Distribution = "lognormal"
     """lognormal: many short rows and a few long ones. uniform: one token to twice the mean."""
     mean: float = Field(ge=1)
-    """Mean tokens of a row."""
+    """Mean number of tokens in a row."""
     sigma: float = Field(default=0.7, gt=0, le=3)
-    """Of lognormal: the standard deviation of the logarithm of the length."""
+    """For lognormal only: the standard deviation of the logarithm of the length."""
 
 
 class SyntheticSection(Section):
@@ -142,7 +122,7 @@ class SyntheticSection(Section):
     samples: int = Field(default=512, ge=1)
     """Samples in an epoch."""
     padding: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the positions of a text that are padding."""
+    """Share of padding among the tokens of a text."""
     lengths: LengthsSection | None = None
     """Texts of unequal length, at most sequence_length. Not together with padding."""
     images: int = Field(default=1, ge=1)
@@ -201,14 +181,14 @@ class MeasureSection(Section):
     """How long and how carefully to measure each trial."""
 
     warmup_steps: int = Field(default=2, ge=1)
-    """Optimizer steps that never count. Later steps do not count either until they are steady."""
+    """Optimizer steps that never count. After them, steps count as soon as they are steady."""
     steps: Steps = 10
-    """Optimizer steps that count, at most. epoch: one pass over the data."""
+    """Largest number of optimizer steps that count. epoch: one pass over the data."""
     relative_error: float = Field(default=0.01, ge=0, lt=1)
-    """Stop early once the mean step time is known this well (95 % confidence). 0: run all steps.
-    Without a GPU, 0.05 is the best that is asked for."""
+    """Stop when the mean step time is known with this relative error (95 % confidence). 0: run all
+    steps. Without a GPU, smaller values than 0.05 count as 0.05."""
     repeats: int = Field(default=1, ge=1)
-    """Trials of each configuration."""
+    """Number of trials of each configuration."""
     timeout: Duration = Field(default=300.0, json_schema_extra={"default": "5m"})
     """A trial that takes longer is stopped."""
     seed: int = Field(default=42, ge=0, lt=2**32)
@@ -216,7 +196,8 @@ class MeasureSection(Section):
     inspect: bool = True
     """Read the effective configuration back from the model, the optimizer and the libraries."""
     evaluate_and_save: bool = False
-    """Measure an evaluation and a checkpoint, too. What fits then includes their memory."""
+    """Also measure an evaluation and the saving of a checkpoint. Memory figures then include both.
+    """
     isolation: Isolation = "fork"
     """fork: a clean child of a preloaded process. fresh: a new process with its own imports."""
 
@@ -232,7 +213,8 @@ class FollowUpSection(Section):
     tie_break_rounds: int = Field(default=4, ge=0)
     """Rounds in which close candidates for a budget run again, interleaved on one GPU. 0: none."""
     profile: ProfileChoice = "frontier"
-    """Configurations to profile (memory by class, time by operation): the frontier's, all, none."""
+    """Configurations to profile (memory by kind, time by operation): those of the frontier, all,
+    none."""
 
 
 class CpuFallbackSection(Section):
@@ -241,37 +223,55 @@ class CpuFallbackSection(Section):
     warmup_steps: int = Field(default=2, ge=1)
     """Replaces measure.warmup_steps."""
     steps: Steps = 10
-    """Replaces measure.steps. A trial ends sooner if its speed is known, or cannot be."""
+    """Replaces measure.steps. A trial ends earlier if its speed is known, or too unsteady to know.
+    """
     time_budget: Duration = Field(default=600.0, json_schema_extra={"default": "10m"})
     """Time for the whole sweep, smallest configurations first. The rest is recorded as skipped."""
 
 
 class ResourcesSection(Section):
-    """What a trial may take of its node."""
+    """What a trial may use on its node."""
 
     cpus_per_trial: Cpus = Field(default=0, json_schema_extra={"default": "auto"})
-    """CPU cores of a trial. auto: its GPU's share of the node."""
+    """CPU cores of a trial. auto: the cores of the node, divided by its GPUs."""
     host_memory: HostMemory = Field(default=0, json_schema_extra={"default": "auto"})
-    """Host memory of a trial. auto: its GPU's share where it offloads, else no reservation."""
+    """Host memory of a trial. auto: if it offloads, the node's memory divided by its GPUs; else
+    none."""
     nvme_path: str | None = None
-    """Folder on an NVMe disk for the nvme variants of the offload axis."""
+    """Folder on an NVMe disk, for the values of the axis offload that use NVMe."""
     gpu_models: list[str] = Field(default_factory=list)
     """Measure only on GPUs whose name contains one of these words. Default: every GPU model."""
     screen_gpus: bool = True
-    """Compare the GPUs of a model before measuring, and leave out throttled or slow ones."""
+    """Before measuring, compare the GPUs of each model, and leave out throttled or slow GPUs."""
+
+
+class OwnCodeSection(Section):
+    """Your own code, each object as module:object. The command must allow it, too.
+
+    A module is looked for beside the config, and then in the environment.
+    """
+
+    trainer: str | None = None
+    """A subclass of transformers.Trainer, such as my_package.train:MyTrainer."""
+    callbacks: list[str] = Field(default_factory=list)
+    """Subclasses of TrainerCallback."""
+    collator: str | None = None
+    """A function from a list of rows to a batch, or a class that makes one."""
+    entry: str | None = None
+    """A function that makes the Trainer. It gets model, args, train_dataset and other parts."""
 
 
 class SubsetSection(Section):
-    """A named grid laid over the top-level axes."""
+    """A named grid, whose values replace those of the top-level axes."""
 
     axes: dict[str, Any]
     """Axis -> values; an axis that is not named keeps its values from the top level."""
 
 
 class SweepSection(Section):
-    """One sweep: a model, a base of TrainingArguments, and the axes to vary."""
+    """One sweep: a model, TrainingArguments for all trials, and the axes to vary."""
 
-    name: Annotated[str | None, AfterValidator(_check_name)] = None
+    name: RunName = None
     """The sweep's name. Default: the file's name."""
     model: ModelSection
     """The model to train."""
@@ -281,16 +281,22 @@ class SweepSection(Section):
     """Fields of TrainingArguments for every trial, or the path of a JSON or YAML file with them."""
     deepspeed: MappingOrPath | None = None
     """Your own DeepSpeed configuration, or the path of its JSON file."""
+    own_code: OwnCodeSection | None = None
+    """Your own Trainer, callbacks or collator. The command must allow it, too."""
     axes: dict[str, Any] = Field(default_factory=dict)
     """The grid: axis -> a value or a list of values. See the axes below."""
     subsets: dict[str, SubsetSection] = Field(default_factory=dict)
-    """Named smaller grids, each laid over axes. The plan is their union."""
+    """Named smaller grids, whose values replace those of axes. The plan is the union of all
+    subsets."""
     exclude: list[dict[str, Any]] = Field(default_factory=list)
-    """Configurations to leave out: axis -> value or values, all of which must match."""
+    """Configurations to leave out: axis -> value or values. A configuration must match every axis.
+    """
     trials: list[dict[str, Any]] = Field(default_factory=list)
-    """Single configurations after the grid. An axis that is not named is as in the baseline."""
+    """Single configurations, in addition to the grid. Axes that are not named are as in the
+    baseline."""
     baseline: dict[str, Any] = Field(default_factory=dict)
-    """What the report compares with. Default: each axis's first value, or its default."""
+    """The configuration that the report compares with. Default: the first value of each axis, or
+    the default of the axis."""
     measure: MeasureSection = MeasureSection.model_construct()
     """How to measure each trial."""
     follow_up: FollowUpSection = FollowUpSection.model_construct()
@@ -302,8 +308,9 @@ class SweepSection(Section):
     budgets: list[Size] = Field(default_factory=list)
     """Memory sizes, each with a unit. The report names the best configuration within each."""
     search: Annotated[Any, WithJsonSchema(search_schema())] = DEFAULT_KIND
-    """How the plan is walked: a kind of search, or a mapping of its kind and options."""
+    """Which configurations are measured, in which order: a kind of search, or its kind and options.
+    """
     loggers: Loggers = Field(default_factory=dict)
     """Experiment loggers to report to: their names, or a mapping of names to arguments."""
-    output: Annotated[str | None, AfterValidator(_check_output)] = None
+    output: Output = None
     """The run folder, or a URI to upload it to (s3://, gs://, hf://). Default: runs/NAME."""

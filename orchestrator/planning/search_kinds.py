@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOption:
-    """One option: a number between two bounds, or true or false."""
+    """One option of a search: a number between two bounds, or true or false."""
 
     type: type[int] | type[float] | type[bool]
     default: int | float | bool
@@ -23,7 +23,7 @@ class SearchOption:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchKind:
-    """One way to walk the plan."""
+    """One kind of search: it decides which trials of the plan run, and in which order."""
 
     doc: str
     options: Mapping[str, SearchOption] = field(default_factory=dict)
@@ -33,8 +33,8 @@ DEFAULT_KIND = "grid"
 SEARCH_KINDS: Mapping[str, SearchKind] = {
     "grid": SearchKind(doc="measures every configuration of the plan"),
     "frontier": SearchKind(
-        doc="measures the configurations that could be on the Pareto front of memory and speed; "
-        "skips the others with a reason",
+        doc="measures the configurations that could be on the Pareto front of memory and speed, "
+        "and skips the others with a reason",
         options={
             "tolerance": SearchOption(
                 type=float,
@@ -46,37 +46,38 @@ SEARCH_KINDS: Mapping[str, SearchKind] = {
                 type=float,
                 default=0.03,
                 maximum=1,
-                doc="share of the skipped configurations that is measured after all, to check the "
+                doc="share of the skipped configurations that are measured anyway, to check the "
                 "search (at least two; 0: none)",
             ),
             "seed": SearchOption(
                 type=int,
                 default=0,
-                doc="decides which skipped configurations are measured as a check",
+                doc="seed of the random choice of these configurations",
             ),
         },
     ),
     "answer": SearchKind(
-        doc="finds the fastest configuration in each budget, and measures little else; says how "
-        "much the rest could still gain",
+        doc="measures only what helps to find the fastest configuration in each budget, and says "
+        "how much faster an unmeasured configuration could still be",
         options={
             "regret": SearchOption(
                 type=float,
                 default=0.01,
                 below=1,
-                doc="stop when nothing unmeasured is likely to be faster by more than this share",
+                doc="stop when no unmeasured configuration is faster by more than this share",
             ),
             "certainty": SearchOption(
                 type=float,
                 default=0.95,
                 minimum=0.5,
                 below=1,
-                doc="how likely that has to be",
+                doc="probability with which this must hold before the search stops",
             ),
             "any_recipe": SearchOption(
                 type=bool,
                 default=False,
-                doc="also answer across training recipes: other optimizers, adapters, weights",
+                doc="also find the fastest configuration of all training recipes, with other "
+                "optimizers, adapters and weight formats",
             ),
         },
     ),

@@ -82,10 +82,7 @@ def _data(config: SweepConfig) -> str:
 
 
 def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
-    trials = count(len(plan.trials), "trial")
-    if plan.ruled_out:
-        trials = f"{trials}, {len(plan.ruled_out)} ruled out"
-    yield "plan", trials
+    yield "plan", _trials(plan)
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
     # What is measured, then how, then what follows from it.
@@ -100,6 +97,14 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     if config.loggers:
         yield "loggers", ", ".join(config.loggers)
     yield "output", str(config.output)
+
+
+def _trials(plan: Plan) -> str:
+    """How many trials there are, and how many were ruled out."""
+    trials = count(len(plan.trials), "trial")
+    if plan.ruled_out:
+        trials = f"{trials}, {len(plan.ruled_out)} ruled out"
+    return trials
 
 
 def _axes(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""``tune`` carried out: a space instead of a plan, and a search that answers for each budget."""
+"""Runs ``tune``: an answer search over the configurations of ``planning.tune_space``."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from orchestrator.storage.run_folder import RunFolder
 
 VERB = "tune"
 SEARCH_SHARE = 0.65
-"""Share of the GPU time that the search may take. The rest verifies its picks.
+"""Share of the GPU time for the search. The rest is for follow-ups, which verify its picks.
 
-A compiled pick is compiled again under its cap, so a check takes as long as the trial did."""
+A compiled pick is compiled again for its cap check, so this check takes as long as the trial."""
 _TIE_BREAK_ROUNDS = 2
 
 
 def space_of(
     config: SweepConfig, goal: Goal, gpu_seconds: float, *, has_gpu: bool, is_remote: bool
 ) -> TuneSpace:
-    """The space, with a search that keeps to the GPU time.
+    """The space to search, with a search and follow-ups that stay within the GPU time.
 
-    On a cluster the packages of this machine say nothing about its nodes.
+    On a cluster, the packages of this machine are not checked: its nodes may have others.
     """
 
     def is_missing(variant: Variant) -> bool:
-        """Whether a technique needs what is surely not there."""
+        """Whether a requirement of a technique is surely not met."""
         if not has_gpu and any(map(_needs_gpu, variant.requires)):
             return True
         return not is_remote and any(map(_is_unmet_here, variant.requires))
@@ -83,7 +83,7 @@ def _needs_gpu(requirement: str) -> bool:
 
 
 def _is_unmet_here(requirement: str) -> bool:
-    """Whether it is a package that this machine lacks, or a newer transformers."""
+    """Whether a package or version of a package is required that this machine does not have."""
     kind, _, name = requirement.partition(":")
     if kind == "package":
         return importlib.util.find_spec(name) is None
@@ -92,12 +92,12 @@ def _is_unmet_here(requirement: str) -> bool:
 
 
 def _transformers() -> Version:
-    """The release of the installed transformers; a nightly build counts as what it leads to."""
+    """The installed version of transformers; a nightly build counts as its coming release."""
     return Version(Version(importlib.metadata.version("transformers")).base_version)
 
 
 def not_tried_lines(not_tried: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What the space leaves out, a line for each axis."""
+    """The values that are not tried, with one line for each axis and reason."""
     lines = []
     for axis, values in not_tried.items():
         reasons: dict[str, list[str]] = {}

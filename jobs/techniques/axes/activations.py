@@ -37,8 +37,8 @@ def _budget(name: str) -> Variant:
     """The row of ``budget_<share>``."""
     budget = float(name.removeprefix("budget_"))
     return Variant(
-        doc=f"Compiled code keeps at most {budget * 100:g} % of the activations that it would keep "
-        "otherwise, and recomputes what costs least",
+        doc=f"Compiled code keeps at most {budget * 100:g} % of the activations that it would "
+        "otherwise keep, chosen so that recomputing the others takes the least time",
         hooks={"partitioner": Hook("activation_budget", {"budget": budget})},
         traits=("activation_budget",),
     )
@@ -61,7 +61,7 @@ ACTIVATIONS = Axis(
             "Gradient checkpointing by PyTorch's older, reentrant implementation",
             use_reentrant=True,
         ),
-        # The last two need arguments that only transformers 5.23 has.
+        # These two set arguments that transformers has since 5.23.
         "checkpoint_every_2": _checkpoint(
             "Gradient checkpointing of every second layer: saves less memory, costs less time",
             requires=("transformers>=5.23",),
@@ -87,7 +87,7 @@ ACTIVATIONS = Axis(
     pattern=NamePattern(
         form="budget_<share>",
         doc="Any share between 0 and 1, such as `budget_0.35`, written without trailing zeros; "
-        "`torch._functorch.config.activation_memory_budget`",
+        "sets `torch._functorch.config.activation_memory_budget`",
         pattern=r"budget_0\.[0-9]*[1-9]",
         variant=_budget,
     ),
@@ -96,7 +96,11 @@ ACTIVATIONS = Axis(
 
 @hook("activation_budget")
 def activation_budget(*, budget: float) -> None:
-    """Have the compiler keep this share of the activations between forward and backward pass."""
+    """Let compiled code keep at most this share of its activations for the backward pass.
+
+    PyTorch's partitioner solves a knapsack problem: with the memory of the share, it keeps those
+    activations whose recomputation would take the most time.
+    """
     from torch._functorch import config
 
     config.activation_memory_budget = budget
@@ -104,14 +108,15 @@ def activation_budget(*, budget: float) -> None:
 
 @hook("selective_checkpointing")
 def selective_checkpointing(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
-    """``model`` with its layers checkpointed, except for matrix products and attention."""
+    """``model`` with checkpointed layers that keep the results of matrix products and attention."""
     import functools
 
     import torch
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
     aten = torch.ops.aten
-    # The fused attention kernels and the matrix products of PyTorch, under their ATen names.
+    # The ATen names of matrix products and fused attention kernels. Their results are kept, because
+    # they take most of the time of a layer; the rest of the layer is cheap to recompute.
     kept = [
         aten.mm.default,
         aten.addmm.default,

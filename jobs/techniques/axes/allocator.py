@@ -7,8 +7,8 @@ from jobs.techniques.base import Axis, Variant
 from jobs.techniques.hooks import hook
 
 
-def _set(doc: str, settings: str) -> Variant:
-    """``settings`` are written as in the environment variable PYTORCH_ALLOC_CONF."""
+def _with_settings(doc: str, settings: str) -> Variant:
+    """``settings`` have the syntax of the environment variable PYTORCH_ALLOC_CONF."""
     return Variant(
         doc=doc,
         hooks={"allocator": Hook("allocator_settings", {"settings": settings})},
@@ -22,16 +22,16 @@ ALLOCATOR = Axis(
     default="default",
     variants={
         "default": Variant(doc="PyTorch's own settings, or those of PYTORCH_ALLOC_CONF"),
-        "expandable_segments": _set(
+        "expandable_segments": _with_settings(
             "Segments that grow page by page: saves the memory that fragmentation wastes",
             "expandable_segments:True",
         ),
-        "max_split_128": _set(
+        "max_split_128": _with_settings(
             "Free blocks above 128 MiB are not split: less fragmentation, but blocks that stay "
             "partly unused",
             "max_split_size_mb:128",
         ),
-        "roundup_power2": _set(
+        "roundup_power2": _with_settings(
             "Requests are rounded up to an eighth of a power of two: freed blocks are reused more "
             "often",
             "roundup_power2_divisions:8",
@@ -42,9 +42,9 @@ ALLOCATOR = Axis(
 
 @hook("allocator_settings")
 def allocator_settings(*, settings: str) -> None:
-    """Set up the allocator before it holds any memory.
+    """Configure the allocator before its first allocation.
 
-    ``settings`` are written as in PYTORCH_ALLOC_CONF.
+    ``settings`` have the syntax of PYTORCH_ALLOC_CONF.
     """
     import torch
 

@@ -14,8 +14,8 @@ _UNMASKED = Hook("without_full_masks")
 
 def _single_kernel(kernel: str, description: str, traits: tuple[str, ...] = ()) -> Variant:
     return Variant(
-        doc=f"scaled_dot_product_attention restricted to {description}; no mask where no sample "
-        "is padded",
+        doc=f"scaled_dot_product_attention restricted to {description}; no mask for batches "
+        "without padding",
         model_kwargs={"attn_implementation": "sdpa"},
         hooks={
             "collator": _UNMASKED,
@@ -43,10 +43,12 @@ ATTENTION = Axis(
     doc="Which implementation computes attention",
     default="auto",
     variants={
-        "auto": Variant(doc="The architecture's own default: sdpa if it supports that"),
+        "auto": Variant(
+            doc="The architecture's own default: sdpa where the architecture supports it"
+        ),
         "unmasked": Variant(
-            doc="The architecture's own default; no mask where no sample is padded, because even "
-            "an empty mask keeps compiled code from the fused attention kernels",
+            doc="The architecture's own default, without a mask for batches without padding: with "
+            "a mask, compiled code cannot use the fused attention kernels",
             hooks={"collator": _UNMASKED},
             numerical_effect="rounding",
         ),
@@ -54,8 +56,8 @@ ATTENTION = Axis(
             doc="PyTorch's scaled_dot_product_attention, which chooses the kernel itself",
             model_kwargs={"attn_implementation": "sdpa"},
         ),
-        # One kernel each: a configuration that the kernel cannot compute fails instead of falling
-        # back to another.
+        # Each of these allows one kernel only. A configuration that this kernel cannot compute
+        # fails, and does not fall back to another kernel.
         "sdpa_flash": _single_kernel(
             "flash", "PyTorch's FlashAttention-2 kernel", traits=("maskless_kernel",)
         ),
@@ -67,12 +69,11 @@ ATTENTION = Axis(
             model_kwargs={"attn_implementation": "eager"},
             numerical_effect="rounding",
         ),
-        "flash_attention_2": Variant(
-            doc="The kernels of the flash-attn package; needs a 16-bit precision",
-            model_kwargs={"attn_implementation": "flash_attention_2"},
-            requires=("package:flash_attn", "capability>=8.0"),
-            numerical_effect="rounding",
-            traits=("half_precision_only",),
+        "flash_attention_2": _flash(
+            "flash_attention_2",
+            "The kernels of the flash-attn package; needs a 16-bit precision",
+            "package:flash_attn",
+            "capability>=8.0",
         ),
         "varlen": Variant(
             doc="PyTorch's own FlashAttention kernel for rows of unequal length in one sequence, "
@@ -85,27 +86,35 @@ ATTENTION = Axis(
         ),
         "flash_attention_3": _flash(
             "flash_attention_3",
-            "FlashAttention-3 for Hopper GPUs, of the package flash_attn_interface; needs a 16-bit "
-            "precision",
+            "FlashAttention-3 for Hopper GPUs, from the package flash_attn_interface; needs a "
+            "16-bit precision",
             "package:flash_attn_interface",
             "capability>=9.0",
         ),
         "hub_flash_attention_2": _flash(
             "kernels-community/flash-attn2",
-            "FlashAttention-2 as a kernel of the Hub, which is downloaded; needs a 16-bit "
+            "FlashAttention-2 as a kernel that is downloaded from the Hub; needs a 16-bit "
             "precision",
             "hub_kernel:kernels-community/flash-attn2",
             "capability>=8.0",
         ),
         "hub_flash_attention_3": _flash(
             "kernels-community/vllm-flash-attn3",
-            "FlashAttention-3 for Hopper GPUs as a kernel of the Hub, which is downloaded; needs a "
+            "FlashAttention-3 for Hopper GPUs as a kernel that is downloaded from the Hub; needs a "
             "16-bit precision",
             "hub_kernel:kernels-community/vllm-flash-attn3",
             "capability>=9.0",
         ),
+        "xformers": Variant(
+            doc="The memory-efficient attention of the xformers package, without a mask; needs "
+            "padding on the right",
+            model_kwargs={"attn_implementation": "xformers"},
+            hooks={"kernels": Hook("xformers_attention")},
+            requires=("task:causal-lm", "package:xformers", "cuda", "no_attention_dropout"),
+            numerical_effect="rounding",
+        ),
         "flex_attention": Variant(
-            doc="PyTorch's flex_attention, which is compiled at the first step",
+            doc="PyTorch's flex_attention, which is compiled in the first step",
             model_kwargs={"attn_implementation": "flex_attention"},
             requires=("cuda", "no_attention_dropout"),
             numerical_effect="rounding",
@@ -118,10 +127,10 @@ ATTENTION = Axis(
 def without_full_masks(
     collate: Callable[[list[Any]], dict[str, Any]],
 ) -> Callable[[list[Any]], dict[str, Any]]:
-    """``collate``, but without masks that consist of ones: attention means the same without them.
+    """``collate`` without masks that are all ones. They do not change the attention.
 
-    When a step is traced, transformers 5.17 makes such a mask itself where there is none. This
-    function turns that off for the process.
+    While a step is compiled, transformers 5.17 creates such a mask if there is none. This function
+    turns that off for the whole process.
     """
     from transformers import masking_utils
 
@@ -149,13 +158,14 @@ def without_full_masks(
 
 @hook("only_kernel")
 def only_kernel(*, kernel: str) -> None:
-    """Leave scaled_dot_product_attention one kernel: "flash", "cudnn" or "mem_efficient".
+    """Let scaled_dot_product_attention use one kernel only: "flash", "cudnn" or "mem_efficient".
 
-    Attention that this kernel cannot compute raises RuntimeError.
+    The model then raises RuntimeError if this kernel cannot compute its attention.
     """
     import torch
 
-    # Compiled code has the kernel built in: without a tag a cache could return code for another.
+    # The kernel is part of the compiled code. Without a tag, the cache could return code for
+    # another kernel.
     torch.compiler.config.cache_key_tag = kernel
     for name in ("flash", "cudnn", "mem_efficient", "math"):
         enable = getattr(torch.backends.cuda, f"enable_{name}_sdp")
@@ -166,8 +176,9 @@ def only_kernel(*, kernel: str) -> None:
 def variable_length_attention() -> None:
     """Register ``torch.nn.attention.varlen`` as the attention implementation "varlen".
 
-    Attention is causal. Rows are where ``cu_seq_lens_q`` of the batch says, else each row of the
-    batch is one. Padding on the right changes no token before it, and the loss leaves it out.
+    Attention is causal. ``cu_seq_lens_q`` of the batch has the positions at which rows begin.
+    Without it, each row of the batch is one sequence. Padding on the right does not change the
+    tokens before it, and the loss ignores it.
     """
     from transformers import AttentionInterface
 
@@ -192,7 +203,7 @@ def varlen_forward(
     import torch
     from torch.nn.attention.varlen import varlen_attn
 
-    _refuse_other_attention(options)
+    _refuse_other_attention("varlen", options)
     batch, heads, tokens, width = query.shape
     begins, longest = cu_seq_lens_q, max_length_q
     if begins is None:
@@ -201,37 +212,43 @@ def varlen_forward(
     begins = begins.to(torch.int32)
     arguments = _kernel_arguments(varlen_attn, scaling)
     if "enable_gqa" not in arguments:
-        # Without the argument there must be as many heads of keys and values as of queries.
+        # Without this argument, keys and values need as many heads as queries. So each head of keys
+        # and values is repeated for its group of queries (grouped-query attention).
         key = key.repeat_interleave(heads // key.shape[1], dim=1)
         value = value.repeat_interleave(heads // value.shape[1], dim=1)
     if "scale" not in arguments and scaling is not None:
-        # Without the argument the kernel divides by the root of the width.
+        # Without this argument, the kernel divides scores by sqrt(width). The factor on the queries
+        # cancels that, and applies the scaling of the model.
         query = query * (scaling * width**0.5)
-    # The kernel takes 16 bits only. Rotary positions leave queries and keys in 32 under autocast.
-    kind = query.dtype
-    if kind == torch.float32:
-        kind = torch.get_autocast_dtype(query.device.type)
-    flat = [part.transpose(1, 2).flatten(0, 1).to(kind) for part in (query, key, value)]
-    # The type checker knows the signature of one version only.
+    # The kernel takes 16 bits only. Under autocast, rotary positions make queries and keys 32 bits.
+    dtype = query.dtype
+    if dtype == torch.float32:
+        dtype = torch.get_autocast_dtype(query.device.type)
+    # From (batch, heads, tokens, width) to (all tokens, heads, width), the layout of the kernel.
+    flat = [part.transpose(1, 2).flatten(0, 1).to(dtype) for part in (query, key, value)]
+    # The signature differs between versions of PyTorch, so the type checker must not check the
+    # call.
     attend: Any = varlen_attn
     output = attend(*flat, begins, begins, longest, longest, **arguments)
     return output.view(batch, tokens, heads, width), None
 
 
-def _refuse_other_attention(options: dict[str, Any]) -> None:
-    """Raises ValueError for what the kernel of variable length cannot compute."""
+def _refuse_other_attention(attention: str, options: dict[str, Any]) -> None:
+    """Raises ValueError for what a kernel of causal rows cannot compute."""
     for name in ("sliding_window", "softcap", "s_aux", "position_bias"):
         if options.get(name) is not None:
-            raise ValueError(f"attention=varlen has no {name}, which this model needs")
+            raise ValueError(f"attention={attention} has no {name}, which this model needs")
 
 
 def _kernel_arguments(kernel: Callable[..., Any], scaling: float | None) -> dict[str, Any]:
-    """The keywords that the installed PyTorch's kernel knows, for causal attention."""
+    """The keyword arguments for causal attention, as the kernel of the installed PyTorch takes
+    them."""
     import inspect
 
     known = inspect.signature(kernel).parameters
     arguments: dict[str, Any] = {"is_causal": True}
-    # Newer versions have a window in place of the flag; a causal one ends at the token itself.
+    # Newer versions take a window instead of this flag. The window (-1, 0) is causal: all tokens to
+    # the left, and none to the right.
     if "window_size" in known:
         arguments = {"window_size": (-1, 0)}
     if "enable_gqa" in known:
@@ -239,3 +256,54 @@ def _kernel_arguments(kernel: Callable[..., Any], scaling: float | None) -> dict
     if "scale" in known:
         arguments["scale"] = scaling
     return arguments
+
+
+@hook("xformers_attention")
+def xformers_attention() -> None:
+    """Register xformers' attention as the attention implementation "xformers".
+
+    Attention is causal, and rows are found as by ``variable_length_attention``.
+    """
+    from transformers import AttentionInterface
+
+    AttentionInterface.register("xformers", xformers_forward)
+
+
+class _RowMask:
+    """The mask of the batch in work: making it waits for the GPU, and every layer needs it."""
+
+    begins: Any = None
+    mask: Any = None
+
+
+def xformers_forward(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    scaling: float | None = None,
+    cu_seq_lens_q: Any = None,
+    **options: Any,
+) -> tuple[Any, None]:
+    """Attention of tensors of shape (batch, heads, tokens, width) to (batch, tokens, heads, width).
+
+    Raises ValueError for what the kernel cannot compute: a window, soft caps, learnable sinks.
+    """
+    from xformers.ops import memory_efficient_attention
+    from xformers.ops.fmha.attn_bias import BlockDiagonalCausalMask, LowerTriangularMask
+
+    _refuse_other_attention("xformers", options)
+    mask = LowerTriangularMask()
+    if cu_seq_lens_q is not None:
+        if _RowMask.begins is not cu_seq_lens_q:
+            lengths = cu_seq_lens_q.diff().tolist()
+            _RowMask.mask = BlockDiagonalCausalMask.from_seqlens(lengths, device=query.device)
+            _RowMask.begins = cu_seq_lens_q
+        mask = _RowMask.mask
+    # The kernel takes as many heads of keys and values as of queries.
+    groups = query.shape[1] // key.shape[1]
+    key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
+    # Rotary positions leave queries and keys in 32 bits under autocast, and values in 16.
+    parts = [part.transpose(1, 2).to(value.dtype) for part in (query, key, value)]
+    return memory_efficient_attention(*parts, attn_bias=mask, scale=scaling), None

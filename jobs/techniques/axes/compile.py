@@ -24,8 +24,8 @@ def _compiled(
 ) -> Variant:
     """``options`` are ``TrainingArguments`` without their prefix ``torch_compile_``.
 
-    The trait "partitioned": what is kept for the backward pass is chosen by a partitioner, which
-    takes an activation memory budget.
+    The trait "partitioned" means that a partitioner chooses the activations to keep for the
+    backward pass. Such a backend respects an activation memory budget.
     """
     arguments = {f"torch_compile_{name}": value for name, value in options.items()}
     return Variant(
@@ -59,13 +59,13 @@ COMPILE = Axis(
             backend="inductor",
         ),
         "inductor_regional": _regional(
-            "TorchInductor for the repeated block of the model, compiled once, and for the loss; a "
-            "first step that is several times shorter",
+            "TorchInductor for the repeated block of the model and for the loss: all layers share "
+            "the code of one block, so the first step is several times shorter",
             "inductor",
         ),
         "inductor_regional_any_batch": _regional(
-            "The same, compiled once for every micro-batch: later trials take the code from the "
-            "node's cache; kernels that do not know the batch may be slower",
+            "inductor_regional with code for all micro-batches: later trials take it from the "
+            "node's cache; it may be slower, because it is not specialized for one micro-batch",
             "inductor",
             any_batch=True,
         ),
@@ -111,9 +111,9 @@ COMPILE = Axis(
 
 @hook("tuned_inductor")
 def tuned_inductor() -> None:
-    """Have TorchInductor time more tilings of each kernel that it writes.
+    """Let TorchInductor time several tilings of each kernel that it generates.
 
-    Matrix products stay with cuBLAS.
+    Matrix products still run in cuBLAS.
     """
     from torch._inductor import config
 
@@ -125,19 +125,20 @@ def tuned_inductor() -> None:
 def compiled_regions(
     model: torch.nn.Module, task: Task, arguments: Any, *, backend: str, any_batch: bool = False
 ) -> torch.nn.Module:
-    """``model`` with its repeated blocks compiled, and with its loss if that is over a vocabulary.
+    """``model`` with compiled blocks and, if it is a language model, a compiled loss.
 
     Of a vision-language model these are the blocks of the language model.
 
-    Blocks of one class share their compiled code, so the first block alone takes time. With
-    ``any_batch`` the code is for every size of the first dimension, the batch. Raises
+    Blocks of the same class share the compiled code, so only the first block takes time. With
+    ``any_batch``, the code works for all sizes of the first dimension, the batch. Raises
     NotImplementedError for a model without repeated blocks.
     """
     import torch
 
     blocks = 0
     for module in _part_to_compile(model, task).modules():
-        # As accelerate.utils.other.is_repeated_blocks: a list of modules of one class.
+        # A list of modules of one class is a list of layers. The same rule as in
+        # accelerate.utils.other.is_repeated_blocks.
         if isinstance(module, torch.nn.ModuleList) and len({type(block) for block in module}) == 1:
             for block in _blocks_to_compile(module):
                 block.compile(backend=backend)
@@ -149,7 +150,7 @@ def compiled_regions(
         raise NotImplementedError(
             f"{type(model).__name__} does not support regional compilation: no repeated blocks"
         )
-    # Inside an adapter's wrapper is the model that calls its loss function.
+    # PEFT wraps the model. The loss function belongs to the wrapped model.
     inner: Any = model
     if hasattr(inner, "get_base_model"):
         inner = inner.get_base_model()
@@ -177,7 +178,7 @@ def _part_to_compile(model: torch.nn.Module, task: Task) -> Any:
 
 
 def _compile_loss(model: Any, backend: str, any_batch: bool) -> None:
-    """Compile a model's loss function, or only the region of it that is repeated."""
+    """Compile a model's loss function; if it has a ``region``, only this repeated part of it."""
     import torch
 
     region = getattr(model.loss_function, "region", None)
@@ -192,7 +193,7 @@ def _compile_loss(model: Any, backend: str, any_batch: bool) -> None:
 
 
 def _with_any_batch(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """``compiled``, with code for every size that its first tensor has in the first dimension."""
+    """``compiled`` with code that works for any size of the first dimension, the batch."""
     import functools
 
     import torch
@@ -203,7 +204,8 @@ def _with_any_batch(compiled: Callable[..., Any]) -> Callable[..., Any]:
         for value in (*inputs, *options.values()):
             if isinstance(value, torch.Tensor) and value.dim() > 0:
                 tensors.append(value)
-        # A mask may have one row for all samples. Only what has the batch's size varies with it.
+        # A mask may have one row for all samples. So only tensors with as many rows as the first
+        # tensor are marked: their size varies with the batch.
         for tensor in tensors:
             if len(tensor) == len(tensors[0]) and not isinstance(tensor, torch.nn.Parameter):
                 torch._dynamo.maybe_mark_dynamic(tensor, 0)
@@ -213,7 +215,7 @@ def _with_any_batch(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _blocks_to_compile(modules: Any) -> list[Any]:
-    """The modules of a list, unless they hold such lists themselves."""
+    """The modules of a list; none if they contain lists of modules themselves."""
     import torch
 
     if any(isinstance(inner, torch.nn.ModuleList) for inner in modules[0].modules()):

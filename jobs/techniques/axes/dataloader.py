@@ -24,7 +24,7 @@ DATALOADER = Axis(
         "workers_2": _loader("Loaded ahead by two worker processes", num_workers=2),
         "workers_4": _loader("Loaded ahead by four worker processes", num_workers=4),
         "workers_2_prefetch_4": _loader(
-            "Loaded by two persistent worker processes, each four batches ahead",
+            "Loaded by two persistent worker processes, each up to four batches ahead",
             num_workers=2,
             prefetch_factor=4,
             persistent_workers=True,

@@ -1,4 +1,4 @@
-"""Experts axis: how transformers computes the experts of a mixture."""
+"""Experts axis: how transformers computes the experts of a mixture-of-experts model."""
 
 from jobs.techniques.base import Axis, Variant
 
@@ -14,15 +14,15 @@ def _experts(name: str, doc: str, requires: tuple[str, ...] = ()) -> Variant:
 
 EXPERTS = Axis(
     name="experts",
-    doc="Which implementation computes the experts of a mixture",
+    doc="Which implementation computes the experts of a mixture-of-experts model",
     default="auto",
     variants={
         "auto": Variant(doc="The library's own choice: grouped_mm where it can run"),
         "eager": _experts("eager", "One expert after the other, over the tokens routed to it"),
         "batched_mm": _experts(
             "batched_mm",
-            "One batched product over copies of the experts' weights, one for each token: fast for "
-            "few tokens, and needs the most memory",
+            "One batched product, with a copy of an expert's weights for each token: fast for few "
+            "tokens, and needs the most memory",
         ),
         "grouped_mm": _experts(
             "grouped_mm", "One grouped product over the tokens sorted by their expert"

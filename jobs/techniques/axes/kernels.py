@@ -1,4 +1,4 @@
-"""Kernels axis: fused kernels for the layers of a model. The loss has an axis of its own."""
+"""Kernels axis: fused kernels for the layers of a model. The loss is a separate axis."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ KERNELS = Axis(
     doc="Which kernels compute norms, rotary positions and gated layers",
     default="none",
     variants={
-        "none": Variant(doc="The layers as transformers has them"),
+        "none": Variant(doc="The layers of transformers, unchanged"),
         "liger": Variant(
             doc="Liger's fused kernels for norms, rotary positions and gated layers, without its "
             "loss: saves time and activations",
             hooks={"layers": Hook("liger_kernels")},
             requires=("package:liger_kernel", "cuda"),
             numerical_effect="rounding",
+            traits=("liger_architecture",),
         ),
     },
 )
@@ -32,9 +33,9 @@ KERNELS = Axis(
 
 @hook("liger_kernels")
 def liger_kernels(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
-    """``model`` with all of Liger's kernels that its architecture has, except those of the loss.
+    """``model`` with all kernels that Liger has for its architecture, except those of the loss.
 
-    Raises NotImplementedError for an architecture that Liger does not know.
+    Raises NotImplementedError for an architecture that Liger does not support.
     """
     import inspect
 
@@ -47,7 +48,8 @@ def liger_kernels(model: torch.nn.Module, task: Task, arguments: Any) -> torch.n
             f"{type(model).__name__} does not support Liger's kernels: Liger has none for the "
             f"architecture {config.model_type}"
         )
-    # Each kernel is a switch of this function, with Liger's own default.
+    # Each boolean argument of Liger's function switches one kernel on. All keep Liger's default,
+    # except the kernels of the loss, which are off.
     switches = {}
     for name, parameter in inspect.signature(apply).parameters.items():
         if isinstance(parameter.default, bool):

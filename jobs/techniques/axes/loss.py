@@ -1,4 +1,4 @@
-"""Loss axis: whether the logits of a language model are held at once to compute its loss."""
+"""Loss axis: whether the logits of all tokens are in memory at once to compute the loss."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ LOSS = Axis(
     doc="How the loss of a causal language model is computed",
     default="plain",
     variants={
-        "plain": Variant(doc="As transformers does: the logits of all tokens are held at once"),
+        "plain": Variant(
+            doc="The loss of transformers: the logits of all tokens are in memory at once"
+        ),
         "chunked": _fused(
-            "Output layer and cross-entropy in eight chunks of tokens, with PyTorch alone: saves "
+            "Output layer and cross-entropy in eight chunks of tokens, in plain PyTorch: saves "
             "most of the memory of the logits",
             "chunked_loss",
         ),
@@ -43,8 +45,8 @@ LOSS = Axis(
             ("package:liger_kernel", "cuda"),
         ),
         "cce": _fused(
-            "Cut cross-entropy: never holds the logits in memory; leaves out gradients below the "
-            "rounding of 16 bits",
+            "Cut cross-entropy: never has the logits in memory; ignores gradients that are too "
+            "small for 16 bits",
             "cut_loss",
             ("package:cut_cross_entropy", "capability>=8.0"),
         ),
@@ -52,21 +54,21 @@ LOSS = Axis(
 )
 
 _CHUNKS = 8
-"""The logits of an eighth of the tokens are held at once."""
+"""Chunks of tokens. The logits of one chunk, an eighth of the tokens, are in memory at once."""
 
 
 class _Latest:
-    """What the output layer got last, until the loss function takes it."""
+    """The latest input of the output layer, until the loss function reads it."""
 
     hidden: Any = None
 
 
 @hook("chunked_loss")
 def chunked_loss(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
-    """``model`` with its loss over one chunk of tokens after the other (see ``_with_fused_loss``).
+    """``model`` with its loss computed in chunks of tokens (see ``_with_fused_loss``).
 
-    The work on one chunk is the region that compiled regions compile: its graph is an eighth of the
-    whole loss's, and serves all chunks.
+    Regional compilation compiles the function for one chunk. So its graph is an eighth of the graph
+    of the whole loss, and all chunks share the code.
     """
     region = _Region(_chunk_loss_and_gradients)
     fused: Any = _with_fused_loss(model, arguments, "chunked", _chunked_sum(region))
@@ -93,7 +95,7 @@ def cut_loss(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Mod
     from cut_cross_entropy import linear_cross_entropy
 
     def total(hidden: Any, weight: Any, bias: Any, targets: Any, ignore_index: int) -> Any:
-        # "auto" leaves out only what the number format could not hold.
+        # "auto" ignores only gradients that are below the precision of the number format.
         return linear_cross_entropy(
             hidden,
             weight.to(hidden.dtype),
@@ -112,20 +114,20 @@ def _with_fused_loss(
     """``model`` with its output layer and its loss computed together while it trains.
 
     ``total_loss``: (hidden, weight, bias, targets, ignore_index) -> the sum of the tokens' losses.
-    In training the output layer returns its input, and the loss function multiplies by the layer's
-    weight. So ``outputs.logits`` has no logits then. In evaluation both are as before.
-    ``arguments`` are the ``TrainingArguments``. Raises NotImplementedError for a model whose loss
-    is another one, or whose output layer is not a plain linear layer.
+    In training, the output layer returns its input, and the loss function multiplies it by the
+    weight of the layer. So ``outputs.logits`` are then the hidden states. Evaluation is unchanged.
+    ``arguments`` are the ``TrainingArguments``. Raises NotImplementedError if the loss of the model
+    is not the cross-entropy of the next token, or its output layer is not a plain linear layer.
     """
     head: Any = model.get_output_embeddings()  # type: ignore[operator]
     _refuse_other_losses(model, head, kernel, arguments)
-    plain_head = head.forward
-    plain_loss: Any = model.loss_function
+    original_head = head.forward
+    original_loss: Any = model.loss_function
     latest = _Latest()
 
     def head_forward(hidden: torch.Tensor) -> Any:
         if not head.training:
-            return plain_head(hidden)
+            return original_head(hidden)
         latest.hidden = hidden
         return hidden
 
@@ -141,10 +143,10 @@ def _with_fused_loss(
         hidden = latest.hidden
         latest.hidden = None
         if hidden is None:
-            return plain_loss(
+            return original_loss(
                 logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels, **kwargs
             )
-        # A model that scales or caps its logits would now do so to the hidden states.
+        # A model that caps or scales its logits has now changed the hidden states instead.
         if logits is not hidden:
             raise NotImplementedError(
                 f"{type(model).__name__} does not support a fused loss: it computes with its logits"
@@ -152,8 +154,8 @@ def _with_fused_loss(
         targets = _next_tokens(labels, shift_labels, ignore_index)
         flat = hidden.flatten(0, -2)
         loss = total_loss(_as_autocast(flat), head.weight, head.bias, targets, ignore_index)
-        # As transformers.loss.loss_utils.fixed_cross_entropy: the mean over the labels of the
-        # micro-batch, or over those of the whole step.
+        # The same division as in transformers.loss.loss_utils.fixed_cross_entropy: by the number of
+        # labels in the micro-batch, or in the whole step.
         if num_items_in_batch is None:
             return loss / (targets != ignore_index).sum()
         return loss / num_items_in_batch
@@ -165,7 +167,7 @@ def _with_fused_loss(
 
 
 def _refuse_other_losses(model: Any, head: Any, kernel: str, arguments: Any) -> None:
-    """Raise NotImplementedError if another loss than this one would be replaced."""
+    """Raise NotImplementedError if the model does not have the loss that is to be replaced."""
     import torch
     from transformers.loss.loss_utils import ForCausalLMLoss
 
@@ -184,7 +186,7 @@ def _refuse_other_losses(model: Any, head: Any, kernel: str, arguments: Any) -> 
 
 
 def _next_tokens(labels: torch.Tensor, shift_labels: Any, ignore_index: int) -> torch.Tensor:
-    """The label of each position, one dimension: the next token, none after the last."""
+    """The next token at each position, shape (all tokens,); ``ignore_index`` after the last."""
     import torch
 
     following: torch.Tensor = shift_labels
@@ -194,7 +196,7 @@ def _next_tokens(labels: torch.Tensor, shift_labels: Any, ignore_index: int) -> 
 
 
 def _as_autocast(hidden: torch.Tensor) -> torch.Tensor:
-    """``hidden`` in the number format in which autocast would multiply it."""
+    """``hidden`` in the number format that autocast uses for matrix products."""
     import torch
 
     kind = hidden.device.type
@@ -204,85 +206,95 @@ def _as_autocast(hidden: torch.Tensor) -> torch.Tensor:
 
 
 class _Region:
-    """A function that compiled regions may replace by its compiled form."""
+    """A function that regional compilation may replace by its compiled form."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
 
 def _chunk_loss_and_gradients(
-    rows: Any, narrow: Any, bias: Any, labels: Any, ignore_index: int, of_weight: Any, of_bias: Any
+    rows: Any,
+    weight: Any,
+    bias: Any,
+    labels: Any,
+    ignore_index: int,
+    grad_weight: Any,
+    grad_bias: Any,
 ) -> tuple[Any, Any]:
-    """The sum of a chunk's losses, and its gradient by ``rows``, which are (tokens, width).
+    """The sum of a chunk's losses, and the gradient of this sum for ``rows``.
 
-    The gradients by weight and bias are added to ``of_weight`` and ``of_bias``, in 32 bits, because
-    bf16 would round each sum. ``narrow`` is the weight in the format of ``rows``.
+    ``rows`` are hidden states of shape (tokens, width), and ``weight`` has their number
+    format. The gradients for weight and bias are added to ``grad_weight`` and ``grad_bias``
+    in 32 bits, because bf16 would round after each chunk.
     """
     import torch
 
-    logits = rows @ narrow.t()
+    logits = rows @ weight.t()
     if bias is not None:
         logits = logits + bias.to(logits.dtype)
     is_counted = (labels != ignore_index).unsqueeze(1)
+    # An ignored label may be negative. Index 0 replaces it, and ``is_counted`` masks the result.
     column = labels.unsqueeze(1).clamp(min=0)
-    # Softmax in 32 bits, as transformers computes it.
+    # Softmax in 32 bits, as in transformers: 16 bits are too coarse for sums over a vocabulary.
     scores = torch.log_softmax(logits.float(), dim=-1)
     loss = -(scores.gather(1, column) * is_counted).sum()
-    # The gradient of cross-entropy: the probabilities, less 1 at the label.
+    # The gradient of cross-entropy for the logits is softmax(logits), minus 1 at the label.
     scores = scores.exp_()
     minus_one = torch.full_like(column, -1, dtype=scores.dtype)
     scores = scores.scatter_add_(1, column, minus_one)
     gradient = (scores * is_counted).to(rows.dtype)
-    of_weight += gradient.t() @ rows
-    if of_bias is not None:
-        of_bias += gradient.sum(0)
-    return loss, gradient @ narrow
+    # The chain rule for logits = rows · weightᵀ + bias.
+    grad_weight += gradient.t() @ rows
+    if grad_bias is not None:
+        grad_bias += gradient.sum(0)
+    return loss, gradient @ weight
 
 
 def _chunked_sum(region: _Region) -> Callable[..., Any]:
-    """The sum of the tokens' losses, with the logits of one chunk of tokens at a time.
+    """A function for the sum of the tokens' losses, with the logits of one chunk at a time.
 
-    ``region`` holds ``_chunk_loss_and_gradients`` or its compiled form.
+    ``region`` has ``_chunk_loss_and_gradients`` or its compiled form.
     """
     import torch
 
     class ChunkedCrossEntropy(torch.autograd.Function):
-        """Computes the gradients in the forward pass, where the logits of a chunk are at hand.
+        """Computes the gradients already in the forward pass, while the logits are in memory.
 
-        hidden: (tokens, width); weight: (vocabulary, width); targets: (tokens). The gradients are
-        those of the sum of the losses. The backward pass multiplies them by its own gradient.
+        hidden: (tokens, width); weight: (vocabulary, width); targets: (tokens). The saved gradients
+        are those of the sum of the losses. The backward pass multiplies them by the gradient of
+        this sum (the chain rule).
         """
 
         @staticmethod
         def forward(
             ctx: Any, hidden: Any, weight: Any, bias: Any, targets: Any, ignore_index: int
         ) -> Any:
-            narrow = weight.to(hidden.dtype)
+            cast_weight = weight.to(hidden.dtype)
             loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
-            of_weight = torch.zeros_like(weight, dtype=torch.float32)
-            of_bias = None
+            grad_weight = torch.zeros_like(weight, dtype=torch.float32)
+            grad_bias = None
             if bias is not None:
-                of_bias = torch.zeros_like(bias, dtype=torch.float32)
-            of_hidden = []
+                grad_bias = torch.zeros_like(bias, dtype=torch.float32)
+            grad_hidden = []
             chunks = zip(hidden.chunk(_CHUNKS), targets.chunk(_CHUNKS), strict=True)
             for rows, labels in chunks:
-                of_chunk, of_rows = region.function(
-                    rows, narrow, bias, labels, ignore_index, of_weight, of_bias
+                chunk_loss, grad_rows = region.function(
+                    rows, cast_weight, bias, labels, ignore_index, grad_weight, grad_bias
                 )
-                loss = loss + of_chunk
-                of_hidden.append(of_rows)
-            ctx.save_for_backward(torch.cat(of_hidden), of_weight, of_bias)
+                loss = loss + chunk_loss
+                grad_hidden.append(grad_rows)
+            ctx.save_for_backward(torch.cat(grad_hidden), grad_weight, grad_bias)
             ctx.weight_dtype = weight.dtype
             return loss
 
         @staticmethod
-        def backward(ctx: Any, of_loss: Any) -> Any:
-            of_hidden, of_weight, of_bias = ctx.saved_tensors
-            # In place: a copy of the weight's gradient would add to the peak. Autograd then refuses
-            # a second backward pass.
-            of_weight = of_weight.mul_(of_loss).to(ctx.weight_dtype)
-            if of_bias is not None:
-                of_bias = of_bias.mul_(of_loss).to(ctx.weight_dtype)
-            return of_hidden.mul_(of_loss), of_weight, of_bias, None, None
+        def backward(ctx: Any, grad_loss: Any) -> Any:
+            grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
+            # In place, because a copy of the weight's gradient would raise the peak memory.
+            # Autograd therefore refuses a second backward pass.
+            grad_weight = grad_weight.mul_(grad_loss).to(ctx.weight_dtype)
+            if grad_bias is not None:
+                grad_bias = grad_bias.mul_(grad_loss).to(ctx.weight_dtype)
+            return grad_hidden.mul_(grad_loss), grad_weight, grad_bias, None, None
 
     return ChunkedCrossEntropy.apply

@@ -23,19 +23,19 @@ _ADAMW = {
     "type": "AdamW",
     "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},
 }
-"""An offloaded optimizer is DeepSpeed's own CPU Adam, which needs this section."""
+"""The section that DeepSpeed's CPU Adam needs. An offloaded optimizer is always this one."""
 
 
 def _zero(
     stage: int, doc: str, *, optimizer: _Device | None = None, parameters: _Device | None = None
 ) -> Variant:
-    """DeepSpeed at a ZeRO stage; ``optimizer`` and ``parameters`` say where to offload them to."""
-    # ``config`` holds ``section`` itself, which is filled in below.
+    """DeepSpeed at a ZeRO stage. ``optimizer`` and ``parameters`` are the devices to offload to."""
+    # ``section`` is part of ``config``; the lines below add to it.
     section: dict[str, Any] = {"stage": stage}
     config: dict[str, Any] = {**_COMMON, "zero_optimization": section}
     builds: list[str] = []
     traits = ["deepspeed"]
-    # DeepSpeed moves optimizer states only together with the update, which it then runs itself.
+    # With its states, DeepSpeed also moves the optimizer's update to the host, and runs it there.
     if optimizer is not None:
         section["offload_optimizer"] = optimizer
         config["optimizer"] = _ADAMW
@@ -64,7 +64,7 @@ def _zero(
 
 OFFLOAD = Axis(
     name="offload",
-    doc="DeepSpeed ZeRO stage, and what is kept outside the GPU",
+    doc="DeepSpeed ZeRO stage, and the states that are kept outside the GPU",
     default="none",
     variants={
         "none": Variant(doc="No DeepSpeed: everything on the GPU"),
@@ -74,7 +74,7 @@ OFFLOAD = Axis(
         ),
         "zero2": _zero(2, "ZeRO-2: shards gradients too; on one GPU it saves nothing"),
         "zero3": _zero(3, "ZeRO-3: shards parameters too; on one GPU it saves little"),
-        # States and parameters on the host need no GPU memory (arXiv 2101.06840).
+        # ZeRO-Offload: states and parameters on the host need no GPU memory (arXiv 2101.06840).
         "zero1_cpu_optimizer": _zero(
             1,
             "ZeRO-1 with optimizer states and update on the host: saves GPU memory, costs "
@@ -106,7 +106,7 @@ OFFLOAD = Axis(
             optimizer=_CPU,
             parameters=_CPU,
         ),
-        # NVMe extends the host's memory in the same way (arXiv 2104.07857).
+        # ZeRO-Infinity does the same with NVMe disks (arXiv 2104.07857).
         "zero3_nvme_optimizer": _zero(
             3,
             "ZeRO-3 with optimizer states on NVMe: saves GPU and host memory, costs disk transfers",

@@ -1,4 +1,4 @@
-"""Optimizer axis: every optimizer that the Trainer has by name, and some that are built by hand."""
+"""Optimizer axis: every optimizer that the Trainer has by name, and some that hooks create."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _named(
 ) -> Variant:
     """An optimizer that the Trainer has by name (``TrainingArguments.optim``).
 
-    By default it counts as training differently from AdamW, the axis's own default.
+    Its default effect is "training": it trains differently from AdamW, the default of the axis.
     """
     arguments = {"optim": name}
     return Variant(
@@ -33,7 +33,7 @@ def _low_rank(name: str, doc: str, package: str) -> Variant:
     """An optimizer that projects the gradients of all linear layers to a low rank."""
     arguments = {"optim": name, "optim_target_modules": "all-linear"}
     traits: tuple[str, ...] = ("low_rank",)
-    # Layer-wise ones update each layer during the backward pass.
+    # Layer-wise optimizers update each layer during the backward pass.
     if name.endswith("layerwise"):
         traits = ("low_rank", "layerwise")
     return Variant(
@@ -45,10 +45,10 @@ def _low_rank(name: str, doc: str, package: str) -> Variant:
     )
 
 
-# State sizes in these rows are per parameter: AdamW keeps two 32-bit numbers, which are 8 bytes.
+# Shares of memory in these rows are relative to AdamW: two 32-bit states, 8 bytes per parameter.
 OPTIMIZER = Axis(
     name="optimizer",
-    doc="What updates the weights; its states are often the largest part of memory",
+    doc="How the weights are updated; the optimizer's states are often the largest part of memory",
     default="adamw_torch_fused",
     variants={
         "adamw_torch_fused": _named(
@@ -64,11 +64,11 @@ OPTIMIZER = Axis(
             traits=("torch_adamw",),
         ),
         "adamw_foreach": Variant(
-            doc="AdamW built by hand with multi-tensor (foreach) kernels: costs temporary memory",
+            doc="torch.optim.AdamW with multi-tensor (foreach) kernels: costs temporary memory",
             hooks={"optimizer": Hook("torch_adamw", {"foreach": True})},
         ),
         "adamw_forloop": Variant(
-            doc="AdamW built by hand that updates one tensor at a time: slow, no large temporaries",
+            doc="torch.optim.AdamW that updates one tensor at a time: slow, little extra memory",
             hooks={"optimizer": Hook("torch_adamw", {"foreach": False})},
         ),
         "adamw_torch_8bit": _named(
@@ -83,7 +83,7 @@ OPTIMIZER = Axis(
         ),
         "adafactor": _named(
             "adafactor",
-            "Adafactor: a factored second moment and no first, so hardly any state memory",
+            "Adafactor: factored second moments and no first moments, so hardly any state memory",
         ),
         "sgd": _named("sgd", "SGD without momentum: no states"),
         "sgd_momentum": Variant(

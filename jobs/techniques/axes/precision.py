@@ -24,7 +24,7 @@ def _fp8(recipe: str, doc: str) -> Variant:
     )
 
 
-# Every row sets tf32, because torch_compile=True turns TF32 on where tf32 is None.
+# Every row sets tf32: if it is None, torch_compile=True turns TF32 on.
 PRECISION = Axis(
     name="precision",
     doc="Number formats of weights and arithmetic",
@@ -54,6 +54,12 @@ PRECISION = Axis(
             requires=("bf16",),
             numerical_effect="rounding",
         ),
+        "bf16_tf32": Variant(
+            doc="bf16 autocast, and TF32 for matrix products that autocast leaves in 32 bits",
+            training_arguments={"bf16": True, "tf32": True},
+            requires=("capability>=8.0",),
+            numerical_effect="rounding",
+        ),
         "bf16_weights": Variant(
             doc="Pure bf16: weights, gradients and optimizer states in 16 bits without a 32-bit "
             "copy; saves the most memory, changes the training",
@@ -62,31 +68,38 @@ PRECISION = Axis(
             requires=("bf16",),
             numerical_effect="training",
         ),
+        "bf16_weights_tf32": Variant(
+            doc="Pure bf16, and TF32 for the few matrix products that stay in 32 bits",
+            training_arguments={"bf16": True, "tf32": True},
+            model_kwargs={"dtype": "bfloat16"},
+            requires=("capability>=8.0",),
+            numerical_effect="training",
+        ),
         "fp8_tensorwise": _fp8(
             "tensorwise",
-            "Linear layers multiplied in FP8 by torchao, one scale a tensor, beside bf16 autocast: "
-            "for wide layers, and with torch.compile",
+            "bf16 autocast, with linear layers in FP8 by torchao and one scale per tensor: for "
+            "wide layers, together with torch.compile",
         ),
         "fp8_rowwise": _fp8(
             "rowwise",
-            "Linear layers multiplied in FP8 by torchao, one scale a row, beside bf16 autocast: "
-            "more accurate, slower",
+            "bf16 autocast, with linear layers in FP8 by torchao and one scale per row: more "
+            "accurate than one scale per tensor, and slower",
         ),
     },
 )
 
 _FP8_MULTIPLE = 16
-"""The tensor cores multiply FP8 matrices whose sides are multiples of this."""
+"""Both sides of an FP8 matrix must be multiples of this for the tensor cores."""
 
 
 @hook("float8_linears")
 def float8_linears(
     model: torch.nn.Module, task: Task, arguments: Any, *, recipe: str
 ) -> torch.nn.Module:
-    """``model`` with its linear layers multiplied in FP8, by a ``recipe`` of torchao.
+    """``model`` with its linear layers computed in FP8, with a ``recipe`` of torchao.
 
-    The output layer stays as it is, and so does a layer whose sides the tensor cores do not take.
-    ``arguments`` are the ``TrainingArguments``. Raises ValueError if no layer is left.
+    The output layer is not converted, and neither are layers whose sides do not suit the tensor
+    cores. ``arguments`` are the ``TrainingArguments``. Raises ValueError if no layer is converted.
     """
     import dataclasses
 
@@ -96,7 +109,7 @@ def float8_linears(
     converted: list[str] = []
 
     def takes_fp8(module: Any, name: str) -> bool:
-        # Quantized layers are linear layers, too, but of another class.
+        # The test is for the exact class: a quantized layer is a subclass of a linear layer.
         sides = (getattr(module, "in_features", 1), getattr(module, "out_features", 1))
         fits = all(side % _FP8_MULTIPLE == 0 for side in sides)
         is_plain = type(module).__name__ in ("Linear", "NonDynamicallyQuantizableLinear")
@@ -106,7 +119,8 @@ def float8_linears(
         return False
 
     config = Float8LinearConfig.from_recipe_name(recipe)
-    # The gradient of a weight multiplies over the batch, which a pooler's input may have few of.
+    # The product for a weight's gradient sums over the samples. The input of a pooler may have
+    # fewer samples than the multiple above, so they are padded.
     config = dataclasses.replace(config, pad_inner_dim=True)
     convert_to_float8_training(model, config=config, module_filter_fn=takes_fp8)
     if not converted:

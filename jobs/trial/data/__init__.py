@@ -8,6 +8,7 @@ recognition.py    which columns of a file a task can train on
 tokenizing.py     texts, chats, and prompts with their completions as token ids
 class_labels.py   names of classes as numbers, and how many classes there are
 collators.py      rows of a file as a padded batch
+raw_rows.py       rows for a loop that tokenizes them itself
 row_lengths.py    how long the rows are, and which take the most memory together
 base.py           names that these files share
 """
@@ -21,6 +22,7 @@ from jobs.trial.data.base import IGNORED, Collator
 from jobs.trial.data.class_labels import fitted
 from jobs.trial.data.collators import PadRows
 from jobs.trial.data.image_texts import image_texts, image_tokens
+from jobs.trial.data.raw_rows import RawRows, raw_rows_of_file, raw_rows_of_tokens
 from jobs.trial.data.row_lengths import RowLengths, ragged_lengths
 from jobs.trial.data.synthetic import Images, synthetic
 from jobs.trial.data.user_file import read
@@ -32,10 +34,12 @@ __all__ = [
     "IGNORED",
     "Collator",
     "Images",
+    "RawRows",
     "RowLengths",
     "fitted",
     "image_tokens",
     "load",
+    "load_raw",
     "ragged_lengths",
 ]
 
@@ -57,3 +61,16 @@ def load(
     if spec.synthetic.lengths is None:
         return dataset, None
     return dataset, PadRows(getattr(config, "pad_token_id", None) or 0)
+
+
+def load_raw(
+    spec: DataSpec, config: PretrainedConfig, *, samples: int | None, seed: int
+) -> RawRows:
+    """The training set of a causal language model, for a loop that prepares the rows itself.
+
+    ``samples`` is as for ``load``. Raises ValueError, in one sentence, for an unsuitable file.
+    """
+    if spec.file is not None:
+        return raw_rows_of_file(spec.file, config, block_tokens=spec.tokens, seed=seed)
+    dataset, _ = load(spec, "causal-lm", config, samples=samples, seed=seed)
+    return raw_rows_of_tokens(dataset, config, block_tokens=spec.tokens, seed=seed)

@@ -31,12 +31,7 @@ def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, 
     None as the collator: the library's default. Raises ValueError, in one sentence, for a file that
     the task cannot train on.
     """
-    dataset = _with_our_names(_rows(file), file)
-    if len(dataset) == 0:
-        raise ValueError(f"{file.path} has no rows")
-    source = source_of(task, dataset.column_names)
-    if source is None:
-        raise ValueError(refusal(file.path, task, _their_names(dataset, file)))
+    dataset, source = rows_of_file(file, task)
     if task not in _LANGUAGE_MODELS:
         dataset = numbered(dataset, file.path)
     if source in ("input_ids", "pixel_values"):
@@ -48,6 +43,20 @@ def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, 
     if task == "image-text-to-text":
         return processed(dataset, file, source, config.image_token_id)
     return _of_texts(dataset, file, task, source)
+
+
+def rows_of_file(file: DatasetFile, task: Task) -> tuple[Any, Source]:
+    """The file as a ``datasets.Dataset`` under our names, and the column of the task's inputs.
+
+    Raises ValueError, in one sentence, for a file without rows or without such a column.
+    """
+    dataset = _with_our_names(_rows(file), file)
+    if len(dataset) == 0:
+        raise ValueError(f"{file.path} has no rows")
+    source = source_of(task, dataset.column_names)
+    if source is None:
+        raise ValueError(refusal(file.path, task, _their_names(dataset, file)))
+    return dataset, source
 
 
 def _rows(file: DatasetFile) -> Any:

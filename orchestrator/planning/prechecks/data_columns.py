@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.spec import DatasetFile, Task
-from orchestrator.planning.problems import KeyPath, advice, closest
+from orchestrator.planning.problems import KeyPath, closest, did_you_mean
 from orchestrator.storage.data_file import DataFile, NoDataFileError, read_data_file
 
 _TEXT_SOURCES = ("text", "messages", "prompt", "input_ids")
@@ -39,7 +39,7 @@ def data_problems(
         message = f'the file has no column "{theirs}"; it has {data.listed_columns()}'
         meant = closest(theirs, data.columns)
         if meant:
-            message = f"{message}; {advice(theirs, [meant]).partition('; ')[0]}"
+            message = f"{message}; {did_you_mean(meant)}"
         yield ("columns", _key_of(file, theirs)), message
     if not missing:
         yield from _column_problems(file, data, task)
@@ -65,7 +65,7 @@ def _with_a_guess(message: str, path: Path) -> str:
     meant = closest(path.name, [sibling.name for sibling in path.parent.iterdir()])
     if meant is None:
         return message
-    return f'{message}; did you mean "{meant}"?'
+    return f"{message}; {did_you_mean(meant)}"
 
 
 def _key_of(file: DatasetFile, theirs: str) -> str:

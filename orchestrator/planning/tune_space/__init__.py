@@ -1,7 +1,7 @@
-"""The space that ``tune`` searches: a plan made from every axis, where the user names none.
+"""The configurations that ``tune`` searches. It makes them from all axes; the user names none.
 
 policy.py      which axes and values are tried, as data
-own_values.py  the user's own training arguments as values of the axes
+own_values.py  the user's own training arguments, as values of the axes
 sizes.py       the micro-batches to try
 space.py       the configurations
 """

@@ -1,6 +1,6 @@
 """The user's own training arguments as values of the technique axes.
 
-Then the user's own training is one configuration of the space, and each axis is free to change.
+The user's own training is then one configuration of the space, and ``tune`` can change each axis.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from orchestrator.planning.base_arguments import CUSTOM
 def with_own_values(
     baseline: Mapping[str, Choice], arguments: Mapping[str, Any]
 ) -> tuple[dict[str, Choice], dict[str, Any]]:
-    """The baseline and the training arguments, with arguments as values of axes where they can be.
+    """The baseline and the training arguments, with arguments replaced by values of axes.
 
-    Arguments that no value of their axis stands for stay as they are, and the axis stays "custom".
+    If no value of an axis sets the user's arguments, the arguments are kept, and the value of the
+    axis stays "custom".
     """
     choices = dict(baseline)
     kept = dict(arguments)
@@ -31,23 +32,23 @@ def with_own_values(
         value = _value_of(axis, own)
         if value is not None:
             choices[name] = value
-            kept = {key: kept[key] for key in kept if _current_name(key) not in own}
-    # The batch's arguments are integers, which the axes hold already.
+            kept = {key: kept[key] for key in kept if _name_in_rows(key) not in own}
+    # The baseline already has the arguments of the batch, as integers of their axes.
     batch = {axis.integer_argument for axis in AXES.values() if axis.integer_argument}
     return choices, {key: value for key, value in kept.items() if key not in batch}
 
 
 def _own_arguments(axis: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that an axis decides, by the names that the axis uses."""
+    """The user's arguments that belong to an axis, under the names in the axis's rows."""
     own = {}
     for name, value in arguments.items():
         if owned_arguments().get(name) == axis:
-            own[_current_name(name)] = value
+            own[_name_in_rows(name)] = value
     return own
 
 
-def _current_name(argument: str) -> str:
-    """The name by which the rows of techniques call an argument."""
+def _name_in_rows(argument: str) -> str:
+    """The name of an argument in the rows of techniques, which use the older of two names."""
     for old, new in RENAMED.items():
         if argument == new:
             return old
@@ -55,13 +56,13 @@ def _current_name(argument: str) -> str:
 
 
 def _value_of(axis: Axis, own: Mapping[str, Any]) -> str | None:
-    """The value of the axis that the arguments stand for; None if there is none.
+    """The value of the axis that sets the user's arguments; None if no value does.
 
-    Of several it is the one with the fewest arguments that the user did not set.
+    If several do, it is the one with the fewest arguments that the user did not set.
     """
     matches: list[tuple[int, int, int, str]] = []
     for name, variant in axis.variants.items():
-        if _stands_for(own, variant):
+        if _has_arguments(own, variant):
             unset = len(variant.training_arguments.keys() - own.keys())
             matches.append(
                 (unset, len(variant.model_kwargs) + len(variant.hooks), len(matches), name)
@@ -71,12 +72,16 @@ def _value_of(axis: Axis, own: Mapping[str, Any]) -> str | None:
     return min(matches)[-1]
 
 
-def _stands_for(own: Mapping[str, Any], variant: Variant) -> bool:
-    """Whether arguments mean a variant: none contradicts it, and what it turns on is set."""
+def _has_arguments(own: Mapping[str, Any], variant: Variant) -> bool:
+    """Whether a variant has the user's arguments.
+
+    No argument contradicts the variant, and the user has set every switch that it turns on.
+    """
     given = variant.training_arguments
     for name, value in own.items():
         if (value or None) != (given.get(name) or None):
             return False
-    # A switch that the user left off is off. Other arguments refine what the switch turns on.
+    # A switch that the user has not set is off. Other arguments are details of a switch, so they
+    # may be missing.
     switches = {name for name, value in given.items() if value is True}
     return switches <= own.keys()

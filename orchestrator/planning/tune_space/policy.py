@@ -1,7 +1,7 @@
-"""Which axes and values ``tune`` tries: the one place that says so, as data.
+"""Which axes and values ``tune`` tries, as data.
 
-Every axis belongs to the space, with every value that trains exactly, unless a row here says
-otherwise. So a new technique is tried as soon as it has its row in ``jobs/techniques/axes``.
+``tune`` tries all values of all axes that do not change the training, except those listed here. So
+a new technique is tried as soon as it has a row in ``jobs/techniques/axes``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from collections.abc import Mapping
 OTHER_WORKLOADS: Mapping[str, str] = {
     "sequence_length": "another length of the texts is another workload",
 }
-"""Axis -> why it keeps the user's value."""
+"""Axis that always keeps the user's value -> the reason."""
 
 NOT_TRIED: Mapping[str, Mapping[str, str]] = {
+    "precision": {
+        "bf16_tf32": "bf16, and TF32 for the little that autocast leaves in 32 bits",
+    },
     "optimizer": {
         "adamw_foreach": "adamw_torch, built by hand",
         "adamw_forloop": "updates one tensor at a time, slower than any other AdamW",
@@ -21,13 +24,14 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
     "activations": {
         "checkpoint_reentrant": "an older implementation of checkpoint",
         "budget_0.1": "between budget_0.05 and budget_0.2",
-        "budget_0.8": "near to keeping all, which is tried",
+        "budget_0.8": "close to keep, which is tried",
     },
     "attention": {
         "sdpa": "what auto chooses",
         "sdpa_flash": "a kernel that auto may choose by itself",
         "sdpa_efficient": "a kernel that auto may choose by itself",
         "eager": "keeps the whole score matrix, slower and larger than any other",
+        "xformers": "kernels that auto or flash_attention_2 have, from another source",
         "hub_flash_attention_2": "flash_attention_2 from another source",
         "hub_flash_attention_3": "flash_attention_3 from another source",
     },
@@ -60,18 +64,18 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
         "accelerate": "leaves out clipping, the learning-rate schedule and logging",
     },
 }
-"""Axis -> value -> why it is not tried, unless the user's own arguments choose it."""
+"""Axis -> value -> the reason why it is not tried. If the user's arguments set it, it is tried."""
 
 ALONE = frozenset(
     {"optimizer", "dataloader", "loop", "offload", "adapter", "allocator"}
-    | {"base", "batching", "experts"}
+    | {"base", "batching", "experts", "vision"}
 )
-"""Axes of which one at a time is changed, and only with the user's value on those of ``SLOW``.
+"""Axes that are changed one at a time, and not together with those of ``NOT_WITH_ALONE``.
 
-What they do hardly depends on the others, so all combinations would multiply the space for
-nothing."""
-SLOW = frozenset({"compile", "attention"})
-"""Axes that are not combined with a change of those in ``ALONE``."""
+The effect of such an axis hardly depends on the other axes. All combinations would make the space
+larger without a better answer."""
+NOT_WITH_ALONE = frozenset({"compile", "attention"})
+"""Axes that keep the user's value if an axis of ``ALONE`` is changed."""
 
 MAX_CONFIGURATIONS = 30_000
-"""A larger space is made smaller: fewer sizes first, then fewer changed axes at a time."""
+"""A larger space is reduced: first to fewer micro-batches, then to fewer changed axes at a time."""

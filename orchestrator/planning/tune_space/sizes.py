@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 LARGEST = 1024
+"""The largest micro-batch on a GPU."""
 LARGEST_WITHOUT_GPU = 32
+"""The largest micro-batch without a GPU."""
 STEPS_PER_OCTAVE = (4, 2, 1)
-"""How many sizes there may be from one power of two to the next, the finest first."""
+"""Possible numbers of micro-batches from one power of two to the next, the largest first."""
 
 
 def micro_batches(largest: int, per_octave: int) -> list[int]:
@@ -23,6 +25,6 @@ def micro_batches(largest: int, per_octave: int) -> list[int]:
 
 
 def divisors(effective_batch: int, largest: int) -> list[int]:
-    """The micro-batches of which a whole number makes the effective batch."""
+    """The micro-batches that divide the effective batch, up to ``largest``."""
     most = min(effective_batch, largest)
     return [size for size in range(1, most + 1) if effective_batch % size == 0]

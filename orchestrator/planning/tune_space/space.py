@@ -19,37 +19,37 @@ from orchestrator.planning.tune_space.own_values import with_own_values
 BATCH_AXES = (MICRO_BATCH, ACCUMULATION)
 _STEPS = 5
 _WARMUP_STEPS = 2
-"""Few steps suffice for a steady speed, and the search measures many configurations."""
+"""Fewer steps than in a sweep, because the search measures many configurations."""
 
 _FEW_CHANGES = 3
-"""With so few changed axes at a time, even a coarse choice of sizes is taken."""
+"""Up to this many changed axes at a time, even the coarsest choice of micro-batches is accepted."""
 
 IsMissing = Callable[[Variant], bool]
-"""Whether this machine surely lacks what a technique requires."""
+"""Whether a requirement of a technique is surely not met on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Goal:
-    """What is asked of ``tune``."""
+    """The request to ``tune``."""
 
     budgets: tuple[int, ...] = ()
-    """Bytes; none: the GPU's own memory."""
+    """Memory budgets in bytes; empty: the memory of the GPU."""
     effective_batch: int | None = None
-    """Samples per optimizer step; None: the user's own where they accumulate, else any."""
+    """Samples per optimizer step; None: as in the user's arguments if they accumulate, else any."""
     any_recipe: bool = False
-    """Whether techniques that train differently are tried, too."""
+    """Whether techniques that change the training are also tried."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuneSpace:
-    """A configuration with its axes filled in, and its plan."""
+    """The user's configuration with the axes to try, and the plan made from it."""
 
     config: SweepConfig
     plan: Plan
     effective_batch: int | None
-    """What every configuration reaches; None: any."""
+    """Samples per optimizer step of every configuration; None: any."""
     not_tried: Mapping[str, Mapping[str, str]]
-    """Axis -> value -> why it is no part of the space."""
+    """Axis -> value -> the reason why it is not tried."""
 
 
 def tune_space(
@@ -60,7 +60,10 @@ def tune_space(
     is_missing: IsMissing,
     limit: int = policy.MAX_CONFIGURATIONS,
 ) -> TuneSpace:
-    """The space of a configuration, at most ``limit`` configurations. Pure and deterministic."""
+    """The space for the user's configuration: at most ``limit`` configurations.
+
+    Pure and deterministic.
+    """
     baseline, arguments = with_own_values(config.baseline, config.training_arguments)
     effective_batch = goal.effective_batch or _own_effective_batch(baseline)
     baseline = _with_accumulation(baseline)
@@ -84,7 +87,7 @@ def tune_space(
         ),
     )
     assignments = _fitting(values, baseline, effective_batch, has_gpu=has_gpu, limit=limit)
-    # The user's own training comes first, at its own batch: everything is compared with it.
+    # The user's own training comes first, because everything is compared with it.
     planned = plan(replace(tuned, trials=(baseline, *assignments)), has_gpu=has_gpu)
     axes = _shown_axes(values, assignments)
     return TuneSpace(
@@ -98,7 +101,7 @@ def tune_space(
 def _shown_axes(
     values: Mapping[str, tuple[Choice, ...]], assignments: Sequence[Assignment]
 ) -> dict[str, tuple[Choice, ...]]:
-    """Axis -> its values in the space, for the axes that have several."""
+    """Axis -> its values, for the axes with several values in the space."""
     axes: dict[str, tuple[Choice, ...]] = {}
     for axis in BATCH_AXES:
         axes[axis] = tuple(dict.fromkeys(assignment[axis] for assignment in assignments))
@@ -107,7 +110,7 @@ def _shown_axes(
 
 
 def _own_effective_batch(baseline: Mapping[str, Choice]) -> int | None:
-    """The effective batch of a user who accumulates; None for one who does not."""
+    """The effective batch of the user's arguments; None if they do not accumulate."""
     named = baseline.get(EFFECTIVE_BATCH)
     if isinstance(named, int):
         return named
@@ -131,7 +134,7 @@ def _with_accumulation(baseline: Assignment) -> dict[str, Choice]:
 def _values(
     baseline: Mapping[str, Choice], goal: Goal, is_missing: IsMissing
 ) -> tuple[dict[str, tuple[Choice, ...]], dict[str, dict[str, str]]]:
-    """Axis -> the values to try, the user's own first; and why the others are not tried."""
+    """Axis -> the values to try, the user's first; and axis -> value -> why it is not tried."""
     values: dict[str, tuple[Choice, ...]] = {}
     not_tried: dict[str, dict[str, str]] = {}
     for name, axis in AXES.items():
@@ -152,7 +155,7 @@ def _values(
 
 
 def _why_not(axis: str, value: str, own: Choice, goal: Goal, is_missing: IsMissing) -> str:
-    """Why a value is no part of the space; empty if it is."""
+    """The reason why a value is not tried; empty if it is tried."""
     variants = AXES[axis].variants
     if own == CUSTOM:
         return "your own arguments decide this axis"
@@ -183,13 +186,13 @@ def _fitting(
     has_gpu: bool,
     limit: int,
 ) -> list[dict[str, Choice]]:
-    """The largest space within the limit: first with fewer sizes, then with fewer changes."""
+    """The largest space within the limit, with fewer micro-batches, then fewer changed axes."""
     free = sum(len(listed) > 1 for listed in values.values())
     for changes in range(free, -1, -1):
         count = _technique_count(values, changes)
         for per_octave in sizes.STEPS_PER_OCTAVE:
             batches = _batches(effective_batch, per_octave, has_gpu=has_gpu)
-            # Rather fewer changes at a time than sizes of which the best is missing.
+            # Fewer changed axes are better than micro-batches so coarse that the best is missing.
             is_coarse = per_octave == 1 and changes > _FEW_CHANGES
             if count * len(batches) <= limit and not is_coarse:
                 return _crossed(list(_technique_sets(values, changes)), batches, baseline)
@@ -197,9 +200,10 @@ def _fitting(
 
 
 def _technique_count(values: Mapping[str, Sequence[Choice]], changes: int) -> int:
-    """How many combinations ``_technique_sets`` has, without making them."""
+    """The number of combinations that ``_technique_sets`` yields, without making them."""
     free = [axis for axis, listed in values.items() if len(listed) > 1]
     count = 0
+    # Each changed axis takes any of its values but the user's.
     for axes in _changed_axes(free, changes):
         count += math.prod(len(values[axis]) - 1 for axis in axes)
     return count
@@ -208,7 +212,7 @@ def _technique_count(values: Mapping[str, Sequence[Choice]], changes: int) -> in
 def _batches(
     effective_batch: int | None, per_octave: int, *, has_gpu: bool
 ) -> list[dict[str, Choice]]:
-    """The values of the batch's axes: any size alone, or each divisor of the effective batch."""
+    """The batches to try: any micro-batch without accumulation, or those of the effective batch."""
     largest = sizes.LARGEST
     if not has_gpu:
         largest = sizes.LARGEST_WITHOUT_GPU
@@ -224,7 +228,7 @@ def _batches(
 def _technique_sets(
     values: Mapping[str, Sequence[Choice]], changes: int
 ) -> Iterator[dict[str, Choice]]:
-    """The combinations with at most ``changes`` axes that differ from the user's own."""
+    """The combinations of values that differ from the user's on at most ``changes`` axes."""
     own = {axis: listed[0] for axis, listed in values.items()}
     for axes in _changed_axes(
         [axis for axis, listed in values.items() if len(listed) > 1], changes
@@ -239,7 +243,7 @@ def _changed_axes(free: Sequence[str], changes: int) -> Iterator[tuple[str, ...]
     for count in range(changes + 1):
         for axes in itertools.combinations(free, count):
             alone = policy.ALONE.intersection(axes)
-            if len(alone) < 2 and not (alone and policy.SLOW.intersection(axes)):
+            if len(alone) < 2 and not (alone and policy.NOT_WITH_ALONE.intersection(axes)):
                 yield axes
 
 
@@ -248,7 +252,7 @@ def _crossed(
     batches: Sequence[Mapping[str, Choice]],
     baseline: Assignment,
 ) -> list[dict[str, Choice]]:
-    """Each technique set at each batch; other axes of the user's own keep their value."""
+    """Each technique set at each batch; all other axes have the user's value."""
     assignments = []
     for techniques in technique_sets:
         for batch in batches:

@@ -20,6 +20,7 @@ _SHORTLIST = 256
 """Candidates that are sampled: those with the largest expected gain."""
 _SHARED_MEMORY_ERROR = 0.5
 """Share of the variance of memory errors that all candidates share."""
+_LEAST_VARIANCE = 1e-12
 _NO_INCUMBENT_DEFICIT = 1.0
 """While nothing fits a budget, candidates are compared with one this much slower than usual."""
 
@@ -55,6 +56,9 @@ class RemainingGain:
     that fits was measured."""
     probability_any_fits: float
     """That an unmeasured candidate fits the budget and runs."""
+    values: Array
+    """What a measurement of each candidate is worth, shape (candidates,): its expected gain, and
+    what it tells about others. 0 for those that were not sampled."""
 
 
 def probability_to_fit(beliefs: Beliefs, budget_bytes: float) -> Array:
@@ -112,25 +116,46 @@ def remaining_gain(
 
     ``gains`` are the expected gains of the open candidates.
     """
-    order = np.argsort(-gains, kind="stable")[:_SHORTLIST]
-    shortlist = order[gains[order] > 0]
+    shortlist = np.argsort(-gains, kind="stable")[:_SHORTLIST]
+    shortlist = shortlist[gains[shortlist] > 0]
+    values = np.zeros(len(gains))
     if not len(shortlist):
         at_most = math.inf if incumbent is None else 0.0
-        return RemainingGain(expected=0.0, at_most=at_most, probability_any_fits=0.0)
+        return RemainingGain(expected=0.0, at_most=at_most, probability_any_fits=0.0, values=values)
     generator = np.random.default_rng(seed)
     is_feasible = _feasible(beliefs, shortlist, budget_bytes, generator)
     any_fits = float(is_feasible.any(axis=1).mean())
+    mean, covariance = _ratios(beliefs, shortlist, incumbent)
+    ratios = np.where(is_feasible, _sampled(mean, covariance, generator), 0.0)
+    values[shortlist] = rounded(_values(np.maximum(ratios, 0.0), gains[shortlist], covariance))
     if incumbent is None:
-        return RemainingGain(expected=math.inf, at_most=math.inf, probability_any_fits=any_fits)
-    ratios = _sampled_ratios(beliefs, shortlist, incumbent, generator)
-    largest = np.where(is_feasible, ratios, 0.0).max(axis=1, initial=0.0)
+        return RemainingGain(
+            expected=math.inf, at_most=math.inf, probability_any_fits=any_fits, values=values
+        )
     # A logarithm of a ratio becomes a share of the incumbent's speed.
-    shares = np.expm1(np.maximum(largest, 0.0))
+    shares = np.expm1(ratios.max(axis=1, initial=0.0))
     return RemainingGain(
         expected=float(rounded(shares.mean())),
         at_most=float(rounded(np.quantile(shares, probability))),
         probability_any_fits=any_fits,
+        values=values,
     )
+
+
+def _values(sampled: Array, expected: Array, covariance: Array) -> Array:
+    """What to measure each row is worth, shape (rows,): its expected gain, and what it tells.
+
+    ``sampled`` are gains of shape (samples, rows), ``expected`` their means. In each sample, the
+    best row gains more than is expected of any row. To measure a row explains a share of what is
+    uncertain about that best one: their squared correlation.
+    """
+    best = sampled.argmax(axis=1)
+    excess = np.maximum(sampled.max(axis=1) - expected.max(), 0.0)
+    of_best = np.bincount(best, weights=excess, minlength=len(expected)) / len(sampled)
+    deviations = np.sqrt(np.maximum(np.diag(covariance), _LEAST_VARIANCE))
+    explained = np.minimum((covariance / np.outer(deviations, deviations)) ** 2, 1.0)
+    np.fill_diagonal(explained, 1.0)
+    return np.asarray(expected + explained @ of_best)
 
 
 def _feasible(
@@ -148,21 +173,29 @@ def _feasible(
     return np.asarray(runs & (log_memory <= math.log(budget_bytes)))
 
 
-def _sampled_ratios(
-    beliefs: Beliefs, rows: Indices, incumbent: int, generator: np.random.Generator
-) -> Array:
-    """Logarithms of speeds relative to the incumbent's, shape (samples, rows)."""
+def _ratios(beliefs: Beliefs, rows: Indices, incumbent: int | None) -> tuple[Array, Array]:
+    """Mean and covariance of the logarithms of speeds relative to the incumbent's.
+
+    Without an incumbent, relative to one slower than all rows.
+    """
+    if incumbent is None:
+        slowest = beliefs.log_speed[rows].min() - _NO_INCUMBENT_DEFICIT
+        return beliefs.log_speed[rows] - slowest, beliefs.times.covariance(rows, rows)
     together = np.append(rows, incumbent)
     covariance = beliefs.times.covariance(together, together)
     # Var and covariance of the differences from the incumbent, which is last.
     of_ratios = (
         covariance[:-1, :-1] - covariance[:-1, -1:] - covariance[-1:, :-1] + covariance[-1, -1]
     )
-    mean = beliefs.log_speed[rows] - beliefs.log_speed[incumbent]
+    return beliefs.log_speed[rows] - beliefs.log_speed[incumbent], of_ratios
+
+
+def _sampled(mean: Array, covariance: Array, generator: np.random.Generator) -> Array:
+    """Joint samples of a normal distribution, shape (samples, rows)."""
     # Rounding can make it slightly indefinite, so negative eigenvalues count as zero.
-    values, vectors = np.linalg.eigh((of_ratios + of_ratios.T) / 2)
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    normal = generator.standard_normal((_SAMPLES, len(rows)))
+    normal = generator.standard_normal((_SAMPLES, len(mean)))
     return np.asarray(mean + normal @ root.T)
 
 

@@ -10,17 +10,13 @@ import numpy as np
 from orchestrator.search.answer.cost_model import CostModel, Observation
 from orchestrator.search.answer.cost_prior import CostPrior
 from orchestrator.search.answer.predicted_memory import PredictedMemory
+from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.candidates import Candidate
 from orchestrator.search.frontier.memory_correction import CorrectionHyperparameters
 
-_BORROWED_DEVIATION = 0.35
-"""Error of a prediction borrowed from other techniques, shared by all that borrow from the same.
-
-torch's compiler changes a peak by a factor of 0.6 to 2.1 (``/docs/results``, BERT-large and a
-decoder)."""
-_BORROWED_CURVE_DEVIATION = 0.15
-"""Error of such a prediction that belongs to one curve."""
+_BORROWED_CURVE_DEVIATION = 0.12
+"""Error of a prediction borrowed from other techniques that belongs to one curve alone."""
 _OUT_OF_MEMORY_MARGIN = 1.05
 """What ran out of memory is taken to need at least this share of the device's memory."""
 
@@ -37,12 +33,13 @@ class MemoryModel:
         candidates: Sequence[Candidate],
         prior: CostPrior,
         predicted_bytes: Mapping[str, float],
+        priors: TechniquePriors,
     ) -> None:
         self._predicted_bytes = predicted_bytes
         self._seen = 0
         """How many trials were predicted when the predictions were last read."""
         self._is_predicted = False
-        self._predicted = PredictedMemory(candidates, predicted_bytes)
+        self._predicted = PredictedMemory(candidates, predicted_bytes, priors)
         self._curves = CostModel(prior)
         self._prior = prior
         self._hyperparameters = CorrectionHyperparameters()
@@ -125,21 +122,19 @@ class MemoryModel:
         kernel = self._prior.misfit_kernel(rows, columns)
         covariance = self._hyperparameters.common_deviation**2
         covariance = covariance + deviation**2 * (is_equal + kernel) / 2
-        # Those that borrow their prediction for the same reason err together.
-        lenders = self._predicted.lenders
-        borrows = (lenders[rows] >= 0)[:, None]
-        is_like = (lenders[rows][:, None] == lenders[columns]) & borrows
+        # Curves with the same change from what they borrow err together.
+        covariance = covariance + self._predicted.borrowed_covariance(rows, columns)
         curves = self._predicted.curves
+        borrows = self._predicted.borrows[rows][:, None]
         is_same_curve = (curves[rows][:, None] == curves[columns]) & borrows
-        covariance = covariance + _BORROWED_DEVIATION**2 * is_like
         return np.asarray(covariance + _BORROWED_CURVE_DEVIATION**2 * is_same_curve * kernel)
 
     def _variances(self, deviation: float) -> Array:
         """The diagonal of ``_covariance`` for all candidates."""
-        borrows = self._predicted.lenders >= 0
         exact = self._hyperparameters.common_deviation**2 + deviation**2
-        borrowed = _BORROWED_DEVIATION**2 + _BORROWED_CURVE_DEVIATION**2
-        return np.asarray(exact + borrowed * borrows)
+        borrowed = self._predicted.borrowed_variances()
+        own = _BORROWED_CURVE_DEVIATION**2 * self._predicted.borrows
+        return np.asarray(exact + borrowed + own)
 
     def _most_probable_deviation(self, measured: Indices, errors: Array) -> float:
         """The error of a single prediction under which the errors so far are most probable."""

@@ -82,6 +82,8 @@ class _Assessment:
     answer: BudgetAnswer
     gains: Array
     """Expected gain of each candidate; zeros once the question is answered."""
+    values: Array
+    """What to measure each candidate is worth, in the same way."""
     fits: Array
     """Probability that each candidate fits, shape (candidates,)."""
 
@@ -102,11 +104,14 @@ def decide(
     for question in questions:
         assessments.append(_assess(state, beliefs, question, view, can_run, wanted))
     gains = np.sum([own.gains for own in assessments], axis=0)
+    values = np.sum([own.values for own in assessments], axis=0)
     chosen = _begun(view, gains)
     seconds = state.seconds(beliefs)
     is_worth = (gains > 0) & can_run & (seconds <= view.seconds_left)
     if chosen is None and is_worth.any():
-        chosen = _most_gain_per_second(gains, seconds, is_worth)
+        if not (is_worth & (values > 0)).any():
+            values = gains
+        chosen = _most_per_second(values, seconds, is_worth & (values > 0))
     is_worth[list(view.begun)] = True
     rules = _rules(state, questions, [own.fits for own in assessments])
     rules[(gains > 0) & can_run & ~is_worth] = skip_reasons.OUT_OF_TIME
@@ -118,11 +123,11 @@ def decide(
     )
 
 
-def _most_gain_per_second(gains: Array, seconds: Array, is_worth: Mask) -> int:
-    """The candidate with the largest expected gain for its slot time."""
+def _most_per_second(values: Array, seconds: Array, is_worth: Mask) -> int:
+    """The candidate that is worth most for its slot time."""
     # Logarithms, rounded, so that rounding errors of another machine lead to the same trials.
-    per_second = np.full(len(gains), -math.inf)
-    per_second[is_worth] = rounded(np.log(gains[is_worth]) - np.log(seconds[is_worth]))
+    per_second = np.full(len(values), -math.inf)
+    per_second[is_worth] = rounded(np.log(values[is_worth]) - np.log(seconds[is_worth]))
     return int(np.argmax(per_second))
 
 
@@ -204,10 +209,12 @@ def _assess(
         seed=len(state.measured),
     )
     is_answered = _is_answered(remaining, incumbent, wanted)
+    values = remaining.values
     if is_answered:
         gains = np.zeros(len(gains))
+        values = np.zeros(len(gains))
     answer = _answer(state, beliefs, question, fits, remaining, wanted, is_answered=is_answered)
-    return _Assessment(answer=answer, gains=gains, fits=fits)
+    return _Assessment(answer=answer, gains=gains, values=values, fits=fits)
 
 
 def _is_answered(remaining: RemainingGain, incumbent: int | None, wanted: Wanted) -> bool:

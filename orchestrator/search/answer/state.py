@@ -46,7 +46,7 @@ class AnswerState:
         self._sizes = np.array([own.micro_batch for own in candidates], float)
         self._times = CostModel(CostPrior(candidates, curves, is_time=True))
         prior_of_memory = CostPrior(candidates, curves, is_time=False)
-        self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes)
+        self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes, priors)
         self._costs = TrialCost(candidates, priors)
         self._failures = Failures(candidates, priors)
         numbers: Numbering[Curve] = Numbering()

@@ -10,31 +10,40 @@ from jobs.techniques.base import OTHER_WORKLOAD, Axis, Variant
 from jobs.techniques.hooks import hook
 
 Collate = Callable[[list[Any]], Mapping[str, Any]]
-"""Makes a batch of a list of rows."""
+"""From a list of rows to a batch."""
 
 BATCHING = Axis(
     name="batching",
     doc="How rows of unequal length become batches",
     default="pad",
     variants={
-        "pad": Variant(doc="Random rows together, padded to the longest of them"),
+        "pad": Variant(doc="Random rows in one batch, padded to its longest row"),
         "group_by_length": Variant(
-            doc="Rows of similar length together, padded: less padding, another order of the data",
+            doc="Rows of similar length in one batch: less padding, but another order of the data",
             training_arguments={"train_sampling_strategy": "group_by_length"},
             numerical_effect="training",
             traits=("trainer_batches",),
         ),
         "padding_free": Variant(
-            doc="The same rows as one long sequence without padding; attention stays within a row",
+            doc="Random rows joined to one sequence without padding; attention stays within a row",
             hooks={"batching": Hook("flattened_rows")},
             requires=("task:causal-lm",),
             numerical_effect="rounding",
             traits=("trainer_batches", "packed_rows"),
         ),
         "packed": Variant(
-            doc="All rows one after another, cut into full blocks of the sequence length; "
-            "attention stays within a row. A sample is a block, not a row",
+            doc="All rows joined, and cut into full blocks of the sequence length; attention stays "
+            "within a row. A sample is a block, not a row",
             hooks={"batching": Hook("packed_rows")},
+            requires=("task:causal-lm",),
+            numerical_effect="training",
+            traits=("trainer_batches", "packed_rows", OTHER_WORKLOAD),
+        ),
+        "packed_whole_rows": Variant(
+            doc="Whole rows put together into blocks of at most the sequence length, each where it "
+            "fits best; attention stays within a row. The micro-batch counts blocks, and a sample "
+            "is a row",
+            hooks={"batching": Hook("packed_whole_rows")},
             requires=("task:causal-lm",),
             numerical_effect="training",
             traits=("trainer_batches", "packed_rows", OTHER_WORKLOAD),
@@ -47,10 +56,11 @@ BATCHING = Axis(
 def flattened_rows(
     dataset: Any, collate: Collate, *, attention: str, tokens: int
 ) -> tuple[Any, Any]:
-    """The dataset as it is, and a collator whose batch is one sequence, shape (1, all tokens).
+    """The unchanged dataset, and a collator that joins rows to a batch of shape (1, all tokens).
 
-    ``attention`` is the implementation's name in transformers, empty for the model's own.
-    ``position_ids`` begin at 0 with each row. By them transformers keeps attention within a row.
+    ``attention`` is the name of the implementation in transformers; empty: the model's own.
+    ``position_ids`` begin at 0 in each row. From them transformers knows where rows begin, and
+    keeps attention within a row.
     """
 
     def collated(rows: list[Any]) -> dict[str, Any]:
@@ -58,7 +68,7 @@ def flattened_rows(
         return one_sequence([_unpadded(collate([row])) for row in rows], attention)
 
     def count(inputs: Mapping[str, Any]) -> Any:
-        """The rows of a batch, as a scalar on its device."""
+        """The number of rows in a batch, as a scalar tensor on its device."""
         return (inputs["position_ids"] == 0).sum()
 
     collated.flattens_rows = True  # type: ignore[attr-defined]
@@ -70,8 +80,8 @@ def flattened_rows(
 def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) -> tuple[Any, Any]:
     """Blocks of ``tokens`` tokens without padding, and their collator.
 
-    A row that ends in the next block continues there as a row of its own. The last tokens, which
-    fill no block, are left out. Raises ValueError if all rows together fill no block.
+    If a row reaches into the next block, its rest counts as a new row there. The last tokens, which
+    do not fill a block, are left out. Raises ValueError if all rows together fill no block.
     """
     import transformers
 
@@ -85,27 +95,86 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
     if len(packed) == 0:
         raise ValueError(f"all rows together have fewer tokens than one block of {tokens}")
     packed.set_format("pt")
-    if "flash" not in attention and "varlen" not in attention:
+    if not takes_row_lengths(attention):
         return packed, transformers.default_data_collator
 
     def collated(blocks_of_batch: list[Any]) -> dict[str, Any]:
-        """The blocks as one sequence, because these kernels take rows in no other form."""
+        """The blocks as one sequence: the form in which these kernels take rows."""
         return one_sequence([dict(block) for block in blocks_of_batch], attention)
 
     def count(inputs: Mapping[str, Any]) -> int:
-        """The blocks of a batch."""
+        """The number of blocks in a batch."""
         return int(inputs["input_ids"].numel()) // tokens
 
     collated.count_samples = count  # type: ignore[attr-defined]
     return packed, collated
 
 
+@hook("packed_whole_rows")
+def packed_whole_rows(
+    dataset: Any, collate: Collate, *, attention: str, tokens: int
+) -> tuple[Any, Any]:
+    """Blocks of whole rows, and a collator that makes one sequence of the blocks of a batch.
+
+    A block has at most ``tokens`` tokens, and a longer row is cut to them. Nothing is padded.
+    """
+    import datasets
+
+    rows = []
+    for row in dataset.with_format(None):
+        real = _real_tokens(row)
+        if real["input_ids"]:
+            rows.append({name: values[:tokens] for name, values in real.items()})
+    columns: dict[str, list[list[int]]] = {"input_ids": [], "labels": [], "position_ids": []}
+    for block in _blocks_of_rows([len(row["input_ids"]) for row in rows], tokens):
+        for name, values in columns.items():
+            values.append([value for index in block for value in rows[index][name]])
+    packed = datasets.Dataset.from_dict(columns)
+    packed.set_format("pt")
+
+    def collated(blocks_of_batch: list[Any]) -> dict[str, Any]:
+        """``input_ids``, ``labels`` and ``position_ids`` of all rows, one after another."""
+        return one_sequence([dict(block) for block in blocks_of_batch], attention)
+
+    def count(inputs: Mapping[str, Any]) -> Any:
+        """The rows of a batch, as a scalar on its device."""
+        return (inputs["position_ids"] == 0).sum()
+
+    collated.count_samples = count  # type: ignore[attr-defined]
+    return packed, collated
+
+
+def _blocks_of_rows(lengths: list[int], tokens: int) -> list[list[int]]:
+    """The indices of the rows in each block, blocks in the order of their first row.
+
+    Best fit decreasing: the longest row first, each into the fullest block that has room for it.
+    """
+    import bisect
+
+    blocks: list[list[int]] = []
+    # Free tokens and the number of each block with room, sorted by the free tokens.
+    room: list[tuple[int, int]] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        fitting = bisect.bisect_left(room, (lengths[index], -1))
+        if fitting == len(room):
+            blocks.append([])
+            room.append((tokens, len(blocks) - 1))
+        free, block = room.pop(fitting)
+        blocks[block].append(index)
+        if free > lengths[index]:
+            bisect.insort(room, (free - lengths[index], block))
+    return sorted(sorted(block) for block in blocks)
+
+
 def _block_maker(tokens: int) -> Callable[[Mapping[str, list[Any]]], dict[str, list[list[int]]]]:
-    """A function from rows to full blocks. What is left over begins its next call's first one."""
+    """A function from rows to full blocks.
+
+    Tokens that do not fill a block are kept for the next call, and begin its first block.
+    """
     rest: dict[str, list[int]] = {"input_ids": [], "labels": [], "position_ids": []}
 
     def blocks(rows: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
-        """The full blocks of the rows so far."""
+        """The full blocks from these rows and the tokens kept from earlier calls."""
         for index in range(len(rows["input_ids"])):
             single = {name: rows[name][index] for name in rows}
             for name, values in _real_tokens(single).items():
@@ -116,7 +185,7 @@ def _block_maker(tokens: int) -> Callable[[Mapping[str, list[Any]]], dict[str, l
             full[name] = [values[k * tokens : (k + 1) * tokens] for k in range(count)]
             rest[name] = values[count * tokens :]
         for block in range(count):
-            _begin_anew(full["labels"][block], full["position_ids"][block])
+            _begin_new_row(full["labels"][block], full["position_ids"][block])
         return full
 
     return blocks
@@ -132,7 +201,7 @@ def _unpadded(batch: Mapping[str, Any]) -> dict[str, Any]:
     if mask is not None:
         ids = ids[mask[0].bool()]
         labels = labels[mask[0].bool()]
-    # The last token of the row before does not predict the first one of this row.
+    # The last token of the previous row must not predict the first token of this row.
     labels[:1] = -100
     return {"input_ids": ids, "labels": labels, "position_ids": torch.arange(len(ids))}
 
@@ -144,8 +213,9 @@ def one_sequence(parts: list[dict[str, Any]], attention: str) -> dict[str, Any]:
     batch: dict[str, Any] = {}
     for name in ("input_ids", "labels", "position_ids"):
         batch[name] = torch.cat([part[name] for part in parts])[None]
-    if "flash" in attention or "varlen" in attention:
-        # Where rows begin. Without it these kernels look for it in every layer.
+    if takes_row_lengths(attention):
+        # The positions at which rows begin. Without them, these kernels compute them in every
+        # layer.
         positions = batch["position_ids"][0]
         begins = torch.nonzero(positions == 0).flatten()
         ends = torch.cat([begins, torch.tensor([len(positions)])]).to(torch.int32)
@@ -153,6 +223,11 @@ def one_sequence(parts: list[dict[str, Any]], attention: str) -> dict[str, Any]:
         batch |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
         batch |= {"max_length_q": longest, "max_length_k": longest}
     return batch
+
+
+def takes_row_lengths(attention: str) -> bool:
+    """Whether an implementation of attention is given where rows begin, in place of a mask."""
+    return any(name in attention for name in ("flash", "varlen", "xformers"))
 
 
 def _real_tokens(row: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -168,12 +243,15 @@ def _real_tokens(row: Mapping[str, Any]) -> dict[str, list[int]]:
     return {"input_ids": ids, "labels": labels, "position_ids": list(range(len(ids)))}
 
 
-def _begin_anew(labels: list[int], positions: list[int]) -> None:
-    """Let a block begin with a row of its own: positions from 0, and no label to predict."""
+def _begin_new_row(labels: list[int], positions: list[int]) -> None:
+    """Make the beginning of a block a new row, in place: positions from 0, no label at the first.
+
+    -100 is the label that the loss ignores.
+    """
     labels[0] = -100
     first = positions[0]
     for index, position in enumerate(positions):
-        # The next row has positions of its own already.
+        # A position of 0 is the beginning of the next row, whose positions are right.
         if index and position == 0:
             break
         positions[index] = position - first

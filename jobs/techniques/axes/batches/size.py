@@ -1,6 +1,6 @@
 """Batch axes: micro-batch size, gradient accumulation, and the length of a sample.
 
-``effective_batch`` is no axis: the plan solves it for the accumulation.
+``effective_batch`` is not an axis here: the plan computes the accumulation from it.
 """
 
 from jobs.techniques.base import Axis, Variant
@@ -21,6 +21,6 @@ SEQUENCE_LENGTH = Axis(
     name="sequence_length",
     doc="Tokens of a sample; longer rows of a data file are cut",
     default="data",
-    variants={"data": Variant(doc="As `data` says")},
+    variants={"data": Variant(doc="The length in the section `data`")},
     integer_unit="tokens",
 )

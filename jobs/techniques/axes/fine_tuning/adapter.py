@@ -52,7 +52,7 @@ def _variant(name: str, method: Method, parameters: Mapping[str, Any]) -> Varian
     )
 
 
-# It is here because ``peft_adapter`` must stand alone.
+# In this file, because a hook uses only names of its own file.
 _NOT_TAKEN = {
     "auto_mapping": "it names classes to import",
     "base_model_name_or_path": "the key model names the model",
@@ -70,7 +70,7 @@ _NOT_TAKEN = {
     "tokenizer_kwargs": "it loads a tokenizer",
     "tokenizer_name_or_path": "it loads a tokenizer",
 }
-"""Field of PEFT's configuration classes that no technique takes -> why."""
+"""Field of PEFT's configuration classes that the user may not set -> the reason."""
 
 ADAPTER = Axis(
     name="adapter",
@@ -96,7 +96,7 @@ ADAPTER = Axis(
     families={name: _family(name, method) for name, method in METHODS.items()},
 )
 
-# Task -> PEFT's ``task_type``, where PEFT has one. It is here because the hooks must stand alone.
+# Task -> PEFT's ``task_type``, if PEFT has one. In this file, because hooks use only its names.
 _TASK_TYPES = {
     "sequence-classification": "SEQ_CLS",
     "token-classification": "TOKEN_CLS",
@@ -115,7 +115,7 @@ def lora(
     target_modules: str | None = None,
     alpha: int = 16,
 ) -> torch.nn.Module:
-    """``model`` with LoRA adapters; only they and the task's head are trainable.
+    """``model`` with LoRA adapters. Only the adapters and the head of the task are trainable.
 
     ``arguments`` are the ``TrainingArguments``.
     """
@@ -146,16 +146,16 @@ def peft_adapter(
 ) -> torch.nn.Module:
     """``model`` with an adapter of a PEFT ``method``.
 
-    ``parameters`` are fields of the method's configuration class. Only the adapter and the task's
-    head are trainable. Raises ValueError if PEFT cannot put this
-    adapter into this model, or for a parameter that would import code or load files.
+    ``parameters`` are fields of the method's configuration class. Only the adapter and the head of
+    the task are trainable. Raises ValueError if PEFT does not support this adapter for this model,
+    or for a parameter that would import code or load files.
     """
     from peft import get_peft_model
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING as CONFIG_CLASSES
     from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING as TUNERS
     from peft.utils import PeftType
 
-    # The parameters may come from another person's run, so a name is looked up, never imported.
+    # The parameters may come from a run of another user. So a name is never imported.
     refused = sorted(_NOT_TAKEN.keys() & parameters.keys())
     if refused:
         raise ValueError(f"the adapter's parameter {refused[0]} is not taken")
@@ -176,20 +176,20 @@ def peft_adapter(
     return adapted
 
 
-# Methods whose adapters are not those of linear layers.
+# Methods for which "all-linear" is not a valid default; PEFT chooses their modules.
 _NOT_FOR_LINEAR_LAYERS = ("ia3", "ln_tuning")
 
 
 def _require_input_gradients(model: torch.nn.Module, arguments: Any) -> None:
-    """Let reentrant checkpointing train a model whose embeddings are frozen."""
-    # The newer name of the argument first: transformers 5.23 renamed it.
+    """Make reentrant checkpointing work with frozen embeddings."""
+    # transformers 5.23 renamed the argument; this is the new name, then the old one.
     checkpointing = (
         getattr(arguments, "activation_checkpointing_kwargs", None)
         or arguments.gradient_checkpointing_kwargs
     )
     if (checkpointing or {}).get("use_reentrant"):
-        # Reentrant checkpointing needs an input that requires gradients. Frozen embeddings do not
-        # give one.
+        # Reentrant checkpointing needs an input that requires gradients, and the output of frozen
+        # embeddings does not.
         model.enable_input_require_grads()  # type: ignore[operator]
 
 
@@ -218,10 +218,10 @@ def _in_language_model(
 
 
 def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | list[str]:
-    """PEFT's own default for the architecture; every linear layer where PEFT has none.
+    """PEFT's default modules for the architecture; every linear layer if PEFT has no default.
 
-    ``known`` maps model types to PEFT's defaults. They are named, because PEFT 0.21 forgets its
-    default for mixtures of experts.
+    ``known`` maps model types to PEFT's defaults. The modules are passed explicitly, because PEFT
+    0.21 does not apply its default to mixtures of experts.
     """
     config: Any = model.config
     default = known.get(getattr(config, "model_type", ""))

@@ -1,4 +1,4 @@
-"""Base axis: the number format of the frozen weights beside which an adapter is trained."""
+"""Base axis: the number format of the weights that are frozen while an adapter is trained."""
 
 from __future__ import annotations
 
@@ -16,15 +16,24 @@ if TYPE_CHECKING:
 
 _CONFIG_CLASS = "transformers.utils.quantization_config:BitsAndBytesConfig"
 _UPCAST = {"upcast": "bool"}
-"""The parameter beyond the library's: whether all that is not quantized is cast to 32 bits, as
-``peft.prepare_model_for_kbit_training`` does. The default is true."""
+"""A parameter that the library's class does not have: whether the weights that are not quantized
+are cast to 32 bits, as ``peft.prepare_model_for_kbit_training`` does. The default is true."""
+_EXPERTS = {"quantize_experts": "bool"}
+"""A further parameter of 4 bits: whether the experts of a mixture are packed, too. The default is
+false, because transformers keeps experts that share one parameter in 16 bits."""
+_4_BIT_VALUES = {
+    "bnb_4bit_quant_type": "Literal['nf4', 'fp4']",
+    "bnb_4bit_compute_dtype": "Literal['bfloat16', 'float16', 'float32']",
+    "bnb_4bit_quant_storage": "Literal['uint8', 'bfloat16', 'float16', 'float32']",
+}
+"""Parameter of 4 bits -> the values that work. The library takes any text, and fails later."""
 _BITS_DECIDED = "the name of the technique decides it"
 
 
-def _quantized(doc: str, place: Hook, package: str) -> Variant:
+def _quantized(doc: str, base_hook: Hook, package: str) -> Variant:
     return Variant(
         doc=doc,
-        hooks={"base": place},
+        hooks={"base": base_hook},
         requires=(f"package:{package}", "package:peft", "bf16"),
         numerical_effect="training",
         traits=("frozen_base", "quantized_base"),
@@ -37,24 +46,26 @@ def _bitsandbytes(method: str, doc: str, parameters: Mapping[str, Any]) -> Varia
     return _quantized(doc, Hook(quantized.BITSANDBYTES, arguments), "bitsandbytes")
 
 
-def _family(method: str, doc: str, decided: Mapping[str, str]) -> Family:
+def _family(method: str, doc: str, decided: Mapping[str, str], extra: Mapping[str, str]) -> Family:
+    """``decided`` and ``extra`` are those of this method alone; see ``Family``."""
     always_decided = {
         "load_in_4bit": _BITS_DECIDED,
         "load_in_8bit": _BITS_DECIDED,
         "llm_int8_enable_fp32_cpu_offload": "the whole model is on the GPU",
         "llm_int8_has_fp16_weight": "the base is frozen, so it needs no 16-bit copy",
+        "quant_method": _BITS_DECIDED,
     }
     return Family(
         doc=doc,
         config_class=_CONFIG_CLASS,
         build=functools.partial(_bitsandbytes, method, doc),
         decided={**always_decided, **decided},
-        extra=_UPCAST,
+        extra={**_UPCAST, **extra},
     )
 
 
 _DOCS = {
-    "bnb_8bit": "LLM.int8() of bitsandbytes: linear layers in 8 bits, and outlying features in 16",
+    "bnb_8bit": "LLM.int8() of bitsandbytes: linear layers in 8 bits, and outlier features in 16",
     "bnb_4bit": "QLoRA's base of bitsandbytes: linear layers in 4 bits (NF4, double quantization), "
     "computed in bf16",
 }
@@ -62,12 +73,12 @@ _ONLY_4_BIT = "it is a parameter of bnb_4bit"
 
 BASE = Axis(
     name="base",
-    doc="Number format of the weights that an adapter leaves frozen",
+    doc="Number format of the weights that are frozen while an adapter is trained",
     default="default",
     variants={
-        "default": Variant(doc="The format that the precision axis gives the weights"),
+        "default": Variant(doc="The format that the axis `precision` sets"),
         "16bit": Variant(
-            doc="All weights of the model in bf16, and the adapter's own in 32 bits",
+            doc="Weights of the model in bf16, and weights of the adapter in 32 bits",
             hooks={"base": Hook("bf16_base")},
             requires=("bf16",),
             numerical_effect="rounding",
@@ -83,19 +94,22 @@ BASE = Axis(
     families={
         "bnb_8bit": _family(
             "bnb_8bit",
-            "The same with parameters of BitsAndBytesConfig",
+            "bnb_8bit with parameters of BitsAndBytesConfig",
             {
                 "bnb_4bit_compute_dtype": _ONLY_4_BIT,
                 "bnb_4bit_quant_storage": _ONLY_4_BIT,
                 "bnb_4bit_quant_type": _ONLY_4_BIT,
                 "bnb_4bit_use_double_quant": _ONLY_4_BIT,
             },
+            {},
         ),
         "bnb_4bit": _family(
             "bnb_4bit",
-            "The same with parameters of BitsAndBytesConfig; upcast: false keeps all that is not "
-            "quantized in 16 bits",
+            "bnb_4bit with parameters of BitsAndBytesConfig; upcast: false keeps weights that are "
+            "not quantized in 16 bits, and quantize_experts: true packs the experts of a mixture, "
+            "too",
             {"llm_int8_threshold": "it is a parameter of bnb_8bit"},
+            {**_EXPERTS, **_4_BIT_VALUES},
         ),
     },
 )
@@ -105,7 +119,7 @@ BASE = Axis(
 def bf16_base(
     make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
 ) -> torch.nn.Module:
-    """The model that ``make`` makes, on ``device``, with all its weights in bf16.
+    """The model that ``make`` returns, on ``device``, with all its weights in bf16.
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments.
     """
@@ -113,7 +127,7 @@ def bf16_base(
 
     if is_checkpoint:
         return make(dtype=torch.bfloat16).to(device)
-    # Random weights are drawn on the device itself.
+    # Random weights are drawn directly on the device.
     with device:
         model = make(dtype=torch.bfloat16)
     return model.to(device)

@@ -1,4 +1,4 @@
-"""PEFT's methods: what each trains, and the configuration class whose fields are its parameters."""
+"""The methods of PEFT, each with the configuration class whose fields are its parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Method:
     config_class: str
     """``module:Class``."""
     reads_text: bool = False
-    """Whether it adds virtual tokens to a text, so that only models of text can have it."""
+    """Whether it adds virtual tokens to a text. Only models of text can have such an adapter."""
     traits: tuple[str, ...] = ()
 
 
@@ -46,7 +46,9 @@ METHODS: Mapping[str, Method] = {
     "vera": _tuner(
         "vera", "VeraConfig", "VeRA: scaling vectors around random matrices that all layers share"
     ),
-    "ia3": _tuner("ia3", "IA3Config", "IA3: vectors that scale keys, values and feed-forward"),
+    "ia3": _tuner(
+        "ia3", "IA3Config", "IA3: vectors that scale keys, values and the feed-forward layer"
+    ),
     "loha": _tuner("loha", "LoHaConfig", "LoHa: the element-wise product of two low-rank updates"),
     "lokr": _tuner("lokr", "LoKrConfig", "LoKr: an update that is a Kronecker product"),
     "oft": _tuner("oft", "OFTConfig", "OFT: the weights times a block-diagonal orthogonal matrix"),
@@ -61,11 +63,15 @@ METHODS: Mapping[str, Method] = {
     "randlora": _tuner(
         "randlora", "RandLoraConfig", "RandLoRA: a full-rank sum of scaled random matrices"
     ),
-    "miss": _tuner("miss", "MissConfig", "MiSS: one matrix whose rows the blocks of a layer share"),
+    "miss": _tuner(
+        "miss", "MissConfig", "MiSS: one small matrix that all shards of a layer's weights share"
+    ),
     "shira": _tuner("shira", "ShiraConfig", "SHiRA: a small share of each layer's own weights"),
     "c3a": _tuner("c3a", "C3AConfig", "C3A: an update by circular convolution"),
     "road": _tuner("road", "RoadConfig", "RoAd: rotations of pairs of each layer's outputs"),
-    "ln_tuning": _tuner("ln_tuning", "LNTuningConfig", "The layer norms alone are trained"),
+    "ln_tuning": _tuner(
+        "ln_tuning", "LNTuningConfig", "LN tuning: only the layer norms are trained"
+    ),
     "prompt_tuning": _prompt(
         "prompt_tuning", "PromptTuningConfig", "Prompt tuning: trained embeddings before the text"
     ),

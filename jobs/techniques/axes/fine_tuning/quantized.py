@@ -27,15 +27,17 @@ def quantized_base(
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. The output layer is
     not quantized. What is not quantized is in 16 bits, or in 32 where the parameter ``upcast`` is
-    true.
+    true. The experts of a mixture are quantized where the parameter ``quantize_experts`` is true.
+    Raises ValueError if the model then has no experts that share one parameter.
     """
     import transformers
     from peft import prepare_model_for_kbit_training
 
     options = dict(parameters)
     is_upcast = options.pop("upcast", True)
-    if outside := _outside_language_model(make):
-        options.setdefault("llm_int8_skip_modules", outside)
+    packs_experts = options.pop("quantize_experts", False)
+    if kept := _layers_to_keep(make):
+        options.setdefault("llm_int8_skip_modules", kept)
     if method == "bnb_8bit":
         config = transformers.BitsAndBytesConfig(load_in_8bit=True, **options)
     else:
@@ -46,7 +48,8 @@ def quantized_base(
             "bnb_4bit_compute_dtype": "bfloat16",
         }
         config = transformers.BitsAndBytesConfig(load_in_4bit=True, **{**qlora, **options})
-    model = _frozen(make, is_checkpoint, device, config)
+    pack = _ExpertPacker(config) if packs_experts else None
+    model = _frozen(make, is_checkpoint, device, config, pack)
     if is_upcast:
         # The training loop turns checkpointing on, if it is asked for.
         prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
@@ -61,26 +64,31 @@ def torchao_int8_base(
     import transformers
     from torchao.quantization import Int8WeightOnlyConfig
 
-    outside = _outside_language_model(make)
-    config = transformers.TorchAoConfig(
-        Int8WeightOnlyConfig(), modules_to_not_convert=outside or None
-    )
+    kept = _layers_to_keep(make)
+    config = transformers.TorchAoConfig(Int8WeightOnlyConfig(), modules_to_not_convert=kept or None)
     return _frozen(make, is_checkpoint, device, config)
 
 
-def _outside_language_model(make: Callable[..., torch.nn.Module]) -> list[str]:
-    """The linear layers of a vision-language model that stay in 16 bits; empty for other models.
+def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
+    """The linear layers that stay in 16 bits; empty if transformers itself finds them all.
 
-    These are its vision tower, its projector and its output layer.
+    Of a vision-language model these are its vision tower, its projector and its output layer. Of a
+    classifier it is the head, which PEFT trains. transformers looks for the head by the model's
+    last parameter. If that is a bias, it does not find it, and quantizes the head.
     """
     import torch
+    from transformers.quantizers.base import get_keys_to_not_convert
 
     partial: Any = make
+    auto_class = partial.func.__self__
     config = partial.keywords.get("config") or partial.args[0]
-    if not hasattr(config, "vision_config"):
+    is_vision_language = hasattr(config, "vision_config")
+    if not is_vision_language and "Classification" not in auto_class.__name__:
         return []
     with torch.device("meta"):
-        model = partial.func.__self__.from_config(config)
+        model = auto_class.from_config(config)
+    if not is_vision_language:
+        return sorted(name.removesuffix(".bias") for name in get_keys_to_not_convert(model))
     inside = {id(module) for module in model.get_decoder().modules()}
     names = []
     for name, module in model.named_modules():
@@ -89,25 +97,69 @@ def _outside_language_model(make: Callable[..., torch.nn.Module]) -> list[str]:
     return names
 
 
+class _ExpertPacker:
+    """Packs the experts of a mixture in 4 bits: the weights of all of them in one parameter."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+        self.packed = 0
+        """Parameters that were packed."""
+
+    def __call__(self, layer: Any) -> None:
+        """Pack the experts in a layer, or in a model."""
+        from bitsandbytes.nn.parametrize import replace_parameter_4bit
+
+        for path, module in list(layer.named_modules()):
+            if "expert" not in f"{path} {type(module).__name__}".lower():
+                continue
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                # One matrix for each expert. Biases and routers have fewer dimensions.
+                if parameter.dim() == 3 and parameter.is_floating_point():
+                    replace_parameter_4bit(
+                        module,
+                        name,
+                        compress_statistics=self._config.bnb_4bit_use_double_quant,
+                        quant_type=self._config.bnb_4bit_quant_type,
+                    )
+                    weights = module.parametrizations[name]
+                    # As bitsandbytes does for a linear layer: the scales beside the packed values.
+                    weights.original.quant_state = weights[0].quant_state
+                    self.packed += 1
+
+
 def _frozen(
-    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device, config: Any
+    make: Callable[..., torch.nn.Module],
+    is_checkpoint: bool,
+    device: torch.device,
+    config: Any,
+    pack_experts: _ExpertPacker | None = None,
 ) -> torch.nn.Module:
     """The model, quantized as the configuration says; all else of it is in 16 bits.
 
-    A checkpoint is quantized as transformers loads it. Random weights are quantized layer by layer,
-    so that the device never holds more than one layer in 16 bits.
+    A checkpoint is quantized as transformers loads it, and its experts thereafter. Random weights
+    are quantized layer by layer, so that the device never holds more than one layer in 16 bits.
     """
     import torch
 
     if is_checkpoint:
         model = make(dtype=torch.bfloat16, quantization_config=config, device_map={"": device})
+        if pack_experts is not None:
+            pack_experts(model)
     else:
-        model = _quantized_at_random(make, config, device)
+        model = _quantized_at_random(make, config, device, pack_experts)
+    if pack_experts is not None and not pack_experts.packed:
+        raise ValueError(
+            f"{type(model).__name__} does not support quantize_experts: no experts share one "
+            "parameter"
+        )
     return model.requires_grad_(False)
 
 
 def _quantized_at_random(
-    make: Callable[..., torch.nn.Module], config: Any, device: torch.device
+    make: Callable[..., torch.nn.Module],
+    config: Any,
+    device: torch.device,
+    pack_experts: _ExpertPacker | None,
 ) -> torch.nn.Module:
     """A model of random weights, made by the quantizer through which transformers loads."""
     import torch
@@ -123,6 +175,8 @@ def _quantized_at_random(
         for layer, owner, prefix in _layers(model):
             replaced = _drawn(layer, owner, model.dtype, device)
             _quantize(layer, prefix, replaced, model, quantizer)
+            if pack_experts is not None:
+                pack_experts(layer)
     # A weight that two modules share was drawn for both.
     model.tie_weights()
     model.hf_quantizer = quantizer
