@@ -128,6 +128,8 @@ def test_kernel_of_rows_without_images_is_unsupported() -> None:
 
     reason = unmet_reason("task:causal-lm", vision_spec(attention="varlen"))
     assert "a vision tower attends both ways" in reason
+    reason = unmet_reason("task:causal-lm", vision_spec(loop="trl_sft"))
+    assert "from texts alone" in reason
     assert unmet_reason("task:causal-lm", vision_spec(loss="chunked")) == ""
 
 
