@@ -92,7 +92,9 @@ def image_shapes(
     except ImageLayoutError:
         return {}
     tokens = (micro_batch, data.sequence_length)
-    shapes = {"input_ids": tokens, "attention_mask": tokens, "labels": tokens}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name in ("input_ids", "attention_mask", "labels"):
+        shapes[name] = tokens
     family = family_of(model_type or "")
     if family.type_ids:
         shapes[family.type_ids] = tokens

@@ -91,8 +91,14 @@ def test_folder_of_images_is_read_with_its_texts(folder: Path, tmp_path: Path) -
         ({**PROMPT, "image": "http://x/0.png"}, {}, "names an image by a URL"),
         ({"image": "0.png", "caption": "a"}, {}, "trains on messages with images"),
         (PROMPT, {"tokenizer": None}, "which needs a tokenizer"),
+        ({"image": "0.png", "messages": ["a"]}, {}, "lists of mappings with role and content"),
+        (
+            {**PROMPT, "completion": [{"role": "assistant"}]},
+            {},
+            "must both be texts, or both lists",
+        ),
     ],
-    ids=["too_long", "url", "columns", "no_processor"],
+    ids=["too_long", "url", "columns", "no_processor", "no_messages", "text_and_chat"],
 )
 def test_rows_that_cannot_be_trained_on_are_refused(
     folder: Path, row: Mapping[str, Any], fields: Mapping[str, Any], reason: str
