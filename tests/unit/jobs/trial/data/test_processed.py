@@ -95,7 +95,7 @@ def test_folder_of_images_is_read_with_its_texts(folder: Path, tmp_path: Path) -
         (
             {**PROMPT, "completion": [{"role": "assistant"}]},
             {},
-            "must both be texts, or both lists",
+            "must both be texts",
         ),
     ],
     ids=["too_long", "url", "columns", "no_processor", "no_messages", "text_and_chat"],
