@@ -21,7 +21,7 @@ class ImageLayoutError(ValueError):
 
 
 class UnknownValueError(ImageLayoutError):
-    """The reader of the configuration does not know a value. The built configuration may have it."""
+    """The reader of the configuration does not know a value. A built configuration may."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import itertools
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 
@@ -70,6 +71,7 @@ A run folder can name no other package, because installing a package runs its co
 _NOT_FOR_IMAGES = {
     "flattened_rows": "images belong to rows, and this technique makes one sequence of all rows",
     "packed_rows": "images belong to rows, and this technique cuts rows into blocks of tokens",
+    "trl_sft_rows": "TRL's own rows are made here from texts alone",
     "variable_length_attention": "this kernel is causal, and a vision tower attends both ways",
 }
 """Hook of a technique for causal language models -> why vision-language models cannot have it."""
@@ -171,8 +173,9 @@ def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
 
     # The architecture's default counts as well as what the user asked for.
     config = architecture_config(spec.model)
-    for name in _DROPOUT_NAMES:
-        rate = getattr(config, name, 0.0)
+    parts = (config, config.get_text_config(), getattr(config, "vision_config", None))
+    for part, name in itertools.product(parts, _DROPOUT_NAMES):
+        rate = getattr(part, name, 0.0)
         if rate:
             return (
                 f"this attention has no dropout, and the model asks for {name}={rate}; set it to "

@@ -77,6 +77,9 @@ def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
         "sequence_length": literal(int(synthetic.sequence_length)),
         "real_share": literal(1 - padding),
         "is_padded": padding > 0,
+        "padding": literal(padding),
+        "images": literal(int(synthetic.images)),
+        "image_size": literal(synthetic.image_size),
         "lengths": _lengths(synthetic.lengths),
     }
 

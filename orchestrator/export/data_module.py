@@ -17,12 +17,15 @@ FILE_NAME = "measured_data.py"
 """Name of the file. It lies beside train.py, which imports it."""
 _MODULES = (
     "spec/model_and_data.py",
+    "tasks/image_layouts.py",
     "trial/data/base.py",
     "trial/data/recognition.py",
     "trial/data/class_labels.py",
     "trial/data/collators.py",
     "trial/data/row_lengths.py",
     "trial/data/tokenizing.py",
+    "trial/data/image_texts.py",
+    "trial/data/processed.py",
     "trial/data/user_file.py",
     "loops/trl/token_rows.py",
     "trial/data/raw_rows.py",

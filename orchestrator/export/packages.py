@@ -32,7 +32,7 @@ def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
 
 _TESTED: Mapping[str, str] = {"trl": ">=1.16,<1.17"}
 """Package whose version no row records -> the versions that were tested."""
-_ALWAYS = ("torch", "transformers", "accelerate", "datasets", "numpy", "pyyaml")
+_ALWAYS = ("torch", "transformers", "accelerate", "datasets", "numpy", "pillow", "pyyaml")
 """Packages that a train.py may import with any technique."""
 
 
@@ -43,6 +43,8 @@ def _packages(spec: TrialSpec) -> Iterator[str]:
     if not is_synthetic_image:
         yield "datasets"
     yield "numpy"
+    if spec.model.task == "image-text-to-text" and spec.data.file is not None:
+        yield "pillow"
     for requirement in _requirements(spec):
         if requirement.startswith(_PREFIX):
             module = requirement.removeprefix(_PREFIX)

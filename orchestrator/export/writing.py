@@ -83,7 +83,8 @@ def _training_files(
     """The files that the training reads and runs: name -> text."""
     texts = _settings_files(spec, epochs)
     texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
-    if spec.data.file is not None:
+    # Images with texts have a layout of their own for each family, in random data, too.
+    if spec.data.file is not None or spec.model.task == "image-text-to-text":
         texts[FILE_NAME] = data_module()
     return texts
 

@@ -74,10 +74,11 @@ def _data(config: SweepConfig) -> str:
         return f"{synthetic.samples} synthetic images"
     samples = f"{synthetic.samples} synthetic samples"
     if config.model.task == "image-text-to-text":
-        samples = f"{samples} with {count(synthetic.images, 'image')}"
+        samples = f"{samples} with {count(synthetic.images, 'image')} each"
     if SEQUENCE_LENGTH in config.axes:
         return f"{samples}, whose length is an axis"
-    return f"{samples} of {synthetic.sequence_length} tokens"
+    joint = " in a text" if config.model.task == "image-text-to-text" else ""
+    return f"{samples}{joint} of {synthetic.sequence_length} tokens"
 
 
 def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:

@@ -35,6 +35,7 @@ from jobs.spec import (
 from jobs.trial import data, models
 from orchestrator.export.writing import export
 from tests.conftest import TINY_BERT, SpecFactory
+from tests.support.vision_models import tiny_images, tiny_vision_model
 
 LIBRARIES = ["torch", "datasets", "transformers.trainer", "accelerate", "peft", "bitsandbytes"]
 OWN_PACKAGES = ("jobs", "orchestrator")
@@ -124,6 +125,23 @@ def test_exported_files_train_with_the_trials_losses(
     options = ["--max_steps", str(len(losses)), *AS_MEASURED]
     figures = _figures(processes, options, exported)
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_exported_images_with_texts_train_with_the_trials_losses(
+    processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    spec = dataclasses.replace(
+        tiny_spec({"vision": "frozen", "loss": "chunked"}),
+        model=tiny_vision_model("qwen2_5_vl"),
+        data=DataSpec(synthetic=tiny_images("qwen2_5_vl", padding=0.1)),
+    )
+    losses = _measured_record(processes, spec, tmp_path).steps["loss"]
+    exported = tmp_path / "exported"
+    export(spec, exported, label="a test")
+    options = ["--max_steps", str(len(losses)), *AS_MEASURED]
+    figures = _figures(processes, options, exported)
+    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
 
 
 def _figures(context: ForkServerContext, options: Sequence[str], exported: Path) -> dict[str, Any]:

@@ -101,7 +101,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "text_config": {"model_type": "llama", **_TEXT},
         "vision_config": {"model_type": "clip_vision_model", "projection_dim": 32, **_VIT},
         "image_token_index": 150,
-        "vision_feature_layer": [-1, -2],
+        "vision_feature_layers": [-1, -2],
     },
     "paligemma": {
         "text_config": {"model_type": "gemma", "head_dim": 16, **_TEXT},

@@ -154,11 +154,13 @@ def compiled_regions(
     inner: Any = model
     if hasattr(inner, "get_base_model"):
         inner = inner.get_base_model()
-    if task in ("causal-lm", "masked-lm", "seq2seq-lm", "image-text-to-text") and hasattr(
-        inner, "loss_function"
-    ):
+    if task in _OVER_A_VOCABULARY and hasattr(inner, "loss_function"):
         _compile_loss(inner, backend, any_batch)
     return model
+
+
+_OVER_A_VOCABULARY = ("causal-lm", "masked-lm", "seq2seq-lm", "image-text-to-text")
+"""Tasks whose loss is over a vocabulary, and worth compiling."""
 
 
 def _part_to_compile(model: torch.nn.Module, task: Task) -> Any:

@@ -93,7 +93,8 @@ class _Rows:
         return {"text": text, "input_ids": ids, "labels": labels}
 
     def _ids(self, text: str, images: list[Any]) -> list[int]:
-        return _encoded(self._processor, [text], [images])["input_ids"][0].tolist()  # type: ignore[no-any-return]
+        ids: list[int] = _encoded(self._processor, [text], [images])["input_ids"][0].tolist()
+        return ids
 
     def _texts(self, row: Mapping[str, Any], images: int, index: int) -> tuple[str | None, str]:
         """The prompt, if the row has one, and the whole text, with a mark for each image."""
@@ -105,6 +106,11 @@ class _Rows:
         if isinstance(prompt, str) and isinstance(completion, str):
             marked = self._marked(prompt, images, index)
             return marked, marked + completion + self._end()
+        if not isinstance(prompt, list) or not isinstance(completion, list):
+            raise ValueError(
+                f"prompt and completion of {self._file.path} must both be texts, or both lists of "
+                "messages"
+            )
         before = self._chat(prompt, images, answers_next=True)
         return before, self._chat([*prompt, *completion], images)
 
@@ -116,14 +122,16 @@ class _Rows:
         if not isinstance(text, str):
             raise ValueError(f"row {index} of {self._file.path} has no text")
         # Gemma 3's processor replaces another token than the one that fills the image's place.
-        mark = getattr(self._processor, "boi_token", None) or self._processor.image_token
+        mark: str = getattr(self._processor, "boi_token", None) or self._processor.image_token
         if mark in text:
             return text
         return mark * images + text
 
     def _chat(self, messages: Any, images: int, *, answers_next: bool = False) -> str:
-        """The text of a chat whose first message gets the images that no message has a place for."""
-        plain = [_plain_message(message) for message in messages]
+        """The text of a chat. Images without a place are put before the user's first message."""
+        if not isinstance(messages, list) or not messages:
+            raise ValueError(f"messages of {self._file.path} must be lists of mappings")
+        plain = [_plain_message(message, self._file.path) for message in messages]
         parts = [part for message in plain for part in message["content"]]
         missing = images - sum(part["type"] == "image" for part in parts)
         first = next((message for message in plain if message["role"] == "user"), plain[0])
@@ -160,9 +168,14 @@ def _encoded(processor: Any, texts: list[str], images: list[list[Any]]) -> dict[
     return batch
 
 
-def _plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message whose content is a list of parts: texts, and places of images."""
-    content = message["content"]
+def _plain_message(message: Any, path: str) -> dict[str, Any]:
+    """A message whose content is a list of parts: texts, and places of images.
+
+    Raises ValueError for a message without a role.
+    """
+    if not isinstance(message, Mapping) or "role" not in message:
+        raise ValueError(f"messages of {path} must be lists of mappings with role and content")
+    content = message.get("content") or ""
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
     parts: list[dict[str, Any]] = []

@@ -37,12 +37,7 @@ def image_problems(
     if data is None:
         return
     if config.model.task != TASK:
-        for name, value, default in (
-            ("image_size", data.image_size, None),
-            ("images", data.images, 1),
-        ):
-            if value != default:
-                yield ("data", "synthetic", name), f"is for the task {TASK} only"
+        yield from _for_no_images(data)
         return
     if data.lengths is not None:
         at: KeyPath = ("data", "synthetic", "lengths")
@@ -56,6 +51,14 @@ def image_problems(
         yield ("model", source), str(error)
         return
     yield from _layout_problems(config, data, model_type, given)
+
+
+def _for_no_images(data: SyntheticData) -> Iterator[tuple[KeyPath, str]]:
+    """Problems of keys about images with texts, for a task without them."""
+    default = SyntheticData()
+    for name in ("image_size", "images"):
+        if getattr(data, name) != getattr(default, name):
+            yield ("data", "synthetic", name), f"is for the task {TASK} only"
 
 
 def _layout_problems(
@@ -89,7 +92,9 @@ def image_shapes(
     except ImageLayoutError:
         return {}
     tokens = (micro_batch, data.sequence_length)
-    shapes = {"input_ids": tokens, "attention_mask": tokens, "labels": tokens}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name in ("input_ids", "attention_mask", "labels"):
+        shapes[name] = tokens
     family = family_of(model_type or "")
     if family.type_ids:
         shapes[family.type_ids] = tokens

@@ -68,7 +68,7 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
 
 ALONE = frozenset(
     {"optimizer", "dataloader", "loop", "offload", "adapter", "allocator"}
-    | {"base", "batching", "experts"}
+    | {"base", "batching", "experts", "vision"}
 )
 """Axes that are changed one at a time, and not together with those of ``NOT_WITH_ALONE``.
 

@@ -23,8 +23,8 @@ def test_data_module_imports_nothing_of_this_project() -> None:
         elif isinstance(node, ast.ImportFrom):
             packages.add((node.module or "").partition(".")[0])
     assert packages <= {
-        "__future__", "collections", "dataclasses", "datasets", "itertools", "json", "numpy",
-        "torch", "transformers", "typing",
+        "PIL", "__future__", "collections", "dataclasses", "datasets", "io", "itertools", "json",
+        "math", "numpy", "os", "pathlib", "torch", "transformers", "typing",
     }  # fmt: skip
 
 

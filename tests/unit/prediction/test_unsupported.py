@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.unsupported import unpredictable
 from tests.conftest import build_tiny_spec
+from tests.support.vision_models import tiny_vision_model
 
 ROOT = Path(__file__).parents[3]
 TRIALS = plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
@@ -74,6 +76,11 @@ def test_unpredictable_says_why_a_decoder_technique_is_not_predicted(
     choices: dict[str, str], reason: str
 ) -> None:
     assert reason in unpredictable(trial(**choices))
+
+
+def test_images_with_texts_are_not_predicted() -> None:
+    spec = replace(trial(), model=tiny_vision_model("llava"))
+    assert "where images lie in a batch" in unpredictable(spec)
 
 
 def test_chunked_loss_of_eager_code_is_predicted() -> None:

@@ -223,8 +223,12 @@ def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | 
     ``known`` maps model types to PEFT's defaults. The modules are passed explicitly, because PEFT
     0.21 does not apply its default to mixtures of experts.
     """
-    model_type = getattr(model.config, "model_type", "")
-    default = known.get(model_type) or "all-linear"
+    config: Any = model.config
+    default = known.get(getattr(config, "model_type", ""))
+    if default is None and hasattr(config, "vision_config"):
+        # A vision-language model has the layers of its language model's architecture.
+        default = known.get(config.get_text_config().model_type)
+    default = default or "all-linear"
     if isinstance(default, str):
         return default
     return list(default)

@@ -108,3 +108,25 @@ def test_any_batch_shares_one_graph_among_micro_batches(any_batch: bool, graphs:
         assert model.blocks[0](torch.ones(batch, 2)).shape == (batch, 2)
     assert len(made) == 2
     assert len(set(made)) == graphs
+
+
+class Vision(torch.nn.Module):
+    """A vision tower beside a language model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tower = Stack([Block(2, 2)])
+        self.language_model = Stack([Block(2, 2)])
+        self.loss_function: Any = plain_loss
+
+    def get_decoder(self) -> torch.nn.Module:
+        """As transformers names the language model."""
+        return self.language_model
+
+
+def test_blocks_of_a_vision_tower_are_not_compiled() -> None:
+    model = Vision()
+    compiled_regions(model, "image-text-to-text", None, backend="aot_eager")
+    assert all(map(is_compiled, model.language_model.blocks))
+    assert not any(map(is_compiled, model.tower.blocks))
+    assert model.loss_function._torchdynamo_orig_callable is plain_loss

@@ -1,0 +1,114 @@
+"""Random images with texts: the batch is the one that each family's own processor would make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from jobs.spec import DataSpec
+from jobs.trial import models
+from jobs.trial.data import IGNORED, load
+from tests.support.vision_models import CONFIGS, tiny_images, tiny_vision_model
+from tests.support.vision_processors import (
+    idefics_processor,
+    llava_processor,
+    picture,
+    qwen_processor,
+)
+
+TASK = "image-text-to-text"
+
+
+def batch_of(family: str, samples: int = 2, **fields: Any) -> tuple[dict[str, torch.Tensor], Any]:
+    """A batch of random samples, and the configuration of its tiny model."""
+    config = models.architecture_config(tiny_vision_model(family))
+    data = DataSpec(synthetic=tiny_images(family, **fields))
+    dataset, collate = load(data, TASK, config, samples=None, seed=0)
+    assert collate is not None
+    return collate([dataset[index] for index in range(samples)]), config
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_batch_of_each_family_is_one_that_its_model_learns_from(family: str) -> None:
+    batch, config = batch_of(family, images=2, sequence_length=60, padding=0.1)
+    is_image = batch["input_ids"] == config.image_token_id
+    assert (batch["labels"][is_image] == IGNORED).all()
+    assert (batch["labels"][batch["attention_mask"] == 0] == IGNORED).all()
+    torch.manual_seed(0)
+    model: Any = models.build(tiny_vision_model(family), {}, torch.device("cpu")).train()
+    # The model itself counts image tokens, and raises if its features are more or fewer.
+    loss = model(**batch).loss
+    loss.backward()
+    assert loss.isfinite()
+    tower = model.get_encoder(modality="image")
+    assert any(weight.grad is not None for weight in tower.parameters())
+
+
+@pytest.mark.parametrize(
+    ("family", "processor", "mark", "size"),
+    [
+        ("llava", llava_processor, "<image>", None),
+        ("qwen2_vl", qwen_processor, "<|image_pad|>", 32),
+        ("qwen2_vl", qwen_processor, "<|image_pad|>", 70),
+        ("idefics3", idefics_processor, "<image>", 64),
+        ("idefics3", idefics_processor, "<image>", 32),
+    ],
+    ids=["llava", "qwen", "qwen_rounded", "idefics_tiles", "idefics_shrunk"],
+)
+def test_batch_equals_that_of_the_familys_processor(
+    family: str, processor: Any, mark: str, size: int | None
+) -> None:
+    side = size or 32
+    made = processor()(
+        text=[f"a {mark} good film"] * 2,
+        images=[[picture(side, side)], [picture(side, side, seed=1)]],
+        padding=True,
+        return_tensors="pt",
+    )
+    # Idefics enlarges every image to its longest edge, which is two tiles here.
+    asked = 64 if family == "idefics3" else size
+    batch, config = batch_of(family, image_size=asked, sequence_length=80)
+    assert {*made} == batch.keys() - {"labels"}
+    tensors = {*made} - {"input_ids", "attention_mask", "mm_token_type_ids"}
+    for name in tensors:
+        assert batch[name].shape == made[name].shape
+        assert batch[name].dtype == made[name].dtype
+    image_token = made["input_ids"].mode().values[0]
+    counts = (made["input_ids"] == image_token).sum(1)
+    assert torch.equal((batch["input_ids"] == config.image_token_id).sum(1), counts)
+    for name in ("image_grid_thw", "pixel_attention_mask"):
+        if name in made:
+            assert torch.equal(batch[name], made[name])
+
+
+def test_sample_without_room_for_a_text_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"1 of shape 1×3×32×32 take 16 tokens of llava") as error:
+        batch_of("llava", sequence_length=17)
+    assert "give it 18 or more" in str(error.value)
+    batch, _ = batch_of("llava", sequence_length=18)
+    assert ((batch["labels"] != IGNORED).sum(1) == 2).all()
+
+
+def test_image_token_beyond_the_vocabulary_is_refused() -> None:
+    config = models.architecture_config(tiny_vision_model("llava", image_token_index=160))
+    data = DataSpec(synthetic=tiny_images("llava"))
+    with pytest.raises(ValueError, match=r"vocabulary of 160: set model.config.image_token_index"):
+        load(data, TASK, config, samples=None, seed=0)
+
+
+def test_random_texts_never_hold_an_image_token() -> None:
+    # Half of the vocabulary is drawn from, in which the image token lies.
+    config = models.architecture_config(tiny_vision_model("qwen2_vl"))
+    dataset, _ = load(
+        DataSpec(synthetic=tiny_images("qwen2_vl", samples=200)), TASK, config, samples=None, seed=0
+    )
+    counts = {int((row["input_ids"] == 150).sum()) for row in map(dataset.__getitem__, range(200))}
+    assert counts == {4}
+
+
+def test_prefix_of_paligemma_is_read_at_once_and_not_learnt() -> None:
+    batch, _ = batch_of("paligemma", padding=0.2)
+    assert torch.equal(batch["token_type_ids"] == 1, batch["labels"] != IGNORED)
+    assert (batch["token_type_ids"][:, :17] == 0).all()

@@ -1,0 +1,108 @@
+"""Mistakes about random images that the text of a configuration shows before the first trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import plan
+from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
+from orchestrator.planning.prechecks.checks import check_files
+from orchestrator.planning.problems import ConfigError
+from orchestrator.planning.settings import SweepConfig
+
+SHIPPED = Path(__file__).parents[4] / "configs/vlm.yaml"
+SMOLVLM = (
+    "model: {task: image-text-to-text, architecture: smolvlm, config: {scale_factor: 3, "
+    "vision_config: {image_size: 384, patch_size: 14}}}\n"
+)
+
+
+def config_of(folder: Path, text: str) -> SweepConfig:
+    path = folder / "own.yaml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def problem_of(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as error:
+        check_files(config_of(folder, text))
+    return str(error.value)
+
+
+def synthetic(**fields: int) -> str:
+    keys = ", ".join(f"{name}: {value}" for name, value in fields.items())
+    return f"data: {{synthetic: {{{keys}}}}}\n"
+
+
+def test_family_without_a_layout_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    text = "model: {task: image-text-to-text, architecture: mllama}\n"
+    assert "model.architecture: random images cannot be made for mllama" in problem_of(
+        tmp_path, text
+    )
+
+
+def test_sample_without_room_for_its_images_is_refused(tmp_path: Path) -> None:
+    text = SMOLVLM + synthetic(sequence_length=80)
+    assert "is 80 tokens, and 1 × 84 are of images: give 86 or more" in problem_of(tmp_path, text)
+    check_files(config_of(tmp_path, SMOLVLM + synthetic(sequence_length=86)))
+    more = SMOLVLM + synthetic(sequence_length=86, image_size=768)
+    assert "1 × 418 are of images" in problem_of(tmp_path, more)
+
+
+def test_misspelt_key_of_the_vision_part_is_found(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r'vision_config\.patch_sizes.*did you mean "patch_size"'):
+        config_of(tmp_path, SMOLVLM.replace("patch_size", "patch_sizes"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"image_size": 64}, "image_size: is for the task"),
+        ({"images": 2}, "images: is for the task"),
+    ],
+    ids=["image_size", "images"],
+)
+def test_images_of_another_task_are_refused(
+    tmp_path: Path, fields: dict[str, int], reason: str
+) -> None:
+    text = "model: {task: causal-lm, architecture: llama}\n" + synthetic(**fields)
+    assert reason in problem_of(tmp_path, text)
+
+
+def test_shipped_vision_configuration_shows_its_batch() -> None:
+    config = load_config(SHIPPED)
+    check_files(config)
+    words = in_words(batch_shapes(config, "qwen2_5_vl", config.model.config, 2))
+    assert "input_ids 2 × 1024" in words
+    assert "pixel_values 4608 × 1176, image_grid_thw 2 × 3" in words
+
+
+def test_part_that_is_not_given_leaves_the_batch_unknown(tmp_path: Path) -> None:
+    config = config_of(tmp_path, "model: {task: image-text-to-text, architecture: llava}\n")
+    check_files(config)
+    assert batch_shapes(config, "llava", {}, 2) == {}
+
+
+def test_frozen_tower_under_an_adapter_is_ruled_out(tmp_path: Path) -> None:
+    text = SMOLVLM + "axes: {adapter: [none, lora_r8], vision: [default, frozen]}\n"
+    planned = plan(config_of(tmp_path, text))
+    assert [record.rule for record in planned.ruled_out] == ["adapter_freezes_the_vision_tower"]
+    assert len(planned.trials) == 3
+
+
+def test_images_in_a_file_need_a_column_and_a_processor(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')
+    text = SMOLVLM + "data: {file: {path: rows.jsonl}}\n"
+    problems = problem_of(tmp_path, text)
+    assert "needs a column images; the file has text" in problems
+    assert "needs the folder of the model's processor in tokenizer" in problems
+
+
+def test_trials_on_images_in_a_file_keep_all_columns(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "a", "image": "0.png"}\n')
+    text = SMOLVLM + "data: {file: {path: rows.jsonl, tokenizer: ./processor}}\n"
+    (trial, *_) = plan(config_of(tmp_path, text)).trials
+    assert trial.settings.training_arguments["remove_unused_columns"] is False
