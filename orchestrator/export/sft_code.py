@@ -76,6 +76,8 @@ def _parameters(spec: TrialSpec) -> dict[str, Any]:
 
 def sft_code(spec: TrialSpec) -> dict[str, Any]:
     """The values that the template needs for the data and the Trainer of TRL."""
+    if hook_name(spec, "loop") != LOOP:
+        return {"cuts_rows": False}
     is_flattened = hook_name(spec, "batching") == "flattened_rows"
     limit = _limit(spec) if is_flattened else None
     return {

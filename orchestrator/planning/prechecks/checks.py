@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.own_code.probe import problem_of
-from orchestrator.planning.document import read_document
+from jobs.own_code import probe
+from jobs.spec import OwnCode
+from orchestrator.planning.document import Document, read_document
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.configuration_class import configuration_class
@@ -17,7 +18,7 @@ from orchestrator.planning.prechecks.lengths import sequence_lengths
 from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.model_size import ModelSize, model_size
 from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
-from orchestrator.planning.problems import ConfigError, KeyPath
+from orchestrator.planning.problems import ConfigError, KeyPath, Problem
 from orchestrator.planning.renamed_keys import with_new_keys
 from orchestrator.planning.settings import SweepConfig
 
@@ -71,11 +72,17 @@ def check_files(
             problems.append(problem)
     if not problems and asks_hub and config.own_code is not None:
         # Last, because it runs the user's modules, which takes seconds.
-        if message := problem_of(config.own_code):
-            problems.append(document.problem(("own_code",), message))
+        problems += _own_code_problems(config.own_code, document)
     if problems:
         raise ConfigError(problems)
     return tuple(notes)
+
+
+def _own_code_problems(own: OwnCode, document: Document) -> Iterator[Problem]:
+    """The problem of the user's own code, if it has one. This runs the user's modules."""
+    message = probe.problem_of(own)
+    if message:
+        yield document.problem(("own_code",), message)
 
 
 def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], object]) -> ModelFacts:

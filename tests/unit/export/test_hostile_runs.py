@@ -29,6 +29,7 @@ from jobs.spec import (
     MeasureSpec,
     ModelSpec,
     Needs,
+    OwnCode,
     SyntheticData,
     TrialSpec,
 )
@@ -124,6 +125,7 @@ def _lawless() -> st.SearchStrategy[TrialSpec]:
         settings=libraries,
         measure=st.builds(MeasureSpec, seed=VALUES),
         needs=st.builds(Needs, gpus=st.integers(0, 1), nvme_path=TEXTS),
+        own_code=st.one_of(st.none(), st.builds(OwnCode, trainer=TEXTS, entry=TEXTS, folder=TEXTS)),
     )
 
 
