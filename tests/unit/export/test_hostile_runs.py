@@ -411,6 +411,16 @@ def _variants_of(text: str) -> Mapping[str, TrialSpec]:
     for name, changes in hostile_models.items():
         model = dataclasses.replace(BASE.model, **changes)
         specs[name] = dataclasses.replace(BASE, model=model)
+    for key in ("trainer", "collator", "entry"):
+        specs[f"own {key}"] = dataclasses.replace(BASE, own_code=OwnCode(**{key: text}))
+    own = OwnCode(callbacks=(f"json:{text}", text), folder=text, digest=text)
+    specs["own callbacks"] = dataclasses.replace(BASE, own_code=own)
+    hooks = {
+        "rows": Hook("trl_sft_rows", {"parameters": {"eos_token": text}}),
+        "loop": Hook("trl_sft_loop"),
+    }
+    trl_settings = dataclasses.replace(BASE.settings, hooks=hooks)
+    specs["TRL's parameter"] = dataclasses.replace(BASE, settings=trl_settings)
     for name, changes in hostile_settings.items():
         chosen = dataclasses.replace(BASE.settings, **changes)
         specs[name] = dataclasses.replace(BASE, settings=chosen)
