@@ -242,11 +242,11 @@ def _makes_own_rows(axis: str, variants: Mapping[str, Variant], config: SweepCon
     if axis not in variants or "rows" not in variants[axis].hooks:
         return False
     has_texts = config.data.file is not None and config.data.file.tokenizer is not None
-    chosen = variants.values()
-    is_packed = any(
-        "batching" in other.hooks and OTHER_WORKLOAD in other.traits for other in chosen
-    )
-    return has_texts or is_packed or any("quantized_base" in other.traits for other in chosen)
+    for other in variants.values():
+        is_packing = "batching" in other.hooks and OTHER_WORKLOAD in other.traits
+        if is_packing or "quantized_base" in other.traits:
+            return True
+    return has_texts
 
 
 def _changes_training(axis: str, choice: Choice, variants: Mapping[str, Variant]) -> bool:
