@@ -36,7 +36,7 @@ def _recipe(text: str, folder: Path) -> Any:
     ("axes", "rule"),
     [
         ("{loop: trl_sft, loss: chunked}", "trl_computes_the_loss"),
-        ("{loop: trl_sft, attention: sdpa_math}", "trl_needs_the_mask"),
+        ("{loop: trl_sft, attention: sdpa_efficient}", "trl_needs_the_mask"),
     ],
 )
 def test_plan_rules_out_what_trl_would_leave_out(axes: str, rule: str, tmp_path: Path) -> None:
