@@ -65,7 +65,7 @@ Run = Callable[[str], TrialRecord]
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Runs a trial of the decoder with the given choices; one slot for the whole file."""
     folder = tmp_path_factory.mktemp("config")
-    with Slot() as slot:
+    with Slot(cpus=os.cpu_count() or 1) as slot:
 
         def run_one(choices: str) -> TrialRecord:
             path = folder / "sweep.yaml"
@@ -77,8 +77,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             }
             text = json.dumps(content).removesuffix("}")
             path.write_text(f'{text}, "trials": [{choices}]}}')
-            (trial,) = plan(load_config(path)).trials
-            record = slot.run(trial, 300)
+            (trial,) = plan(load_config(path), has_gpu=True).trials
+            record = slot.run(trial, 600.0)
             assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
             return record
 
