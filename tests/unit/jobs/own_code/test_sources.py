@@ -75,6 +75,7 @@ def test_digest_of_a_mistake_is_a_sentence(name: str, sentence: str, own: OwnCod
         ("os;import evil:x", False),
         ("train:x\nimport os", False),
         ("tráin:Mine", False),
+        ("a" * 300 + ":Mine", False),
         (None, False),
     ],
 )
