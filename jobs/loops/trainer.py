@@ -208,23 +208,29 @@ def own_trainer(
     if not issubclass(kind, default):
         raise OwnCodeError(f"this loop needs a subclass of {default.__name__}, not {kind.__name__}")
     with_callbacks = {**parts, "callbacks": list(own.callbacks)}
+    trainer: Any
     if own.entry is None:
-        trainer: Any = metered(kind, **attributes)(**with_callbacks)
+        trainer = metered(kind, **attributes)(**with_callbacks)
     else:
-        trainer = called_with(own.entry, with_callbacks)
-        if not isinstance(trainer, default):
-            raise OwnCodeError(
-                f"{own.entry.__name__} returned a {type(trainer).__name__}, not a "
-                f"{default.__name__}"
-            )
+        trainer = _made_by(own.entry, with_callbacks, default)
         trainer.__class__ = metered(type(trainer), **attributes)
-    for name, part in (("model", parts["model"]), ("args", parts["args"])):
-        if getattr(trainer, name) is not part:
+    for name in ("model", "args"):
+        if getattr(trainer, name) is not parts[name]:
             raise OwnCodeError(
                 f"the Trainer has another {name} than the one that it was given, so the trial "
                 "would not measure what its row says"
             )
     return cast(Metered, trainer)
+
+
+def _made_by(entry: Callable[..., Any], parts: Mapping[str, Any], default: type) -> Any:
+    """The Trainer that the user's own function makes. Raises OwnCodeError if it makes none."""
+    trainer = called_with(entry, parts)
+    if isinstance(trainer, default):
+        return trainer
+    raise OwnCodeError(
+        f"{entry.__name__} returned a {type(trainer).__name__}, not a {default.__name__}"
+    )
 
 
 def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:

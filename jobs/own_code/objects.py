@@ -69,8 +69,11 @@ def collator_of(collator: Callable[..., Any], tokenizer: Any) -> Callable[..., A
 
     if not isinstance(collator, type):
         return collator
-    takes_tokenizer = "tokenizer" in inspect.signature(collator).parameters
-    made: Callable[..., Any] = collator(tokenizer=tokenizer) if takes_tokenizer else collator()
+    made: Callable[..., Any]
+    if "tokenizer" in inspect.signature(collator).parameters:
+        made = collator(tokenizer=tokenizer)
+    else:
+        made = collator()
     return made
 
 

@@ -136,7 +136,7 @@ def _absolute(node: ast.ImportFrom, module: str, *, is_package: bool) -> str:
 def _parsed(path: Path) -> ast.Module:
     try:
         return ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, RecursionError, SyntaxError, ValueError) as error:
         raise SourceError(f"{path} cannot be read as Python: {error}") from None
 
 

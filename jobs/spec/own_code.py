@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
+_MOST_CHARACTERS = 200
+"""Of a name; that of a file may have 255 bytes."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnCode:
@@ -39,6 +42,6 @@ class OwnCode:
 
 def is_object_name(text: object) -> bool:
     """Whether a text is ``module:object``, both made of plain Python names."""
-    if not isinstance(text, str) or not _NAME.fullmatch(text):
+    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or not _NAME.fullmatch(text):
         return False
     return not any(map(keyword.iskeyword, re.split(r"[.:]", text)))

@@ -40,7 +40,9 @@ def assemble(
     ``scratch`` is a folder that is removed after the trial.
     """
     enter("data")
-    own = load(spec.own_code) if spec.own_code is not None else None
+    own = None
+    if spec.own_code is not None:
+        own = load(spec.own_code)
     steps = _step_limit(spec, device)
     dataset, collator = _dataset(spec, steps, own)
     lengths = _lengths(spec, dataset)

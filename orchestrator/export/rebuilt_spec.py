@@ -15,6 +15,7 @@ from jobs.spec import (
     MeasureSpec,
     MemoryCap,
     ModelSpec,
+    OwnCode,
     TrialSpec,
     data_from_json,
 )
@@ -124,8 +125,15 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
         measure=_measure(raw["measure"]),
         cpu_fallback=CpuFallback(warmup_steps=fallback["warmup_steps"], steps=fallback["steps"]),
         resources=Resources(nvme_path=raw["resources"]["nvme_path"]),
-        own_code=own_code_from_json(raw["own_code"]) if raw.get("own_code") else None,
+        own_code=_own_code(raw.get("own_code")),
     )
+
+
+def _own_code(raw: Mapping[str, Any] | None) -> OwnCode | None:
+    """The user's own code by name; None in a run without any, or of an older version."""
+    if not raw:
+        return None
+    return own_code_from_json(raw)
 
 
 def _data(raw: Mapping[str, Any]) -> DataSpec:

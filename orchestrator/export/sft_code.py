@@ -47,7 +47,7 @@ def _settings(spec: TrialSpec) -> dict[str, Any]:
     if is_packed:
         settings["max_length"] = spec.data.tokens
     elif is_flattened:
-        # TRL refuses a limit here. ``make_trainer`` cuts the rows.
+        # TRL refuses a limit here. ``CuttingTrainer`` of train.py cuts the rows.
         settings["max_length"] = None
     if spec.data.synthetic is not None and spec.data.synthetic.padding:
         settings.setdefault("pad_to_multiple_of", spec.data.tokens)
@@ -59,8 +59,9 @@ def _limit(spec: TrialSpec) -> int | None:
     file = spec.data.file
     if file is None:
         return None
-    # Rows of token ids have a limit of their own, which wins because such rows know no other.
-    return file.max_length if file.tokenizer is not None else file.max_tokens
+    if file.tokenizer is not None:
+        return file.max_length
+    return file.max_tokens
 
 
 def _parameters(spec: TrialSpec) -> dict[str, Any]:
@@ -76,11 +77,16 @@ def _parameters(spec: TrialSpec) -> dict[str, Any]:
 
 def sft_code(spec: TrialSpec) -> dict[str, Any]:
     """The values that the template needs for the data and the Trainer of TRL."""
-    is_flattened = hook_name(spec, "batching") == "flattened_rows"
-    limit = _limit(spec) if is_flattened else None
+    if hook_name(spec, "loop") != LOOP:
+        return {"cuts_rows": False}
+    limit = None
+    trainer = Code("trl.SFTTrainer")
+    if hook_name(spec, "batching") == "flattened_rows" and _limit(spec) is not None:
+        limit = _limit(spec)
+        trainer = Code("CuttingTrainer")
     return {
         "cuts_rows": limit is not None,
-        "sft_trainer": Code("trl.SFTTrainer" if limit is None else "CuttingTrainer"),
+        "sft_trainer": trainer,
         "row_limit": literal(limit),
         "block_tokens": literal(int(spec.data.tokens)),
         "without_padding": lifted(without_padding),

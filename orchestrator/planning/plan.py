@@ -236,27 +236,26 @@ def _training_recipe(
     """The choices that change what the training learns."""
     recipe = {}
     for axis, choice in _without_data_length(choices, config).items():
-        if _changes_training(axis, choice, variants) or (
-            axis in variants and _makes_own_rows(variants[axis], variants, config)
-        ):
+        is_other = _changes_training(axis, choice, variants)
+        if is_other or _makes_own_rows(axis, variants, config):
             recipe[axis] = choice
     return TrainingRecipe.of(recipe)
 
 
-def _makes_own_rows(variant: Variant, variants: Mapping[str, Variant], config: SweepConfig) -> bool:
+def _makes_own_rows(axis: str, variants: Mapping[str, Variant], config: SweepConfig) -> bool:
     """Whether a loop makes other rows of these data, or other weights, than the other loops do.
 
     TRL tokenizes texts in its own way and packs rows into blocks of its own. It also trains the
     adapter of a quantized base in 16 bits.
     """
-    if "rows" not in variant.hooks:
+    if axis not in variants or "rows" not in variants[axis].hooks:
         return False
     has_texts = config.data.file is not None and config.data.file.tokenizer is not None
-    chosen = variants.values()
-    is_packed = any(
-        "batching" in other.hooks and OTHER_WORKLOAD in other.traits for other in chosen
-    )
-    return has_texts or is_packed or any("quantized_base" in other.traits for other in chosen)
+    for other in variants.values():
+        is_packing = "batching" in other.hooks and OTHER_WORKLOAD in other.traits
+        if is_packing or "quantized_base" in other.traits:
+            return True
+    return has_texts
 
 
 def _changes_training(axis: str, choice: Choice, variants: Mapping[str, Variant]) -> bool:

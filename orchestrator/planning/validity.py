@@ -114,6 +114,10 @@ def _fuses_the_loss_of_partitioned_weights(choices: Choices, variants: Variants)
 
 def _leaves_the_mask_out_of_trls_batches(choices: Choices, variants: Variants) -> bool:
     attention = variants.get("attention")
+    batching = variants.get("batching")
+    # Rows in one sequence have no mask that could be left out.
+    if batching is not None and "batching" in batching.hooks:
+        return False
     leaves_out = attention is not None and "collator" in attention.hooks
     return leaves_out and _has(variants, "trl")
 

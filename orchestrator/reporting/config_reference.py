@@ -52,6 +52,7 @@ _REQUIREMENT_PREFIXES: Mapping[str, str] = {
     "capability>=": "compute capability {} or newer",
     "transformers>=": "transformers {} or newer",
     "torch>=": "torch {} or newer",
+    "trl>=": "TRL {} or newer",
     "deepspeed_op:": "DeepSpeed's op `{}`",
     "task:": "the task `{}`",
     "hub_kernel:": "the package `kernels` and the kernel `{}`",

@@ -17,6 +17,9 @@ from tests.support.records import GUIDE_CONFIG, make_guide, make_record, write_r
 MAX_PAYLOADS = 8
 """At most so many texts of one run are replaced."""
 
+OWN_CODE_EVERY = 4
+"""Every so many runs, the records name code of the user's own."""
+
 Place = tuple[Any, Any]
 """A dictionary or list, and the key or index in it."""
 
@@ -28,6 +31,8 @@ def hostile_run(folder: Path, seed: int) -> Path:
     files = [folder / "run.json", *sorted((folder / "records").iterdir())]
     for path in files[1:]:
         _make_exportable(path)
+        if seed % OWN_CODE_EVERY == 1:
+            _name_own_code(path, PAYLOADS[seed % len(PAYLOADS)])
     for _ in range(chance.randint(1, MAX_PAYLOADS)):
         _poison(chance.choice(files), chance)
     # One payload that every record has: it becomes an axis's value, a column or a name everywhere.
@@ -75,6 +80,14 @@ def _make_exportable(path: Path) -> None:
     for name in list(arguments):
         if name.startswith("synthetic_"):
             del arguments[name]
+    path.write_text(json.dumps(document))
+
+
+def _name_own_code(path: Path, payload: str) -> None:
+    """Let a record name an object that would end the process, and a payload as a callback."""
+    document = json.loads(path.read_text())
+    names = {"trainer": "os:abort", "callbacks": [payload], "collator": "", "entry": ""}
+    document["spec"]["own_code"] = {**names, "folder": payload, "digest": payload}
     path.write_text(json.dumps(document))
 
 

@@ -29,15 +29,15 @@ class Inert:
 class Module:
     def __init__(self, name): self.__name__ = name
     def __getattr__(self, name):
-        if name in ("Trainer", "TrainingArguments", "Dataset"):
+        if name in ("Trainer", "TrainingArguments", "Dataset", "SFTTrainer", "SFTConfig"):
             return type(name, (), {})
         return Inert()
 
-for name in ("torch", "transformers", "datasets", "accelerate", "numpy", "measured_data"):
+for name in ("torch", "transformers", "datasets", "accelerate", "numpy", "trl", "measured_data"):
     sys.modules[name] = Module(name)
 
 class Options:
-    synthetic = trust_remote_code = False
+    synthetic = trust_remote_code = allow_own_code = False
     eval_share = 0.05
 
 for script in sys.argv[1:]:

@@ -68,33 +68,58 @@ def _as_trl_does(
     The method that does it reads three attributes of the Trainer. They are set here as
     ``SFTTrainer.__init__`` of TRL 1.16 sets them.
     """
-    from trl import SFTConfig, SFTTrainer
+    from trl import SFTTrainer
 
-    own: dict[str, Any] = {"max_length": limit, "packing": is_packed, **parameters}
-    names = ("dataset_num_proc", "dataset_text_field", "assistant_only_loss", "max_length")
-    names += ("truncation_mode", "shuffle_dataset", "packing_strategy", "eos_token")
-    settings = {name: own.get(name, getattr(SFTConfig, name)) for name in names}
+    settings = _settings(parameters, limit=limit, is_packed=is_packed, seed=rows.seed)
     tokenizer = rows.tokenizer
-    if settings["eos_token"] is not None:
-        tokenizer.eos_token = _known_token(settings["eos_token"], tokenizer)
+    if settings.eos_token is not None:
+        tokenizer.eos_token = _known_token(settings.eos_token, tokenizer)
     columns = rows.dataset.column_names
     _check_end_token(tokenizer, columns)
-    completion_only = parameters.get("completion_only_loss")
-    if completion_only is None:
-        completion_only = "prompt" in columns and "completion" in columns
-    template = None
-    if settings["assistant_only_loss"]:
-        template = _template_with_masks(tokenizer, rows.dataset[0])
     trainer = SimpleNamespace(
-        _tokenizer=tokenizer, completion_only_loss=completion_only, chat_template=template
+        _tokenizer=tokenizer,
+        completion_only_loss=_is_completion_only(parameters, columns),
+        chat_template=None,
     )
-    arguments = SimpleNamespace(**settings, seed=rows.seed)
+    if settings.assistant_only_loss:
+        trainer.chat_template = _template_with_masks(tokenizer, rows.dataset[0])
     prepare: Any = SFTTrainer._prepare_dataset
-    dataset = prepare(trainer, rows.dataset, tokenizer, arguments, is_packed, None, "train")
+    dataset = prepare(trainer, rows.dataset, tokenizer, settings, is_packed, None, "train")
     kept = [name for name in _READ_BY_THE_COLLATOR if name in dataset.column_names]
     return dataset.select_columns(kept)
 
 
+def _settings(
+    parameters: Mapping[str, Any], *, limit: int | None, is_packed: bool, seed: int
+) -> SimpleNamespace:
+    """The settings that TRL's preparation reads; those of the trial before TRL's defaults."""
+    from trl import SFTConfig
+
+    own: dict[str, Any] = {"max_length": limit, "packing": is_packed, **parameters}
+    settings = SimpleNamespace(seed=seed)
+    for name in _READ_BY_THE_PREPARATION:
+        setattr(settings, name, own.get(name, getattr(SFTConfig, name)))
+    return settings
+
+
+def _is_completion_only(parameters: Mapping[str, Any], columns: list[str]) -> bool:
+    """Whether prompts are left out of the loss: by default wherever there are prompts."""
+    asked = parameters.get("completion_only_loss")
+    if asked is not None:
+        return bool(asked)
+    return "prompt" in columns and "completion" in columns
+
+
+_READ_BY_THE_PREPARATION = (
+    "assistant_only_loss",
+    "dataset_num_proc",
+    "dataset_text_field",
+    "eos_token",
+    "max_length",
+    "packing_strategy",
+    "shuffle_dataset",
+    "truncation_mode",
+)
 _READ_BY_THE_COLLATOR = ("input_ids", "labels", "seq_lengths")
 
 

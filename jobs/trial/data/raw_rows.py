@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.loops.trl.token_rows import padding_tokenizer, without_padding
@@ -51,17 +51,21 @@ def raw_rows_of_file(
     dataset = dataset.select_columns(kept)
     if source == "input_ids":
         rows = raw_rows_of_tokens(dataset, config, block_tokens=block_tokens, seed=seed)
-        tokenizer = rows.tokenizer
+        rows = replace(rows, tokens=file.max_tokens)
         if file.tokenizer is not None:
-            tokenizer = loaded_tokenizer(file.tokenizer)
-        return RawRows(
-            dataset=rows.dataset,
-            tokenizer=tokenizer,
-            width=rows.width,
-            tokens=file.max_tokens,
-            block_tokens=block_tokens,
-            seed=seed,
-        )
+            rows = replace(rows, tokenizer=loaded_tokenizer(file.tokenizer))
+        return rows
+    return RawRows(
+        dataset=dataset,
+        tokenizer=_tokenizer_of(file, dataset, source),
+        tokens=file.max_length,
+        block_tokens=block_tokens,
+        seed=seed,
+    )
+
+
+def _tokenizer_of(file: DatasetFile, dataset: Any, source: Source) -> Any:
+    """The tokenizer of a file of texts or chats. Raises ValueError if it has no such tokenizer."""
     if file.tokenizer is None:
         raise ValueError(
             f"{file.path} has {source}, which needs a tokenizer: name one in data.file.tokenizer"
@@ -73,13 +77,7 @@ def raw_rows_of_file(
             "name the tokenizer of a chat model in data.file.tokenizer, or put a "
             "chat_template.jinja beside yours"
         )
-    return RawRows(
-        dataset=dataset,
-        tokenizer=tokenizer,
-        tokens=file.max_length,
-        block_tokens=block_tokens,
-        seed=seed,
-    )
+    return tokenizer
 
 
 def raw_rows_of_tokens(

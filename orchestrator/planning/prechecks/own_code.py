@@ -65,7 +65,7 @@ def _name_problems(own: OwnCode) -> list[Found]:
 
 
 def _with_digest(own: OwnCode) -> tuple[OwnCode | None, list[Found]]:
-    """The digest of all sources; each object is first looked for alone, so that its key is named."""
+    """The code with its digest. Each object is first looked for alone, so that its key is named."""
     for at, name in _named(own):
         try:
             digest(OwnCode(entry=name, folder=own.folder))

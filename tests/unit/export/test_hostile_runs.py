@@ -29,6 +29,7 @@ from jobs.spec import (
     MeasureSpec,
     ModelSpec,
     Needs,
+    OwnCode,
     SyntheticData,
     TrialSpec,
 )
@@ -124,6 +125,7 @@ def _lawless() -> st.SearchStrategy[TrialSpec]:
         settings=libraries,
         measure=st.builds(MeasureSpec, seed=VALUES),
         needs=st.builds(Needs, gpus=st.integers(0, 1), nvme_path=TEXTS),
+        own_code=st.one_of(st.none(), st.builds(OwnCode, trainer=TEXTS, entry=TEXTS, folder=TEXTS)),
     )
 
 
@@ -409,6 +411,16 @@ def _variants_of(text: str) -> Mapping[str, TrialSpec]:
     for name, changes in hostile_models.items():
         model = dataclasses.replace(BASE.model, **changes)
         specs[name] = dataclasses.replace(BASE, model=model)
+    for key in ("trainer", "collator", "entry"):
+        specs[f"own {key}"] = dataclasses.replace(BASE, own_code=OwnCode(**{key: text}))
+    own = OwnCode(callbacks=(f"json:{text}", text), folder=text, digest=text)
+    specs["own callbacks"] = dataclasses.replace(BASE, own_code=own)
+    hooks = {
+        "rows": Hook("trl_sft_rows", {"parameters": {"eos_token": text}}),
+        "loop": Hook("trl_sft_loop"),
+    }
+    trl_settings = dataclasses.replace(BASE.settings, hooks=hooks)
+    specs["TRL's parameter"] = dataclasses.replace(BASE, settings=trl_settings)
     for name, changes in hostile_settings.items():
         chosen = dataclasses.replace(BASE.settings, **changes)
         specs[name] = dataclasses.replace(BASE, settings=chosen)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from jobs.spec import DatasetFile, DataSpec, Hook, ModelSpec, TrialSpec
+from jobs.spec import DatasetFile, DataSpec, Hook, ModelSpec, OwnCode, TrialSpec
+from orchestrator.export.arguments import training_arguments
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.script import _render, readme, train_script
 from tests.conftest import SpecFactory
@@ -143,6 +144,40 @@ def _with_tokenizer(spec: TrialSpec) -> TrialSpec:
     assert spec.data.file is not None
     file = dataclasses.replace(spec.data.file, tokenizer="x")
     return dataclasses.replace(spec, data=DataSpec(file=file))
+
+
+HOSTILE_NAMES = ("os:system()", "os\nimport evil:x", "os;evil():x", "a:import", "../evil:x", "os")
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_script_hostile_name_of_own_code_is_not_exportable(
+    tiny_spec: SpecFactory, name: str
+) -> None:
+    for own in (OwnCode(trainer=name), OwnCode(callbacks=(name,)), OwnCode(collator=name)):
+        with pytest.raises(NotExportableError, match="not of the form module:object"):
+            train_script(dataclasses.replace(tiny_spec(), own_code=own), "a test")
+
+
+def test_script_imports_own_code_by_name_and_only_with_the_word(tiny_spec: SpecFactory) -> None:
+    own = OwnCode(trainer="pack.train:Mine", callbacks=("pack.train:Count",), folder="/secret")
+    text = train_script(dataclasses.replace(tiny_spec(), own_code=own), "a test")
+    main = text[text.index("def main()") :]
+    asks = main.index("if not options.allow_own_code:")
+    assert asks < main.index("from pack.train import Mine as own_0")
+    assert "trainer = own_0(" in main
+    assert "callbacks=[own_1]" in main
+    assert "import pack" not in text.replace("from pack.train import", "")
+    assert "class AccumulatingTrainer" not in text
+    assert "/secret" not in text
+
+
+def test_script_trl_parameter_that_loads_a_file_is_not_exportable(tiny_spec: SpecFactory) -> None:
+    hooks = {
+        "rows": Hook("trl_sft_rows", {"parameters": {"chat_template_path": "/stranger"}}),
+        "loop": Hook("trl_sft_loop"),
+    }
+    with pytest.raises(NotExportableError, match="is not taken"):
+        training_arguments(_with_settings(tiny_spec(), hooks=hooks), epochs=1)
 
 
 @pytest.mark.parametrize("case", HOSTILE_SETTINGS)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobs import __main__ as command
-from jobs.spec import Hook, LibrarySettings, TrialSpec, to_json
+from jobs.spec import Hook, LibrarySettings, OwnCode, TrialSpec, to_json
 from jobs.techniques.hooks import UnknownHookError, bound
 from tests.conftest import build_tiny_spec
 
@@ -71,6 +71,28 @@ def test_main_runs_foreign_code_with_the_option(
 ) -> None:
     (spec,) = start(make(), tmp_path, monkeypatch, "--trust-remote-code")
     assert spec == make()
+
+
+def with_own_code() -> TrialSpec:
+    own = OwnCode(callbacks=("os:abort",), folder="/stranger")
+    return replace(build_tiny_spec(), own_code=own)
+
+
+@pytest.mark.parametrize("options", [(), ("--trust-remote-code",)])
+def test_main_refuses_own_code_of_a_record_without_the_word(
+    options: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    record = {"spec": to_json(with_own_code()), "outcome": "ok"}
+    with pytest.raises(SystemExit) as ended:
+        start(record, tmp_path, monkeypatch, *options)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "'os:abort'; to allow that, give --allow-own-code" in said
+    (spec,) = start(record, tmp_path, monkeypatch, "--allow-own-code")
+    assert spec == with_own_code()
 
 
 def test_main_with_the_option_changes_no_other_trial(

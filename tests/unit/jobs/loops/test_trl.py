@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from jobs.errors import UnsupportedError
+from jobs.loops.trl.config import plain_defaults
+from jobs.loops.trl.rows import prepared
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import (
     Choice,
@@ -20,6 +24,7 @@ from jobs.spec import (
     TrialSpec,
 )
 from jobs.trial import data
+from jobs.trial.models import architecture_config
 from jobs.trial.run import run
 from tests.conftest import build_tiny_spec
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
@@ -167,29 +172,42 @@ ANSWERS_TEMPLATE = CHAT_TEMPLATE.replace(
 )
 
 
+def _raw(rows: list[Any], folder: Path, template: str) -> data.RawRows:
+    """The rows of a file of JSON lines, before TRL prepares them."""
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tokenizer = save_word_tokenizer(folder / "tokenizer", chat_template=template)
+    file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=8)
+    return data.load_raw(DataSpec(file=file), architecture_config(MODEL), samples=None, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "parameters", "reason"),
+    [
+        (CHATS, {"assistant_only_loss": True}, "TRL refuses these rows: .*template"),
+        (ROWS["texts"][0], {"assistant_only_loss": True}, "assistant_only_loss is for chats"),
+        (ROWS["texts"][0], {"eos_token": "<end>"}, "has no token '<end>'"),
+    ],
+)
+def test_rows_that_trl_cannot_prepare_are_unsupported_with_the_reason(
+    rows: list[Any], parameters: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        prepared(_raw(rows, tmp_path, CHAT_TEMPLATE), batching="", parameters=parameters)
+
+
 @pytest.mark.parametrize("case", ROWS)
 def test_prepared_rows_are_those_of_the_sft_trainer_itself(case: str, tmp_path: Path) -> None:
-    import json
-
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from jobs.loops.trl.config import plain_defaults
-    from jobs.loops.trl.rows import prepared
-    from jobs.trial.models import architecture_config
+    from transformers import AutoModelForCausalLM
 
     rows, parameters = ROWS[case]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    folder = save_word_tokenizer(tmp_path / "tokenizer", chat_template=ANSWERS_TEMPLATE)
-    file = DatasetFile(path=str(path), format="json", tokenizer=folder, max_length=8)
-    config = architecture_config(MODEL)
-    raw = data.load_raw(DataSpec(file=file), config, samples=None, seed=0)
+    raw = _raw(rows, tmp_path, ANSWERS_TEMPLATE)
     own = {name: value for name, value in parameters.items() if name != "packing"}
     batching = "packed_rows" if "packing" in parameters else ""
     dataset, _ = prepared(raw, batching=batching, parameters=own)
 
     trainer = trl.SFTTrainer(
-        model=AutoModelForCausalLM.from_config(config),
+        model=AutoModelForCausalLM.from_config(architecture_config(MODEL)),
         args=trl.SFTConfig(
             **plain_defaults(trl.SFTConfig),
             output_dir=str(tmp_path),
@@ -197,8 +215,8 @@ def test_prepared_rows_are_those_of_the_sft_trainer_itself(case: str, tmp_path: 
             max_length=8,
             **parameters,
         ),
-        train_dataset=data.load_raw(DataSpec(file=file), config, samples=None, seed=0).dataset,
-        processing_class=AutoTokenizer.from_pretrained(folder),
+        train_dataset=raw.dataset,
+        processing_class=raw.tokenizer,
     )
     assert dataset["input_ids"] == trainer.train_dataset["input_ids"]
     assert dataset["labels"] == trainer.train_dataset["labels"]
