@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.techniques.base import Axis, Variant
+from jobs.techniques.base import Axis, Family, Variant
 from jobs.techniques.hooks import hook
 
 if TYPE_CHECKING:
@@ -13,28 +15,64 @@ if TYPE_CHECKING:
 
     from jobs.spec import Task
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LigerKernels:
+    """Which layers get Liger's kernels. One that the architecture does not have changes nothing."""
+
+    rope: bool = True
+    rms_norm: bool = True
+    layer_norm: bool = True
+    mlp: bool = True
+
+
+_DOC = (
+    "Liger's fused kernels for norms, rotary positions and gated layers, without its loss: saves "
+    "time and activations"
+)
+
+
+def _liger(parameters: Mapping[str, Any]) -> Variant:
+    """The row of ``LigerKernels``."""
+    arguments = {}
+    if parameters:
+        arguments["chosen"] = dict(parameters)
+    return Variant(
+        doc=_DOC,
+        hooks={"layers": Hook("liger_kernels", arguments)},
+        requires=("package:liger_kernel", "cuda"),
+        numerical_effect="rounding",
+    )
+
+
 KERNELS = Axis(
     name="kernels",
     doc="Which kernels compute norms, rotary positions and gated layers",
     default="none",
     variants={
         "none": Variant(doc="The layers as transformers has them"),
-        "liger": Variant(
-            doc="Liger's fused kernels for norms, rotary positions and gated layers, without its "
-            "loss: saves time and activations",
-            hooks={"layers": Hook("liger_kernels")},
-            requires=("package:liger_kernel", "cuda"),
-            numerical_effect="rounding",
+        "liger": _liger({}),
+    },
+    families={
+        "liger": Family(
+            doc="Some of Liger's kernels: rope, rms_norm, layer_norm and mlp are true or false",
+            config_class="jobs.techniques.axes.kernels:LigerKernels",
+            build=_liger,
         ),
     },
 )
 
+# Other names of a switch in Liger's own functions. It is here because the hook must stand alone.
+_SWITCHES = {"swiglu": "mlp", "geglu": "mlp", "relu_squared": "mlp"}
+
 
 @hook("liger_kernels")
-def liger_kernels(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
-    """``model`` with all of Liger's kernels that its architecture has, except those of the loss.
+def liger_kernels(
+    model: torch.nn.Module, task: Task, arguments: Any, *, chosen: Mapping[str, bool] | None = None
+) -> torch.nn.Module:
+    """``model`` with Liger's kernels that its architecture has, except those of the loss.
 
-    Raises NotImplementedError for an architecture that Liger does not know.
+    ``chosen`` are fields of ``LigerKernels``; the others are true. Raises NotImplementedError for an architecture that Liger does not know.
     """
     import inspect
 
@@ -51,6 +89,7 @@ def liger_kernels(model: torch.nn.Module, task: Task, arguments: Any) -> torch.n
     switches = {}
     for name, parameter in inspect.signature(apply).parameters.items():
         if isinstance(parameter.default, bool):
-            switches[name] = parameter.default and "cross_entropy" not in name
+            is_chosen = (chosen or {}).get(_SWITCHES.get(name, name), True)
+            switches[name] = parameter.default and is_chosen and "cross_entropy" not in name
     apply(model=model, **switches)
     return model
