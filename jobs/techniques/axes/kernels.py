@@ -1,11 +1,13 @@
-"""Kernels axis: fused kernels for the layers of a model. The loss is a separate axis."""
+"""Kernels axis: fused kernels for the layers of a model. The loss has an axis of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.techniques.base import Axis, Variant
+from jobs.techniques.base import Axis, Family, Variant
 from jobs.techniques.hooks import hook
 
 if TYPE_CHECKING:
@@ -13,29 +15,63 @@ if TYPE_CHECKING:
 
     from jobs.spec import Task
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LigerKernels:
+    """Which layers get Liger's kernels. One that the architecture does not have changes nothing."""
+
+    rope: bool = True
+    rms_norm: bool = True
+    layer_norm: bool = True
+    mlp: bool = True
+
+
+_DOC = (
+    "Liger's fused kernels for norms, rotary positions and gated layers, without its loss: saves "
+    "time and activations"
+)
+
+
+def _liger(parameters: Mapping[str, Any]) -> Variant:
+    """The row of ``LigerKernels``."""
+    arguments = {}
+    if parameters:
+        arguments["chosen"] = dict(parameters)
+    return Variant(
+        doc=_DOC,
+        hooks={"layers": Hook("liger_kernels", arguments)},
+        requires=("package:liger_kernel", "cuda"),
+        numerical_effect="rounding",
+        traits=("liger_architecture",),
+    )
+
+
 KERNELS = Axis(
     name="kernels",
     doc="Which kernels compute norms, rotary positions and gated layers",
     default="none",
     variants={
         "none": Variant(doc="The layers of transformers, unchanged"),
-        "liger": Variant(
-            doc="Liger's fused kernels for norms, rotary positions and gated layers, without its "
-            "loss: saves time and activations",
-            hooks={"layers": Hook("liger_kernels")},
-            requires=("package:liger_kernel", "cuda"),
-            numerical_effect="rounding",
-            traits=("liger_architecture",),
+        "liger": _liger({}),
+    },
+    families={
+        "liger": Family(
+            doc="Some of Liger's kernels: rope, rms_norm, layer_norm and mlp are true or false",
+            config_class="jobs.techniques.axes.kernels:LigerKernels",
+            build=_liger,
         ),
     },
 )
 
 
 @hook("liger_kernels")
-def liger_kernels(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
-    """``model`` with all kernels that Liger has for its architecture, except those of the loss.
+def liger_kernels(
+    model: torch.nn.Module, task: Task, arguments: Any, *, chosen: Mapping[str, bool] | None = None
+) -> torch.nn.Module:
+    """``model`` with the kernels that Liger has for its architecture, except those of the loss.
 
-    Raises NotImplementedError for an architecture that Liger does not support.
+    ``chosen`` holds fields of ``LigerKernels``; a field that it does not hold is true. Raises
+    NotImplementedError for an architecture that Liger does not support.
     """
     import inspect
 
@@ -48,11 +84,13 @@ def liger_kernels(model: torch.nn.Module, task: Task, arguments: Any) -> torch.n
             f"{type(model).__name__} does not support Liger's kernels: Liger has none for the "
             f"architecture {config.model_type}"
         )
-    # Each boolean argument of Liger's function switches one kernel on. All keep Liger's default,
-    # except the kernels of the loss, which are off.
+    # Liger names the switch of the gated layers after their activation.
+    fields = {"swiglu": "mlp", "geglu": "mlp", "relu_squared": "mlp"}
+    # Each kernel is a switch of this function, with Liger's own default.
     switches = {}
     for name, parameter in inspect.signature(apply).parameters.items():
         if isinstance(parameter.default, bool):
-            switches[name] = parameter.default and "cross_entropy" not in name
+            is_chosen = (chosen or {}).get(fields.get(name, name), True)
+            switches[name] = parameter.default and is_chosen and "cross_entropy" not in name
     apply(model=model, **switches)
     return model

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.benchmarks.breadth.draft import Draft
 from tests.benchmarks.breadth.example import Example
+from tests.benchmarks.breadth.liger import translate_liger
 
 _NUMBERS = {
     "learning_rate": "learning_rate",
@@ -36,14 +37,6 @@ _KNOWN_PLUGINS = (
     "axolotl.integrations.kernels.KernelsPlugin",
     "axolotl.integrations.swanlab.SwanLabPlugin",
 )
-_LIGER = {
-    "liger_rope": "rope",
-    "liger_rms_norm": "rms_norm",
-    "liger_layer_norm": "layer_norm",
-    "liger_glu_activation": "gated_mlp",
-    "liger_rms_norm_gated": "gated_rms_norm",
-}
-"""Key of axolotl -> parameter of our Liger kernels."""
 
 
 def translate_steps(example: Example, draft: Draft) -> None:
@@ -145,13 +138,7 @@ def _translate_kernels(example: Example, draft: Draft) -> None:
             draft.miss(f"plugin: {plugin.rpartition('.')[2]}")
     if example.take("cut_cross_entropy", _CCE_PLUGIN in plugins):
         draft.axes["loss"] = "cce"
-    # Without the plugin its keys have no effect.
-    has_liger = _LIGER_PLUGIN in plugins
-    if example.is_on("liger_fused_linear_cross_entropy") and has_liger:
-        draft.axes["loss"] = "liger"
-    kernels = {name: example.is_on(key) for key, name in _LIGER.items()}
-    if has_liger and any(kernels.values()):
-        draft.axes["kernels"] = {"liger": kernels}
+    translate_liger(example, draft, has_plugin=_LIGER_PLUGIN in plugins)
     implementation = example.take("experts_implementation")
     if example.is_on("use_sonicmoe"):
         implementation = "sonicmoe"

@@ -51,6 +51,8 @@ def _translate_adapter(example: Example, draft: Draft, adapter: Any) -> bool:
     draft.axes["adapter"] = {"lora": parameters}
     if quantizes_experts:
         options["quantize_experts"] = True
+        if "target_parameters" in parameters:
+            draft.miss("adapter: LoRA of experts that are in 4 bits")
     # axolotl upcasts for the quantized training, and then casts norms and embeddings back.
     if in_4_bits:
         draft.axes["base"] = {"bnb_4bit": {"upcast": False, **options}}

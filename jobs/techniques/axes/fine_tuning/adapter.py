@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
@@ -170,6 +170,7 @@ def peft_adapter(
             fields["target_modules"] = _in_language_model(model, task, modules)
         config = CONFIG_CLASSES[kind](task_type=_TASK_TYPES.get(task), **fields)
         adapted: torch.nn.Module = get_peft_model(model, config)
+        _require_parameters(adapted, fields.get("target_parameters") or ())
     except (KeyError, NotImplementedError, TypeError, ValueError) as error:
         raise ValueError(f"PEFT does not support this adapter here: {error}") from error
     _require_input_gradients(model, arguments)
@@ -178,6 +179,17 @@ def peft_adapter(
 
 # Methods for which "all-linear" is not a valid default; PEFT chooses their modules.
 _NOT_FOR_LINEAR_LAYERS = ("ia3", "ln_tuning")
+
+
+def _require_parameters(adapted: torch.nn.Module, targets: Iterable[str]) -> None:
+    """Raises ValueError if a parameter that the user names has no adapter: PEFT only warns."""
+    # Such an adapter knows the name of its parameter, without the path to it.
+    names = {getattr(module, "parameter_name", None) for module in adapted.modules()}
+    for target in targets:
+        if target.rpartition(".")[2] not in names:
+            raise ValueError(
+                f"no parameter {target} takes an adapter; experts that are packed in 4 bits do not"
+            )
 
 
 def _require_input_gradients(model: torch.nn.Module, arguments: Any) -> None:

@@ -194,27 +194,23 @@ def test_bf16_base_has_16_bit_weights_and_32_bit_adapters() -> None:
     assert "base_quantized_share" not in row
 
 
-EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+PACKED = {"quantize_experts": True, "upcast": False}
 
 
-@pytest.mark.parametrize("targets", [[], EXPERTS], ids=["attention", "experts"])
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_quantized_base_packs_experts_that_still_train(targets: list[str]) -> None:
+def mixture() -> functools.partial[Any]:
+    """A tiny mixture of four experts, which transformers keeps in one parameter a layer."""
+    return maker("mixtral", num_local_experts=4, experts_implementation="eager")
+
+
+def test_quantized_base_packs_experts_beside_which_an_adapter_trains() -> None:
     torch.manual_seed(0)
-    mixture = maker("mixtral", num_local_experts=4, experts_implementation="eager")
-    packing = {"quantize_experts": True, "upcast": False}
-    base = quantized_base(mixture, False, CPU, method="bnb_4bit", parameters=packing)
+    base = quantized_base(mixture(), False, CPU, method="bnb_4bit", parameters=PACKED)
     row = weight_formats.measurements(base)
     assert row["base_quantized_share"] > 0.99  # all but the router
     # Of two layers: four experts with three matrices of 64 by 128 each.
     assert row["weights_4bit_bytes"] > 2 * 4 * 3 * 64 * 128 / 2
-    model = peft_adapter(
-        base,
-        "causal-lm",
-        ARGUMENTS,
-        method="lora",
-        parameters={"r": 4, "target_modules": ["o_proj"], "target_parameters": targets},
-    )
+    parameters = {"r": 4, "target_modules": ["o_proj"]}
+    model = peft_adapter(base, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
     tokens = torch.arange(3, 11).reshape(1, 8)
     losses = []
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
@@ -225,6 +221,21 @@ def test_quantized_base_packs_experts_that_still_train(targets: list[str]) -> No
         optimizer.zero_grad()
         losses.append(float(loss))
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("packs", [False, True])
+def test_peft_adapter_of_experts_is_refused_where_they_are_packed(packs: bool) -> None:
+    base = mixture()()
+    if packs:
+        base = quantized_base(mixture(), False, CPU, method="bnb_4bit", parameters=PACKED)
+    parameters = {"r": 4, "target_modules": ["o_proj"], "target_parameters": ["experts.down_proj"]}
+    if packs:
+        with pytest.raises(ValueError, match=r"PEFT does not support .* packed in 4 bits"):
+            peft_adapter(base, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
+        return
+    model = peft_adapter(base, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
+    assert any("experts.lora_A" in name for name, _ in model.named_parameters())
 
 
 def test_quantized_base_without_such_experts_says_so() -> None:
