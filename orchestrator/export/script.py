@@ -86,6 +86,7 @@ def readme(spec: TrialSpec, label: str, measured: Mapping[str, str], notes: Sequ
             "is_synthetic": spec.data.file is None,
             "has_random_weights": spec.model.name_or_path is None,
             "asks_for_remote_code": model_code(spec)["asks_for_remote_code"],
+            "evaluates_and_saves": spec.measure.evaluate_and_save,
         },
     )
 

@@ -14,6 +14,8 @@ from jobs.spec import TrialSpec
 from orchestrator import recommend
 from orchestrator.analysis.accumulation import candidates
 from orchestrator.analysis.dataset import Dataset, load_dataset
+from jobs.node.environment import PACKAGES
+from orchestrator.export.packages import _DISTRIBUTIONS
 from orchestrator.export import NotExportableError, export, export_candidate
 from tests.conftest import SpecFactory
 from tests.support.records import make_record, write_run
@@ -140,3 +142,8 @@ def test_export_lists_the_versions_that_were_measured(
     always = ["torch==2.13.0", "transformers", "accelerate", "pyyaml", "datasets", "numpy"]
     assert lines[1:] == [*always, "peft==0.21.2"]
     assert json.loads((tmp_path / "train" / "training_arguments.json").read_text())
+
+
+def test_environment_records_the_version_of_every_package_of_a_technique() -> None:
+    # Without its version, requirements.txt would leave a package unpinned.
+    assert set(_DISTRIBUTIONS.values()) <= set(PACKAGES)
