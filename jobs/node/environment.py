@@ -21,8 +21,20 @@ PACKAGES = (
     "bitsandbytes",
     "torchao",
     "triton",
+    "apollo-torch",
+    "cut-cross-entropy",
+    "flash-attn",
+    "galore-torch",
+    "grokadamw",
+    "kernels",
+    "liger-kernel",
+    "lomo-optim",
+    "schedulefree",
+    "torch-optimi",
+    "trl",
+    "xformers",
 )
-"""Packages whose versions matter to a measurement."""
+"""Packages whose versions matter to a measurement. Those of techniques have their names on PyPI."""
 
 SIMULATED_GPU_VARIABLE = "ORCHESTRATOR_GPU_GIB"
 """Environment variable of a node: memory in GiB of a smaller GPU that its GPUs simulate."""

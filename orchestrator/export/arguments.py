@@ -29,6 +29,8 @@ _EVALUATES_AND_SAVES: Mapping[str, Any] = {
     "save_total_limit": 2,
 }
 """Evaluate and save after every tenth of all steps. Keep two checkpoints."""
+_DEFAULT_EVALUATION_BATCH = 8
+"""``per_device_eval_batch_size`` of TrainingArguments."""
 _FILE_OR_MAPPING = ("accelerator_config",)
 """Arguments that hold a mapping or the path of a file with a mapping."""
 _SENDS_AWAY = ("trackio_",)
@@ -61,8 +63,7 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
         "seed": spec.measure.seed,
         "report_to": "none",
         "gradient_accumulation_steps": spec.accumulation,
-        # Evaluation needs less memory than training, so the micro-batch fits here, too.
-        "per_device_eval_batch_size": spec.micro_batch,
+        "per_device_eval_batch_size": _evaluation_batch(spec, arguments),
         **_EVALUATES_AND_SAVES,
     }
     if not spec.needs.gpus:
@@ -71,6 +72,21 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
         arguments["deepspeed"] = DEEPSPEED_FILE
     check_plain(arguments)
     return arguments
+
+
+def _evaluation_batch(spec: TrialSpec, arguments: Mapping[str, Any]) -> int:
+    """Rows of an evaluation's batch whose memory is known to fit where the training fits."""
+    own = arguments.get("per_device_eval_batch_size")
+    # A trial that evaluates takes the user's batch size, or that of TrainingArguments.
+    if own is not None:
+        return int(own)
+    if spec.measure.evaluate_and_save:
+        return _DEFAULT_EVALUATION_BATCH
+    # A fused loss never holds all logits of a micro-batch in training, but evaluation does.
+    if "loss" in spec.settings.hooks:
+        return 1
+    # Without gradients, a micro-batch needs less memory than in training.
+    return spec.micro_batch
 
 
 def _checked_arguments(spec: TrialSpec) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
     lines = ["# What train.py imports, in the versions that were measured."]
     # A module that is not in the list becomes a comment, because any package may have its name.
     unknown = []
-    for package in dict.fromkeys(_packages(spec)):
+    for package in packages(spec):
         if package in _ALWAYS or package in DISTRIBUTIONS.values():
             lines.append(package + (_pin(versions.get(package)) or _TESTED.get(package, "")))
         else:
@@ -34,6 +34,14 @@ _TESTED: Mapping[str, str] = {"trl": ">=1.16,<1.17"}
 """Package whose version no row records -> the versions that were tested."""
 _ALWAYS = ("torch", "transformers", "accelerate", "datasets", "numpy", "pillow", "pyyaml")
 """Packages that a train.py may import with any technique."""
+
+
+def packages(spec: TrialSpec) -> list[str]:
+    """The packages that a train.py imports, each once, by their names on PyPI.
+
+    A module that is not in the list of known packages stands for its package.
+    """
+    return list(dict.fromkeys(_packages(spec)))
 
 
 def _packages(spec: TrialSpec) -> Iterator[str]:

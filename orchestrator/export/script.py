@@ -97,6 +97,7 @@ def readme(spec: TrialSpec, label: str, measured: Mapping[str, str], notes: Sequ
             "has_random_weights": spec.model.name_or_path is None,
             "asks_for_remote_code": model_code(spec)["asks_for_remote_code"],
             **own_code(spec.own_code),
+            "evaluates_and_saves": spec.measure.evaluate_and_save,
         },
     )
 

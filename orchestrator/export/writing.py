@@ -16,7 +16,7 @@ from orchestrator.analysis.dataset import Dataset
 from orchestrator.export import arguments
 from orchestrator.export.data_module import FILE_NAME, data_module
 from orchestrator.export.generated_code import NotExportableError
-from orchestrator.export.packages import requirements
+from orchestrator.export.packages import packages, requirements
 from orchestrator.export.rebuilt_spec import SourceTrial, source_trial
 from orchestrator.export.script import readme, train_script
 from orchestrator.reporting import flags
@@ -27,8 +27,6 @@ from orchestrator.storage.tables.rows import Row
 from orchestrator.storage.user_files import refuse_used_folder
 from orchestrator.units import memory, number
 
-_LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "deepspeed")
-"""Libraries whose measured versions the README names."""
 _DAMAGE = (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError)
 """Errors that code for trials can raise if a spec comes from a damaged or foreign record."""
 
@@ -140,7 +138,7 @@ def export_candidate(
         label=f"{label} (trial {row['trial_id']})",
         epochs=epochs,
         peak_bytes=_peak_bytes(candidate),
-        measured=_measured(dataset, candidate),
+        measured=_measured(dataset, candidate, packages(spec)),
         notes=[*notes(dataset, candidate), *_warnings(source, row)],
         versions=results.environment if results else {},
         force=force,
@@ -168,8 +166,8 @@ def _peak_bytes(candidate: Candidate) -> int | None:
     return peak
 
 
-def _measured(dataset: Dataset, candidate: Candidate) -> dict[str, str]:
-    """The row's measurements as text: name -> text."""
+def _measured(dataset: Dataset, candidate: Candidate, libraries: Sequence[str]) -> dict[str, str]:
+    """The row's measurements as text: name -> text. ``libraries`` are named with their versions."""
     configuration = candidate.measured
     results = dataset.environment_of(configuration.environment_id)
     figures = {
@@ -179,7 +177,7 @@ def _measured(dataset: Dataset, candidate: Candidate) -> dict[str, str]:
     if results is None:
         return {**figures, "on": "unknown hardware", "with": ""}
     environment = results.environment
-    versions = [f"{name} {environment[name]}" for name in _LIBRARIES if name in environment]
+    versions = [f"{name} {environment[name]}" for name in libraries if name in environment]
     figures["memory"] += f" ({results.memory_column})"
     return {**figures, "on": results.hardware, "with": ", ".join(versions)}
 

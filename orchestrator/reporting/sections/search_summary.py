@@ -28,6 +28,8 @@ def progress(dataset: Dataset) -> list[str]:
     # What was ruled out when the sweep was planned has its row from the beginning.
     ended = sum(not _is_ruled_out(row) for row in dataset.rows)
     so_far = count(ended, "trial")
+    if run.planned and ended >= run.planned:
+        return [f"Unfinished run: {so_far} ended, but not all follow-ups; a pick may still change."]
     if run.planned:
         so_far = f"{ended} of {count(run.planned, 'trial')}"
     return [f"Unfinished run: {so_far} so far, so every figure may still change."]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import transformers
 
 from orchestrator.export.arguments import (
     accelerate,
@@ -32,6 +33,30 @@ def test_training_arguments_evaluate_and_save_by_default(tiny_spec: SpecFactory)
     assert (settings["eval_steps"], settings["save_steps"]) == (0.1, 0.1)
     assert settings["save_total_limit"] == 2
     assert settings["per_device_eval_batch_size"] == 2
+
+
+def test_evaluation_of_a_fused_loss_takes_one_row_at_a_time(tiny_spec: SpecFactory) -> None:
+    # In training such a loss never holds all logits; an evaluation of the micro-batch would.
+    spec = tiny_spec({"micro_batch": 16, "loss": "chunked"})
+    assert training_arguments(spec, epochs=1)["per_device_eval_batch_size"] == 1
+
+
+def test_evaluation_that_was_measured_keeps_its_batch_size(tiny_spec: SpecFactory) -> None:
+    spec = tiny_spec({"micro_batch": 16, "loss": "chunked"})
+    measured = dataclasses.replace(
+        spec, measure=dataclasses.replace(spec.measure, evaluate_and_save=True)
+    )
+    default = transformers.TrainingArguments(output_dir="x").per_device_eval_batch_size
+    assert training_arguments(measured, epochs=1)["per_device_eval_batch_size"] == default
+
+
+def test_evaluation_batch_size_of_the_user_is_kept(tiny_spec: SpecFactory) -> None:
+    spec = tiny_spec({"micro_batch": 16})
+    arguments = {**spec.settings.training_arguments, "per_device_eval_batch_size": 3}
+    spec = dataclasses.replace(
+        spec, settings=dataclasses.replace(spec.settings, training_arguments=arguments)
+    )
+    assert training_arguments(spec, epochs=1)["per_device_eval_batch_size"] == 3
 
 
 HOSTILE_ARGUMENTS: Mapping[str, Any] = {

@@ -197,6 +197,7 @@ def test_templates_print_nothing_that_is_not_checked(tiny_spec: SpecFactory) -> 
         "is_synthetic": True,
         "has_random_weights": True,
         "asks_for_remote_code": False,
+        "evaluates_and_saves": False,
     }
     with pytest.raises(NotExportableError, match="which is not checked"):
         _render("README.md.j2", context)
@@ -208,3 +209,12 @@ def test_readme_has_figures_and_notes_on_a_line_each(tiny_spec: SpecFactory) -> 
     assert "- **memory**: 3 GiB ‹b>" in text.splitlines()
     assert "Note: a note # a heading" in text.splitlines()
     assert "model, data, adapter and the Trainer" in text
+
+
+def test_readme_says_whether_the_trial_evaluated(tiny_spec: SpecFactory) -> None:
+    spec = tiny_spec()
+    measured = dataclasses.replace(
+        spec, measure=dataclasses.replace(spec.measure, evaluate_and_save=True)
+    )
+    assert "was measured did not evaluate or save." in readme(spec, "a test", {}, [])
+    assert "was measured evaluated and saved once" in readme(measured, "a test", {}, [])

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from jobs.flags import Flag, FlagKind
+from jobs.node.environment import PACKAGES
 from jobs.spec import TrialSpec
+from jobs.trial.requirements import DISTRIBUTIONS
 from orchestrator import recommend
 from orchestrator.analysis.accumulation import candidates
 from orchestrator.analysis.dataset import Dataset, load_dataset
@@ -154,3 +156,8 @@ def test_export_of_a_row_with_a_secret_is_refused_without_it(
         export(dataclasses.replace(spec, model=model), tmp_path / "train", label="a test")
     assert "hunter2" not in str(error.value)
     assert not (tmp_path / "train").exists()
+
+
+def test_environment_records_the_version_of_every_package_of_a_technique() -> None:
+    # Without its version, requirements.txt would leave a package unpinned.
+    assert set(DISTRIBUTIONS.values()) <= set(PACKAGES)

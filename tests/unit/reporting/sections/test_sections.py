@@ -265,3 +265,11 @@ def test_search_summary_says_how_far_an_unfinished_run_is(tmp_path: Path) -> Non
         "One GPU is unfit.",
     )
     assert search_summary.make(load_dataset(write_run(tmp_path, records))) is None
+
+
+def test_search_summary_of_missing_follow_ups_does_not_call_trials_missing(tmp_path: Path) -> None:
+    run = {"finished": False, "planned": 1}
+    content = search_summary.make(load_dataset(write_run(tmp_path, [make_record()], **run)))
+    assert content is not None
+    expected = "Unfinished run: 1 trial ended, but not all follow-ups; a pick may still change."
+    assert content.text == (expected,)
