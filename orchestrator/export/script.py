@@ -26,7 +26,7 @@ from orchestrator.export.model_code import model_code
 from orchestrator.export.source_lifting import lifted
 
 _LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate"}
-"""Name of a loop's hook -> the word for it in the templates."""
+"""Name of a loop's hook -> the name of the loop in the templates."""
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     "allocator": (),
     "collator": ("collator or transformers.default_data_collator",),
@@ -36,7 +36,7 @@ _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(MODEL_PLACES, ("model", "TASK", "arguments")),
     "optimizer": ("model", "arguments"),
 }
-"""Place of a hook -> the names in train.py that it is called with.
+"""Place of a hook -> the names in train.py that are its arguments.
 
 TASK is the task's name, IS_CHECKPOINT whether the model has a checkpoint, and BATCHING the
 attention and the length that batches are made for.

@@ -1,4 +1,4 @@
-"""Extracts the source of a technique's hook, with all that it uses of its own module."""
+"""Extracts the source of a technique's hook, with all definitions of its module that it uses."""
 
 from __future__ import annotations
 

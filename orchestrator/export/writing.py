@@ -27,7 +27,7 @@ from orchestrator.storage.user_files import refuse_used_folder
 from orchestrator.units import memory, number
 
 _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "deepspeed")
-"""Libraries whose measured versions the README names."""
+"""Libraries whose versions, as measured, are in the README."""
 _DAMAGE = (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError)
 """Errors that code for trials can raise if a spec comes from a damaged or foreign record."""
 
@@ -108,7 +108,7 @@ def export_candidate(
     row = candidate.measured.row
     source = source_trial(dataset, row)
     spec = source.spec
-    # An inferred candidate differs from its measured row in accumulation or micro-batch.
+    # An inferred candidate has another accumulation or micro-batch than its measured row.
     if candidate.is_inferred:
         spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
     label = dataset.label(candidate.configuration.choices)

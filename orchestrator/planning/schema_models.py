@@ -285,8 +285,7 @@ class SweepSection(Section):
     """Named smaller grids, whose values replace those of axes. The plan is the union of all
     subsets."""
     exclude: list[dict[str, Any]] = Field(default_factory=list)
-    """Configurations to leave out: axis -> value or values. A configuration must match every axis.
-    """
+    """Configurations to leave out, each as axis -> value or values, which must all match."""
     trials: list[dict[str, Any]] = Field(default_factory=list)
     """Single configurations, in addition to the grid. Axes that are not named are as in the
     baseline."""
