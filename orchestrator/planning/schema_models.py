@@ -219,7 +219,8 @@ class MeasureSection(Section):
 class FollowUpSection(Section):
     """What to measure again when a search on GPUs has ended.
 
-    All of it together takes at most a quarter of the search's slot time, or one minute.
+    All follow-ups together take at most a quarter of the search's slot time, or one minute if that
+    is more.
     """
 
     verify_budgets: bool = True
@@ -249,8 +250,8 @@ class ResourcesSection(Section):
     cpus_per_trial: Cpus = Field(default=0, json_schema_extra={"default": "auto"})
     """CPU cores of a trial. auto: the cores of the node, divided by its GPUs."""
     host_memory: HostMemory = Field(default=0, json_schema_extra={"default": "auto"})
-    """Host memory of a trial. auto: if it offloads, the node's memory divided by its GPUs; else
-    none."""
+    """Host memory of a trial. auto: if it offloads, the node's memory divided by its GPUs;
+    otherwise none is reserved."""
     nvme_path: str | None = None
     """Folder on an NVMe disk, for the values of the axis offload that use NVMe."""
     gpu_models: list[str] = Field(default_factory=list)
