@@ -1,8 +1,9 @@
-"""One cost of every candidate, learned from few measurements: for plans of many thousands.
+"""The posterior of one cost of every candidate, from few measurements, for very large plans.
 
-The physical law (``frontier.cost_law``), its fit and the selection of its noise are those of the
-frontier search. Here they run over the measured candidates alone. What they say reaches all other
-candidates through covariances with the measured ones, so nothing is as large as the plan squared.
+The cost is either the time of a micro-batch or the memory. The physical law
+(``frontier.cost_law``), its fit and the selection of its noise are those of the frontier search.
+Here they are computed for the measured candidates only. The other candidates follow from their
+covariances with the measured ones. So no matrix has a row and a column for every candidate.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ _USUAL_ERROR = 0.01
 
 
 class SeenBranchLaw(CostLaw):
-    """The law, where a measurement that is seen on the line says nothing about the floor.
+    """A law in which a measurement on the line does not affect the floor.
 
-    With few measurements, the law would else put the floor through one of them. Then it would rule
-    out all smaller micro-batches.
+    The cost is a constant floor for small micro-batches, and a line for large ones. With
+    few measurements, a fit could put the floor through a measurement of the line. Then the search
+    would rule out all smaller micro-batches.
     """
 
     def costs_without_extra(self, parameters: Array) -> Array:
-        """The line where it was seen, else as in the law."""
+        """Logarithms of the costs: of the line where it was measured, otherwise of the whole law.
+        """
         costs = CostLaw.costs_without_extra(self, parameters)
         _, base, slope_term = self.terms(parameters)
         return np.where(self.branches == Branch.LINE, np.logaddexp(base, slope_term), costs)
@@ -69,7 +72,7 @@ class _Measured:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Posterior:
-    """The law linearized at its fit, with what the measurements say about it."""
+    """The law linearized at its fit, and the matrices of the regression."""
 
     derivatives: Derivatives
     misfit: float
@@ -126,14 +129,15 @@ class CostModel:
         return _Measured(
             rows=rows,
             log_costs=np.log([own.cost for own in observations]),
-            # Half a 95 % interval is about two deviations; a small one is the logarithm's.
+            # Half a 95 % interval is about two standard deviations. A small relative error is also
+            # the error of the logarithm.
             stated_variances=(errors / 2) ** 2,
             branches=np.array([own.branch for own in observations], int),
             curves=np.unique(self._prior.curves.of[rows]),
         )
 
     def _law(self, measured: _Measured) -> CostLaw:
-        """The law over the measured candidates and their curves alone."""
+        """The law for the measured candidates and their curves only."""
         covariance = self._prior.of_parameters(measured.curves)
         return SeenBranchLaw(
             layout=self._prior.layout(measured.rows, measured.curves, covariance),
@@ -156,7 +160,7 @@ class CostModel:
         return np.concatenate([floors, bases, slopes, np.zeros(self._prior.family_count)])
 
     def _first_fit(self, law: CostLaw, measured: _Measured, prior_mean: Array) -> Array:
-        """The parameters with usual errors: where the scales of the errors are judged."""
+        """A fit with usual errors. The scales of the errors are then selected by its residuals."""
         kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
         variances = measured.stated_variances + _USUAL_ERROR**2
         precision = np.linalg.inv(_USUAL_ERROR**2 * kernel + np.diag(variances))
@@ -177,7 +181,7 @@ class CostModel:
     def _residuals(
         self, law: CostLaw, measured: _Measured, prior_mean: Array, parameters: Array
     ) -> Residuals:
-        """What the law, linearized at the parameters, does not explain."""
+        """The differences between the measurements and the law, linearized at the parameters."""
         kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
         jacobian = law.jacobian(parameters)
         from_law = measured.log_costs - law.costs(parameters)
@@ -196,7 +200,7 @@ class CostModel:
         """The posterior of all candidates, from the fitted parameters of the measured curves.
 
         Gaussian process regression (Rasmussen and Williams, sections 2.2 and 2.7), with the law
-        linearized at the fit. ``moved`` is how far the fit is from the prior mean.
+        linearized at the fit. ``moved`` is the fit minus the prior mean.
         """
         every = np.arange(len(self._prior.sizes))
         law, parameters = self._extended(measured, moved)
@@ -206,7 +210,8 @@ class CostModel:
         noise = np.diag(variances)
         precision = np.linalg.inv(to_measured[measured.rows] + noise)
         explained = np.einsum("ij,ij->i", to_measured @ precision, to_measured)
-        # The misfit to expect near the measured candidates, from what the law leaves there.
+        # Near a measured candidate, the same misfit is expected as there: the kriging of the
+        # residuals.
         kernel = misfit**2 * self._prior.misfit_kernel(every, measured.rows)
         left = measured.log_costs - costs[measured.rows]
         self.mean = rounded(costs + kernel @ np.linalg.solve(kernel[measured.rows] + noise, left))
@@ -218,14 +223,16 @@ class CostModel:
         )
 
     def _extended(self, measured: _Measured, moved: Array) -> tuple[CostLaw, Array]:
-        """The law over all candidates, and the parameters that the measured curves let expect."""
+        """The law for all candidates, with the parameters expected from the measured curves."""
         curves = np.arange(self._prior.curves.count)
         local = 3 * len(measured.curves)
         among = self._prior.of_curves(measured.curves, measured.curves)
+        # Regression from the parameters of the measured curves to those of all curves: prior mean +
+        # covariance with the measured · inverse covariance of the measured · their deviations.
         weights = np.linalg.solve(among, moved[:local])
         parameters = self._prior_mean(curves, measured)
         parameters[: 3 * len(curves)] += self._prior.of_curves(curves, measured.curves) @ weights
-        # Extras of families that were not measured stay at their prior mean, 0.
+        # The extras of optimizer families that were not measured keep their prior mean, 0.
         parameters[3 * len(curves) :] += moved[local:]
         branches = np.full(len(self._prior.sizes), Branch.EITHER, int)
         branches[measured.rows] = measured.branches

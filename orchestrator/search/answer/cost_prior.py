@@ -1,4 +1,4 @@
-"""Prior covariance of a cost between candidates, by the law linearized at known parameters."""
+"""The prior covariance of a cost between candidates, from the law linearized at its fit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from orchestrator.search.frontier.candidates import Candidate, OptimizerFamily
 from orchestrator.search.frontier.cost_law import Derivatives, ParameterLayout
 
 Kernel = Callable[[Indices, Indices], Array]
-"""From the numbers of curves to a figure for each pair of them."""
+"""From the indices of two sets of curves to a matrix with a value for each pair."""
 EXTRA_DEVIATION = 0.3
-"""Prior deviation of an optimizer's extra, as a share of the smallest measured cost."""
+"""Prior deviation of the extra cost of an optimizer, as a share of the smallest measured cost."""
 _MISFIT_PER_CHOICE = 0.7
-"""Correlation of the misfits of two candidates for each choice in which they differ."""
+"""Factor on the correlation of two candidates' misfits for each choice in which they differ."""
 
 
 class CostPrior:
-    """The plan's candidates as arrays, and what their costs have in common."""
+    """The candidates of the plan as arrays, and the covariance of their costs."""
 
     def __init__(
         self, candidates: Sequence[Candidate], curves: CurvePrior, *, is_time: bool
@@ -108,17 +108,17 @@ class CostPrior:
         return np.asarray(variances + EXTRA_DEVIATION**2 * own.extra**2 + misfit**2)
 
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
-        """Correlation of the distances from the law, shape (rows, columns).
+        """Correlation of the misfits, the distances from the law, shape (rows, columns).
 
-        As in ``frontier.similarity``: a squared-exponential kernel over the octaves of the
-        micro-batch, times a factor for each choice in which two curves differ.
+        As in ``frontier.similarity``: a squared-exponential kernel over the logarithm (base 2) of
+        the micro-batch, times a factor for each choice in which two curves differ.
         """
         differing = self._by_curve(rows, columns, self.curves.differing)
         octaves = self._octaves[rows][:, None] - self._octaves[columns]
         return np.asarray(_MISFIT_PER_CHOICE**differing * np.exp(-(octaves**2) / 2))
 
     def _by_curve(self, rows: Indices, columns: Indices, kernel: Kernel) -> Array:
-        """A kernel over curves, for candidates: computed once for each pair of curves."""
+        """A kernel of curves, expanded to candidates; computed once for each pair of curves."""
         curves, row_numbers = np.unique(self.curves.of[rows], return_inverse=True)
         others, column_numbers = np.unique(self.curves.of[columns], return_inverse=True)
         of_curves = kernel(curves, others)

@@ -1,9 +1,9 @@
-"""What is expected of the curves of a plan: their means, and how much they have in common.
+"""Prior means and covariances of the parameters of curves, before any measurement.
 
-A curve is a set of techniques at any micro-batch. The covariance between curves is a sum of four
-kernels: what all curves share, what each technique does by itself, what each pair of techniques
-does together, and what belongs to one curve alone (Duvenaud et al., Additive Gaussian Processes,
-2011). It is computed between all curves and the measured ones only, so large plans stay cheap.
+A curve is a set of techniques at all micro-batches. The covariance between two curves is a sum of
+four kernels: for all curves, for each common technique, for each common pair of techniques, and for
+the curve alone (Duvenaud et al., Additive Gaussian Processes, 2011). It is computed only between
+all curves and the measured ones, so it is cheap for large plans.
 """
 
 from __future__ import annotations
