@@ -2,7 +2,7 @@
 
 spec/, record.py, flags.py      the messages: what to run, and what came of it (plain data)
 anatomy_record.py               a trial's breakdown of memory and time (plain data)
-tasks.py                        what each task means to transformers
+tasks/                          what each task means to transformers; images of each family
 loss_scaling.py                 whether accumulated steps have the right loss
 steady_state.py                 when training is steady, and when enough was measured
 own_process.py                  a module of ours as a process, wherever it is started

@@ -2,6 +2,7 @@
 
 A record from elsewhere runs no code of its own. Hooks are names in the registry of
 ``jobs.techniques.hooks``, and code beside a checkpoint runs only with ``--trust-remote-code``.
+Modules that a record names run only with ``--allow-own-code``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def main() -> None:
     try:
         spec = _read_spec(options.spec)
         _check(spec, trust_remote_code=options.trust_remote_code)
+        _check_own_code(spec, is_allowed=options.allow_own_code)
     except ValueError as error:
         parser.error(str(error))
     _set_environment(spec)
@@ -64,6 +66,8 @@ def _command_line() -> argparse.ArgumentParser:
     parser.add_argument("--result", type=Path, help="write the record here instead of printing it")
     remote_help = "let the trial's checkpoint run its own code, if the file asks for that"
     parser.add_argument("--trust-remote-code", action="store_true", help=remote_help)
+    own_help = "let the trial run the modules of your own that the file names"
+    parser.add_argument("--allow-own-code", action="store_true", help=own_help)
     parser.add_argument("--phase", type=Path, help=argparse.SUPPRESS)
     return parser
 
@@ -98,6 +102,16 @@ def _check(spec: TrialSpec, *, trust_remote_code: bool) -> None:
         raise ValueError(
             f"attn_implementation {attention!r} would run code from the Hub; to allow that, give "
             "--trust-remote-code"
+        )
+
+
+def _check_own_code(spec: TrialSpec, *, is_allowed: bool) -> None:
+    """Raises ValueError for a trial with code of the user's own, unless that is allowed."""
+    if spec.own_code is not None and not is_allowed:
+        names = ", ".join(map(repr, spec.own_code.names))
+        raise ValueError(
+            f"the trial would run code of these names: {names}; to allow that, give "
+            "--allow-own-code"
         )
 
 

@@ -57,10 +57,11 @@ _UNSUPPORTED = re.compile(
     r"|does not support .*flex"
     r"|the package .* (seems to be )?not (be )?installed"
     r"|does not support gradient checkpointing"
-    r"|does not support (a fused loss|Liger's kernels|regional compilation)"
+    r"|does not support (a fused loss|Liger's kernels|regional compilation|a frozen vision tower)"
     r"|does not support activation checkpointing"
     r"|PEFT does not support this adapter"
-    r"|does not support FP8",
+    r"|does not support FP8"
+    r"|does not support quantize_experts",
     re.IGNORECASE,
 )
 _REQUESTED_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import runpy
 import sys
 from collections.abc import Mapping
@@ -59,11 +58,9 @@ def main() -> int:
 
 
 def _unknown_verb(written: str) -> str:
-    guess = ""
-    matches = difflib.get_close_matches(written.replace("-", "_"), VERBS, n=1)
-    if matches:
-        guess = f'did you mean "{matches[0]}"? '
-    return f'no verb "{written}"; {guess}valid choices: {", ".join(VERBS)}'
+    from orchestrator.planning.problems import advice  # only a mistake needs it
+
+    return f'no verb "{written}"; {advice(written.replace("-", "_"), list(VERBS))}'
 
 
 def run() -> None:

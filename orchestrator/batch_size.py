@@ -33,6 +33,7 @@ class BatchSizeOptions(RunOptions):
 
     config: Path
     trust_remote_code: bool = False
+    allow_own_code: bool = False
     output: Location | None = None
     """None: a folder beside the configuration's output folder."""
     dry_run: bool = False
@@ -53,6 +54,7 @@ class BatchSizeOptions(RunOptions):
         return cls(
             config=arguments.config,
             trust_remote_code=arguments.trust_remote_code,
+            allow_own_code=arguments.allow_own_code,
             output=arguments.output,
             dry_run=arguments.dry_run,
             choices=tuple(arguments.set),
@@ -96,6 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.dry_run:
         _print_plan(config, sets, options, facts)
         return cli.EXIT_OK
+    return _tune(config, sets, options)
+
+
+def _tune(config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions) -> int:
+    """Tune in the run's folder. Returns the exit status."""
     output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
 
     def run(folder: RunFolder) -> int:
@@ -108,7 +115,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _read(options: BatchSizeOptions) -> tuple[SweepConfig, tuple[TechniqueSet, ...]]:
     """The configuration and its technique sets. Raises ConfigError, LoggerError or ValueError."""
-    config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+    config = load_config(
+        options.config,
+        trust_remote_code=options.trust_remote_code,
+        allow_own_code=options.allow_own_code,
+    )
     chosen = dict(read_choice(text, config) for text in options.choices)
     if not options.dry_run:
         refuse_missing(config.loggers)

@@ -175,10 +175,12 @@ def print_note(note: str) -> None:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the config file, and the switch that lets a checkpoint run its own code."""
+    """Add the config file, and the switches that let it run code: a checkpoint's, the user's."""
     parser.add_argument("config", type=Path, help="the sweep's YAML file")
     remote = "let the checkpoint run its own code; the config must ask for it, too"
     parser.add_argument("--trust-remote-code", action="store_true", help=remote)
+    own = "run the modules of your own that the config names under own_code"
+    parser.add_argument("--allow-own-code", action="store_true", help=own)
 
 
 def add_json(parser: argparse.ArgumentParser, what: str = "print JSON instead of text") -> None:

@@ -26,7 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = command_line().parse_args(arguments)
 
-    from orchestrator.analysis.comparison import compare
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
@@ -38,6 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
+    return _compare(before, after, options)
+
+
+def _compare(before: Dataset, after: Dataset, options: argparse.Namespace) -> int:
+    """Print the comparison, if the runs can be compared. Returns the exit status."""
+    from orchestrator.analysis.comparison import compare
+
     comparison = compare(before, after, different_hosts=options.different_hardware)
     different = _incomparable(comparison)
     if different and not options.different_hardware:

@@ -31,16 +31,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 no problems (there may be warnings), 1 problems, 2 for a wrong call.
     """
     options = command_line().parse_args(arguments)
-    from jobs.node import checks
-
-    calibrates = options.calibrate is not None
-    if calibrates:
+    if options.calibrate is not None:
         # Refuse now, and not after the half minute that measuring takes.
         try:
             refuse_used_file(options.calibrate, force=options.force)
         except FileExistsError as error:
             print(error, file=sys.stderr)
             return EXIT_USAGE
+    reports = _examined(options)
+    if options.json:
+        print(json.dumps(reports, indent=2))
+    else:
+        print(render(reports))
+    if findings_of(reports, "problem"):
+        return EXIT_FAILURE
+    return EXIT_OK
+
+
+def _examined(options: argparse.Namespace) -> list[Report]:
+    """The report of this machine, or of every node of a cluster, and that of the calibration."""
+    from jobs.node import checks
+
+    calibrates = options.calibrate is not None
     look = functools.partial(checks.report, options.nvme, calibrate=calibrates)
     address = options.address or os.environ.get("RAY_ADDRESS")
     reports: list[Report] = []
@@ -50,13 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reports.append(look())
     if calibrates:
         reports.append(calibration_report(reports, options.calibrate))
-    if options.json:
-        print(json.dumps(reports, indent=2))
-    else:
-        print(render(reports))
-    if findings_of(reports, "problem"):
-        return EXIT_FAILURE
-    return EXIT_OK
+    return reports
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -95,14 +101,13 @@ def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
         answers = ask_nodes(address, look, NODE_SECONDS)
     except (ConnectionError, RuntimeError, ValueError) as error:
         return [look(), _cluster_report([_problem(_sentence(error), advice(str(error)))])]
-    reports: list[Report] = []
-    silent_nodes = []
+    reports = [answer for _, answer in answers if not isinstance(answer, Exception)]
+    findings = []
     for node, answer in answers:
         if isinstance(answer, Exception):
-            silent_nodes.append(_silent_node(node, answer))
-        else:
-            reports.append(answer)
-    return [*reports, _cluster_report([*silent_nodes, *version_findings(reports)])]
+            findings.append(_silent_node(node, answer))
+    findings += version_findings(reports)
+    return [*reports, _cluster_report(findings)]
 
 
 def _silent_node(node: str, error: Exception) -> Finding:
@@ -140,14 +145,19 @@ def version_findings(reports: Sequence[Report]) -> list[Finding]:
     for name in names:
         nodes = _nodes_by_version(reports, name)
         if len(nodes) > 1:
-            by_version = [f"{version} on {', '.join(names)}" for version, names in nodes.items()]
-            listed = "; ".join(by_version)
-            message = f"{name} differs, rows will not be ranked together: {listed}"
-            fix = "install the same version everywhere, best with -c constraints.txt"
-            findings.append(_finding("warning", message, fix))
+            findings.append(_differing_versions(name, nodes))
     if findings:
         return findings
     return [_finding("ok", f"{count(len(reports), 'node')} with equal versions")]
+
+
+def _differing_versions(name: str, nodes: Mapping[str, Sequence[str]]) -> Finding:
+    """A warning that names the nodes of each version."""
+    by_version = [f"{version} on {', '.join(names)}" for version, names in nodes.items()]
+    listed = "; ".join(by_version)
+    message = f"{name} differs, rows will not be ranked together: {listed}"
+    fix = "install the same version everywhere, best with -c constraints.txt"
+    return _finding("warning", message, fix)
 
 
 def _nodes_by_version(reports: Sequence[Report], name: str) -> dict[str, list[str]]:

@@ -7,9 +7,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator import cli
 from orchestrator.callable_verb import make_callable
+
+if TYPE_CHECKING:
+    from orchestrator.analysis.explanation import Explanation
 
 EXIT_UNEXPLAINED = 3
 
@@ -23,7 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.explanation import NotExplainableError, explain
-    from orchestrator.reporting.explanation import render, to_json
     from orchestrator.storage.run_metadata import UnreadableRunError
     from orchestrator.storage.user_files import refuse_used_file
 
@@ -43,6 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
+    _print(explanation, options)
+    return cli.EXIT_OK
+
+
+def _print(explanation: Explanation, options: argparse.Namespace) -> None:
+    """Print the explanation, and draw it if asked."""
+    from orchestrator.reporting.explanation import render, to_json
+
     if options.json:
         print(json.dumps(to_json(explanation), indent=2))
     else:
@@ -51,7 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from orchestrator.reporting.plots import explanation as plot
 
         options.picture.write_bytes(plot.render(explanation))
-    return cli.EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -38,11 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FileExistsError as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    if options.json:
+    _print_written(written, target, as_json=options.json)
+    return cli.EXIT_OK
+
+
+def _print_written(written: Sequence[Path], target: Path, *, as_json: bool) -> None:
+    """Print which files were written, and what to do with them."""
+    if as_json:
         print(json.dumps({"written": [str(path) for path in written]}, indent=2))
     else:
         _print_next_steps(written, target)
-    return cli.EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -21,12 +21,13 @@ from orchestrator.cli import (
     finish,
     print_notes,
 )
-from orchestrator.planning.config import load_config
+from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.plan import plan, trials_with_ids
 from orchestrator.planning.problems import ConfigError
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.libraries import without_gpus
+from orchestrator.prediction.prediction import Prediction
 from orchestrator.reporting.prediction import labels, row, table
 from orchestrator.storage.user_files import refuse_used_file
 
@@ -40,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.output is not None:
             refuse_used_file(options.output, force=options.force)
-        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        config = load_config(
+            options.config,
+            trust_remote_code=options.trust_remote_code,
+            allow_own_code=options.allow_own_code,
+        )
         check_files(config, asks_hub=True)
         gpu = load_gpu(options.gpu)
         trials = trials_with_ids(plan(config).trials, options.trial)
@@ -51,18 +56,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # torch and transformers are imported in here, so that they see no GPU.
     with without_gpus():
         predictions = predict(trials, gpu)
+    _write(predictions, config, gpu.name, options)
+    if predictions and all(prediction.refused for prediction in predictions):
+        return EXIT_FAILURE
+    return EXIT_OK
+
+
+def _write(
+    predictions: Sequence[Prediction],
+    config: SweepConfig,
+    gpu: str,
+    options: argparse.Namespace,
+) -> None:
+    """Print the predictions as the options ask, and write them to a table."""
     rows = [row(prediction) for prediction in predictions]
     if options.output is not None:
         from orchestrator.storage.tables.predictions import write_predictions
 
-        write_predictions(rows, options.output, gpu=gpu.name)
+        write_predictions(rows, options.output, gpu=gpu)
     if options.json:
         print(json.dumps(rows, indent=1))
     else:
         print(table(predictions, labels(predictions, config)))
-    if predictions and all(prediction.refused for prediction in predictions):
-        return EXIT_FAILURE
-    return EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -57,6 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return cli.EXIT_USAGE
     if options.longest:
         return _print_longest(run, options)
+    return _recommend(run, options)
+
+
+def _recommend(run: Run, options: argparse.Namespace) -> int:
+    """Print the recommendation, and export it if asked. Returns the exit status."""
     answer = run.recommend(
         memory_bytes=options.memory,
         effective_batch=options.effective_batch,

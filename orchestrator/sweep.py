@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from jobs.node import nvml
 from orchestrator import cli
@@ -22,6 +22,7 @@ from orchestrator.running.options import RunOptions
 from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
+    from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.storage.run_folder import RunFolder
 
 _DEFAULT_GPU = "h200"
@@ -33,6 +34,7 @@ class SweepOptions(RunOptions):
 
     config: Path
     trust_remote_code: bool = False
+    allow_own_code: bool = False
     output: Location | None = None
     """None: the output folder that the configuration names."""
     dry_run: bool = False
@@ -45,6 +47,7 @@ class SweepOptions(RunOptions):
         return cls(
             config=arguments.config,
             trust_remote_code=arguments.trust_remote_code,
+            allow_own_code=arguments.allow_own_code,
             output=arguments.output,
             dry_run=arguments.dry_run,
             predict=arguments.predict,
@@ -71,28 +74,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A wrong configuration ends the verb before Ray or a GPU is touched.
     options = SweepOptions.from_arguments(command_line().parse_args(arguments))
     try:
-        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        config = load_config(
+            options.config,
+            trust_remote_code=options.trust_remote_code,
+            allow_own_code=options.allow_own_code,
+        )
         if not options.is_plan_only:
             refuse_missing(config.loggers)
         cli.print_notes(config.notes)
         cli.check_files(config, address=options.address, asks_hub=not options.is_plan_only)
         if options.is_plan_only:
             return _show_plan(config, options)
-        from orchestrator.running import ray_address
-
-        # The slots' parent processes import torch while this process imports and starts Ray.
-        with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-            # Build the model once: if that fails, every trial would fail.
-            cli.model_facts(config)
-            return cli.holding(
-                options.output or config.output,
-                lambda folder: _run(config, options, folder),
-                resume=options.resume,
-                force=options.force,
-            )
+        return _measure(config, options)
     except (ConfigError, LoggerError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
+
+
+def _measure(config: SweepConfig, options: SweepOptions) -> int:
+    """Run the sweep in its folder. Returns the exit status."""
+    from orchestrator.running import ray_address
+
+    def run(folder: RunFolder) -> int:
+        return _run(config, options, folder)
+
+    # The slots' parent processes import torch while this process imports and starts Ray.
+    with ray_address.preloading(options.address, config.resources.cpus_per_trial):
+        # Build the model once: if that fails, every trial would fail.
+        cli.model_facts(config)
+        output = options.output or config.output
+        return cli.holding(output, run, resume=options.resume, force=options.force)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -134,31 +145,41 @@ def _show_plan(config: SweepConfig, options: SweepOptions) -> int:
     has_gpu = bool(options.predict or options.address or nvml.visible_uuids())
     planned = plan(config, has_gpu=has_gpu)
     facts = cli.model_facts(config, planned)
-    rows: list[Any] = []
-    table = ""
+    predicted: _Predicted | None = None
     if options.predict is not None:
         try:
-            rows, table = _predicted(planned, config, options.predict)
+            predicted = _predicted(planned, config, options.predict)
         except ValueError as error:
             print(error, file=sys.stderr)
             return cli.EXIT_USAGE
     if options.as_json:
-        document = {**to_json(planned, config), "model": facts.to_json()}
-        if options.predict is not None:
-            document["predicted"] = rows
-        print(json.dumps(document, indent=2))
+        print(json.dumps(_plan_json(planned, config, facts, predicted), indent=2))
         return cli.EXIT_OK
     print(describe(planned, config, facts.lines()))
-    if table:
-        print(f"\n{table}")
+    if predicted is not None:
+        print(f"\n{predicted.table}")
     return cli.EXIT_OK
 
 
-def _predicted(planned: Plan, config: SweepConfig, gpu_name: str) -> tuple[list[Any], str]:
-    """The trials' predicted memory, as JSON values and as text.
+def _plan_json(
+    planned: Plan, config: SweepConfig, facts: ModelFacts, predicted: _Predicted | None
+) -> dict[str, Any]:
+    """The plan, the model's size, and the predicted memory if it was asked for."""
+    document = {**to_json(planned, config), "model": facts.to_json()}
+    if predicted is not None:
+        document["predicted"] = predicted.rows
+    return document
 
-    Raises ValueError if the GPU has no constants.
-    """
+
+class _Predicted(NamedTuple):
+    """The trials' predicted memory, as JSON values and as text."""
+
+    rows: list[Any]
+    table: str
+
+
+def _predicted(planned: Plan, config: SweepConfig, gpu_name: str) -> _Predicted:
+    """The prediction for a GPU model. Raises ValueError if the GPU has no constants."""
     from orchestrator.prediction.estimator import predict
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
@@ -169,7 +190,7 @@ def _predicted(planned: Plan, config: SweepConfig, gpu_name: str) -> tuple[list[
         predictions = predict(planned.trials, gpu)
     text = table(predictions, labels(predictions, config))
     rows = [row(prediction) for prediction in predictions]
-    return rows, f"Predicted for {gpu.name}, GiB\n{text}"
+    return _Predicted(rows, f"Predicted for {gpu.name}, GiB\n{text}")
 
 
 make_callable(__name__)

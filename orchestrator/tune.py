@@ -36,6 +36,7 @@ class TuneOptions(RunOptions):
     gpu_seconds: float
     """GPU time of all trials together."""
     trust_remote_code: bool = False
+    allow_own_code: bool = False
     output: Location | None = None
     """None: the output folder of the configuration, with "-tune" after its name."""
     dry_run: bool = False
@@ -53,6 +54,7 @@ class TuneOptions(RunOptions):
             goal=goal,
             gpu_seconds=60 * arguments.gpu_minutes,
             trust_remote_code=arguments.trust_remote_code,
+            allow_own_code=arguments.allow_own_code,
             output=arguments.output,
             dry_run=arguments.dry_run,
             address=arguments.address,
@@ -72,7 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = TuneOptions.from_arguments(command_line().parse_args(arguments))
     try:
-        config = load_config(options.config, trust_remote_code=options.trust_remote_code)
+        config = load_config(
+            options.config,
+            trust_remote_code=options.trust_remote_code,
+            allow_own_code=options.allow_own_code,
+        )
         if not options.dry_run:
             refuse_missing(config.loggers)
         cli.print_notes([*config.notes, *_notes(config)])

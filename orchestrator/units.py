@@ -48,14 +48,7 @@ def size_bytes(value: object) -> int:
 def _number_of_bytes(value: object) -> int | None:
     """The number of bytes that a value means; None if the value is not a size."""
     if isinstance(value, str):
-        match = re.fullmatch(SIZE_PATTERN, value.strip())
-        # Refuse "16i": an "i" needs a prefix such as G before it.
-        if match is None or (match[3] and not match[2]) or len(match[1]) > _MOST_DIGITS:
-            return None
-        base = 1000
-        if match[3]:
-            base = 1024
-        return int(float(match[1]) * base ** _POWERS[match[2].lower()])
+        return _bytes_of_text(value)
     # To Python, True is the integer 1.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -63,6 +56,18 @@ def _number_of_bytes(value: object) -> int | None:
     if value != value or value in (math.inf, -math.inf) or value != int(value):
         return None
     return int(value)
+
+
+def _bytes_of_text(text: str) -> int | None:
+    """The bytes that ``16GiB`` or ``24GB`` means; None if the text is not a size."""
+    match = re.fullmatch(SIZE_PATTERN, text.strip())
+    # Refuse "16i": an "i" needs a prefix such as G before it.
+    if match is None or (match[3] and not match[2]) or len(match[1]) > _MOST_DIGITS:
+        return None
+    base = 1000
+    if match[3]:
+        base = 1024
+    return int(float(match[1]) * base ** _POWERS[match[2].lower()])
 
 
 def _has_unit(value: object) -> bool:

@@ -152,6 +152,7 @@ class Observer:
         """Phase -> seconds, scaled to all micro-batches of a step."""
         seconds = {}
         for phase, median in self._timer.median_seconds().items():
+            # The extra steps train fewer micro-batches than a counted step, each for several.
             seconds[str(phase)] = median * phase_weight(phase, self.repetitions)
         # Restarted iterators and workers make the extra steps wait longer than a counted one.
         seconds["data"] = min(seconds.get("data", 0.0), self._usual_data_wait)

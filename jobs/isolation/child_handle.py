@@ -228,6 +228,8 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
     command += ["--result", str(own_folder / RESULT), "--phase", str(own_folder / PHASE)]
     if spec.model.trust_remote_code:  # allowed by the command that started the sweep
         command.append("--trust-remote-code")
+    if spec.own_code is not None:  # allowed by the command that started the sweep
+        command.append("--allow-own-code")
     with open(own_folder / LOG, "w") as log:
         process = subprocess.Popen(
             command,

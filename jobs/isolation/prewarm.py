@@ -12,7 +12,7 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jobs import own_process
@@ -43,17 +43,23 @@ def parents(cpus: int = 0) -> Iterator[None]:
         if folder is None:  # slots then start parents of their own
             yield
             return
-        started = {}
-        for uuid in uuids:
-            path = _socket_path(folder, uuid, cores)
-            with contextlib.suppress(OSError):  # for example, a path too long for a socket
-                started[path] = _start(path, uuid, cores)
+        started = _started(folder, uuids, cores)
         try:
             with _folder_variable(folder):
                 yield
         finally:
             for path, parent in started.items():
                 _end(parent, is_waiting=path.exists())
+
+
+def _started(folder: Path, uuids: Iterable[str], cores: int) -> dict[Path, subprocess.Popen[bytes]]:
+    """Socket -> the parent that listens there, for every GPU whose parent could be started."""
+    started = {}
+    for uuid in uuids:
+        path = _socket_path(folder, uuid, cores)
+        with contextlib.suppress(OSError):  # for example, a path too long for a socket
+            started[path] = _start(path, uuid, cores)
+    return started
 
 
 @contextlib.contextmanager

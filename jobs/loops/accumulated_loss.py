@@ -32,6 +32,17 @@ class LossScale:
         self.scaling: LossScaling | None = None
         """None: not known yet, or nothing is accumulated."""
 
+    @classmethod
+    def as_declared(cls, trainer: transformers.Trainer) -> LossScale:
+        """For a Trainer whose class computes the loss itself: nothing is corrected.
+
+        If the class gets the count of the step's items, it divides. Otherwise the Trainer does.
+        """
+        scale = cls(trainer)
+        if trainer.args.gradient_accumulation_steps > 1:
+            scale.scaling = "native" if trainer.model_accepts_loss_kwargs else "divided"
+        return scale
+
     def compute(
         self,
         compute_loss: Callable[..., Any],
@@ -130,8 +141,9 @@ def _loss_for_gradient(
     is_engine = hasattr(trainer.model_wrapped, "zero_optimization_stage")
     model: Any = trainer.model_wrapped if is_engine else trainer.model
     with _without_backward(trainer.accelerator), _same_draws(), torch.no_grad():
-        # The Trainer's own method, because that of ``MeteredTrainer`` also reports micro-batches.
-        loss = transformers.Trainer.training_step(trainer, model, dict(batch), count)
+        # The own method of the Trainer's class, because that of ``Metered`` also reports.
+        step = getattr(trainer, "unreported_step", trainer.training_step)
+        loss = step(model, dict(batch), count)
     return float(loss)
 
 

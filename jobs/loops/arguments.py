@@ -10,6 +10,7 @@ from transformers import TrainingArguments
 
 from jobs.spec import TrialSpec
 from jobs.techniques.axes.activations import RENAMED
+from jobs.techniques.hooks import bound, hook_name
 
 
 def training_arguments(
@@ -40,7 +41,11 @@ def training_arguments(
     }
     if deepspeed is not None:
         arguments["deepspeed"] = deepspeed
-    return TrainingArguments(**arguments)
+    make = bound(spec, "arguments")
+    if make is None:
+        return TrainingArguments(**arguments)
+    made: TrainingArguments = make(arguments, batching=hook_name(spec, "batching"))
+    return made
 
 
 def _installed_name(name: str, installed: set[str]) -> str:

@@ -10,6 +10,7 @@ import torch
 
 from jobs.loops.meter import Listener
 from jobs.loss_scaling import LossScaling
+from jobs.own_code.objects import OwnObjects
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +26,8 @@ class Setup:
     optimizer: torch.optim.Optimizer | None
     """Made by a technique's hook; None: the loop creates the one that ``arguments`` names."""
     meter: Listener
+    own: OwnObjects | None = None
+    """The user's own Trainer, callbacks and collator; None: there are none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,5 +55,9 @@ class Trained:
     None: there is nothing to check."""
     evaluate: Callable[[Sequence[int]], None] | None = None
     """Evaluates on these rows, in batches of the arguments' size; None: the loop cannot."""
+    trainer_class: str = ""
+    """Module and name of the Trainer's class; empty: a plain loop."""
+    trainer_settings: str = ""
+    """The settings that its own class of arguments adds to ``TrainingArguments``."""
     save: Callable[[], None] | None = None
     """Saves a checkpoint with optimizer states in the trial's own folder; None: the loop cannot."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from jobs.techniques.hooks import hook
 
@@ -22,5 +23,31 @@ def trainer_loop(setup: Setup) -> Trained:
 def accelerate_loop(setup: Setup) -> Trained:
     """Train with a plain loop through ``accelerate.Accelerator``."""
     from jobs.loops.accelerate import train
+
+    return train(setup)
+
+
+@hook("trl_sft_rows")
+def trl_sft_rows(rows: Any, *, batching: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Rows as TRL prepares them, and a collator of TRL's (see ``jobs.loops.trl.rows``)."""
+    from jobs.loops.trl.rows import prepared
+
+    return prepared(rows, batching=batching, parameters=parameters)
+
+
+@hook("trl_sft_arguments")
+def trl_sft_arguments(
+    fields: Mapping[str, Any], *, batching: str, parameters: Mapping[str, Any]
+) -> Any:
+    """The ``SFTConfig`` of a trial whose rows are prepared already."""
+    from jobs.loops.trl.config import sft_config
+
+    return sft_config(fields, batching=batching, parameters=parameters)
+
+
+@hook("trl_sft_loop")
+def trl_sft_loop(setup: Setup) -> Trained:
+    """Train with TRL's ``SFTTrainer``."""
+    from jobs.loops.trl.sft import train
 
     return train(setup)

@@ -49,16 +49,20 @@ class WatchedCount(torch.Tensor):
         plain_args = _unwrapped(args, counts)
         plain_kwargs = {name: _unwrapped(value, counts) for name, value in (kwargs or {}).items()}
         result = function(*plain_args, **plain_kwargs)
-        name = getattr(function, "__name__", "")
-        if not counts or name in _COMPARISONS:
+        if not counts:
             return result
-        count = counts[0]
+        return counts[0]._noted(getattr(function, "__name__", ""), result)
+
+    def _noted(self, name: str, result: Any) -> Any:
+        """The result of the function ``name`` on this count, after noting its use."""
+        if name in _COMPARISONS:
+            return result
         # Any other result is an attribute, such as the shape, and is no use of the count.
         is_tensor = isinstance(result, torch.Tensor)
         if is_tensor and name in _SAME_VALUE:
-            return _copy(count, result)
+            return _copy(self, result)
         if is_tensor or name in _NUMBERS:
-            count._uses.append(name)
+            self._uses.append(name)
         return result
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import transformers
@@ -17,10 +18,22 @@ from jobs.loops.deepspeed import reported_phases
 from jobs.loops.meter import Listener, NoListener
 from jobs.loops.step_order import StepsInRandomOrder
 from jobs.loops.worst_batch import loader_of, subset
+from jobs.own_code.objects import OwnCodeError, OwnObjects, called_with
+
+if TYPE_CHECKING:
+    _Base = transformers.Trainer
+else:
+    _Base = object
+
+COUNT = "counted_samples"
+"""Key of a batch with its number of samples, for batches whose shape does not say it."""
 
 
-class MeteredTrainer(transformers.Trainer):
-    """A Trainer that reports waits for data, phases, micro-batches and losses to a ``Listener``."""
+class Metered(_Base):
+    """Mixed into a Trainer: reports waits for data, phases, micro-batches and losses.
+
+    ``metered`` makes the class. Its methods call those of the Trainer's own class.
+    """
 
     meter: Listener
     loss_scale: LossScale
@@ -52,6 +65,16 @@ class MeteredTrainer(transformers.Trainer):
         self.meter.phase("upkeep")
         self.meter.loss(loss)
         return loss
+
+    def unreported_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """One micro-batch as the Trainer's own class trains it, without a report."""
+        loss: torch.Tensor = super().training_step(*args, **kwargs)
+        return loss
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        if COUNT in inputs:
+            inputs = {name: value for name, value in inputs.items() if name != COUNT}
+        return super()._prepare_inputs(inputs)
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         """The forward pass; what follows it in ``training_step`` is the backward pass."""
@@ -124,7 +147,7 @@ class MeteredTrainer(transformers.Trainer):
 class _StepReporter(transformers.TrainerCallback):
     """Reports the events that only callbacks see."""
 
-    def __init__(self, trainer: MeteredTrainer) -> None:
+    def __init__(self, trainer: Metered) -> None:
         self._trainer = trainer
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -145,17 +168,69 @@ class _StepReporter(transformers.TrainerCallback):
             control.should_training_stop = True
 
 
+def metered(trainer_class: type, **attributes: Any) -> type[Metered]:
+    """A subclass of a Trainer's class that reports to a ``Listener``, with further attributes."""
+    return type(trainer_class.__name__, (Metered, trainer_class), attributes)
+
+
 def train(setup: Setup) -> Trained:
     """Train with the Trainer until the meter stops it."""
-    trainer = MeteredTrainer(
-        model=setup.model,
-        args=setup.arguments,
-        train_dataset=setup.dataset,
-        data_collator=setup.collator,
-        optimizers=(setup.optimizer, None),
-    )
+    parts = {
+        "model": setup.model,
+        "args": setup.arguments,
+        "train_dataset": setup.dataset,
+        "data_collator": setup.collator,
+        "optimizers": (setup.optimizer, None),
+    }
+    if setup.own is None:
+        trainer = metered(transformers.Trainer)(**parts)
+    else:
+        trainer = own_trainer(setup.own, parts, transformers.Trainer)
+    return measured(trainer, setup, loss_scale_of(trainer, setup.own))
+
+
+def loss_scale_of(trainer: Metered, own: OwnObjects | None) -> LossScale:
+    """Who divides an accumulated loss. In a Trainer of the user's own, nothing is corrected."""
+    if own is not None and (own.trainer or own.entry):
+        return LossScale.as_declared(trainer)
+    return LossScale(trainer)
+
+
+def own_trainer(
+    own: OwnObjects, parts: Mapping[str, Any], default: type, **attributes: Any
+) -> Metered:
+    """The Trainer that the user's own class or function makes of the parts, metered.
+
+    ``default`` is the class without one of the user's own, and what it must be a subclass of.
+    Raises OwnCodeError if it is none, or if it trains another model or with other arguments.
+    """
+    kind = own.trainer or default
+    if not issubclass(kind, default):
+        raise OwnCodeError(f"this loop needs a subclass of {default.__name__}, not {kind.__name__}")
+    with_callbacks = {**parts, "callbacks": list(own.callbacks)}
+    if own.entry is None:
+        trainer: Any = metered(kind, **attributes)(**with_callbacks)
+    else:
+        trainer = called_with(own.entry, with_callbacks)
+        if not isinstance(trainer, default):
+            raise OwnCodeError(
+                f"{own.entry.__name__} returned a {type(trainer).__name__}, not a "
+                f"{default.__name__}"
+            )
+        trainer.__class__ = metered(type(trainer), **attributes)
+    for name, part in (("model", parts["model"]), ("args", parts["args"])):
+        if getattr(trainer, name) is not part:
+            raise OwnCodeError(
+                f"the Trainer has another {name} than the one that it was given, so the trial "
+                "would not measure what its row says"
+            )
+    return cast(Metered, trainer)
+
+
+def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:
+    """Train with a Trainer that was made from ``setup``, until the meter stops it."""
     trainer.meter = setup.meter
-    trainer.loss_scale = LossScale(trainer)
+    trainer.loss_scale = loss_scale
     trainer.add_callback(_StepReporter(trainer))
     metrics = trainer.train().metrics
     return Trained(
@@ -171,10 +246,30 @@ def train(setup: Setup) -> Trained:
         save=trainer.save_checkpoint,
         loss_scaling=trainer.loss_scale.scaling,
         accumulated_loss_ratio=_loss_check(trainer),
+        trainer_class=_full_name(type(trainer).__mro__[2]),
+        trainer_settings=trainer_settings(trainer.args),
     )
 
 
-def _loss_check(trainer: MeteredTrainer) -> Callable[[], float | None] | None:
+def trainer_settings(arguments: Any) -> str:
+    """The settings that a Trainer's own class of arguments adds and that are not at their default.
+
+    Read back after the Trainer has changed what it changes. Empty for ``TrainingArguments``.
+    """
+    known = {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
+    settings = []
+    for field in dataclasses.fields(arguments):
+        value = getattr(arguments, field.name)
+        if field.name not in known and value != field.default:
+            settings.append(f"{field.name}={value}")
+    return ", ".join(settings)
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _loss_check(trainer: Metered) -> Callable[[], float | None] | None:
     """The check of an accumulated training's loss; None if nothing is accumulated."""
     if trainer.loss_scale.scaling is None:
         return None

@@ -14,6 +14,7 @@ from jobs.spec.model_and_data import (
     RowLengthDistribution,
     SyntheticData,
 )
+from jobs.spec.own_code import OwnCode
 from jobs.spec.recipe import TrainingRecipe
 from jobs.spec.settings import Hook, LibrarySettings, Needs
 from jobs.spec.trial import TrialSpec
@@ -32,8 +33,20 @@ def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
         "needs": Needs(**raw["needs"]),
         "training_recipe": TrainingRecipe.of(raw["training_recipe"]),
         "follow_up": _follow_up_from_json(raw.get("follow_up")),
+        "own_code": None,
     }
+    if raw.get("own_code"):
+        parsed["own_code"] = own_code_from_json(raw["own_code"])
     return TrialSpec(**{**raw, **parsed})
+
+
+def own_code_from_json(raw: Mapping[str, Any]) -> OwnCode:
+    """The inverse of ``to_json`` for an ``OwnCode``. Raises TypeError for anything but texts."""
+    own = OwnCode(**{**raw, "callbacks": tuple(raw.get("callbacks", ()))})
+    for text in (*own.names, own.folder, own.digest):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is not a text")
+    return own
 
 
 def data_from_json(raw: Mapping[str, Any]) -> DataSpec:

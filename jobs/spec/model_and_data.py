@@ -13,12 +13,14 @@ Task = Literal[
     "masked-lm",
     "seq2seq-lm",
     "image-classification",
+    "image-text-to-text",
 ]
 """What a model is trained for; decides its Auto class and the columns of its data."""
 Distribution = Literal["lognormal", "uniform"]
 """Of the lengths of random rows. "uniform" is from one token to twice the mean."""
-FileFormat = Literal["parquet", "json", "csv", "arrow", "disk"]
-"""How a dataset is stored; "disk" is a folder of ``datasets.save_to_disk``."""
+FileFormat = Literal["parquet", "json", "csv", "arrow", "disk", "imagefolder"]
+"""How a dataset is stored; "disk" is a folder of ``datasets.save_to_disk``, "imagefolder" a folder
+of images with a metadata.jsonl or metadata.csv that has their texts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +58,10 @@ class SyntheticData:
     padding: float = 0.0
     lengths: RowLengthDistribution | None = None
     """Rows of unequal length without padding; None: every row has ``sequence_length`` positions."""
+    images: int = 1
+    """Images of a sample of image-text-to-text, whose tokens are part of its length."""
+    image_size: int | None = None
+    """Side of such an image in pixels; None: the one size that the model takes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +73,10 @@ class DatasetFile:
     columns: Mapping[str, str] = field(default_factory=dict)
     """Our name of a column -> the file's name. Ours are ``text``, ``labels``, ``input_ids`` ..."""
     tokenizer: str | None = None
-    """A tokenizer's name or folder; not needed when the file already holds ``input_ids``."""
+    """A tokenizer's name or folder; not needed when the file already holds ``input_ids``.
+
+    For images with texts it is the name or folder of the model's processor.
+    """
     max_length: int = 512
     """Longer texts are cut to this many tokens."""
     max_tokens: int | None = None

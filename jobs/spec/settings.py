@@ -17,15 +17,18 @@ class Hook:
 
 HookPlace = Literal[
     "allocator",
+    "rows",
     "collator",
     "batching",
     "compiler",
     "partitioner",
     "kernels",
+    "arguments",
     "base",
     "layers",
     "linears",
     "loss",
+    "vision",
     "model",
     "checkpointing",
     "regions",
@@ -35,17 +38,21 @@ HookPlace = Literal[
 """Where a trial calls a hook, in this order. ``Hook.arguments`` come as keywords.
 
 - ``allocator()`` sets up the allocator of the GPU before it holds any memory.
+- ``rows(rows, batching)`` returns the dataset and the collator to use, in place of ``collator``
+  and ``batching``. ``rows`` are a ``jobs.trial.data.RawRows``, and ``batching`` is the name of the
+  hook there (empty: none).
 - ``collator(collator)`` returns the collator to use.
 - ``batching(dataset, collator, attention, tokens)`` returns the dataset and the collator to use;
   ``attention`` is the name of its implementation (empty: the model's own), ``tokens`` the length of
   a sample. The collator may have a function ``count_samples(batch)``, and ``flattens_rows``.
 - ``compiler()``, ``partitioner()`` and ``kernels()`` set PyTorch's global state for the process.
+- ``arguments(fields, batching)`` returns the ``TrainingArguments``, or an object of a subclass.
 - ``base(make, is_checkpoint, device)`` returns the model on its device; ``make(**more)`` is
   ``from_pretrained`` or, without a checkpoint, ``from_config``.
-- ``layers``, ``linears``, ``loss``, ``model``, ``checkpointing`` and ``regions``, each as
-  ``place(model, task, arguments)``, return the model to train, in this order: with other layers,
-  other linear layers, another loss, an adapter, checkpointing, compiled regions. ``arguments`` are
-  the ``TrainingArguments``.
+- ``layers``, ``linears``, ``loss``, ``vision``, ``model``, ``checkpointing`` and ``regions``, each
+  as ``place(model, task, arguments)``, return the model to train, in this order: with other layers,
+  other linear layers, another loss, a frozen vision tower, an adapter, checkpointing, compiled
+  regions. ``arguments`` are the ``TrainingArguments``.
 - ``optimizer(model, arguments)`` returns a ``torch.optim.Optimizer``.
 - ``loop(setup)`` trains, from a ``jobs.loops.base.Setup`` to a ``Trained``.
 """
@@ -56,6 +63,7 @@ MODEL_PLACES: tuple[HookPlace, ...] = (
     "layers",
     "linears",
     "loss",
+    "vision",
     "model",
     "checkpointing",
     "regions",

@@ -9,6 +9,7 @@ from jobs.spec.follow_up import FollowUp, Purpose
 from jobs.spec.identity import identity
 from jobs.spec.measure import MeasureSpec
 from jobs.spec.model_and_data import DataSpec, ModelSpec
+from jobs.spec.own_code import OwnCode
 from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
 from jobs.spec.settings import LibrarySettings, Needs
 
@@ -38,6 +39,9 @@ class TrialSpec(_CachesIdentity):
     """None: a trial of the search."""
     gpu_model: str = ""
     """The only GPU model that may run the trial, if a sweep has several models; empty: any."""
+
+    own_code: OwnCode | None = None
+    """The user's own Trainer, callbacks or collator; None: only the libraries' own code runs."""
 
     @property
     def trial_id(self) -> str:

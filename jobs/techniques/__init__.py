@@ -14,6 +14,7 @@ from jobs.techniques.axes.dataloader import DATALOADER
 from jobs.techniques.axes.experts import EXPERTS
 from jobs.techniques.axes.fine_tuning.adapter import ADAPTER
 from jobs.techniques.axes.fine_tuning.base import BASE
+from jobs.techniques.axes.fine_tuning.vision import VISION
 from jobs.techniques.axes.kernels import KERNELS
 from jobs.techniques.axes.loop import LOOP
 from jobs.techniques.axes.loss import LOSS
@@ -48,6 +49,7 @@ AXES: dict[str, Axis] = {
         LOSS,
         ADAPTER,
         BASE,
+        VISION,
         COMPILE,
         ALLOCATOR,
         DATALOADER,

@@ -58,7 +58,8 @@ class Family:
     decided: Mapping[str, str] = field(default_factory=dict)
     """Parameter of the class that the user may not set -> the reason."""
     extra: Mapping[str, str] = field(default_factory=dict)
-    """Parameter beyond those of the class -> its type as a Python annotation."""
+    """Parameter -> its type as a Python annotation: of one beyond those of the class, or a narrower
+    type than the class's own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,15 +150,12 @@ def merge(
     arguments: dict[str, Any] = dict(training_arguments)
     model_kwargs: dict[str, Any] = {}
     hooks: dict[str, Hook] = {}
-    requires: dict[str, None] = {}  # a dict keeps the order and drops repetitions
-    builds: dict[str, None] = {}
-    # In mappings the later variant wins. Requirements and builds are all kept, each once.
-    for variant in variants:
+    listed = list(variants)
+    # In mappings the later variant wins.
+    for variant in listed:
         arguments.update(variant.training_arguments)
         model_kwargs.update(variant.model_kwargs)
         hooks.update(variant.hooks)
-        requires.update(dict.fromkeys(variant.requires))
-        builds.update(dict.fromkeys(variant.builds))
         if variant.deepspeed is not None:
             deepspeed = deep_merge(deepspeed or {}, variant.deepspeed)
     return LibrarySettings(
@@ -165,9 +163,17 @@ def merge(
         deepspeed=deepspeed,
         model_kwargs=model_kwargs,
         hooks=hooks,
-        requires=tuple(requires),
-        builds=tuple(builds),
+        requires=_each_once(variant.requires for variant in listed),
+        builds=_each_once(variant.builds for variant in listed),
     )
+
+
+def _each_once(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """All names of the groups in their order, without repetitions."""
+    names: dict[str, None] = {}
+    for group in groups:
+        names.update(dict.fromkeys(group))
+    return tuple(names)
 
 
 def deep_merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

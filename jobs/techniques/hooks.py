@@ -64,3 +64,11 @@ def bound(spec: TrialSpec, place: HookPlace) -> Callable[..., Any] | None:
     if chosen is None:
         return None
     return functools.partial(registered(chosen.name), **chosen.arguments)
+
+
+def hook_name(spec: TrialSpec, place: HookPlace) -> str:
+    """The name of the hook that a trial has at a place; empty if it has none."""
+    chosen: Hook | None = spec.settings.hooks.get(place)
+    if chosen is None:
+        return ""
+    return chosen.name

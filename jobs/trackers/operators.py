@@ -37,6 +37,9 @@ _ATTENTION = {
     "aten::_softmax": "softmax",
     "flash_attn::_flash_attn_forward": "flash-attn",
     "flash_attn::_flash_attn_varlen_forward": "flash-attn",
+    "xformers_flash::flash_fwd": "xformers",
+    "xformers_flash3::flash_fwd": "xformers",
+    "aten::_efficient_attention_forward": "xformers",
     "flex_attention": "flex",
 }
 """Operator -> the attention kernel that it stands for."""

@@ -13,10 +13,11 @@ from jobs.loops.arguments import training_arguments
 from jobs.loops.base import Setup
 from jobs.loops.meter import Meter
 from jobs.node import environment
+from jobs.own_code.objects import OwnObjects, collator_of, load
 from jobs.spec import TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.steady_state import wanted_error
-from jobs.techniques.hooks import bound
+from jobs.techniques.hooks import bound, hook_name
 from jobs.trackers.base import Moment, Tracker, notify
 from jobs.trial import data, models
 
@@ -39,8 +40,9 @@ def assemble(
     ``scratch`` is a folder that is removed after the trial.
     """
     enter("data")
+    own = load(spec.own_code) if spec.own_code is not None else None
     steps = _step_limit(spec, device)
-    dataset, collator = _dataset(spec, steps)
+    dataset, collator = _dataset(spec, steps, own)
     lengths = _lengths(spec, dataset)
     dataset = _repeated(spec, dataset, steps)
 
@@ -62,17 +64,30 @@ def assemble(
         collator=collator,
         arguments=arguments,
         optimizer=_optimizer(spec, model, arguments),
-        meter=Meter(
-            trackers,
-            enter,
-            warmup_steps=_warmup_steps(spec, device),
-            total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
-            relative_error=wanted_error(spec.measure.relative_error, device.type),
-            device=device,
-            count_samples=getattr(collator, "count_samples", None),
-        ),
+        meter=_meter(spec, trackers, enter, device, dataset, collator),
+        own=own,
     )
     return setup, lengths
+
+
+def _meter(
+    spec: TrialSpec,
+    trackers: Sequence[Tracker],
+    enter: Announce,
+    device: torch.device,
+    dataset: Any,
+    collator: Collator | None,
+) -> Meter:
+    """What reports the steps to the trackers and ends the training."""
+    return Meter(
+        trackers,
+        enter,
+        warmup_steps=_warmup_steps(spec, device),
+        total_steps=_step_limit(spec, device) or _steps_in_an_epoch(spec, len(dataset)),
+        relative_error=wanted_error(spec.measure.relative_error, device.type),
+        device=device,
+        count_samples=getattr(collator, "count_samples", None),
+    )
 
 
 def cores(spec: TrialSpec) -> int:
@@ -105,7 +120,9 @@ def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
     return math.ceil(micro_batches / spec.accumulation)
 
 
-def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
+def _dataset(
+    spec: TrialSpec, steps: int | None, own: OwnObjects | None
+) -> tuple[Any, Collator | None]:
     """The dataset for ``steps`` steps, and its collator (None: the library's default).
 
     If ``steps`` is None, it is one epoch of the dataset as it is.
@@ -115,9 +132,15 @@ def _dataset(spec: TrialSpec, steps: int | None) -> tuple[Any, Collator | None]:
         # Enough for all steps, because an epoch that ends within a measurement disturbs it.
         samples = steps * spec.effective_batch
     config = models.architecture_config(spec.model)
+    if prepare := bound(spec, "rows"):
+        rows = data.load_raw(spec.data, config, samples=samples, seed=spec.measure.seed)
+        prepared: tuple[Any, Collator | None] = prepare(rows, batching=hook_name(spec, "batching"))
+        return prepared
     dataset, collator = data.load(
         spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed
     )
+    if own is not None and own.collator is not None:
+        collator = collator_of(own.collator, getattr(collator, "tokenizer", None))
     if wrap := bound(spec, "collator"):
         collator = wrap(collator or transformers.default_data_collator)
     if batch := bound(spec, "batching"):

@@ -1,8 +1,19 @@
-"""Columns of the trial as a whole, which no single tracker measures."""
+"""Columns of the trial as a whole, which no single tracker measures, and the figures in them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from jobs import steady_state
+from jobs.flags import Flag, flag_columns
+from jobs.loss_scaling import scaling_flag
 from jobs.record import Column
+from jobs.spec import TrialSpec
+from jobs.trial.weight_formats import unquantized_flag
+
+if TYPE_CHECKING:
+    from jobs.loops.base import Trained
 
 COLUMNS = (
     Column(
@@ -17,6 +28,12 @@ COLUMNS = (
         "Time from the trial's start to its training loop; a forked process has its CUDA context "
         "before that",
         unit="s",
+    ),
+    Column(
+        "image_tokens_per_sample",
+        "float64",
+        "Tokens of a sample that images take the place of, on average; null for data without "
+        "images in texts",
     ),
     Column(
         "hf_guide_seconds",
@@ -84,3 +101,40 @@ COLUMNS = (
     ),
     Column("save_seconds", "float64", "Time of saving a checkpoint", unit="s"),
 )
+
+
+def derived(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> dict[str, Any]:
+    """What follows from several trackers together."""
+    figures: dict[str, Any] = flag_columns(_flags(values, spec, device_type))
+    if "energy_joules" in values:
+        # Energy and speed are both of the counted steps.
+        samples = values["samples_per_second"] * values["counted_seconds"]
+        figures["joules_per_sample"] = values["energy_joules"] / samples
+    if "persistent_bytes" in values and "cpu_step_peak_bytes" in values:
+        # Without a CUDA allocator the peak is what persists plus what one step adds.
+        figures["peak_allocated_bytes"] = values["persistent_bytes"] + values["cpu_step_peak_bytes"]
+    return figures
+
+
+def _flags(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> list[Flag]:
+    """The warnings about speed, accumulated losses and the format of the weights."""
+    flags = steady_state.flags(
+        half_width=values["samples_per_second_ci95"],
+        relative_error=steady_state.wanted_error(spec.measure.relative_error, device_type),
+        host_bound_share=values.get("host_bound_share"),
+        launch_bound_share=steady_state.launch_bound_share(values),
+        allocator_retries=values.get("allocator_retries", 0),
+    )
+    others = (
+        scaling_flag(values.get("accumulation_loss_ratio"), spec.accumulation),
+        unquantized_flag(values.get("base_quantized_share")),
+    )
+    return [*flags, *(flag for flag in others if flag is not None)]
+
+
+def like_the_hf_guide(trained: Trained, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The Hugging Face guide's "Time" and "Samples/second", without the time of inspection."""
+    # Inspecting operators is this program's own work, which the guide's trainings do not have.
+    seconds = trained.train_seconds - values.get("inspection_seconds", 0.0)
+    samples = trained.samples_per_second * trained.train_seconds
+    return {"hf_guide_seconds": seconds, "hf_guide_samples_per_second": samples / seconds}

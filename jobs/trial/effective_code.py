@@ -39,8 +39,8 @@ COLUMNS = (
     Column(
         "loss_implementation",
         "string",
-        "Who computed the loss of a causal language model: plain (transformers), chunked, liger or "
-        "cce",
+        "Who computed the loss of a causal language model: plain (transformers), chunked, liger, "
+        "cce or trl",
     ),
     Column("liger_modules", "int64", "Modules of the model that ran Liger's kernels"),
     Column(
@@ -107,6 +107,10 @@ def _compilation() -> dict[str, Any]:
 def _loss(model: Any) -> dict[str, Any]:
     """Who computed the loss; empty for a model whose loss has no vocabulary."""
     inner = _inside_adapter(model)
+    # TRL's forward has the name of the one that it replaces, and only its globals tell.
+    function = getattr(getattr(inner, "forward", None), "__func__", None)
+    if getattr(function, "__globals__", {}).get("__name__", "").startswith("trl."):
+        return {"loss_implementation": "trl"}
     # Liger's own patch of a model, as use_liger_kernel makes it, replaces its whole forward.
     forward = getattr(inner, "_original_forward", None) or getattr(inner, "forward", None)
     if _module_of(forward).startswith("liger_kernel."):

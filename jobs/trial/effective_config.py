@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from jobs.loops.base import Trained
 
 COLUMNS = (
+    Column(
+        "trainer_class", "string", "Class of the Trainer that ran the loop; empty: a plain loop"
+    ),
+    Column(
+        "trainer_settings",
+        "string",
+        "Settings beyond TrainingArguments that the Trainer's class had after the training, as far "
+        "as they are not at the class's default, such as TRL's packing",
+    ),
     Column("optimizer_class", "string", "Class of the optimizer that updated the weights"),
     Column(
         "optimizer_implementation",
@@ -84,6 +93,8 @@ def inspect(trained: Trained) -> dict[str, Any]:
     implementation = getattr(getattr(model, "config", None), "_attn_implementation", "")
     return {
         "attention_kernel": f"{implementation} (compiled)",
+        "trainer_class": trained.trainer_class,
+        "trainer_settings": trained.trainer_settings,
         **_optimizer(optimizer),
         # In the order of COLUMNS; whatever does not apply is left out.
         **weight_formats.measurements(model),

@@ -36,17 +36,55 @@ def _package(name: str, spec: TrialSpec) -> str:
     reason = f"the package {name} is not installed"
     if name in _EXTRAS:
         reason += f": pip install 'training-frontier[{_EXTRAS[name]}]'"
+    elif name in DISTRIBUTIONS:
+        reason += f": pip install {DISTRIBUTIONS[name]}"
     return reason
 
 
-_EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger"}
+_EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger", "trl": "sft"}
 """Module -> the extra of this project that installs it."""
+DISTRIBUTIONS: Mapping[str, str] = {
+    "apollo_torch": "apollo-torch",
+    "bitsandbytes": "bitsandbytes",
+    "cut_cross_entropy": "cut-cross-entropy",
+    "deepspeed": "deepspeed",
+    "flash_attn": "flash-attn",
+    "galore_torch": "galore-torch",
+    "grokadamw": "grokadamw",
+    "kernels": "kernels",
+    "liger_kernel": "liger-kernel",
+    "lomo_optim": "lomo-optim",
+    "optimi": "torch-optimi",
+    "peft": "peft",
+    "schedulefree": "schedulefree",
+    "torchao": "torchao",
+    "trl": "trl",
+    "xformers": "xformers",
+}
+"""Module -> the name of its package on PyPI.
+
+A run folder can name no other package, because installing a package runs its code.
+"""
+
+
+_NOT_FOR_IMAGES = {
+    "flattened_rows": "images belong to rows, and this technique makes one sequence of all rows",
+    "packed_rows": "images belong to rows, and this technique cuts rows into blocks of tokens",
+    "variable_length_attention": "this kernel is causal, and a vision tower attends both ways",
+}
+"""Hook of a technique for causal language models -> why vision-language models cannot have it."""
 
 
 def _task(name: str, spec: TrialSpec) -> str:
-    if spec.model.task == name:
+    task = spec.model.task
+    if task == name:
         return ""
-    return f"it is for the task {name} only; this one is {spec.model.task}"
+    # A vision-language model predicts the next token, too, and has a causal model's loss.
+    if name == "causal-lm" and task == "image-text-to-text":
+        hooks = spec.settings.hooks.values()
+        reasons = [_NOT_FOR_IMAGES[hook.name] for hook in hooks if hook.name in _NOT_FOR_IMAGES]
+        return "; ".join(reasons)
+    return f"it is for the task {name} only; this one is {task}"
 
 
 def _transformers(version: str, spec: TrialSpec) -> str:
@@ -62,6 +100,16 @@ def _torch(version: str, spec: TrialSpec) -> str:
     if Version(Version(installed).base_version) >= Version(version):
         return ""
     return f"needs torch {version} or newer; {installed} is installed"
+
+
+def _trl(version: str, spec: TrialSpec) -> str:
+    missing = _package("trl", spec)
+    if missing:
+        return missing
+    installed = importlib.metadata.version("trl")
+    if Version(Version(installed).base_version) >= Version(version):
+        return ""
+    return f"needs TRL {version} or newer; {installed} is installed"
 
 
 def _cuda(_: str, spec: TrialSpec) -> str:
@@ -167,6 +215,8 @@ def _hub_kernel(repository: str, spec: TrialSpec) -> str:
 def _text_task(_: str, spec: TrialSpec) -> str:
     if spec.model.task == "image-classification":
         return "virtual tokens go before a text, and the model's input is an image"
+    if spec.model.task == "image-text-to-text":
+        return "virtual tokens move the text, and the model counts where its images lie"
     return ""
 
 
@@ -194,6 +244,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "package:": _package,
     "transformers>=": _transformers,
     "torch>=": _torch,
+    "trl>=": _trl,
     "capability>=": _capability,
     "cuda": _cuda,
     "bf16": _bf16,

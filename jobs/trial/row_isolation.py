@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jobs.errors import UnsupportedError
-from jobs.techniques.axes.batches.rows import one_sequence
+from jobs.techniques.axes.batches.rows import one_sequence, takes_row_lengths
 
 if TYPE_CHECKING:
     from jobs.loops.base import Trained
@@ -47,22 +47,10 @@ def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
 
 def change_by_the_row_before(model: Any, accelerator: Any, spec: TrialSpec) -> float:
     """How much a row's logits change with the row before it, relative to the largest."""
-    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-    vocabulary = int(model.get_input_embeddings().num_embeddings)
-    first, other, second = (torch.arange(_TOKENS) * step % vocabulary for step in (3, 5, 7))
-    # In 32 bits a smaller leak shows, but kernels of variable length compute in 16 bits only.
-    context: Any = contextlib.nullcontext()
-    if _needs_16_bits(spec):
-        context = accelerator.autocast()
     was_training = model.training
     model.eval()
-    logits = []
     try:
-        for row_before in (first, other):
-            parts = [_part(row_before), _part(second)]
-            batch = _on_device(one_sequence(parts, attention), accelerator.device)
-            with torch.no_grad(), context:
-                logits.append(model(**batch).logits[0, _TOKENS:].float())
+        logits = _logits_behind_two_rows(model, accelerator, spec)
     finally:
         model.train(was_training)
     largest = float(logits[0].abs().max())
@@ -71,9 +59,32 @@ def change_by_the_row_before(model: Any, accelerator: Any, spec: TrialSpec) -> f
     return difference / largest if largest > 0 else 0.0
 
 
+def _logits_behind_two_rows(model: Any, accelerator: Any, spec: TrialSpec) -> list[torch.Tensor]:
+    """The logits of one row, behind two different rows, each of shape (tokens, vocabulary)."""
+    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
+    vocabulary = int(model.get_input_embeddings().num_embeddings)
+    # Steps of three different primes give three rows that differ in nearly every token.
+    first, other, second = (torch.arange(_TOKENS) * step % vocabulary for step in (3, 5, 7))
+    logits = []
+    for row_before in (first, other):
+        parts = [_part(row_before), _part(second)]
+        batch = _on_device(one_sequence(parts, attention), accelerator.device)
+        with torch.no_grad(), _precision(accelerator, spec):
+            logits.append(model(**batch).logits[0, _TOKENS:].float())
+    return logits
+
+
+def _precision(accelerator: Any, spec: TrialSpec) -> Any:
+    """The context of the forward passes: in 32 bits, or in the 16 that the kernels need."""
+    # In 32 bits a smaller leak shows, but kernels of variable length compute in 16 bits only.
+    if _needs_16_bits(spec):
+        return accelerator.autocast()
+    return contextlib.nullcontext()
+
+
 def _needs_16_bits(spec: TrialSpec) -> bool:
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-    return "flash" in attention or "varlen" in attention
+    return takes_row_lengths(attention)
 
 
 def _is_in_16_bits(model: Any, spec: TrialSpec) -> bool:

@@ -5,27 +5,26 @@ from __future__ import annotations
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobs import errors, steady_state
+from jobs import errors
 from jobs.flags import flag_columns, flags_of
-from jobs.loss_scaling import scaling_flag
 from jobs.node import environment, gpu_sharing, memory_cap
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
 from jobs.trackers.base import NO_CONTEXT, ContextMemory, Moment, Tracker, notify
-from jobs.trial import requirements, worst_batch
-from jobs.trial.weight_formats import unquantized_flag
+from jobs.trial import columns, requirements, worst_batch
 
 if TYPE_CHECKING:
     import torch
 
     from jobs.anatomy_record import Anatomy
     from jobs.loops.base import Setup, Trained
+    from jobs.trial.data import RowLengths
 
 Announce = Callable[[str], None]
 Measurements = dict[str, Any]
@@ -52,29 +51,23 @@ def run(
         phases.append(phase)
         announce(phase)
 
-    outcome = Outcome.OK
-    rule = ""
-    reason = ""
+    end = _End()
     anatomy: Anatomy | None = None
     with ExitStack() as stack:
         trackers = [stack.enter_context(tracker) for tracker in _trackers(spec)]
         try:
             derived, anatomy = _measure(spec, trackers, context, enter, scratch)
         except Exception as error:
-            outcome, rule, reason = _classify(error, spec)
-            if phases[-1] == _WORST_BATCH:
-                reason = f"with the longest rows of the data in one batch: {reason}"
-            elif phases[-1] == _UPKEEP:
-                reason = f"when evaluating or saving a checkpoint: {reason}"
+            end = _classify(error, spec, phases[-1])
             derived = {"oom_requested_bytes": errors.requested_bytes(error)}
         # Whatever was measured before an error is kept.
         measurements, steps = _read(trackers)
     return TrialRecord(
         spec=spec,
-        outcome=outcome,
-        rule=rule,
-        reason=reason,
-        phase="" if outcome is Outcome.OK else phases[-1],
+        outcome=end.outcome,
+        rule=end.rule,
+        reason=end.reason,
+        phase=end.phase,
         measurements=_with_sharing_flags({**measurements, **derived}, spec),
         steps=steps,
         anatomy=anatomy,
@@ -92,14 +85,27 @@ def _trackers(spec: TrialSpec) -> list[Tracker]:
     return [kind() for kind in kinds]
 
 
-def _classify(error: Exception, spec: TrialSpec) -> tuple[Outcome, str, str]:
-    """The outcome, rule and reason of an exception. An unknown one is printed whole."""
+class _End(NamedTuple):
+    """How a trial ended; rule, reason and phase are empty if it ended ok."""
+
+    outcome: Outcome = Outcome.OK
+    rule: str = ""
+    reason: str = ""
+    phase: str = ""
+
+
+def _classify(error: Exception, spec: TrialSpec, phase: str) -> _End:
+    """The end that an exception in this phase means. An unknown exception is printed whole."""
     outcome, rule, reason = errors.classify(error)
     if outcome is Outcome.FAILED:
         traceback.print_exc()
     if outcome is Outcome.OUT_OF_MEMORY and (cap := memory_cap.of(spec)):
         reason = f"{memory_cap.in_words(cap)}: {reason}"
-    return outcome, rule, reason
+    if phase == _WORST_BATCH:
+        reason = f"with the longest rows of the data in one batch: {reason}"
+    elif phase == _UPKEEP:
+        reason = f"when evaluating or saving a checkpoint: {reason}"
+    return _End(outcome, rule, reason, phase)
 
 
 def _with_sharing_flags(measurements: Measurements, spec: TrialSpec) -> Measurements:
@@ -118,7 +124,6 @@ def _measure(
     """Train under the trackers; returns all measurements, and the anatomy if asked for."""
     from jobs.trial import upkeep_peaks
     from jobs.trial.assembly import assemble
-    from jobs.trial.row_isolation import check_rows_are_separate
 
     begin = time.perf_counter()
     device = _prepare_device(spec, trackers, context, enter)
@@ -126,24 +131,51 @@ def _measure(
         setup, lengths = assemble(spec, trackers, enter, device, scratch)
         setup_seconds = time.perf_counter() - begin
         trained = _train(setup, spec)
-        if lengths is not None:
-            enter(_WORST_BATCH)
-            is_padded = not getattr(setup.collator, "flattens_rows", False)
-            worst_batch.train_worst_batch(trained, lengths, trackers, spec, is_padded=is_padded)
+        _train_worst_batch(setup, trained, lengths, trackers, spec, enter)
         notify(trackers, Moment.TRAIN_END, device)
         # Everything that follows may use memory: the peaks are read before it.
         values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
-        enter("inspection")
-        check_rows_are_separate(trained, spec)
-        values = _inspected(trained, values, trackers, spec)
-        anatomy = None
-        if spec.measure.profile:
-            enter("profile")
-            values, anatomy = _profile(trained, values)
+        values |= _image_tokens(setup, spec)
+        values, anatomy = _examined(trained, values, trackers, spec, enter)
         if spec.measure.evaluate_and_save:
             enter(_UPKEEP)
             values = upkeep_peaks.measure(trained, setup, lengths, values)
         return values, anatomy
+
+
+def _train_worst_batch(
+    setup: Setup,
+    trained: Trained,
+    lengths: RowLengths | None,
+    trackers: Sequence[Tracker],
+    spec: TrialSpec,
+    enter: Announce,
+) -> None:
+    """Train on the longest rows together; nothing where all rows are equally long."""
+    if lengths is None:
+        return
+    enter(_WORST_BATCH)
+    is_padded = not getattr(setup.collator, "flattens_rows", False)
+    worst_batch.train_worst_batch(trained, lengths, trackers, spec, is_padded=is_padded)
+
+
+def _examined(
+    trained: Trained,
+    values: Measurements,
+    trackers: Sequence[Tracker],
+    spec: TrialSpec,
+    enter: Announce,
+) -> tuple[Measurements, Anatomy | None]:
+    """``values`` with what the trained objects show, and the anatomy if asked for."""
+    from jobs.trial.row_isolation import check_rows_are_separate
+
+    enter("inspection")
+    check_rows_are_separate(trained, spec)
+    values = _inspected(trained, values, trackers, spec)
+    if not spec.measure.profile:
+        return values, None
+    enter("profile")
+    return _profile(trained, values)
 
 
 def _inspected(
@@ -157,7 +189,8 @@ def _inspected(
     values = worst_batch.with_worst_batch(values, trackers)
     values |= _loss_scaling(trained)
     device_type = trained.accelerator.device.type
-    return values | _derived(values, spec, device_type) | _like_the_hf_guide(trained, values)
+    derived = columns.derived(values, spec, device_type)
+    return values | derived | columns.like_the_hf_guide(trained, values)
 
 
 def _train(setup: Setup, spec: TrialSpec) -> Trained:
@@ -166,6 +199,16 @@ def _train(setup: Setup, spec: TrialSpec) -> Trained:
     assert train is not None
     trained: Trained = train(setup)
     return trained
+
+
+def _image_tokens(setup: Setup, spec: TrialSpec) -> Measurements:
+    """How many tokens of a sample are images; empty for data without images in texts."""
+    from jobs.trial import data, models
+
+    if spec.model.task != "image-text-to-text":
+        return {}
+    token = models.architecture_config(spec.model).image_token_id
+    return {"image_tokens_per_sample": data.image_tokens(setup.dataset, token)}
 
 
 def _loss_scaling(trained: Trained) -> Measurements:
@@ -228,40 +271,6 @@ def _profile(trained: Trained, values: Measurements) -> tuple[Measurements, Anat
         extra["anatomy_missing"] = errors.classify(error)[2]
     extra["anatomy_seconds"] = time.perf_counter() - begin
     return {**values, **extra}, anatomy
-
-
-def _derived(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> Measurements:
-    """What follows from several trackers together."""
-    flags = steady_state.flags(
-        half_width=values["samples_per_second_ci95"],
-        relative_error=steady_state.wanted_error(spec.measure.relative_error, device_type),
-        host_bound_share=values.get("host_bound_share"),
-        launch_bound_share=steady_state.launch_bound_share(values),
-        allocator_retries=values.get("allocator_retries", 0),
-    )
-    loss_flag = scaling_flag(values.get("accumulation_loss_ratio"), spec.accumulation)
-    if loss_flag is not None:
-        flags.append(loss_flag)
-    format_flag = unquantized_flag(values.get("base_quantized_share"))
-    if format_flag is not None:
-        flags.append(format_flag)
-    derived: Measurements = flag_columns(flags)
-    if "energy_joules" in values:
-        # Energy and speed are both of the counted steps.
-        samples = values["samples_per_second"] * values["counted_seconds"]
-        derived["joules_per_sample"] = values["energy_joules"] / samples
-    if "persistent_bytes" in values and "cpu_step_peak_bytes" in values:
-        # Without a CUDA allocator the peak is what persists plus what one step adds.
-        derived["peak_allocated_bytes"] = values["persistent_bytes"] + values["cpu_step_peak_bytes"]
-    return derived
-
-
-def _like_the_hf_guide(trained: Trained, values: Mapping[str, Any]) -> Measurements:
-    """The Hugging Face guide's "Time" and "Samples/second", without the time of inspection."""
-    # Inspecting operators is this program's own work, which the guide's trainings do not have.
-    seconds = trained.train_seconds - values.get("inspection_seconds", 0.0)
-    samples = trained.samples_per_second * trained.train_seconds
-    return {"hf_guide_seconds": seconds, "hf_guide_samples_per_second": samples / seconds}
 
 
 def _read(trackers: Sequence[Tracker]) -> tuple[Measurements, dict[str, list[float]]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,21 +31,26 @@ def measure(
     logits beyond a batch: the Trainer keeps them only for a ``compute_metrics``. Raises what runs
     out of memory, because a training would, too. Any other error becomes a flag.
     """
-    evaluate, save = trained.evaluate, trained.save
     flags = list(flags_of(values))
     measured: dict[str, Any] = {}
-    rows = _rows(setup, lengths)
-    if evaluate is not None:
-        figures = _peaks("evaluate", lambda: evaluate(rows))
-        measured |= figures or {}
+    for name, act, impossible in _actions(trained, _rows(setup, lengths)):
+        figures = _peaks(name, act)
         if figures is None:
-            flags.append(Flag(FlagKind.CANNOT_EVALUATE))
-    if save is not None:
-        figures = _peaks("save", save)
-        measured |= figures or {}
-        if figures is None:
-            flags.append(Flag(FlagKind.CANNOT_SAVE))
+            flags.append(Flag(impossible))
+        else:
+            measured |= figures
     return {**values, **measured, **flag_columns(flags)}
+
+
+def _actions(
+    trained: Trained, rows: Sequence[int]
+) -> Iterator[tuple[str, Callable[[], None], FlagKind]]:
+    """What is done, its name in the columns, and the flag that says that it is impossible."""
+    if trained.evaluate is not None:
+        evaluate = functools.partial(trained.evaluate, rows)
+        yield "evaluate", evaluate, FlagKind.CANNOT_EVALUATE
+    if trained.save is not None:
+        yield "save", trained.save, FlagKind.CANNOT_SAVE
 
 
 def _rows(setup: Setup, lengths: RowLengths | None) -> list[int]:
@@ -65,13 +71,7 @@ def _peaks(name: str, act: Callable[[], None]) -> dict[str, Any] | None:
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     begin = time.perf_counter()
-    try:
-        act()
-    except Exception as error:
-        outcome, _, _ = errors.classify(error)
-        if outcome in (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY):
-            raise
-        traceback.print_exc()
+    if not _is_possible(act):
         return None
     figures: dict[str, Any] = {}
     if has_gpu:
@@ -80,3 +80,16 @@ def _peaks(name: str, act: Callable[[], None]) -> dict[str, Any] | None:
         figures[f"peak_{name}_allocated_bytes"] = torch.cuda.max_memory_allocated()
         figures[f"peak_{name}_reserved_bytes"] = torch.cuda.max_memory_reserved()
     return {**figures, f"{name}_seconds": time.perf_counter() - begin}
+
+
+def _is_possible(act: Callable[[], None]) -> bool:
+    """Act; returns whether it went without an error. Raises errors of memory."""
+    try:
+        act()
+    except Exception as error:
+        outcome, _, _ = errors.classify(error)
+        if outcome in (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY):
+            raise
+        traceback.print_exc()
+        return False
+    return True

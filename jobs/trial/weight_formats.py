@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,12 @@ COLUMNS = (
     Column("parameters_total", "int64", "Number of parameters, frozen ones included"),
     Column("parameters_trainable", "int64", "Number of parameters that the optimizer updates"),
     Column(
+        "vision_parameters_trainable",
+        "int64",
+        "Number of parameters of the vision tower that the optimizer updates: 0 if it is frozen, "
+        "null for a model without one",
+    ),
+    Column(
         "weights_4bit_bytes",
         "int64",
         "Bytes of the parameters that are packed in 4 bits, with their scales",
@@ -39,8 +45,8 @@ COLUMNS = (
     Column(
         "base_quantized_share",
         "float64",
-        "Share of the frozen layers' weights that are in 8 bits or fewer, embeddings and output "
-        "layer left out; null if no quantized base was asked for",
+        "Share of the frozen layers' weights that are in 8 bits or fewer, embeddings, output layer "
+        "and vision tower left out; null if no quantized base was asked for",
     ),
 )
 
@@ -62,14 +68,14 @@ class Weight:
     format: str
     is_trained: bool
     is_layer: bool
-    """Whether it is a matrix of a layer: neither an embedding, the output layer, nor a vector."""
+    """Whether it is a matrix of a layer of text: no vector, embedding, output or vision layer."""
 
 
 def weights_of(model: torch.nn.Module) -> list[Weight]:
     """Every parameter of the model once."""
     import torch
 
-    outside = {id(module) for module in _output_layers(model)}
+    outside = {id(module) for module in (*_output_layers(model), *_vision_layers(model))}
     weights: list[Weight] = []
     counted: set[int] = set()
     for module in model.modules():
@@ -84,22 +90,31 @@ def weights_of(model: torch.nn.Module) -> list[Weight]:
 def measurements(model: torch.nn.Module) -> dict[str, Any]:
     """Values of ``COLUMNS``."""
     weights = weights_of(model)
-    elements_by_format: Counter[str] = Counter()
-    bytes_by_bits: Counter[int] = Counter()
-    for weight in weights:
-        elements_by_format[weight.format] += weight.elements
-        bytes_by_bits[weight.bits] += weight.nbytes
+    trained = [weight.elements for weight in weights if weight.is_trained]
     values: dict[str, Any] = {
-        "parameter_dtypes": ", ".join(name for name, _ in elements_by_format.most_common()),
-        "parameters_total": sum(elements_by_format.values()),
-        "parameters_trainable": sum(weight.elements for weight in weights if weight.is_trained),
+        "parameter_dtypes": ", ".join(_formats(weights)),
+        "parameters_total": sum(weight.elements for weight in weights),
+        "parameters_trainable": sum(trained),
     }
+    tower = _vision_tower(_inside_adapter(model))
+    if tower is not None:
+        trained = [weight for weight in weights_of(tower) if weight.is_trained]
+        values["vision_parameters_trainable"] = sum(weight.elements for weight in trained)
     for bits in (4, 8, 16, 32):
-        values[f"weights_{bits}bit_bytes"] = bytes_by_bits[bits]
+        sizes = [weight.nbytes for weight in weights if weight.bits == bits]
+        values[f"weights_{bits}bit_bytes"] = sum(sizes)
     # transformers marks a model that it was asked to quantize, whatever came of that.
     if getattr(_inside_adapter(model), "is_quantized", False):
         values["base_quantized_share"] = _quantized_share(weights)
     return values
+
+
+def _formats(weights: Iterable[Weight]) -> list[str]:
+    """The names of the formats, the one with most elements first."""
+    elements: Counter[str] = Counter()
+    for weight in weights:
+        elements[weight.format] += weight.elements
+    return [name for name, _ in elements.most_common()]
 
 
 def stored_tensors(parameter: Any) -> Iterator[torch.Tensor]:
@@ -143,22 +158,7 @@ def _quantized_share(weights: list[Weight]) -> float | None:
 
 
 def _weight(parameter: Any, *, is_layer: bool) -> Weight:
-    # ZeRO-3 leaves empty shells in the model, which know their real size.
-    elements = int(getattr(parameter, "ds_numel", parameter.numel()))
-    bits = 8 * parameter.element_size()
-    name = str(parameter.dtype).removeprefix("torch.")
-    parts = list(plain_tensors(parameter))
-    packed = getattr(parameter, "quant_state", None)
-    if packed is not None:
-        # bitsandbytes packs two elements into a byte, and knows the shape that they had.
-        elements = packed.shape.numel()
-        bits = 4
-        name = packed.quant_type
-    elif parts[0] is not parameter:
-        # torchao's tensor has the dtype of its values. Its largest part holds them packed.
-        largest = max(part.nbytes for part in parts)
-        bits = round(8 * largest / max(elements, 1))
-        name = f"int{bits}"
+    elements, bits, name = _format(parameter)
     return Weight(
         elements=elements,
         bits=bits,
@@ -167,6 +167,24 @@ def _weight(parameter: Any, *, is_layer: bool) -> Weight:
         is_trained=parameter.requires_grad,
         is_layer=is_layer and parameter.dim() > 1,
     )
+
+
+def _format(parameter: Any) -> tuple[int, int, str]:
+    """A weight's elements, the bits of each, and the name of their format."""
+    # ZeRO-3 leaves empty shells in the model, which know their real size.
+    elements = int(getattr(parameter, "ds_numel", parameter.numel()))
+    packed = getattr(parameter, "quant_state", None)
+    if packed is not None:
+        # bitsandbytes packs two elements into a byte, and knows the shape that they had.
+        return packed.shape.numel(), 4, packed.quant_type
+    parts = list(plain_tensors(parameter))
+    if parts[0] is not parameter:
+        # torchao's tensor has the dtype of its values. Its largest part holds them packed.
+        largest = max(part.nbytes for part in parts)
+        bits = round(8 * largest / max(elements, 1))
+        return elements, bits, f"int{bits}"
+    name = str(parameter.dtype).removeprefix("torch.")
+    return elements, 8 * parameter.element_size(), name
 
 
 def _inside_adapter(model: Any) -> Any:
@@ -185,6 +203,28 @@ def _output_layers(model: Any) -> Iterator[Any]:
     if layer is not None:
         # An adapter of the output layer holds the layer itself.
         yield from layer.modules()
+
+
+def _vision_tower(model: Any) -> Any:
+    """The part of a vision-language model that reads images; None for any other model."""
+    if not hasattr(getattr(model, "config", None), "vision_config"):
+        return None
+    tower = model.get_encoder(modality="image")
+    # transformers returns a model itself where it knows no such part.
+    if tower in (model, getattr(model, "model", None)):
+        return None
+    return tower
+
+
+def _vision_layers(model: Any) -> Iterator[Any]:
+    """The modules of a vision-language model outside of its language model."""
+    model = _inside_adapter(model)
+    if _vision_tower(model) is None:
+        return
+    inside = {id(module) for module in model.get_decoder().modules()}
+    for module in model.modules():
+        if id(module) not in inside:
+            yield module
 
 
 def _tensors_in(state: Any) -> Iterator[torch.Tensor]:

@@ -10,16 +10,13 @@ speed are those of the row with the wrong loss.
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from jobs.flags import Flag, FlagKind
 from jobs.spec import Choice
-from orchestrator.analysis.configuration import Configuration
-
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
-"""Data type of a parameter -> bytes of one parameter."""
+from orchestrator.analysis.configuration import Configuration, gradient_bytes
 
 
 class Basis(enum.StrEnum):
@@ -121,10 +118,17 @@ def candidates(
     exact = [own for own in listed if own.effective_batch == effective_batch]
     # What was measured right at this batch needs no inference.
     taken = {key_of(own) for own in exact if not own.trains_wrongly}
-    recorded = WrongAccumulations.of(listed, effective_batch)
+    return (*map(as_measured, exact), *_nearest_inferred(listed, effective_batch, taken))
+
+
+def _nearest_inferred(
+    configurations: Sequence[Configuration], effective_batch: int, taken: Collection[Key]
+) -> list[Candidate]:
+    """One inferred candidate for each key that is not ``taken``."""
+    recorded = WrongAccumulations.of(configurations, effective_batch)
     nearest: dict[Key, Candidate] = {}
     # Most accumulation first: of those that serve, it is nearest, so the others need no inference.
-    for configuration in sorted(listed, key=accumulation_of, reverse=True):
+    for configuration in sorted(configurations, key=accumulation_of, reverse=True):
         if configuration.trains_wrongly or not _can_accumulate(configuration, effective_batch):
             continue
         key = key_of(configuration)
@@ -133,7 +137,7 @@ def candidates(
         candidate = recorded.inferred(configuration, effective_batch)
         if candidate is not None:
             nearest[key] = candidate
-    return (*map(as_measured, exact), *nearest.values())
+    return list(nearest.values())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,9 +157,7 @@ class WrongAccumulations:
         evidence: dict[Key, Configuration] = {}
         broken: dict[Key, int] = {}
         suspicions: dict[Choice, Flag] = {}
-        for configuration in sorted(configurations, key=accumulation_of):
-            if not configuration.trains_wrongly or accumulation_of(configuration) <= 1:
-                continue
+        for configuration in _accumulated_wrongly(configurations):
             flag = Flag(FlagKind.ACCUMULATION_SUSPECT, configuration.loss_flags[0].value)
             suspicions.setdefault(configuration.choices.get("loop"), flag)
             if not configuration.is_wrong_by_scale_alone:
@@ -188,6 +190,15 @@ class WrongAccumulations:
             return candidate
         suspicion = self.suspicions.get(candidate.configuration.choices.get("loop"))
         return replace(candidate, suspicion=suspicion)
+
+
+def _accumulated_wrongly(configurations: Iterable[Configuration]) -> list[Configuration]:
+    """Those that accumulate and have wrong losses, least accumulation first."""
+    wrong = []
+    for configuration in sorted(configurations, key=accumulation_of):
+        if configuration.trains_wrongly and accumulation_of(configuration) > 1:
+            wrong.append(configuration)
+    return wrong
 
 
 def as_measured(configuration: Configuration) -> Candidate:
@@ -228,6 +239,7 @@ def _inferred(
         return None
     micro_batch = configuration.row["micro_batch"]
     measured_accumulation = configuration.row["accumulation"]
+    # Whole, by the check above: one optimizer step of so many passes.
     accumulation = effective_batch // micro_batch
     # Measured memory and speed are better than inferred ones, even from a row with a wrong loss.
     if evidence is not None and accumulation_of(evidence) > measured_accumulation:
@@ -282,22 +294,3 @@ def at_batch(
         row={**configuration.row, **batch, "effective_batch": micro_batch * accumulation},
         memory_bytes=memory_bytes,
     )
-
-
-def gradient_bytes(configuration: Configuration) -> int | None:
-    """Bytes of the gradients that accumulation keeps between passes; None if unknown.
-
-    There is one gradient per trained parameter, in the parameter's data type. DeepSpeed accumulates
-    in 32 bits, whatever the data type of the weights.
-    """
-    row = configuration.row
-    count = row.get("parameters_trainable")
-    named = str(row.get("parameter_dtypes") or "")
-    sizes = [size for dtype, size in BYTES.items() if dtype in named]
-    if count is None or not sizes:
-        return None
-    # With several data types, the count of each is not known. The widest gives an upper bound.
-    bytes_each = max(sizes)
-    if row.get("zero_stage") is not None:
-        bytes_each = BYTES["float32"]
-    return int(count) * bytes_each

@@ -17,6 +17,16 @@ _NEEDED = ("first_step_seconds", "step_seconds_median")
 _CACHE_HITS = ("compile_cache_hits", "inductor_cache_hits")
 
 
+def set_break_even(all_rows: Iterable[Row], rows: Iterable[Row], axes: Mapping[str, str]) -> None:
+    """Set the column ``compile_break_even_steps`` of all rows; None if a row has no figure.
+
+    ``rows`` are those that are compared: the search's own.
+    """
+    break_even = break_even_steps(rows, axes)
+    for row in all_rows:
+        row["compile_break_even_steps"] = break_even.get(row["trial_id"])
+
+
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
     """Compiled trial -> steps until compiling has paid for itself.
 
@@ -27,16 +37,7 @@ def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, 
     """
     if _AXIS not in axes:
         return {}
-    column = axes[_AXIS]
-    eager: dict[tuple[object, ...], Row] = {}
-    compiled: list[Row] = []
-    for row in rows:
-        if not _is_measured(row):
-            continue
-        if row[column] == _EAGER:
-            eager[_otherwise(row, axes)] = row
-        else:
-            compiled.append(row)
+    eager, compiled = _eager_and_compiled(rows, axes)
     steps = {}
     for row in compiled:
         reference = eager.get(_otherwise(row, axes))
@@ -46,6 +47,20 @@ def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, 
         if math.isinf(count) or not _took_code_from_cache(row):
             steps[row["trial_id"]] = count
     return steps
+
+
+def _eager_and_compiled(
+    rows: Iterable[Row], axes: Mapping[str, str]
+) -> tuple[dict[tuple[object, ...], Row], list[Row]]:
+    """The measured eager rows by their other choices, and the measured compiled rows."""
+    eager: dict[tuple[object, ...], Row] = {}
+    compiled: list[Row] = []
+    for row in filter(_is_measured, rows):
+        if row[axes[_AXIS]] == _EAGER:
+            eager[_otherwise(row, axes)] = row
+        else:
+            compiled.append(row)
+    return eager, compiled
 
 
 def _took_code_from_cache(row: Row) -> bool:

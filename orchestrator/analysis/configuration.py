@@ -25,6 +25,8 @@ MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
 
 A suspicion is about other rows, so it is not among them.
 """
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+"""Data type of a parameter -> bytes of one parameter."""
 _WEAKEST_FIRST = (
     CheckState.MISMATCH,
     CheckState.NOT_CHECKED,
@@ -124,18 +126,23 @@ def configurations(
     axis to its column, ``checks`` a trial to what its losses say. Rows without a memory or a speed
     above zero are left out.
     """
-    by_environment: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["outcome"] == Outcome.OK and is_of_the_search(row):
-            by_environment.setdefault(row["environment_id"], []).append(row)
     combined: list[Configuration] = []
-    for in_environment in by_environment.values():
+    for in_environment in _ok_by_environment(rows):
         # All configurations of an environment are compared by one measure of memory.
         column = memory_column(in_environment)
         measured = [row for row in in_environment if _is_measured(row, column)]
         for repeats in _repeats(measured, axes):
             combined.append(_combined(repeats, axes, column, checks or {}))
     return tuple(combined)
+
+
+def _ok_by_environment(rows: Iterable[Row]) -> Iterable[list[Row]]:
+    """The search's ok rows of each environment."""
+    by_environment: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["outcome"] == Outcome.OK and is_of_the_search(row):
+            by_environment.setdefault(row["environment_id"], []).append(row)
+    return by_environment.values()
 
 
 def memory_column(rows: Sequence[Row]) -> str:
@@ -161,8 +168,28 @@ def whole_memory(row: Row, column: str) -> float:
     for action in ("evaluate", "save"):
         peak = row.get(f"peak_{action}_{kind}_bytes")
         if peak is not None and training is not None:
+            # What the action takes beyond the training comes on top of the whole device's peak.
             memory = max(memory, float(row[column]) + peak - training)
     return memory
+
+
+def gradient_bytes(configuration: Configuration) -> int | None:
+    """Bytes of the gradients that accumulation keeps between passes; None if unknown.
+
+    There is one gradient per trained parameter, in the parameter's data type. DeepSpeed accumulates
+    in 32 bits, whatever the data type of the weights.
+    """
+    row = configuration.row
+    count = row.get("parameters_trainable")
+    named = str(row.get("parameter_dtypes") or "")
+    sizes = [size for dtype, size in _BYTES.items() if dtype in named]
+    if count is None or not sizes:
+        return None
+    # With several data types, the count of each is not known. The widest gives an upper bound.
+    bytes_each = max(sizes)
+    if row.get("zero_stage") is not None:
+        bytes_each = _BYTES["float32"]
+    return int(count) * bytes_each
 
 
 def _is_measured(row: Row, column: str) -> bool:

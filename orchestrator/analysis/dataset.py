@@ -16,7 +16,7 @@ from jobs.flags import LOSS, Flag, flag_columns, flags_of
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.baseline import ranked_recipe
-from orchestrator.analysis.compile_break_even import break_even_steps
+from orchestrator.analysis.compile_break_even import set_break_even
 from orchestrator.analysis.configuration import Configuration, configurations, memory_column
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.loss_parity import LossCheck, SameLosses, loss_checks
@@ -142,10 +142,7 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
     if losses:
         checks = loss_checks(rows, losses, table.axes)
         _set_loss_flags(table.rows, checks)
-    # Each compiled row is compared with an uncompiled one: when has compiling paid for itself?
-    break_even = break_even_steps(rows, table.axes)
-    for row in table.rows:
-        row["compile_break_even_steps"] = break_even.get(row["trial_id"])
+    set_break_even(table.rows, rows, table.axes)
     return Dataset(
         table=table,
         rows=rows,

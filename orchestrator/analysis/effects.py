@@ -253,18 +253,23 @@ def _next(
     following: list[tuple[str, Configuration]] = []
     for configuration in configurations:
         further = _further_axes(configuration, baseline, moved)
-        is_same_batch = configuration.effective_batch == start.effective_batch
-        is_one_step = len(further) == 1 and _keeps(configuration, last.configuration, moved)
-        same_samples = same_workload(configuration.training_recipe, start.training_recipe)
-        if is_one_step and is_same_batch and same_samples:
+        if len(further) != 1 or not _keeps(configuration, last.configuration, moved):
+            continue
+        if _is_same_work(configuration, start):
             following.append((further[0], configuration))
 
     def order(pair: tuple[str, Configuration]) -> tuple[bool, int, float]:
-        _, configuration = pair
-        changes_training = configuration.trains_like != start.trains_like
-        return changes_training, configuration.memory_bytes, -configuration.samples_per_second
+        own = pair[1]
+        changes_training = own.trains_like != start.trains_like
+        return changes_training, own.memory_bytes, -own.samples_per_second
 
     return min(following, key=order, default=None)
+
+
+def _is_same_work(configuration: Configuration, start: Configuration) -> bool:
+    """Whether both train on equal samples, equally many for each optimizer step."""
+    is_same_batch = configuration.effective_batch == start.effective_batch
+    return is_same_batch and same_workload(configuration.training_recipe, start.training_recipe)
 
 
 def _further_axes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.loss_parity import CheckState, LossWindow, compared, state_of
@@ -39,11 +39,7 @@ def loss_curves(
     before = losses.get(first["trial_id"], ())
     after = losses.get(second["trial_id"], ())
     # Beyond a loss that is not finite there is nothing to compare.
-    steps = 0
-    for pair in zip(before, after, strict=False):
-        if not all(map(math.isfinite, pair)):
-            break
-        steps += 1
+    steps = _finite_steps(before, after)
     if not steps:
         return None
     windows = compared(second, first, after[:steps], before[:steps], axes)
@@ -53,3 +49,13 @@ def loss_curves(
         windows=windows,
         state=state_of(windows),
     )
+
+
+def _finite_steps(before: Iterable[float], after: Iterable[float]) -> int:
+    """How many steps both have before the first loss that is not finite."""
+    steps = 0
+    for pair in zip(before, after, strict=False):
+        if not all(map(math.isfinite, pair)):
+            break
+        steps += 1
+    return steps

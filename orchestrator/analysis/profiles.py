@@ -90,6 +90,7 @@ def _efficiency_at(anatomy: Anatomy, step_seconds: float) -> Figures:
     profiled_rate = efficiency.get("rate")
     if not profiled_rate:
         return {}
+    # The work of a step does not depend on its speed; only the seconds are other ones.
     rate = efficiency["model flop"] / step_seconds
     # MFU is the rate divided by the device's peak, so both change by the same factor.
     utilization = efficiency.get("MFU", 0.0) * rate / profiled_rate
@@ -103,9 +104,7 @@ def memory_layers(row: Row) -> Mapping[str, int] | None:
     on the device.
     """
     weights = row.get("model_allocated_bytes")
-    states = row.get("optimizer_state_bytes")
-    if row.get("offload_optimizer_device") not in (None, "none"):
-        states = 0
+    states = _optimizer_states_on_device(row)
     peaks = [row.get(column) for _, column in MEMORY_LAYERS[2:]]
     if weights is None or states is None or None in peaks:
         return None
@@ -117,3 +116,11 @@ def memory_layers(row: Row) -> Mapping[str, int] | None:
         return None
     names = [name for name, _ in MEMORY_LAYERS]
     return dict(zip(names, sizes, strict=True))
+
+
+def _optimizer_states_on_device(row: Row) -> int | None:
+    """Bytes of the optimizer states that the device holds; None if they were not measured."""
+    if row.get("offload_optimizer_device") not in (None, "none"):
+        return 0
+    states: int | None = row.get("optimizer_state_bytes")
+    return states

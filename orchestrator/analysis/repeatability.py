@@ -129,6 +129,8 @@ def _variance(row: Row) -> float:
     # A 95 % interval of a normal distribution reaches 1.96 standard errors.
     own_steps = half_width / 1.96
     between = BETWEEN_TRIALS[pace_of(row)]
+    # The scatter between trials has a relative part and a constant one. Independent parts add
+    # as squares; the constant one weighs less in a longer step.
     step_seconds = row["effective_batch"] / row["samples_per_second"]
     between_trials = math.hypot(between.relative, between.seconds / step_seconds)
     # The fitted steps take 30 ms and more. For shorter ones the constant part would exceed all that

@@ -40,6 +40,7 @@ def sweep(
     force: bool = False,
     address: str | None = None,
     trust_remote_code: bool = False,
+    allow_own_code: bool = False,
 ) -> Run:
     """Measure every configuration of a sweep, write its tables and pages, and return the run.
 
@@ -54,7 +55,12 @@ def sweep(
     from orchestrator.running.options import RunOptions
     from orchestrator.running.sweep_run import run_sweep
 
-    checked = _checked(config, address, trust_remote_code=trust_remote_code)
+    checked = _checked(
+        config,
+        address,
+        trust_remote_code=trust_remote_code,
+        allow_own_code=allow_own_code,
+    )
     refuse_missing(checked.loggers)
     seconds = None
     if time_budget is not None:
@@ -76,6 +82,7 @@ def predict(
     gpu: str = "h200",
     trials: Sequence[str] = (),
     trust_remote_code: bool = False,
+    allow_own_code: bool = False,
 ) -> Predictions:
     """Predict the memory of the trials of a sweep, without a GPU.
 
@@ -87,7 +94,9 @@ def predict(
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
 
-    checked = _checked(config, None, trust_remote_code=trust_remote_code)
+    checked = _checked(
+        config, None, trust_remote_code=trust_remote_code, allow_own_code=allow_own_code
+    )
     gpu_constants = load_gpu(gpu)
     chosen = trials_with_ids(plan(checked).trials, trials)
     with without_gpus():
@@ -170,12 +179,14 @@ def _run(run: RunLike) -> Run:
     return load(run)
 
 
-def _checked(path: Path | str, address: str | None, *, trust_remote_code: bool) -> SweepConfig:
+def _checked(
+    path: Path | str, address: str | None, *, trust_remote_code: bool, allow_own_code: bool
+) -> SweepConfig:
     """Load a configuration and check its files. Its notes become warnings. Raises ConfigError."""
     from orchestrator.planning.config import load_config
     from orchestrator.planning.prechecks.checks import check_files
 
-    config = load_config(path, trust_remote_code=trust_remote_code)
+    config = load_config(path, trust_remote_code=trust_remote_code, allow_own_code=allow_own_code)
     runs_elsewhere = bool(address or os.environ.get("RAY_ADDRESS"))
     notes = check_files(config, runs_elsewhere=runs_elsewhere, asks_hub=True)
     for note in (*config.notes, *notes):

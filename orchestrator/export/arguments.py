@@ -9,6 +9,7 @@ from typing import Any
 from jobs.spec import TrialSpec, to_json
 from jobs.techniques.axes.activations import RENAMED
 from orchestrator.export.generated_code import NotExportableError, check_plain
+from orchestrator.export.sft_code import sft_arguments
 from orchestrator.planning.arguments import argument_names, runner_reason
 
 DEEPSPEED_FILE = "deepspeed.json"
@@ -53,7 +54,7 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
     NotExportableError if ``TrainingArguments`` does not have an argument, or if a trial may not set
     it.
     """
-    arguments = _checked_arguments(spec)
+    arguments = {**sft_arguments(spec), **_checked_arguments(spec)}
     arguments |= {
         "output_dir": "output",
         "num_train_epochs": epochs,

@@ -24,6 +24,8 @@ _MODULES = (
     "trial/data/row_lengths.py",
     "trial/data/tokenizing.py",
     "trial/data/user_file.py",
+    "loops/trl/token_rows.py",
+    "trial/data/raw_rows.py",
 )
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 _NOT_NEEDED = ("annotations", "TYPE_CHECKING")

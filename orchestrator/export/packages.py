@@ -7,28 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
+from jobs.trial.requirements import DISTRIBUTIONS
 from orchestrator.export.generated_code import one_line
 
-_DISTRIBUTIONS: Mapping[str, str] = {
-    "apollo_torch": "apollo-torch",
-    "bitsandbytes": "bitsandbytes",
-    "cut_cross_entropy": "cut-cross-entropy",
-    "deepspeed": "deepspeed",
-    "flash_attn": "flash-attn",
-    "galore_torch": "galore-torch",
-    "grokadamw": "grokadamw",
-    "kernels": "kernels",
-    "liger_kernel": "liger-kernel",
-    "lomo_optim": "lomo-optim",
-    "optimi": "torch-optimi",
-    "peft": "peft",
-    "schedulefree": "schedulefree",
-    "torchao": "torchao",
-}
-"""Module -> the name of its package on PyPI.
-
-A run folder can name no other package, because installing a package runs its code.
-"""
 _PREFIX = "package:"
 _VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*")
 """A public version as in PEP 440, without an epoch or a local part such as ``+cu130``."""
@@ -40,8 +21,8 @@ def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
     # A module that is not in the list becomes a comment, because any package may have its name.
     unknown = []
     for package in dict.fromkeys(_packages(spec)):
-        if package in _ALWAYS or package in _DISTRIBUTIONS.values():
-            lines.append(package + _pin(versions.get(package)))
+        if package in _ALWAYS or package in DISTRIBUTIONS.values():
+            lines.append(package + (_pin(versions.get(package)) or _TESTED.get(package, "")))
         else:
             unknown.append(package)
     for module in unknown:
@@ -49,12 +30,14 @@ def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_TESTED: Mapping[str, str] = {"trl": ">=1.16,<1.17"}
+"""Package whose version no row records -> the versions that were tested."""
 _ALWAYS = ("torch", "transformers", "accelerate", "datasets", "numpy", "pyyaml")
 """Packages that a train.py may import with any technique."""
 
 
 def _packages(spec: TrialSpec) -> Iterator[str]:
-    """Names of packages on PyPI, or of a module that is not in ``_DISTRIBUTIONS``."""
+    """Names of packages on PyPI, or of a module that is not in ``DISTRIBUTIONS``."""
     yield from ("torch", "transformers", "accelerate", "pyyaml")
     is_synthetic_image = spec.data.file is None and spec.model.task == "image-classification"
     if not is_synthetic_image:
@@ -63,7 +46,7 @@ def _packages(spec: TrialSpec) -> Iterator[str]:
     for requirement in _requirements(spec):
         if requirement.startswith(_PREFIX):
             module = requirement.removeprefix(_PREFIX)
-            yield _DISTRIBUTIONS.get(module, module)
+            yield DISTRIBUTIONS.get(module, module)
 
 
 def _requirements(spec: TrialSpec) -> Iterator[str]:

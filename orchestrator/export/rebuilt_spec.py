@@ -18,6 +18,7 @@ from jobs.spec import (
     TrialSpec,
     data_from_json,
 )
+from jobs.spec.from_json import own_code_from_json
 from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.export.generated_code import NotExportableError
@@ -123,6 +124,7 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
         measure=_measure(raw["measure"]),
         cpu_fallback=CpuFallback(warmup_steps=fallback["warmup_steps"], steps=fallback["steps"]),
         resources=Resources(nvme_path=raw["resources"]["nvme_path"]),
+        own_code=own_code_from_json(raw["own_code"]) if raw.get("own_code") else None,
     )
 
 

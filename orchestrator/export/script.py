@@ -11,7 +11,8 @@ import jinja2
 from jobs.spec import Hook, TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.techniques.axes.optimizer import decay_groups
-from jobs.techniques.hooks import UnknownHookError, registered
+from jobs.techniques.hooks import UnknownHookError, hook_name, registered
+from orchestrator.export import sft_code
 from orchestrator.export.data_code import data_code
 from orchestrator.export.generated_code import (
     Code,
@@ -23,10 +24,17 @@ from orchestrator.export.generated_code import (
     one_line,
 )
 from orchestrator.export.model_code import model_code
+from orchestrator.export.own_code import own_code
 from orchestrator.export.source_lifting import lifted
 
-_LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate"}
+_LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate", sft_code.LOOP: "trl_sft"}
 """Name of a loop's hook -> the name of the loop in the templates."""
+_ARGUMENTS = {
+    "trainer": "transformers.TrainingArguments",
+    "accelerate": "transformers.TrainingArguments",
+    "trl_sft": "trl.SFTConfig",
+}
+"""Name of a loop in the templates -> the class of its arguments."""
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     "allocator": (),
     "collator": ("collator or transformers.default_data_collator",),
@@ -63,6 +71,8 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
             **_facts(spec),
             **model_code(spec),
             **data_code(spec.data, spec.model),
+            **sft_code.sft_code(spec),
+            **own_code(spec.own_code),
             "label": one_line(label),
             "hooks": _hook_codes(spec),
             "process_places": ("allocator", *PROCESS_PLACES),
@@ -86,6 +96,7 @@ def readme(spec: TrialSpec, label: str, measured: Mapping[str, str], notes: Sequ
             "is_synthetic": spec.data.file is None,
             "has_random_weights": spec.model.name_or_path is None,
             "asks_for_remote_code": model_code(spec)["asks_for_remote_code"],
+            **own_code(spec.own_code),
         },
     )
 
@@ -121,6 +132,7 @@ def _facts(spec: TrialSpec) -> dict[str, Any]:
         raise NotExportableError(f"the loop {loop.name} is known to this project only")
     return {
         "loop": _LOOPS[loop.name],
+        "arguments_class": Code(_ARGUMENTS[_LOOPS[loop.name]]),
         "uses_deepspeed": spec.settings.deepspeed is not None,
     }
 
@@ -128,7 +140,10 @@ def _facts(spec: TrialSpec) -> dict[str, Any]:
 def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
     """Place -> the hook that train.py calls there. The loop is left out: a template has it."""
     codes = {}
+    is_sft = hook_name(spec, "loop") == sft_code.LOOP
     for place, hook in spec.settings.hooks.items():
+        if is_sft and place in ("rows", "arguments", "batching"):
+            continue  # TRL's own code does this, as the settings ask
         if place in _HOOK_INPUTS:
             codes[place] = _hook_code(place, hook, spec)
         elif place != "loop":
@@ -142,6 +157,13 @@ def _hook_code(place: str, hook: Hook, spec: TrialSpec) -> _HookCode:
         function = registered(hook.name)
     except UnknownHookError as error:
         raise NotExportableError(str(error)) from None
+    call = arguments([*_hook_inputs(place, spec), *keywords(hook.arguments)])
+    function_name = name(function.__name__)
+    return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))
+
+
+def _hook_inputs(place: str, spec: TrialSpec) -> list[Code]:
+    """What a hook at this place gets before its own arguments: values, or names in the script."""
     model = spec.model
     facts = {"TASK": model.task, "IS_CHECKPOINT": model.name_or_path is not None}
     inputs: list[Code] = []
@@ -149,8 +171,8 @@ def _hook_code(place: str, hook: Hook, spec: TrialSpec) -> _HookCode:
         if word == "BATCHING":
             attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
             inputs += keywords({"attention": attention, "tokens": spec.data.tokens})
+        elif word in facts:
+            inputs.append(literal(facts[word]))
         else:
-            inputs.append(literal(facts[word]) if word in facts else Code(word))
-    call = arguments([*inputs, *keywords(hook.arguments)])
-    function_name = name(function.__name__)
-    return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))
+            inputs.append(Code(word))
+    return inputs

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from jobs.flags import LOSS, has_any
-from jobs.spec import TrialSpec
+from jobs.spec import TrialSpec, to_json
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
@@ -22,6 +22,7 @@ from orchestrator.export.script import readme, train_script
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.storage.layout import written_beside
+from orchestrator.storage.redaction import secret_paths
 from orchestrator.storage.tables.rows import Row
 from orchestrator.storage.user_files import refuse_used_folder
 from orchestrator.units import memory, number
@@ -51,12 +52,10 @@ def export(
     FileExistsError before it writes anything.
     """
     refuse_used_folder(folder, force=force)
+    _refuse_secrets(spec)
     # Make all texts before writing, so that a failure leaves no half-written folder.
     try:
-        texts = _settings_files(spec, epochs)
-        texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
-        if spec.data.file is not None:
-            texts[FILE_NAME] = data_module()
+        texts = _training_files(spec, label, epochs, peak_bytes)
         texts["README.md"] = readme(spec, label, measured or {}, notes)
         texts["requirements.txt"] = requirements(spec, versions or {})
     except NotExportableError:
@@ -66,6 +65,27 @@ def export(
             f"the row's settings are not those of a trial ({error!r})"
         ) from None
     return _written(texts, folder)
+
+
+def _refuse_secrets(spec: TrialSpec) -> None:
+    """Raise NotExportableError if a value of the spec looks like a secret.
+
+    A configuration with one is refused today, but an earlier version recorded it.
+    """
+    for at in secret_paths(to_json(spec)):
+        name = ".".join(map(str, at))
+        raise NotExportableError(f"{name} looks like a secret, which no script may hold")
+
+
+def _training_files(
+    spec: TrialSpec, label: str, epochs: float, peak_bytes: int | None
+) -> dict[str, str]:
+    """The files that the training reads and runs: name -> text."""
+    texts = _settings_files(spec, epochs)
+    texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
+    if spec.data.file is not None:
+        texts[FILE_NAME] = data_module()
+    return texts
 
 
 def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:

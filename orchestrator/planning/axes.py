@@ -16,7 +16,7 @@ from jobs.techniques import AXES
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
 from orchestrator.planning.document import Document
 from orchestrator.planning.parameters import read_technique
-from orchestrator.planning.problems import KeyPath, Problem, closest, described
+from orchestrator.planning.problems import KeyPath, Problem, closest, described, did_you_mean
 
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"
@@ -222,11 +222,10 @@ def _name_problem(name: str) -> str | None:
     # Prefer a technique axis as the guess: users mean one of the few axes more often than one of
     # the many arguments.
     meant = closest(name, axes) or closest(name, arguments)
-    guess = ""
-    if meant:
-        guess = f'did you mean "{meant}"? '
     choices = f"{', '.join(axes)}, or a field of TrainingArguments"
-    return f"unknown axis; {guess}valid choices: {choices}"
+    if meant is None:
+        return f"unknown axis; valid choices: {choices}"
+    return f"unknown axis; {did_you_mean(meant)} Valid choices: {choices}"
 
 
 def _takes_names(axis: str, value: Any) -> bool:

@@ -15,6 +15,7 @@ from orchestrator.planning.arguments import argument_names, owned_arguments, run
 from orchestrator.planning.axes import deciding_axis
 from orchestrator.planning.document import Document, Part, part_of
 from orchestrator.planning.prechecks.arguments_file import without_what_is_decided
+from orchestrator.planning.prechecks.secrets import secret_problems
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 
 CUSTOM = "custom"
@@ -58,16 +59,25 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
             deepspeed = _part(arguments.document, "deepspeed", problems)
         arguments, note = without_what_is_decided(arguments, used)
         notes += note
-    if arguments is not None:
-        problems += argument_problems(arguments, used)
-    if deepspeed is not None:
-        problems += deepspeed_problems(deepspeed, used)
+    problems += _problems_of(arguments, deepspeed, used)
     return BaseArguments(
         training_arguments=_value_of(arguments) or {},
         deepspeed=_value_of(deepspeed),
         problems=tuple(problems),
         notes=tuple(notes),
     )
+
+
+def _problems_of(
+    arguments: Part | None, deepspeed: Part | None, used: Collection[str]
+) -> Iterator[Problem]:
+    """What is wrong with the arguments, and with DeepSpeed's settings."""
+    if arguments is not None:
+        yield from argument_problems(arguments, used)
+        yield from secret_problems(arguments)
+    if deepspeed is not None:
+        yield from deepspeed_problems(deepspeed, used)
+        yield from secret_problems(deepspeed)
 
 
 def _part(document: Document, key: str, problems: list[Problem]) -> Part | None:

@@ -13,6 +13,7 @@ from jobs.spec import (
     DataSpec,
     MeasureSpec,
     ModelSpec,
+    OwnCode,
     RowLengthDistribution,
     SyntheticData,
 )
@@ -37,7 +38,7 @@ from orchestrator.planning.search_choice import search_of
 from orchestrator.planning.settings import CpuFallback, FollowUpPolicy, Resources, SweepConfig
 from orchestrator.storage.location import location
 
-FileFormat = Literal["parquet", "json", "csv", "arrow", "disk"]
+FileFormat = Literal["parquet", "json", "csv", "arrow", "disk", "imagefolder"]
 FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
     ".parquet": "parquet",
     ".json": "json",
@@ -48,7 +49,13 @@ FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
 
 
 def build_config(
-    path: Path, section: SweepSection, grids: Grids, base: BaseArguments, notes: Sequence[str]
+    path: Path,
+    section: SweepSection,
+    grids: Grids,
+    base: BaseArguments,
+    notes: Sequence[str],
+    *,
+    own_code: OwnCode | None = None,
 ) -> SweepConfig:
     """The configuration of a file without problems."""
     # Paths in the file are relative to it, not to where the command runs.
@@ -75,6 +82,7 @@ def build_config(
         search=search_of(section.search),
         loggers=section.loggers,
         output=location(section.output or f"runs/{name}"),
+        own_code=own_code,
         notes=tuple(notes),
     )
 
@@ -115,10 +123,19 @@ def _data(section: SweepSection, folder: Path) -> DataSpec:
             path=str(folder / file.path),
             format=file_format,
             columns=file.columns,
-            tokenizer=_located(file.tokenizer, folder),
+            tokenizer=_located(_tokenizer(section), folder),
             max_length=file.max_length,
         )
     )
+
+
+def _tokenizer(section: SweepSection) -> str | None:
+    """What makes tokens of the file: for images with texts it is the checkpoint's own processor."""
+    file = section.data.file
+    assert file is not None
+    if file.tokenizer is None and section.model.task == "image-text-to-text":
+        return section.model.name_or_path
+    return file.tokenizer
 
 
 def _synthetic(section: SyntheticSection) -> SyntheticData:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from orchestrator.planning.arguments import architecture_names
 from orchestrator.planning.axes import AxisReader, Grids, read_grids
 from orchestrator.planning.base_arguments import read_base_arguments
 from orchestrator.planning.build_config import FORMAT_OF_SUFFIX, build_config, format_of
-from orchestrator.planning.document import Document, read_document
+from orchestrator.planning.document import Document, Part, read_document
 from orchestrator.planning.prechecks.model_keys import model_key_problems
+from orchestrator.planning.prechecks.own_code import read_own_code
+from orchestrator.planning.prechecks.secrets import secret_problems
 from orchestrator.planning.problems import ConfigError, Problem, closest
 from orchestrator.planning.renamed_keys import with_new_keys
 from orchestrator.planning.schema_models import SweepSection
@@ -21,15 +24,19 @@ from orchestrator.planning.validation_errors import section_of
 
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 
+_NEVER_RECORDED = ("loggers",)
+"""Keys whose values may be secrets: no trial needs them, and run.json shows them as ``***``."""
 MAX_TRIALS = 100_000
 """The most trials in a plan. It is written in seconds; a larger one takes weeks to run."""
 
 
-def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepConfig:
+def load_config(
+    path: str | Path, *, trust_remote_code: bool = False, allow_own_code: bool = False
+) -> SweepConfig:
     """Load the configuration in a YAML file. Raises ConfigError with all its problems.
 
-    A file that asks for ``model.trust_remote_code`` is refused unless the caller allows it, too.
-    Otherwise a file from a stranger could run code that the stranger chose.
+    A file that asks for ``model.trust_remote_code`` or ``own_code`` is refused unless the caller
+    allows it, too. Otherwise a file from a stranger could run code that the stranger chose.
     """
     renaming = with_new_keys(read_document(Path(path)))
     document = renaming.document
@@ -39,15 +46,19 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> SweepCo
     grids = read_grids(document.value, reader)
     base = read_base_arguments(document, reader.used)
     problems = [*renaming.problems, *reader.problems, *base.problems, *_search_problems(document)]
+    whole_file = Part(document=document, at=(), value=document.value)
+    problems += secret_problems(whole_file, except_keys=_NEVER_RECORDED)
     if not isinstance(section, SweepSection):
-        for at, message in section:
-            problems.append(document.problem(at, message))
+        problems += itertools.starmap(document.problem, section)
         raise ConfigError(problems)
     # A value of the right type may still name something that does not exist.
     problems += _content_problems(document, section, grids, trust_remote_code=trust_remote_code)
+    own_code, own_problems = read_own_code(section, Path(path), is_allowed=allow_own_code)
+    problems += [document.problem(at, message) for at, message in own_problems]
     if problems:
         raise ConfigError(problems)
-    return build_config(Path(path), section, grids, base, [*renaming.notes, *base.notes])
+    notes = [*renaming.notes, *base.notes]
+    return build_config(Path(path), section, grids, base, notes, own_code=own_code)
 
 
 def _content_problems(

@@ -17,6 +17,7 @@ from jobs.spec import (
     TrialSpec,
 )
 from jobs.techniques import AXES, Variant, merge
+from jobs.techniques.base import OTHER_WORKLOAD
 from orchestrator.planning.axes import (
     ACCUMULATION,
     EFFECTIVE_BATCH,
@@ -26,8 +27,9 @@ from orchestrator.planning.axes import (
     overlay,
 )
 from orchestrator.planning.base_arguments import CUSTOM, DEFAULT, deepspeed_variant
+from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.validity import Choices, Variants, broken_rule
+from orchestrator.planning.validity import Choices, Variants, broken_rule, own_code_rule
 
 _SAME_TRAINING = ("dataloader_", "logging_", "torch_", "include_", "ddp_", "average_tokens_")
 """Prefixes of arguments that change how a step runs, not what it computes."""
@@ -39,25 +41,31 @@ class Plan:
 
     trials: tuple[TrialSpec, ...]
     ruled_out: tuple[TrialRecord, ...]
-    """Outcome UNSUPPORTED, with the rule's name and its reason."""
+    """Outcome UNSUPPORTED, with the name of the rule or the requirement, and its reason."""
 
 
 def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
-    """The sweep's trials in the order of the file, and those that a rule forbids.
+    """The sweep's trials in the order of the file, and those that cannot run.
+
+    A rule forbids these, or a requirement that the configuration itself shows to be unmet.
 
     Pure and deterministic.
     """
     trials: list[TrialSpec] = []
     ruled_out: list[TrialRecord] = []
     for choices in _configurations(config):
-        rule = broken_rule(choices, _chosen_variants(choices, config))
         spec = trial_spec(choices, config, has_gpu=has_gpu)
+        variants = _chosen_variants(choices, config)
+        rule = broken_rule(choices, variants) or own_code_rule(config.own_code, variants)
+        obstacle = unmet_requirement(spec, variants.values())
+        if rule is not None:
+            obstacle = (rule.name, rule.reason)
         for repeat in range(config.repeats):
             trial = replace(spec, repeat=repeat)
-            if rule is None:
+            if obstacle is None:
                 trials.append(trial)
             else:
-                ruled_out.append(unsupported(trial, rule.name, rule.reason))
+                ruled_out.append(unsupported(trial, *obstacle))
     return Plan(trials=tuple(trials), ruled_out=tuple(ruled_out))
 
 
@@ -99,7 +107,8 @@ def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> Trial
             host_bytes=resources.host_bytes,
             nvme_path=resources.nvme_path or "",
         ),
-        training_recipe=_training_recipe(_without_data_length(choices, config), variants),
+        training_recipe=_training_recipe(choices, variants, config),
+        own_code=config.own_code,
     )
 
 
@@ -209,6 +218,9 @@ def _settings(choices: Choices, variants: Variants, config: SweepConfig) -> Libr
     deepspeed = None
     if any(variant.deepspeed is not None for variant in variants.values()):
         deepspeed = config.deepspeed
+    if config.model.task == "image-text-to-text" and config.data.file is not None:
+        # The collator gives images to the processor, which no model takes as they are.
+        arguments.setdefault("remove_unused_columns", False)
     return merge(variants.values(), arguments, deepspeed)
 
 
@@ -218,13 +230,33 @@ def _measure_on_cpu(config: SweepConfig) -> MeasureSpec:
     return replace(config.measure, warmup_steps=fallback.warmup_steps, steps=fallback.steps)
 
 
-def _training_recipe(choices: Choices, variants: Mapping[str, Variant]) -> TrainingRecipe:
+def _training_recipe(
+    choices: Choices, variants: Mapping[str, Variant], config: SweepConfig
+) -> TrainingRecipe:
     """The choices that change what the training learns."""
     recipe = {}
-    for axis, choice in choices.items():
-        if _changes_training(axis, choice, variants):
+    for axis, choice in _without_data_length(choices, config).items():
+        if _changes_training(axis, choice, variants) or (
+            axis in variants and _makes_own_rows(variants[axis], variants, config)
+        ):
             recipe[axis] = choice
     return TrainingRecipe.of(recipe)
+
+
+def _makes_own_rows(variant: Variant, variants: Mapping[str, Variant], config: SweepConfig) -> bool:
+    """Whether a loop makes other rows of these data, or other weights, than the other loops do.
+
+    TRL tokenizes texts in its own way and packs rows into blocks of its own. It also trains the
+    adapter of a quantized base in 16 bits.
+    """
+    if "rows" not in variant.hooks:
+        return False
+    has_texts = config.data.file is not None and config.data.file.tokenizer is not None
+    chosen = variants.values()
+    is_packed = any(
+        "batching" in other.hooks and OTHER_WORKLOAD in other.traits for other in chosen
+    )
+    return has_texts or is_packed or any("quantized_base" in other.traits for other in chosen)
 
 
 def _changes_training(axis: str, choice: Choice, variants: Mapping[str, Variant]) -> bool:

@@ -59,23 +59,45 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
     import difflib  # only a mistake needs it
 
     by_lower = {choice.lower(): choice for choice in choices}
+    written = word.lower()
+
+    def similarity(choice: str) -> tuple[float, bool, int]:
+        """Letters in common; of equally similar ones, those with the same letters, or beginning."""
+        ratio = difflib.SequenceMatcher(a=choice, b=written).ratio()
+        return ratio, sorted(choice) == sorted(written), _shared_beginning(choice, written)
+
     # difflib's own threshold, 0.6 of the letters in common, finds transposed and missing letters.
-    matches = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    matches = difflib.get_close_matches(written, by_lower, n=len(by_lower) or 1)
     if not matches:
         return None
-    return by_lower[matches[0]]
+    return by_lower[max(matches, key=similarity)]
+
+
+def _shared_beginning(text: str, other: str) -> int:
+    """How many letters two texts share from their first on."""
+    shared = 0
+    for letter, other_letter in zip(text, other, strict=False):
+        if letter != other_letter:
+            break
+        shared += 1
+    return shared
 
 
 def advice(word: object, choices: Sequence[str]) -> str:
     """``did you mean "sgd"?`` and the valid choices; of many choices only the guess."""
-    listed = f"valid choices: {', '.join(choices)}"
+    listed = ", ".join(choices)
     guess = closest(str(word), choices)
     if guess is None:
-        return listed
-    question = f'did you mean "{guess}"?'
+        return f"valid choices: {listed}"
+    question = did_you_mean(guess)
     if len(choices) > _MANY_CHOICES:
         return question
-    return f"{question}; {listed}"
+    return f"{question} Valid choices: {listed}"
+
+
+def did_you_mean(guess: str) -> str:
+    """The question whether a misspelled word is this one."""
+    return f'did you mean "{guess}"?'
 
 
 def named_value(value: object) -> str:

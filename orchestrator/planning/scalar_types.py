@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from orchestrator.planning.loggers import LOGGERS, read_loggers
+from orchestrator.storage.location import location
 from orchestrator.units import DURATION_PATTERN, SIZE_PATTERN, duration_seconds, size_bytes
+
+_NAME_CHARACTERS = 100
+"""The longest name of a sweep; the name of a folder may have 255 bytes."""
 
 
 def _steps(value: object) -> int | None:
@@ -39,6 +44,22 @@ def _at_least_one(value: object, expected: str) -> int:
 def _mapping_or_path(value: object) -> object:
     if not isinstance(value, (dict, str)):
         raise ValueError("must be a mapping, or the path of a JSON or YAML file")
+    return value
+
+
+def _check_name(value: str | None) -> str | None:
+    if value is None:
+        return None
+    if re.search(r"[/\\]", value) or value in (".", ".."):
+        raise ValueError("is a name, not a path; to choose the run folder, set output")
+    if not value.strip() or not value.isprintable() or len(value) > _NAME_CHARACTERS:
+        raise ValueError(f"must be 1 to {_NAME_CHARACTERS} printable characters")
+    return value
+
+
+def _check_output(value: str | None) -> str | None:
+    if value is not None:
+        location(value)  # raises ValueError
     return value
 
 
@@ -87,3 +108,7 @@ HostMemory = Annotated[int, *_parsed(_host_memory, _BYTES, _SIZE, _AUTO)]
 """A size in bytes; 0 stands for "auto"."""
 MappingOrPath = Annotated[dict[str, Any] | str, *_parsed(_mapping_or_path, _MAPPING, _TEXT)]
 Loggers = Annotated[dict[str, dict[str, Any]], *_parsed(read_loggers, *_logger_schemas())]
+RunName = Annotated[str | None, AfterValidator(_check_name)]
+"""A name that can be the name of a folder."""
+Output = Annotated[str | None, AfterValidator(_check_output)]
+"""A folder or a URI."""

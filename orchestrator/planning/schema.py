@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from jobs.techniques import AXES, Axis, Family
+from jobs.techniques import AXES, Axis, Family, NamePattern
 from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES, owned_arguments
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.schema_models import SweepSection
@@ -58,15 +59,28 @@ def _axis(axis: Axis) -> dict[str, Any]:
     for name, variant in axis.variants.items():
         variants.append({"const": name, "description": variant.doc})
     if axis.pattern is not None:
-        others: dict[str, Any] = {"type": "string", "pattern": f"^{axis.pattern.pattern}$"}
-        others["not"] = {"enum": list(axis.variants)}
-        variants.append({**others, "description": axis.pattern.doc})
+        variants.append(_of_pattern(axis, axis.pattern))
+    variants += _families(axis)
+    return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
+
+
+def _families(axis: Axis) -> Iterator[dict[str, Any]]:
+    """The values with parameters, and their names alone."""
     for name, family in axis.families.items():
         # A name that is listed, too, must match once only.
         if name not in axis.variants:
-            variants.append({"const": name, "description": family.doc})
-        variants += _with_parameters(name, family)
-    return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
+            yield {"const": name, "description": family.doc}
+        yield from _with_parameters(name, family)
+
+
+def _of_pattern(axis: Axis, pattern: NamePattern) -> dict[str, Any]:
+    """The values that fit the pattern and are not listed by name."""
+    return {
+        "type": "string",
+        "pattern": f"^{pattern.pattern}$",
+        "not": {"enum": list(axis.variants)},
+        "description": pattern.doc,
+    }
 
 
 def _with_parameters(name: str, family: Family) -> list[dict[str, Any]]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -30,32 +28,14 @@ from orchestrator.planning.scalar_types import (
     HostMemory,
     Loggers,
     MappingOrPath,
+    Output,
+    RunName,
     Size,
     Steps,
 )
 from orchestrator.planning.search_choice import search_schema
 from orchestrator.planning.search_kinds import DEFAULT_KIND
 from orchestrator.planning.settings import ProfileChoice
-from orchestrator.storage.location import location
-
-_NAME_CHARACTERS = 100
-"""The longest name of a sweep; the name of a folder may have 255 bytes."""
-
-
-def _check_name(value: str | None) -> str | None:
-    if value is None:
-        return None
-    if re.search(r"[/\\]", value) or value in (".", ".."):
-        raise ValueError("is a name, not a path; to choose the run folder, set output")
-    if not value.strip() or not value.isprintable() or len(value) > _NAME_CHARACTERS:
-        raise ValueError(f"must be 1 to {_NAME_CHARACTERS} printable characters")
-    return value
-
-
-def _check_output(value: str | None) -> str | None:
-    if value is not None:
-        location(value)  # raises ValueError
-    return value
 
 
 def _exactly_one(*keys: str) -> dict[str, Any]:
@@ -145,6 +125,10 @@ class SyntheticSection(Section):
     """Share of padding among the tokens of a text."""
     lengths: LengthsSection | None = None
     """Texts of unequal length, at most sequence_length. Not together with padding."""
+    images: int = Field(default=1, ge=1)
+    """Of image-text-to-text: images in a sample. Their tokens count as part of sequence_length."""
+    image_size: int | None = Field(default=None, ge=1)
+    """Of image-text-to-text: side of an image in pixels. Default: the size that the model takes."""
 
     @model_validator(mode="after")
     def _is_padded_once(self) -> Self:
@@ -161,13 +145,15 @@ class FileSection(Section):
 
     path: str
     """A file or folder, relative to the config."""
-    format: Literal["parquet", "json", "csv", "arrow", "disk"] | None = None
-    """The format of the file. Default: by its suffix. disk: a folder from datasets.save_to_disk."""
+    format: Literal["parquet", "json", "csv", "arrow", "disk", "imagefolder"] | None = None
+    """The file's format. Default: from its suffix. disk: a folder of datasets.save_to_disk.
+    imagefolder: a folder of images with a metadata.jsonl or metadata.csv."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Column for the model (text, text_pair, target, labels, input_ids ...) -> column of the file.
-    """
+    """Name the model uses (text, text_pair, target, labels, input_ids, images ...) -> name in the
+    file."""
     tokenizer: str | None = None
-    """Name or folder of a tokenizer. Not needed if the file has a column input_ids."""
+    """A tokenizer's name or folder. Not needed where the file holds input_ids. For images with
+    texts: the processor's name or folder. Default there: model.name_or_path."""
     max_length: int = Field(default=512, ge=1)
     """Longer texts are cut to this many tokens."""
 
@@ -260,6 +246,22 @@ class ResourcesSection(Section):
     """Before measuring, compare the GPUs of each model, and leave out throttled or slow GPUs."""
 
 
+class OwnCodeSection(Section):
+    """Your own code, each object as module:object. The command must allow it, too.
+
+    A module is looked for beside the config, and then in the environment.
+    """
+
+    trainer: str | None = None
+    """A subclass of transformers.Trainer, such as my_package.train:MyTrainer."""
+    callbacks: list[str] = Field(default_factory=list)
+    """Subclasses of TrainerCallback."""
+    collator: str | None = None
+    """A function from a list of rows to a batch, or a class that makes one."""
+    entry: str | None = None
+    """A function that makes the Trainer. It gets model, args, train_dataset and other parts."""
+
+
 class SubsetSection(Section):
     """A named grid, whose values replace those of the top-level axes."""
 
@@ -270,7 +272,7 @@ class SubsetSection(Section):
 class SweepSection(Section):
     """One sweep: a model, TrainingArguments for all trials, and the axes to vary."""
 
-    name: Annotated[str | None, AfterValidator(_check_name)] = None
+    name: RunName = None
     """The sweep's name. Default: the file's name."""
     model: ModelSection
     """The model to train."""
@@ -280,6 +282,8 @@ class SweepSection(Section):
     """Fields of TrainingArguments for every trial, or the path of a JSON or YAML file with them."""
     deepspeed: MappingOrPath | None = None
     """Your own DeepSpeed configuration, or the path of its JSON file."""
+    own_code: OwnCodeSection | None = None
+    """Your own Trainer, callbacks or collator. The command must allow it, too."""
     axes: dict[str, Any] = Field(default_factory=dict)
     """The grid: axis -> a value or a list of values. See the axes below."""
     subsets: dict[str, SubsetSection] = Field(default_factory=dict)
@@ -308,6 +312,5 @@ class SweepSection(Section):
     """
     loggers: Loggers = Field(default_factory=dict)
     """Experiment loggers to report to: their names, or a mapping of names to arguments."""
-    output: Annotated[str | None, AfterValidator(_check_output)] = None
-    """The run folder, or a URI to which it is uploaded (s3://, gs://, hf://). Default: runs/NAME.
-    """
+    output: Output = None
+    """The run folder, or a URI to upload it to (s3://, gs://, hf://). Default: runs/NAME."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, to_json
+from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, OwnCode, to_json
 from orchestrator.planning.axes import SEQUENCE_LENGTH, Assignment, Grid
 from orchestrator.planning.loggers import LoggerChoices
 from orchestrator.storage.location import Location
@@ -96,6 +96,8 @@ class SweepConfig:
     loggers: LoggerChoices = field(default_factory=dict)
     """Experiment loggers to report to."""
     output: Location = Path("runs")
+    own_code: OwnCode | None = None
+    """The user's own Trainer, callbacks or collator, in every trial."""
     notes: tuple[str, ...] = ()
     """What to tell the user about the file: old keys that have a new name."""
 

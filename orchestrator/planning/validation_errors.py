@@ -59,7 +59,7 @@ def _without_plugins() -> Iterator[None]:
         yield
     finally:
         # The variable must not reach the trials, whose libraries use pydantic, too.
-        del os.environ[_DISABLE_PLUGINS]
+        os.environ.pop(_DISABLE_PLUGINS, None)
         if before is not None:
             os.environ[_DISABLE_PLUGINS] = before
 

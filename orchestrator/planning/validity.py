@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from jobs.spec import Choice
+from jobs.spec import Choice, OwnCode
 from jobs.techniques import Variant
 
 Choices = Mapping[str, Choice]
@@ -29,6 +29,13 @@ def broken_rule(choices: Choices, variants: Variants) -> Rule | None:
         if rule.applies(choices, variants):
             return rule
     return None
+
+
+def own_code_rule(own: OwnCode | None, variants: Variants) -> Rule | None:
+    """The rule that the user's own code breaks with these choices, or None."""
+    if own is None or not _has(variants, "accelerate"):
+        return None
+    return _OWN_CODE
 
 
 def _has(variants: Variants, trait: str) -> bool:
@@ -105,6 +112,17 @@ def _fuses_the_loss_of_partitioned_weights(choices: Choices, variants: Variants)
     return bool(stage == 3)
 
 
+def _leaves_the_mask_out_of_trls_batches(choices: Choices, variants: Variants) -> bool:
+    attention = variants.get("attention")
+    leaves_out = attention is not None and "collator" in attention.hooks
+    return leaves_out and _has(variants, "trl")
+
+
+_OWN_CODE = Rule(
+    name="own_code_needs_trainer",
+    reason="The plain Accelerate loop has no Trainer that could be your own, or call callbacks.",
+    applies=_all_of("accelerate"),
+)
 RULES: tuple[Rule, ...] = (
     Rule(
         name="whole_accumulation",
@@ -217,10 +235,30 @@ RULES: tuple[Rule, ...] = (
         applies=_fuses_the_loss_of_partitioned_weights,
     ),
     Rule(
+        # trl.trainer.utils.add_fused_lm_head multiplies the hidden states by the output layer.
+        name="trl_computes_the_loss",
+        reason="TRL's SFTTrainer computes the loss itself, in chunks, and never calls the model's "
+        "own: another loss would have no effect.",
+        applies=_all_of("trl", "fused_loss"),
+    ),
+    Rule(
+        # trl.SFTTrainer.compute_loss counts the tokens of a batch by its mask.
+        name="trl_needs_the_mask",
+        reason="TRL's SFTTrainer makes the batches itself and needs their mask, which this "
+        "attention leaves out.",
+        applies=_leaves_the_mask_out_of_trls_batches,
+    ),
+    Rule(
         name="base_needs_adapter",
         reason="The base axis is about frozen weights, and without an adapter every weight is "
         "trained; precision: bf16_weights trains all weights in 16 bits.",
         applies=_freezes_without_an_adapter,
+    ),
+    Rule(
+        name="adapter_freezes_the_vision_tower",
+        reason="An adapter freezes all weights of the model, those of the vision tower included; "
+        "leave out vision: frozen.",
+        applies=_all_of("frozen_vision", "peft"),
     ),
     Rule(
         name="base_sets_the_weights",

@@ -141,6 +141,7 @@ def segment_bytes(size: int) -> int:
         return SMALL_BUFFER
     if size < MIN_LARGE_ALLOCATION:
         return LARGE_BUFFER
+    # ``get_allocation_size`` in CUDACachingAllocator.cpp: larger blocks are rounded up.
     return -(-size // ROUND_LARGE) * ROUND_LARGE
 
 

@@ -93,6 +93,7 @@ class _ThreadBlock:
 
 def _block(width: int, height: int, vector: int, *, along: bool) -> _ThreadBlock:
     """``ReduceConfig::set_block_dimension``: powers of two, a warp wide if the data allows it."""
+    # A block has 512 threads at most, fewer if each of them sums several outputs (Reduce.cuh).
     most_threads = 512 // vector
     columns = min(_last_power_of_2(width), most_threads)
     rows = min(_last_power_of_2(height), most_threads)
@@ -107,21 +108,28 @@ def _shared_bytes(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> i
     # Few inputs are summed without splitting them over the rows of a block.
     if -(-inputs // block.inputs_a_step) < min(block.height * 16, 256):
         return 0
-    # All blocks together already fill the GPU, or each thread has little to sum: nothing to share.
-    inputs_a_thread = -(-inputs // (block.inputs_a_step * block.height))
-    blocks_at_once = gpu.multiprocessors * (gpu.threads_per_multiprocessor // block.threads)
-    blocks = -(-(outputs // block.vector) // block.outputs)
-    if inputs_a_thread < 256 or blocks > blocks_at_once:
-        return 0
-    # As many blocks share an output as fill the GPU, each thread with 16 to 256 inputs.
-    wanted = min(-(-blocks_at_once // blocks), -(-inputs_a_thread // 16))
-    sharing = max(wanted, -(-inputs_a_thread // 256))
+    sharing = _blocks_an_output(gpu, block, inputs, outputs)
     if sharing <= 1:
         return 0
+    # Each block writes one partial sum for every output that it shares.
     partial_sums = outputs * sharing * block.outputs
     if not block.along:
         partial_sums *= block.vector
     return _FLOAT_BYTES * partial_sums
+
+
+def _blocks_an_output(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> int:
+    """How many blocks sum the inputs of one output; 1 if they share nothing."""
+    # Integer divisions are rounded up, because a part of a block needs a whole one.
+    inputs_a_thread = -(-inputs // (block.inputs_a_step * block.height))
+    blocks_at_once = gpu.multiprocessors * (gpu.threads_per_multiprocessor // block.threads)
+    blocks = -(-(outputs // block.vector) // block.outputs)
+    # All blocks together already fill the GPU, or each thread has little to sum: nothing to share.
+    if inputs_a_thread < 256 or blocks > blocks_at_once:
+        return 1
+    # As many blocks share an output as fill the GPU, each thread with 16 to 256 inputs.
+    wanted = min(-(-blocks_at_once // blocks), -(-inputs_a_thread // 16))
+    return max(wanted, -(-inputs_a_thread // 256))
 
 
 def _coalesced(layout: Sequence[int]) -> tuple[list[Dimension], list[Dimension]]:
@@ -132,16 +140,20 @@ def _coalesced(layout: Sequence[int]) -> tuple[list[Dimension], list[Dimension]]
     for size, stride, is_reduced in sorted(dimensions, key=_stride):
         if size == 1:
             continue
-        merged = kept
         if is_reduced:
-            merged = reduced
-        # A dimension that begins where the one before ends is part of it.
-        if merged and merged[-1][0] * merged[-1][1] == stride:
-            closer_stride, closer_size = merged[-1]
-            merged[-1] = (closer_stride, closer_size * size)
+            _merge(reduced, stride, size)
         else:
-            merged.append((stride, size))
+            _merge(kept, stride, size)
     return reduced, kept
+
+
+def _merge(merged: list[Dimension], stride: int, size: int) -> None:
+    """Append a dimension; one that begins where the last one ends becomes part of it."""
+    if merged and merged[-1][0] * merged[-1][1] == stride:
+        closer_stride, closer_size = merged[-1]
+        merged[-1] = (closer_stride, closer_size * size)
+    else:
+        merged.append((stride, size))
 
 
 def _stride(dimension: Sequence[int]) -> int:
@@ -182,6 +194,7 @@ def layer_norm_backward_bytes(gpu: Gpu, rows: int, width: int, element: int) -> 
     """
     if rows <= 2**16 or width // _WARP >= gpu.multiprocessors // 2:
         return 0
+    # A row of partial sums for each block; the grid is kept below 2**15 blocks.
     blocks = min(2**15 // -(-width // _WARP), -(-rows // _WARP))
     return element * width * blocks
 
@@ -194,6 +207,7 @@ def cudnn_attention_backward_bytes(
     accumulated = _FLOAT_BYTES * batch * heads * queries * (width + 1)
     if key_heads == heads:
         return accumulated
+    # Heads that share keys and values get expanded gradients of 2 bytes each.
     expanded = 2 * batch * heads * keys * width
     return accumulated + 2 * expanded  # keys and values, 16 bits each
 
@@ -217,6 +231,7 @@ def efficient_attention_backward_bytes(
         return 2 * row_sums + max(product, tile_bytes)
     if width <= 64:
         return row_sums + tile_bytes
+    # Wide heads in 16 bits: gradients of keys and values are summed in 32 bits first.
     accumulators = _FLOAT_BYTES * batch * heads * 2 * keys * width
     return row_sums + tile_bytes + accumulators
 

@@ -208,6 +208,7 @@ def _mask_bytes(batch: Batch, step: FakeStep) -> int:
         return 0
     tokens = batch.tokens()
     samples = batch.tensors["attention_mask"].shape[0]
+    # 4 bytes for each head and pair of positions.
     return 4 * samples * step.attention_heads * tokens * tokens
 
 

@@ -24,10 +24,12 @@ def elsewhere(
     Another attention kernel may do without the workspaces of the measured one, or take as much
     again.
     """
+    # Context and libraries: what the device holds beyond the allocator.
     outside = device.high - reserved.high
     # Other libraries beside the context (DeepSpeed, managed memory) stay as measured.
     context = max(outside, LARGEST_CONTEXT_BYTES)
     if outside > LARGEST_CONTEXT_BYTES:
         context = outside + LARGEST_CONTEXT_BYTES // 2
+    # A kernel without workspaces, and the smallest context of any card.
     least = allocated.low - peaks.kernel_workspaces + SMALLEST_CONTEXT_BYTES
     return Elsewhere(least=least, high=reserved.high + peaks.kernel_workspaces + context)

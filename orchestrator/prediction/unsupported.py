@@ -17,6 +17,7 @@ _ARGUMENTS = {
 }
 """Training argument -> why a trial that sets it is not predicted."""
 _HOOK_PLACES = {
+    "rows": "TRL computes the loss in chunks that are not traced",
     "regions": "torch.compile plans its own buffers",
     "allocator": "only the allocator's default settings are modelled",
     "layers": "Liger's kernels are not traced",
@@ -44,12 +45,26 @@ _PLAIN_LORA = frozenset(
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
     return (
-        _untraced_batches(spec)
+        _untraced_code(spec)
+        or _untraced_images(spec)
+        or _untraced_batches(spec)
         or _untraced_kernels(spec)
         or _untraced_states(spec)
         or _untraced_arguments(spec)
         or _unmodelled_deepspeed(spec)
     )
+
+
+def _untraced_code(spec: TrialSpec) -> str:
+    if spec.own_code is not None:
+        return "what your own code computes is not traced"
+    return ""
+
+
+def _untraced_images(spec: TrialSpec) -> str:
+    if spec.model.task == "image-text-to-text":
+        return "where images lie in a batch are values of the batch, which a trace does not have"
+    return ""
 
 
 def _untraced_batches(spec: TrialSpec) -> str:

@@ -38,6 +38,7 @@ class ZeroEngine:
         zero = config.get("zero_optimization", {})
         bucket = zero.get("reduce_bucket_size", _BUCKET_ELEMENTS)
         if bucket == "auto":
+            # As in ``HfTrainerDeepSpeedConfig.trainer_config_finalize`` of transformers.
             bucket = hidden_size**2
         live = zero.get("stage3_max_live_parameters", _LIVE_ELEMENTS)
         return cls(

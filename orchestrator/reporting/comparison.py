@@ -130,15 +130,17 @@ def _shifts(comparison: Comparison) -> Iterator[str]:
         name = f"{of_technique.rows} rows with {of_technique.axis} {of_technique.value}"
         interval = _interval(of_technique)
         yield f"{name}, against all other rows: {interval}: {_decision(of_technique)}"
-    limits = []
-    if shift is not None:
-        limits.append(f"{_percent(shift.smallest_visible)} of all GPU-bound rows together")
-    if comparison.smallest_visible is not None:
-        limits.append(
-            f"{_percent(comparison.smallest_visible)} of a single GPU-bound row, in the median"
-        )
+    limits = "; ".join(_smallest_visible(comparison))
     if limits:
-        yield f"smallest change of speed that would be found: {'; '.join(limits)}"
+        yield f"smallest change of speed that would be found: {limits}"
+
+
+def _smallest_visible(comparison: Comparison) -> Iterator[str]:
+    """The smallest change that the rows would show: of all together, and of a single one."""
+    if comparison.shift is not None:
+        yield f"{_percent(comparison.shift.smallest_visible)} of all GPU-bound rows together"
+    if comparison.smallest_visible is not None:
+        yield f"{_percent(comparison.smallest_visible)} of a single GPU-bound row, in the median"
 
 
 def _interval(shift: Shift) -> str:

@@ -13,6 +13,7 @@ from orchestrator.planning.problems import dotted
 from orchestrator.planning.renamed_keys import RENAMED_KEYS
 from orchestrator.planning.schema_models import Section, SweepSection
 from orchestrator.planning.search_kinds import DEFAULT_KIND, SEARCH_KINDS, SearchOption
+from orchestrator.reporting.markdown import line
 
 INTRODUCTION = """\
 # Configuration reference
@@ -178,14 +179,19 @@ def _axis(axis: Axis) -> Iterator[str]:
         integers = f"An integer from 1 ({axis.integer_unit}), or a name. "
     yield f"{_sentence(axis.doc)} {integers}Default: `{axis.default}`."
     yield ""
+    yield from _table(["value", "meaning", "requires", "results"], _values(axis))
+    yield from _families(axis)
+
+
+def _values(axis: Axis) -> list[list[str]]:
+    """A row for each named value, and one for the values that a pattern describes."""
     rows = []
     for name, variant in axis.variants.items():
-        requirements = ", ".join(map(_requirement, variant.requires))
-        rows.append([f"`{name}`", variant.doc, requirements, variant.numerical_effect])
+        needs = ", ".join(map(_requirement, variant.requires))
+        rows.append([f"`{name}`", variant.doc, needs, variant.numerical_effect])
     if axis.pattern is not None:
         rows.append([f"`{axis.pattern.form}`", axis.pattern.doc, "", ""])
-    yield from _table(["value", "meaning", "requires", "results"], rows)
-    yield from _families(axis)
+    return rows
 
 
 def _families(axis: Axis) -> Iterator[str]:
@@ -283,18 +289,10 @@ def _one_line(text: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield _row(head)
-    yield _row(["---"] * len(head))
+    yield line(head)
+    yield line(["---"] * len(head))
     for cells in rows:
-        yield _row(list(map(_escaped, cells)))
-
-
-def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|")
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        yield line(cell.replace("|", "\\|") for cell in cells)
 
 
 if __name__ == "__main__":

@@ -145,17 +145,33 @@ def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) 
     challenger = labels[comparison.trial_id]
     reference = labels[comparison.reference_id]
     rounds = f"({count(comparison.rounds, 'interleaved round')} on one GPU)"
-    # Half the 95 % interval of the paired ratio.
-    uncertainty = error(comparison.ci95)
-    # The ratio is the challenger's speed divided by the reference's.
-    gain = 100 * (comparison.ratio - 1)
     if comparison.is_faster:
-        return f"{challenger} is {gain:.1f} % {uncertainty} faster than {reference} {rounds}."
+        return f"{challenger} is {_gain(comparison)} faster than {reference} {rounds}."
     if comparison.is_slower:
-        inverse = 100 * (1 / comparison.ratio - 1)
-        return f"{reference} is {inverse:.1f} % {uncertainty} faster than {challenger} {rounds}."
-    difference = f"{gain:+.1f} % {uncertainty}".replace("-", "−")
+        return f"{reference} is {_gain(comparison)} faster than {challenger} {rounds}."
+    difference = _difference(comparison)
     return f"No difference in speed between {reference} and {challenger}: {difference} {rounds}."
+
+
+def _difference(comparison: PairedComparison) -> str:
+    """How much faster the challenger was, with its sign: ``−0.3 % ± 0.4 %``."""
+    # The ratio is the challenger's speed divided by the reference's.
+    percent = f"{100 * (comparison.ratio - 1):+.1f}".replace("-", "−")
+    return f"{percent} % {error(comparison.ci95)}"
+
+
+def _gain(comparison: PairedComparison) -> str:
+    """How much faster the faster one is: ``3.2 % ± 0.4 %``."""
+    ratio = comparison.ratio
+    if comparison.is_slower:
+        ratio = 1 / ratio
+    # Half the 95 % interval of the paired ratio.
+    return f"{100 * (ratio - 1):.1f} % {error(comparison.ci95)}"
+
+
+def _gain(ratio: float) -> str:
+    """A ratio of speeds as the percentage that the faster one gains: ``3.2 %``."""
+    return f"{100 * (ratio - 1):.1f} %"
 
 
 def labels_of_trials(dataset: Dataset, configurations: Iterable[Configuration]) -> dict[str, str]:

@@ -150,26 +150,32 @@ def _breakdown(
     title: str, words: tuple[str, str], breakdown: Breakdown, write: Writer = seconds
 ) -> Iterator[str]:
     """A line for the figure and one for each part that changed; ``words``: for less, for more."""
-    before = breakdown.before
-    after = breakdown.after
     source = "from the table: not both were profiled"
     if breakdown.source == "anatomy":
         source = "both trials profiled"
-    # Figures within CLOSE of each other are the same for any decision.
     yield ""
-    if before and after and abs(after / before - 1) <= CLOSE:
-        yield f"{title}: the same, {write(after)} ({source})."
-    else:
-        for_less, for_more = words
-        decision = for_more if after > before else for_less
-        figures = f"{write(before)} -> {write(after)}"
-        yield f"{title}: {decision}, {figures} ({_ratio(breakdown)}; {source})."
+    yield f"{title}: {_change(words, breakdown, write, source)}."
     # Parts that changed little would hide those that explain the difference.
+    least = SMALL * max(breakdown.before, breakdown.after)
     for term in breakdown.terms:
-        if abs(term.change) > SMALL * max(before, after):
+        if abs(term.change) > least:
             yield f"  {_term(term, breakdown, write)}"
     if not breakdown.terms:
         yield "  The table has no parts of this figure."
+
+
+def _change(words: tuple[str, str], breakdown: Breakdown, write: Writer, source: str) -> str:
+    """How the whole figure changed, and where it comes from."""
+    before = breakdown.before
+    after = breakdown.after
+    # Figures within CLOSE of each other are the same for any decision.
+    if before and after and abs(after / before - 1) <= CLOSE:
+        return f"the same, {write(after)} ({source})"
+    decision, for_more = words
+    if after > before:
+        decision = for_more
+    figures = f"{write(before)} -> {write(after)}"
+    return f"{decision}, {figures} ({_ratio(breakdown)}; {source})"
 
 
 def _term(term: Term, breakdown: Breakdown, write: Writer) -> str:

@@ -96,13 +96,14 @@ def grid(
     """
     rules = {False: "---", True: "---:"}
     rule = [rules[is_right] for is_right in flush_right] or [rules[False]] * len(headings)
-    lines = [_line(map(text, headings)), _line(rule)]
+    lines = [line(map(text, headings)), line(rule)]
     for row in rows:
-        lines.append(_line(map(text, row)))
+        lines.append(line(map(text, row)))
     return lines
 
 
-def _line(cells: Iterable[str]) -> str:
+def line(cells: Iterable[str]) -> str:
+    """One line of a table; the cells are Markdown already."""
     return f"| {' | '.join(cells)} |"
 
 

@@ -73,16 +73,15 @@ def _data(config: SweepConfig) -> str:
     if config.model.task == "image-classification":
         return f"{synthetic.samples} synthetic images"
     samples = f"{synthetic.samples} synthetic samples"
+    if config.model.task == "image-text-to-text":
+        samples = f"{samples} with {count(synthetic.images, 'image')}"
     if SEQUENCE_LENGTH in config.axes:
         return f"{samples}, whose length is an axis"
     return f"{samples} of {synthetic.sequence_length} tokens"
 
 
 def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
-    trials = count(len(plan.trials), "trial")
-    if plan.ruled_out:
-        trials = f"{trials}, {len(plan.ruled_out)} ruled out"
-    yield "plan", trials
+    yield "plan", _trials(plan)
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
     # What is measured, then how, then what follows from it.
@@ -97,6 +96,14 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     if config.loggers:
         yield "loggers", ", ".join(config.loggers)
     yield "output", str(config.output)
+
+
+def _trials(plan: Plan) -> str:
+    """How many trials there are, and how many were ruled out."""
+    trials = count(len(plan.trials), "trial")
+    if plan.ruled_out:
+        trials = f"{trials}, {len(plan.ruled_out)} ruled out"
+    return trials
 
 
 def _axes(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:

@@ -93,16 +93,23 @@ def row(prediction: Prediction) -> dict[str, Any]:
     values["largest_block_bytes"] = prediction.largest_block
     values["notes"] = "; ".join(prediction.notes)
     values |= installed_versions()
-    # Kinds without memory at the peak are zero bytes, unless the whole prediction is unknown.
-    is_known = prediction.allocated is not None
-    for kind in KINDS:
-        column = f"{kind.replace(' ', '_').lower()}_bytes"
-        values[column] = None
-        if is_known:
-            values[column] = prediction.anatomy.get(kind, 0)
+    values |= _kinds(prediction)
     for card, fit in prediction.cards.items():
         values[f"fits_{card}_gb"] = fit
     return values
+
+
+def _kinds(prediction: Prediction) -> dict[str, int | None]:
+    """A column for each kind of memory: its bytes at the peak."""
+    # Kinds without memory at the peak are zero bytes, unless the whole prediction is unknown.
+    is_known = prediction.allocated is not None
+    columns: dict[str, int | None] = {}
+    for kind in KINDS:
+        column = f"{kind.replace(' ', '_').lower()}_bytes"
+        columns[column] = None
+        if is_known:
+            columns[column] = prediction.anatomy.get(kind, 0)
+    return columns
 
 
 def _figure_columns(name: str, figure: Figure | None) -> dict[str, int | None]:
@@ -112,22 +119,29 @@ def _figure_columns(name: str, figure: Figure | None) -> dict[str, int | None]:
 
 
 def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
-    trial_id = f"{prediction.trial_id:<12}"
-    if prediction.refused:
-        yield f"{trial_id}  refused: {prediction.refused}  | {words}"
+    yield f"{prediction.trial_id:<12}  {_decision(prediction)}  | {words}"
+    if prediction.refused or prediction.allocated is None or prediction.reserved is None:
         return
-    if prediction.allocated is None or prediction.reserved is None:
-        yield f"{trial_id}  unknown: {prediction.unknown}  | {words}"
-        return
-    allocated = f"{_gib(prediction.allocated.bytes):>9}"
-    reserved = f"{_gib(prediction.reserved.bytes):>8}"
-    device = f"{_device(prediction.device):>22}"
-    # One column a card, as wide as its heading.
-    fits = " ".join(f"{fit:>7}" for fit in prediction.cards.values())
-    yield f"{trial_id}  {allocated}  {reserved}  {device}  {fits}     | {words}"
     if prediction.typical_device is not None:
         yield f"{'':<12}  {_batch_lengths(prediction)}"
     yield f"{'':<12}  at the peak: {_anatomy(prediction)}"
+
+
+def _decision(prediction: Prediction) -> str:
+    """The peaks in GiB and the cards that they fit, as wide as the columns' headings.
+
+    For a trial without figures, the reason why there are none.
+    """
+    if prediction.refused:
+        return f"refused: {prediction.refused}"
+    if prediction.allocated is None or prediction.reserved is None:
+        return f"unknown: {prediction.unknown}"
+    allocated = f"{_gib(prediction.allocated.bytes):>9}"
+    reserved = f"{_gib(prediction.reserved.bytes):>8}"
+    device = f"{_device(prediction.device):>22}"
+    # One column a card.
+    fits = " ".join(f"{fit:>7}" for fit in prediction.cards.values())
+    return f"{allocated}  {reserved}  {device}  {fits}   "
 
 
 def _batch_lengths(prediction: Prediction) -> str:

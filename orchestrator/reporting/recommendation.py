@@ -50,7 +50,12 @@ def _lines(
         others = len(dataset.environments) - 1
         yield f"  environments are never ranked together: {count(others, 'smaller one')} left out"
     yield from _answer(dataset, recommendation, workload)
-    # What else a reader may want: other techniques, other constraints.
+    yield from _alternatives(dataset, recommendation)
+    yield from left_out_lines(dataset, recommendation)
+
+
+def _alternatives(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
+    """What else a reader may want: other techniques, other constraints."""
     # The next sets of techniques, for readers who cannot use the best one.
     if recommendation.runners_up:
         yield "next best, with other techniques:"
@@ -65,7 +70,6 @@ def _lines(
         yield "what the constraints cost:"
         for cost in recommendation.costs:
             yield f"  {_cost(dataset, recommendation, cost)}"
-    yield from left_out_lines(dataset, recommendation)
 
 
 def _question(dataset: Dataset, recommendation: Recommendation) -> Iterator[str]:
@@ -151,15 +155,22 @@ def _line(dataset: Dataset, recommendation: Recommendation, candidate: Candidate
     figures = [speed, size]
     if candidate.has_bounds:
         figures = [f"at least {speed}", f"at most {size}"]
-    # The figure that the answer is best in comes first; the speed is there already.
-    objective = recommendation.constraints.objective
-    figure = recommendation.figure(candidate)
-    if objective.name == "host_memory" and figure is not None:
-        figures.insert(0, f"{memory(figure)} of host memory")
-    elif objective.name != "samples_per_second" and figure is not None:
-        figures.insert(0, f"{number(figure)} {objective.unit}")
+    # The figure that the answer is best in comes first.
+    figures = [*_objective_figure(recommendation, candidate), *figures]
     trial_id = candidate.measured.trial_ids[0]
     return f"{dataset.pick_label(configuration)}: {', '.join(figures)}, trial {trial_id}"
+
+
+def _objective_figure(recommendation: Recommendation, candidate: Candidate) -> Iterator[str]:
+    """The figure of the objective; nothing for the speed, which every line has."""
+    objective = recommendation.constraints.objective
+    figure = recommendation.figure(candidate)
+    if figure is None or objective.name == "samples_per_second":
+        return
+    if objective.name == "host_memory":
+        yield f"{memory(figure)} of host memory"
+    else:
+        yield f"{number(figure)} {objective.unit}"
 
 
 def _nearby(dataset: Dataset, recommendation: Recommendation, nearby: NearbyBatch) -> str:

@@ -15,6 +15,9 @@ from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.sections.budgets import check_to_json
 from orchestrator.reporting.workload import Workload
 
+Entry = Callable[[Candidate], dict[str, Any]]
+"""Makes plain values of a candidate."""
+
 
 def to_json(
     dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
@@ -27,14 +30,6 @@ def to_json(
     best = None
     if recommendation.best is not None:
         best = entry(recommendation.best)
-    costs = []
-    for cost in recommendation.costs:
-        about = {"constraint": cost.constraint, "ratio": cost.ratio}
-        costs.append({**about, **entry(cost.candidate)})
-    nearby = []
-    for batch in recommendation.nearby:
-        about = {"effective_batch": batch.effective_batch, "ratio": batch.ratio}
-        nearby.append({**about, **entry(batch.candidate)})
     document: dict[str, Any] = strict(
         {
             "run": dataset.name,
@@ -42,8 +37,8 @@ def to_json(
             "objective": recommendation.constraints.objective.name,
             "best": best,
             "runners_up": list(map(entry, recommendation.runners_up)),
-            "costs": costs,
-            "nearby_effective_batches": nearby,
+            "costs": _costs(recommendation, entry),
+            "nearby_effective_batches": _nearby(recommendation, entry),
             "left_out_for_loss_parity": recommendation.left_out.count,
             "left_out": _left_out_json(recommendation, entry),
             "cap_check": check_to_json(recommendation.check),
@@ -53,9 +48,25 @@ def to_json(
     return document
 
 
-def _left_out_json(
-    recommendation: Recommendation, entry: Callable[[Candidate], dict[str, Any]]
-) -> dict[str, Any]:
+def _costs(recommendation: Recommendation, entry: Entry) -> list[dict[str, Any]]:
+    """What would be better without each constraint."""
+    costs = []
+    for cost in recommendation.costs:
+        about = {"constraint": cost.constraint, "ratio": cost.ratio}
+        costs.append({**about, **entry(cost.candidate)})
+    return costs
+
+
+def _nearby(recommendation: Recommendation, entry: Entry) -> list[dict[str, Any]]:
+    """What would be better at another effective batch."""
+    nearby = []
+    for batch in recommendation.nearby:
+        about = {"effective_batch": batch.effective_batch, "ratio": batch.ratio}
+        nearby.append({**about, **entry(batch.candidate)})
+    return nearby
+
+
+def _left_out_json(recommendation: Recommendation, entry: Entry) -> dict[str, Any]:
     """What trains something else than its reference: how many, how many better, the best."""
     left_out = recommendation.left_out
     best = None

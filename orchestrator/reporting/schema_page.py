@@ -58,14 +58,7 @@ PURPOSES: Mapping[Purpose, str] = {
 def render() -> str:
     """The page as Markdown."""
     # In the order of a reader's questions: trials, their steps, their anatomies, the front.
-    lines = [INTRODUCTION]
-    lines += _section("trials.parquet: one row a trial", _columns((*BASE, *FOLLOW_UP)))
-    lines += _section("trials.parquet: one column an axis", [AXES])
-    measured = ["Null unless the trial came far enough to measure.", ""]
-    lines += _section("trials.parquet: measurements", measured + _columns(declared_columns()))
-    lines += _section("trials.parquet: how the trial was run", _columns((*DELIVERY, *COMPARED)))
-    lines += _section("trials.parquet: flags", [FLAGS, "", *_flags()])
-    lines += _section("trials.parquet: purposes", _pairs("purpose", PURPOSES))
+    lines = [INTRODUCTION, *_trial_sections()]
     lines += _section("steps.parquet: one row an optimizer step", _columns(STEP_COLUMNS))
     lines += _section(
         "anatomy.parquet: one row a figure of a profiled trial", _columns(ANATOMY_COLUMNS)
@@ -74,6 +67,18 @@ def render() -> str:
     frontier = [FRONTIER, "", *_columns(FRONTIER_COLUMNS)]
     lines += _section("frontier.parquet: one row a configuration on a Pareto front", frontier)
     return "\n".join(lines) + "\n"
+
+
+def _trial_sections() -> list[str]:
+    """The columns of trials.parquet, by where they come from."""
+    lines = list(_section("trials.parquet: one row a trial", _columns((*BASE, *FOLLOW_UP))))
+    lines += _section("trials.parquet: one column an axis", [AXES])
+    measured = ["Null unless the trial came far enough to measure.", ""]
+    lines += _section("trials.parquet: measurements", measured + _columns(declared_columns()))
+    lines += _section("trials.parquet: how the trial was run", _columns((*DELIVERY, *COMPARED)))
+    lines += _section("trials.parquet: flags", [FLAGS, "", *_flags()])
+    lines += _section("trials.parquet: purposes", _pairs("purpose", PURPOSES))
+    return lines
 
 
 def _section(heading: str, lines: Iterable[str]) -> list[str]:

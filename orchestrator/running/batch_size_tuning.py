@@ -97,14 +97,14 @@ def tune_batch_sizes(
         folder.describe({**run, **screening.to_json()})
         parts = screening.cluster.by_hardware()
         for part in parts:
-            # The GPU models share one time budget. Each gets what the ones before it have left.
-            spent_seconds = time.monotonic() - started_at
             with _folder_of_part(folder, part, is_only=len(parts) == 1) as part_folder:
                 tuning = _Tuning(config, sets, goal, part, part_folder)
-                tuned.append(tuning.run(options, spent_seconds))
+                # The GPU models share one time budget: each gets what the ones before have left.
+                answers = tuning.run(options, time.monotonic() - started_at)
+            tuned.append(answers)
             if part_folder.records():
                 write_tables(part_folder.path)
-            if tuned[-1].is_interrupted:
+            if answers.is_interrupted:
                 break
     return tuned
 

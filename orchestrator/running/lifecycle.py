@@ -140,20 +140,30 @@ def measure(
         # Operators are built once for all trials. No single trial should be charged for that.
         described = {**run, "one_time_costs": prepare(cluster, _ops_of(to_build_for))}
         folder.describe({**described, "finished": False})
-        try:
-            notes = run_trials(session, cluster, needs, on_slots=on_slots)
-        except ClusterError:
-            session.write_missing_records()
-            raise
-        session.write_missing_records()
+        notes = _run_all(session, cluster, needs, on_slots)
         # Some searches create trials while they run. Only now is it known which had a record.
         if session.reused > reused_at_first:
             say_what_is_kept(session)
     finally:
         session.tell_closed()
-    all_notes = [*run.get("notes", ()), *notes]
-    search = dict(session.search.summary())
-    folder.describe({**described, "notes": all_notes, "search": search})
+    end = {"notes": [*run.get("notes", ()), *notes], "search": dict(session.search.summary())}
+    folder.describe({**described, **end})
+
+
+def _run_all(
+    session: Session,
+    cluster: Cluster,
+    needs: Needs | None,
+    on_slots: Callable[[Mapping[str, int]], object] | None,
+) -> tuple[str, ...]:
+    """Run the trials, and give those that were not run their records; returns notes."""
+    try:
+        notes = run_trials(session, cluster, needs, on_slots=on_slots)
+    except ClusterError:
+        session.write_missing_records()
+        raise
+    session.write_missing_records()
+    return notes
 
 
 def _ops_of(trials: Iterable[TrialSpec]) -> list[str]:

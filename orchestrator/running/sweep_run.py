@@ -79,16 +79,21 @@ def why_none_ok(records: Iterable[TrialRecord]) -> str:
         return ""
     if not listed:
         return "no trial ended ok: nothing is planned"
-    outcomes = Counter[Outcome]()
-    reasons = Counter[tuple[Outcome, str]]()
-    for record in _most_informative(listed):
-        outcomes[record.outcome] += 1
-        reasons[record.outcome, record.reason] += 1
-    # First the commonest outcome, then the commonest of its reasons.
-    outcome, amount = outcomes.most_common(1)[0]
-    reason = next(reason for (of, reason), _ in reasons.most_common() if of is outcome)
+    outcome, reason, amount = _commonest_end(_most_informative(listed))
     trials = f"{amount} of {count(len(listed), 'trial')}"
     return f"no trial ended ok: {trials} ended with {outcome.value}, most often: {reason}"
+
+
+def _commonest_end(records: Iterable[TrialRecord]) -> tuple[Outcome, str, int]:
+    """The commonest outcome, the commonest of its reasons, and how many records it has."""
+    outcomes = Counter[Outcome]()
+    reasons = Counter[tuple[Outcome, str]]()
+    for record in records:
+        outcomes[record.outcome] += 1
+        reasons[record.outcome, record.reason] += 1
+    outcome, amount = outcomes.most_common(1)[0]
+    reason = next(reason for (of, reason), _ in reasons.most_common() if of is outcome)
+    return outcome, reason, amount
 
 
 def _most_informative(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
@@ -239,17 +244,17 @@ class _Sweep:
 
     def _opening_lines(self) -> Iterator[str]:
         """What is printed before measuring."""
-        trials = count(len(self._plan.trials), "trial")
         on_models = ""
         if len(self._parts) > 1:
             on_models = f" on each of {len(self._parts)} GPU models"
-        ruled_out = len(self._plan.ruled_out)
         where = lifecycle.slots_in_words(self._cluster)
+        planned = len(self._plan.trials)
         if self._config.search.is_space:
-            considered = count(len(self._plan.trials), "configuration")
-            yield f"{self._config.name}: {considered} considered{on_models}, on {where}"
+            considered = f"{count(planned, 'configuration')} considered{on_models}"
         else:
-            yield f"{self._config.name}: {trials}{on_models}, {ruled_out} ruled out, on {where}"
+            ruled_out = len(self._plan.ruled_out)
+            considered = f"{count(planned, 'trial')}{on_models}, {ruled_out} ruled out"
+        yield f"{self._config.name}: {considered}, on {where}"
         yield from self._screening.notes
         yield from lifecycle.opening_lines(self._cluster, self._folder, self._time_budget_seconds)
 

@@ -84,6 +84,9 @@ def _refuse_what_is_no_file(path: Path, file_format: str) -> None:
     if file_format == "disk":
         if not stat.S_ISDIR(mode):
             raise NoDataFileError(f"{path} is not a folder that datasets.save_to_disk wrote")
+    elif file_format == "imagefolder":
+        if not stat.S_ISDIR(mode):
+            raise NoDataFileError(f"{path} is not a folder of images")
     elif stat.S_ISDIR(mode):
         raise NoDataFileError(
             f"{path} is a folder; name one file in it, or give format: disk for a folder of "
@@ -194,6 +197,19 @@ def _disk(path: Path) -> DataFile:
     return _arrow(folder / Path(files[0]["filename"]).name)
 
 
+def _image_folder(path: Path) -> DataFile:
+    """The texts beside a folder's images: its metadata, in which ``file_name`` is an image."""
+    for name, reader in (("metadata.jsonl", _json), ("metadata.csv", _csv)):
+        if not (path / name).is_file():
+            continue
+        data = reader(path / name)
+        # datasets gives the file that ``file_name`` names as the column ``image``.
+        rows = tuple({"image": row.get("file_name"), **row} for row in data.rows)
+        columns = [column for column in data.columns if column != "file_name"]
+        return DataFile(columns=("image", *columns), rows=rows)
+    raise NoDataFileError(f"{path} has no metadata.jsonl or metadata.csv with the images' texts")
+
+
 def _of_arrow(names: Sequence[str], batch: Any) -> DataFile:
     rows: list[Row] = []
     if batch is not None:
@@ -218,4 +234,5 @@ _READERS: Mapping[str, Callable[[Path], DataFile]] = {
     "parquet": _parquet,
     "arrow": _arrow,
     "disk": _disk,
+    "imagefolder": _image_folder,
 }

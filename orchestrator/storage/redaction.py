@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -41,14 +41,21 @@ _SECRET_TEXT = _ALWAYS_SECRET | {
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SPECIAL_TOKEN = re.compile(r"[<\[].{0,40}[>\]]")
 """A special token of a tokenizer, such as ``<pad>`` under ``pad_token``, which is no secret."""
-_USER_IN_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/?#\s]*@", re.IGNORECASE)
-_PARAMETER = re.compile(r"(?P<name>[\w.%-]+)=(?P<value>[^&;#\s\"']+)")
+_SPECIAL_TOKEN_NAME = re.compile(
+    r"(?:pad|bos|eos|boi|eoi|unk|sep|cls|mask|image|video|audio)_token", re.IGNORECASE
+)
+"""Names of special tokens, whose text may be of any shape."""
+# Each pattern begins where a word does. Otherwise a long text of letters would take hours.
+_USER_IN_URL = re.compile(
+    r"(?P<scheme>(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://)[^/?#\s]*@", re.IGNORECASE
+)
+_PARAMETER = re.compile(r"(?P<name>(?<![\w.%-])[\w.%-]+)=(?P<value>[^&;#\s\"']+)")
 """``name=value`` in a URL's query, a connection string or a command line."""
-_OPTION = re.compile(r"(?P<option>--[\w-]+)(?P<space>\s+)(?P<value>[^\s-]\S*)")
+_OPTION = re.compile(r"(?P<option>(?<![\w-])--[\w-]+)(?P<space>\s+)(?P<value>[^\s-]\S*)")
 _KNOWN_TOKENS = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[opsu]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
     r"|sk-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}"
-    r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
+    r"|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
 )
 """The shapes of tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS, Google, and JWTs."""
 _BEARER = re.compile(r"(?P<kind>\b(?:Bearer|Basic)\s+)[\w.+/=~-]{8,}", re.IGNORECASE)
@@ -65,12 +72,27 @@ def redacted(value: Any, name: str = "") -> Any:
     if isinstance(value, (list, tuple)):
         return [redacted(item, name) for item in value]
     if isinstance(value, str):
-        if _is_secret(name, _SECRET_TEXT) and value and not _SPECIAL_TOKEN.fullmatch(value):
+        is_special = _SPECIAL_TOKEN.fullmatch(value) or _SPECIAL_TOKEN_NAME.fullmatch(name)
+        if _is_secret(name, _SECRET_TEXT) and value and not is_special:
             return REDACTED
         return _redacted_text(value)
     if value is not None and not isinstance(value, bool) and _is_secret(name, _ALWAYS_SECRET):
         return REDACTED
     return value
+
+
+def secret_paths(
+    value: Any, at: tuple[str | int, ...] = (), name: str = ""
+) -> Iterator[tuple[str | int, ...]]:
+    """Where ``redacted`` would replace something: keys and list positions from ``value`` on."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from secret_paths(item, (*at, key), _name_inside(name, str(key)))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from secret_paths(item, (*at, index), name)
+    elif redacted(value, name) != value:
+        yield at
 
 
 def _name_inside(name: str, key: str) -> str:

@@ -39,7 +39,7 @@ from tests.benchmarks.grids import DATA, PREDICTED, Table, predicted, recorded, 
 from tests.benchmarks.optuna_search import OptunaSearch
 from tests.benchmarks.replay import MakeSearch, random_order, replay
 from tests.benchmarks.simulated_grids import simulated
-from tests.benchmarks.technique_priors import RESULTS, model_of, priors_from, runs_in
+from tests.benchmarks.technique_priors import RESULTS, priors_from, runs_in, shape_of
 
 NOISES = (0.0, 0.01, 0.03)
 BUDGETS = (16, 24, 40, 80)
@@ -198,15 +198,15 @@ def _line(name: str, scores: Sequence[Score]) -> str:
 def grid_of(path: Path, budgets: tuple[int, ...]) -> Grid:
     """A recorded grid: a run's folder, or a table of trials."""
     table_path = path
-    model = ""
+    shape = ""
     if path.is_dir():
         table_path = path / "trials.parquet"
-        model = model_of(path)
+        shape = shape_of(path)
     table = recorded(table_path)
     if path.parent == DATA:
-        model = model_of(RESULTS / "2026-11-21-bert_large-h200")
+        shape = shape_of(RESULTS / "2026-11-21-bert_large-h200")
     predictions: Mapping[str, float] = {}
-    if model == model_of(RESULTS / "2026-11-21-bert_large-h200"):
+    if shape == shape_of(RESULTS / "2026-11-21-bert_large-h200"):
         predictions = predicted(table, PREDICTED)
     elif (path / "predicted.parquet").exists():
         predictions = predicted(table, path / "predicted.parquet")
@@ -214,7 +214,7 @@ def grid_of(path: Path, budgets: tuple[int, ...]) -> Grid:
         name=path.name,
         table=table,
         predicted_bytes=predictions,
-        priors=priors_from(runs_in(RESULTS), without=model),
+        priors=priors_from(runs_in(RESULTS), without=shape),
         baseline=baseline_of(path, table),
         budgets=budgets,
     )

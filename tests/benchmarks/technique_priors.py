@@ -13,15 +13,16 @@ import argparse
 import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from jobs.record import Outcome
 from jobs.techniques import AXES
-from orchestrator.search.answer import technique_priors
+from orchestrator.search.answer import technique_priors, unrecorded
 from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
 from orchestrator.storage.run_reader import read_run_folder
 from orchestrator.storage.tables.rows import Row, is_of_the_search
@@ -29,8 +30,6 @@ from orchestrator.storage.tables.rows import Row, is_of_the_search
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FILE = Path(technique_priors.__file__).with_name("technique_priors.json")
 BATCH = ("micro_batch", "accumulation")
-BETWEEN_MODELS = 0.25
-"""Deviation of an effect between models, as a logarithm, that is assumed of one model."""
 MAX_HOST_SHARE = 0.05
 """Trials whose GPU waited for the host longer say nothing about the GPU's time."""
 NOTICED_SECONDS = 5.0
@@ -46,8 +45,19 @@ class Pair:
     after: str
     log_time: float
     """Logarithm of the second one's seconds of a sample divided by the first one's."""
-    overhead_seconds: float
-    """What the second took longer besides its steps."""
+    log_memory: float
+    """The same of their peaks of memory."""
+    overhead_seconds: float | None
+    """What the second took longer besides its steps; None where a compiler's cache decides that."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """What a technique did on one model, compared with its axis's default."""
+
+    log_time: float
+    log_memory: float
+    overhead_seconds: float | None
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -59,6 +69,17 @@ def model_of(run: Path) -> str:
     """What was trained in a run: its model and its data, as text."""
     config = read_run_folder(run).trials.run.config or {}
     return json.dumps([config.get("model"), config.get("data")], sort_keys=True)
+
+
+def shape_of(run: Path) -> str:
+    """The shape of what was trained in a run: runs of equal shape are left out together.
+
+    Data, dropout and dtype may differ: what was learnt from the one is known of the other.
+    """
+    model = (read_run_folder(run).trials.run.config or {}).get("model") or {}
+    config = model.get("config") or {}
+    sizes = [config.get(name) for name in ("hidden_size", "d_model", "num_hidden_layers")]
+    return json.dumps([model.get("architecture"), model.get("name_or_path"), *sizes])
 
 
 def pairs_of(run: Path) -> Iterator[Pair]:
@@ -93,8 +114,16 @@ def _pairs_among(axis: str, column: str, rows: Sequence[Row]) -> Iterator[Pair]:
                     before=str(before[column]),
                     after=str(after[column]),
                     log_time=math.log(before["samples_per_second"] / after["samples_per_second"]),
-                    overhead_seconds=_overhead(after) - _overhead(before),
+                    log_memory=math.log(after["device_peak_bytes"] / before["device_peak_bytes"]),
+                    overhead_seconds=_overhead_between(axis, before, after),
                 )
+
+
+def _overhead_between(axis: str, before: Row, after: Row) -> float | None:
+    """What the second took longer. Of two compiled trials, the order decides which has a cache."""
+    if axis != "compile" and before.get("compile") not in (None, AXES["compile"].default):
+        return None
+    return _overhead(after) - _overhead(before)
 
 
 def _overhead(row: Row) -> float:
@@ -105,84 +134,117 @@ def _overhead(row: Row) -> float:
     return float(row.get("slot_seconds") or 0.0)
 
 
-def effects_of(pairs: Iterable[Pair]) -> dict[tuple[str, str], tuple[float, float]]:
-    """(Axis, value) -> logarithm of its factor and its overhead, against its axis's default.
-
-    Least squares over all pairs of an axis, of which not every one has the default.
-    """
-    by_axis: dict[str, list[Pair]] = {}
+def effects_of(pairs: Iterable[Pair]) -> dict[tuple[str, str], Measured]:
+    """(Axis, value) -> what it did, compared with its axis's default."""
+    by_value: dict[tuple[str, str], list[Pair]] = {}
     for pair in pairs:
-        by_axis.setdefault(pair.axis, []).append(pair)
+        default = str(AXES[pair.axis].default)
+        if default in (pair.before, pair.after):
+            name = pair.after if pair.before == default else pair.before
+            by_value.setdefault((pair.axis, name), []).append(pair)
     effects = {}
-    for axis, listed in by_axis.items():
-        default = str(AXES[axis].default)
-        names = sorted({pair.before for pair in listed} | {pair.after for pair in listed})
-        if default not in names:
-            continue
-        for name in names:
-            linked = [pair for pair in listed if {pair.before, pair.after} == {default, name}]
-            if linked and name != default:
-                effects[axis, name] = _mean_effect(linked, default)
+    for (axis, name), linked in by_value.items():
+        effects[axis, name] = _median_effect(linked, str(AXES[axis].default))
     return effects
 
 
-def _mean_effect(pairs: Sequence[Pair], default: str) -> tuple[float, float]:
+def _median_effect(pairs: Sequence[Pair], default: str) -> Measured:
     """The median effect of pairs with the default, each in the direction away from it."""
     times = []
+    memories = []
     overheads = []
     for pair in pairs:
         sign = 1 if pair.before == default else -1
         times.append(sign * pair.log_time)
-        overheads.append(sign * pair.overhead_seconds)
-    return statistics.median(times), statistics.median(overheads)
+        memories.append(sign * pair.log_memory)
+        if pair.overhead_seconds is not None:
+            overheads.append(sign * pair.overhead_seconds)
+    overhead = None
+    if overheads:
+        overhead = statistics.median(overheads)
+    return Measured(
+        log_time=statistics.median(times),
+        log_memory=statistics.median(memories),
+        overhead_seconds=overhead,
+    )
+
+
+@cache
+def _pairs_by_model(runs: tuple[Path, ...]) -> Mapping[tuple[str, str], Sequence[Pair]]:
+    """(Shape, model) -> all its pairs. Read once, because each grid leaves out another model."""
+    by_model: dict[tuple[str, str], list[Pair]] = {}
+    for run in runs:
+        by_model.setdefault((shape_of(run), model_of(run)), []).extend(pairs_of(run))
+    return by_model
 
 
 def priors_from(runs: Sequence[Path], without: str = "") -> TechniquePriors:
-    """The priors from runs; ``without`` is a model (``model_of``) whose runs are left out."""
-    by_model: dict[str, list[Pair]] = {}
-    for run in runs:
-        model = model_of(run)
-        if model != without:
-            by_model.setdefault(model, []).extend(pairs_of(run))
-    collected: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for pairs in by_model.values():
+    """The priors from runs; those of the shape ``without`` (``shape_of``) are left out."""
+    collected: dict[tuple[str, str], list[Measured]] = {}
+    for (shape, _), pairs in _pairs_by_model(tuple(runs)).items():
+        if shape == without:
+            continue
         for key, effect in effects_of(pairs).items():
             collected.setdefault(key, []).append(effect)
     effects: dict[str, dict[str, Effect]] = {}
     for (axis, value), measured in sorted(collected.items()):
-        effects.setdefault(axis, {})[value] = _combined(measured)
+        effects.setdefault(axis, {})[value] = _combined(axis, value, measured)
     # Its own default changes nothing.
     for axis, values in effects.items():
-        values[str(AXES[axis].default)] = Effect(deviation=0.0, models=len(by_model))
+        values[str(AXES[axis].default)] = Effect(deviation=0.0, memory_deviation=0.0)
     return TechniquePriors(effects=effects)
 
 
-def _combined(measured: Sequence[tuple[float, float]]) -> Effect:
+def _combined(axis: str, value: str, measured: Sequence[Measured]) -> Effect:
     """One effect from those of several models."""
-    times = np.array([time for time, _ in measured])
-    overhead = statistics.median(seconds for _, seconds in measured)
+    usual = unrecorded.expectation(axis, value)
+    log_time, deviation = _predicted(
+        [own.log_time for own in measured], usual.log_time, usual.deviation
+    )
+    log_memory, memory_deviation = _predicted(
+        [own.log_memory for own in measured], usual.log_memory, usual.memory_deviation
+    )
+    known = [own.overhead_seconds for own in measured if own.overhead_seconds is not None]
+    overhead = unrecorded.overhead_seconds(axis, value)
+    if known:
+        overhead = statistics.median(known)
     if abs(overhead) < NOTICED_SECONDS:
         overhead = 0.0
-    # Few models: their own spread is uncertain, so the usual spread counts like one model more.
-    count = len(times)
-    variance = (BETWEEN_MODELS**2 + float(((times - times.mean()) ** 2).sum())) / count
-    deviation = math.sqrt(variance * (1 + 1 / count))
     return Effect(
-        log_time=float(times.mean()),
-        deviation=max(0.5 * BETWEEN_MODELS, deviation),
+        log_time=log_time,
+        deviation=deviation,
+        log_memory=log_memory,
+        memory_deviation=memory_deviation,
         overhead_seconds=overhead,
-        models=count,
+        models=len(measured),
     )
+
+
+def _predicted(
+    values: Sequence[float], usual: float, usual_deviation: float
+) -> tuple[float, float]:
+    """Mean and deviation to expect of one more model. What is usual counts like one model."""
+    figures = np.array([*values, usual])
+    # Few models: their own spread is uncertain, so the usual spread is added.
+    count = len(figures)
+    spread = float(((figures - figures.mean()) ** 2).sum())
+    variance = (usual_deviation**2 + spread) / count
+    deviation = math.sqrt(variance * (1 + 1 / count))
+    return float(figures.mean()), max(0.5 * usual_deviation, deviation)
 
 
 def table_of(priors: TechniquePriors) -> Iterator[str]:
     """Lines: every effect."""
-    yield f"{'technique':44} {'time':>7} {'spread':>7} {'overhead':>9} {'models':>6}"
+    yield (
+        f"{'technique':44} {'time':>7} {'spread':>7} {'memory':>7} {'spread':>7} {'overhead':>9}"
+        f" {'models':>6}"
+    )
     for axis, values in priors.effects.items():
         for value, effect in values.items():
             yield (
                 f"{axis + ': ' + value:44} {math.exp(effect.log_time):7.2f}"
-                f" {math.exp(effect.deviation):7.2f} {effect.overhead_seconds:7.0f} s"
+                f" {math.exp(effect.deviation):7.2f} {math.exp(effect.log_memory):7.2f}"
+                f" {math.exp(effect.memory_deviation):7.2f} {effect.overhead_seconds:7.0f} s"
                 f" {effect.models:6}"
             )
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import psutil
 
-from tests.chaos import control
+from tests.chaos import control, namespaces
 
 CODE = Path(__file__).parents[2]
 ROOT = Path("/mnt")
@@ -38,7 +37,6 @@ _QUICK = {
     "RAY_AUTH_TOKEN": "0" * 64,
     "RAY_enable_metrics_collection": "0",
 }
-_ARENA = "CHAOS_ARENA"
 _ASK_GCS = """
 import json, sys
 from ray._raylet import GcsClient
@@ -56,35 +54,11 @@ else:
 
 def enter() -> None:
     """Go on in namespaces of one's own, in which whatever is left behind dies with this process."""
-    if os.environ.get(_ARENA):
-        return
-    own_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    unshare = [
-        "unshare",
-        *own_user,
-        "--net",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-    ]
-    has_tools = all(shutil.which(tool) for tool in ("unshare", "nsenter", "ip", "mount"))
-    if (
-        not has_tools
-        or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0
-    ):
+    if not namespaces.enter("--net", tools=("nsenter", "ip")):
         sys.exit(
             "a chaos run needs iproute2, util-linux and namespaces,"
             " which this system does not grant"
         )
-    # A shell is the namespace's first process, because it reaps orphans: Ray takes a zombie for a
-    # living raylet.
-    _become([*unshare, "sh", "-c", '"$@"; exit $?', "sh", sys.executable, *sys.orig_argv[1:]])
-
-
-def _become(command: Sequence[str]) -> NoReturn:
-    os.execvpe(command[0], [*command], {**os.environ, _ARENA: "1"})
 
 
 @dataclass(kw_only=True)

@@ -6,7 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-from tests.chaos import killer_page, page
+from tests.chaos import page
+from tests.chaos.killer import page as killer_page
 from tests.chaos.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]

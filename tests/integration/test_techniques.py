@@ -236,7 +236,7 @@ def test_deepspeed_is_in_effect(
         (
             {"attention": "flash_attention_2"},
             "package:flash_attn",
-            "the package flash_attn is not installed",
+            "the package flash_attn is not installed: pip install flash-attn",
         ),
     ],
     ids=lambda value: next(iter(value.values())) if isinstance(value, dict) else "",

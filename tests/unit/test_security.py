@@ -56,6 +56,7 @@ IMPORT_BY_NAME = {
     "orchestrator/__init__.py",
     "orchestrator/callable_verb.py",
     "jobs/techniques/hooks.py",
+    "jobs/own_code/objects.py",  # what the user names, and only if the command line says so
     "jobs/isolation/preload.py",
     "orchestrator/prediction/fake_step.py",
 }

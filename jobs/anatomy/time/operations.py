@@ -144,6 +144,7 @@ def busy_seconds(trace: Trace) -> float:
         not_counted_yet = max(0, work.end - max(work.begin, busy_until))
         busy_nanoseconds += not_counted_yet * trace.weight(index.at(work.launched).name)
         busy_until = max(busy_until, work.end)
+    # The profiler counts nanoseconds.
     return busy_nanoseconds / 1e9
 
 

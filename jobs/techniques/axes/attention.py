@@ -69,12 +69,11 @@ ATTENTION = Axis(
             model_kwargs={"attn_implementation": "eager"},
             numerical_effect="rounding",
         ),
-        "flash_attention_2": Variant(
-            doc="The kernels of the flash-attn package; needs a 16-bit precision",
-            model_kwargs={"attn_implementation": "flash_attention_2"},
-            requires=("package:flash_attn", "capability>=8.0"),
-            numerical_effect="rounding",
-            traits=("half_precision_only",),
+        "flash_attention_2": _flash(
+            "flash_attention_2",
+            "The kernels of the flash-attn package; needs a 16-bit precision",
+            "package:flash_attn",
+            "capability>=8.0",
         ),
         "varlen": Variant(
             doc="PyTorch's own FlashAttention kernel for rows of unequal length in one sequence, "
@@ -105,6 +104,14 @@ ATTENTION = Axis(
             "16-bit precision",
             "hub_kernel:kernels-community/vllm-flash-attn3",
             "capability>=9.0",
+        ),
+        "xformers": Variant(
+            doc="The memory-efficient attention of the xformers package, without a mask; needs "
+            "padding on the right",
+            model_kwargs={"attn_implementation": "xformers"},
+            hooks={"kernels": Hook("xformers_attention")},
+            requires=("task:causal-lm", "package:xformers", "cuda", "no_attention_dropout"),
+            numerical_effect="rounding",
         ),
         "flex_attention": Variant(
             doc="PyTorch's flex_attention, which is compiled in the first step",
@@ -196,7 +203,7 @@ def varlen_forward(
     import torch
     from torch.nn.attention.varlen import varlen_attn
 
-    _refuse_other_attention(options)
+    _refuse_other_attention("varlen", options)
     batch, heads, tokens, width = query.shape
     begins, longest = cu_seq_lens_q, max_length_q
     if begins is None:
@@ -226,11 +233,11 @@ def varlen_forward(
     return output.view(batch, tokens, heads, width), None
 
 
-def _refuse_other_attention(options: dict[str, Any]) -> None:
-    """Raises ValueError for what the kernel of variable length cannot compute."""
+def _refuse_other_attention(attention: str, options: dict[str, Any]) -> None:
+    """Raises ValueError for what a kernel of causal rows cannot compute."""
     for name in ("sliding_window", "softcap", "s_aux", "position_bias"):
         if options.get(name) is not None:
-            raise ValueError(f"attention=varlen has no {name}, which this model needs")
+            raise ValueError(f"attention={attention} has no {name}, which this model needs")
 
 
 def _kernel_arguments(kernel: Callable[..., Any], scaling: float | None) -> dict[str, Any]:
@@ -249,3 +256,54 @@ def _kernel_arguments(kernel: Callable[..., Any], scaling: float | None) -> dict
     if "scale" in known:
         arguments["scale"] = scaling
     return arguments
+
+
+@hook("xformers_attention")
+def xformers_attention() -> None:
+    """Register xformers' attention as the attention implementation "xformers".
+
+    Attention is causal, and rows are found as by ``variable_length_attention``.
+    """
+    from transformers import AttentionInterface
+
+    AttentionInterface.register("xformers", xformers_forward)
+
+
+class _RowMask:
+    """The mask of the batch in work: making it waits for the GPU, and every layer needs it."""
+
+    begins: Any = None
+    mask: Any = None
+
+
+def xformers_forward(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    scaling: float | None = None,
+    cu_seq_lens_q: Any = None,
+    **options: Any,
+) -> tuple[Any, None]:
+    """Attention of tensors of shape (batch, heads, tokens, width) to (batch, tokens, heads, width).
+
+    Raises ValueError for what the kernel cannot compute: a window, soft caps, learnable sinks.
+    """
+    from xformers.ops import memory_efficient_attention
+    from xformers.ops.fmha.attn_bias import BlockDiagonalCausalMask, LowerTriangularMask
+
+    _refuse_other_attention("xformers", options)
+    mask = LowerTriangularMask()
+    if cu_seq_lens_q is not None:
+        if _RowMask.begins is not cu_seq_lens_q:
+            lengths = cu_seq_lens_q.diff().tolist()
+            _RowMask.mask = BlockDiagonalCausalMask.from_seqlens(lengths, device=query.device)
+            _RowMask.begins = cu_seq_lens_q
+        mask = _RowMask.mask
+    # The kernel takes as many heads of keys and values as of queries.
+    groups = query.shape[1] // key.shape[1]
+    key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
+    # Rotary positions leave queries and keys in 32 bits under autocast, and values in 16.
+    parts = [part.transpose(1, 2).to(value.dtype) for part in (query, key, value)]
+    return memory_efficient_attention(*parts, attn_bias=mask, scale=scaling), None

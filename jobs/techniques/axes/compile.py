@@ -127,6 +127,8 @@ def compiled_regions(
 ) -> torch.nn.Module:
     """``model`` with compiled blocks and, if it is a language model, a compiled loss.
 
+    Of a vision-language model these are the blocks of the language model.
+
     Blocks of the same class share the compiled code, so only the first block takes time. With
     ``any_batch``, the code works for all sizes of the first dimension, the batch. Raises
     NotImplementedError for a model without repeated blocks.
@@ -134,7 +136,7 @@ def compiled_regions(
     import torch
 
     blocks = 0
-    for module in model.modules():
+    for module in _part_to_compile(model, task).modules():
         # A list of modules of one class is a list of layers. The same rule as in
         # accelerate.utils.other.is_repeated_blocks.
         if isinstance(module, torch.nn.ModuleList) and len({type(block) for block in module}) == 1:
@@ -152,9 +154,25 @@ def compiled_regions(
     inner: Any = model
     if hasattr(inner, "get_base_model"):
         inner = inner.get_base_model()
-    if task in ("causal-lm", "masked-lm", "seq2seq-lm") and hasattr(inner, "loss_function"):
+    if task in ("causal-lm", "masked-lm", "seq2seq-lm", "image-text-to-text") and hasattr(
+        inner, "loss_function"
+    ):
         _compile_loss(inner, backend, any_batch)
     return model
+
+
+def _part_to_compile(model: torch.nn.Module, task: Task) -> Any:
+    """The model; of a vision-language model its language model.
+
+    Blocks of vision towers split their input by sizes that are values of the batch, and attend to
+    windows of other sizes in some blocks. So compiled code would not serve the next block.
+    """
+    if task != "image-text-to-text":
+        return model
+    inner: Any = model
+    if hasattr(inner, "get_base_model"):
+        inner = inner.get_base_model()
+    return inner.get_decoder()
 
 
 def _compile_loss(model: Any, backend: str, any_batch: bool) -> None:

@@ -25,6 +25,7 @@ KERNELS = Axis(
             hooks={"layers": Hook("liger_kernels")},
             requires=("package:liger_kernel", "cuda"),
             numerical_effect="rounding",
+            traits=("liger_architecture",),
         ),
     },
 )

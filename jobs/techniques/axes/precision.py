@@ -54,12 +54,25 @@ PRECISION = Axis(
             requires=("bf16",),
             numerical_effect="rounding",
         ),
+        "bf16_tf32": Variant(
+            doc="bf16 autocast, and TF32 for matrix products that autocast leaves in 32 bits",
+            training_arguments={"bf16": True, "tf32": True},
+            requires=("capability>=8.0",),
+            numerical_effect="rounding",
+        ),
         "bf16_weights": Variant(
             doc="Pure bf16: weights, gradients and optimizer states in 16 bits without a 32-bit "
             "copy; saves the most memory, changes the training",
             training_arguments={"bf16": True, "tf32": False},
             model_kwargs={"dtype": "bfloat16"},
             requires=("bf16",),
+            numerical_effect="training",
+        ),
+        "bf16_weights_tf32": Variant(
+            doc="Pure bf16, and TF32 for the few matrix products that stay in 32 bits",
+            training_arguments={"bf16": True, "tf32": True},
+            model_kwargs={"dtype": "bfloat16"},
+            requires=("capability>=8.0",),
             numerical_effect="training",
         ),
         "fp8_tensorwise": _fp8(

@@ -37,11 +37,18 @@ _SOURCES: Mapping[Task, Mapping[Source, tuple[str, ...]]] = {
     "image-classification": {
         "pixel_values": ("pixel_values", "labels"),
     },
+    "image-text-to-text": {
+        "messages": ("messages", "images"),
+        "prompt": ("prompt", "completion", "images"),
+        "text": ("text", "images"),
+    },
 }
 """Task -> the columns that it trains on, in the order in which they are looked for."""
 
 LABEL_NAMES = ("label", "label_ids")
 """Other names of the column ``labels``. Data sets and collators of transformers use them."""
+IMAGE_NAMES = ("image",)
+"""Other names of the column ``images``."""
 
 
 def source_of(task: Task, columns: Collection[str]) -> Source | None:

@@ -8,14 +8,21 @@ from jobs.spec import DatasetFile, Task
 from jobs.trial.data.base import Collator
 from jobs.trial.data.class_labels import numbered
 from jobs.trial.data.collators import PadRows, tokenizer_collator
-from jobs.trial.data.recognition import LABEL_NAMES, Source, refusal, source_of
+from jobs.trial.data.processed import processed
+from jobs.trial.data.recognition import (
+    IMAGE_NAMES,
+    LABEL_NAMES,
+    Source,
+    refusal,
+    source_of,
+)
 from jobs.trial.data.row_lengths import ragged_lengths
 from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-_LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
+_LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm", "image-text-to-text")
 
 
 def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, Collator | None]:
@@ -24,12 +31,7 @@ def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, 
     None as the collator: the library's default. Raises ValueError, in one sentence, for a file that
     the task cannot train on.
     """
-    dataset = _with_our_names(_rows(file), file)
-    if len(dataset) == 0:
-        raise ValueError(f"{file.path} has no rows")
-    source = source_of(task, dataset.column_names)
-    if source is None:
-        raise ValueError(refusal(file.path, task, _their_names(dataset, file)))
+    dataset, source = rows_of_file(file, task)
     if task not in _LANGUAGE_MODELS:
         dataset = numbered(dataset, file.path)
     if source in ("input_ids", "pixel_values"):
@@ -38,7 +40,23 @@ def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, 
         raise ValueError(
             f"{file.path} has {source}, which needs a tokenizer: name one in data.file.tokenizer"
         )
+    if task == "image-text-to-text":
+        return processed(dataset, file, source, config.image_token_id)
     return _of_texts(dataset, file, task, source)
+
+
+def rows_of_file(file: DatasetFile, task: Task) -> tuple[Any, Source]:
+    """The file as a ``datasets.Dataset`` under our names, and the column of the task's inputs.
+
+    Raises ValueError, in one sentence, for a file without rows or without such a column.
+    """
+    dataset = _with_our_names(_rows(file), file)
+    if len(dataset) == 0:
+        raise ValueError(f"{file.path} has no rows")
+    source = source_of(task, dataset.column_names)
+    if source is None:
+        raise ValueError(refusal(file.path, task, _their_names(dataset, file)))
+    return dataset, source
 
 
 def _rows(file: DatasetFile) -> Any:
@@ -47,6 +65,8 @@ def _rows(file: DatasetFile) -> Any:
 
     if file.format == "disk":
         dataset = datasets.load_from_disk(file.path)
+    elif file.format == "imagefolder":
+        dataset = datasets.load_dataset("imagefolder", data_dir=file.path, split="train")
     else:
         dataset = datasets.load_dataset(file.format, data_files=file.path, split="train")
     return dataset["train"] if isinstance(dataset, dict) else dataset
@@ -68,6 +88,9 @@ def _with_our_names(dataset: Any, file: DatasetFile) -> Any:
     for name in LABEL_NAMES:
         if name in dataset.column_names and "labels" not in dataset.column_names:
             dataset = dataset.rename_column(name, "labels")
+    for name in IMAGE_NAMES:
+        if name in dataset.column_names and "images" not in dataset.column_names:
+            dataset = dataset.rename_column(name, "images")
     return dataset
 
 

@@ -39,6 +39,7 @@ class Change:
     def loss(self) -> float:
         """The relative amount by which speed fell or memory grew. Needs a ratio."""
         assert self.ratio is not None
+        # Ratios are new by old: for a speed below 1 is worse, for a memory above 1.
         if self.kind == "slower":
             return 1 - self.ratio
         return self.ratio - 1

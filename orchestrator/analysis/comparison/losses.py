@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from orchestrator.analysis.comparison.changes import Change
 from orchestrator.analysis.comparison.pairs import Pair
 from orchestrator.analysis.comparison.run_differences import VERSIONS, differences
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.loss_parity import ROUNDING, loss_windows, mismatch_ratio
 
@@ -26,20 +27,30 @@ def loss_changes(
         new_losses = after.losses.get(later.trial_ids[0], ())
         if not old_losses or not new_losses or not _are_finite(old_losses):
             continue
-        label = before.label(earlier.choices)
-        if not _are_finite(new_losses):
-            yield Change(kind="loss mismatch", label=label)
-            continue
-        if not same_schedule:
-            continue
-        # With equal versions the same random numbers are drawn, and only rounding may differ.
-        precision = str(earlier.choices.get("precision", "fp32"))
-        rounding = ROUNDING.get(precision, 0.0) if same_versions else None
-        ratio = mismatch_ratio(loss_windows(new_losses, old_losses, rounding, 0.0))
-        if ratio is not None:
-            # A changed loss is always reported, so its size is no ``ratio`` to compare with a
-            # tolerance.
+        ratio = None
+        if same_schedule and _are_finite(new_losses):
+            ratio = _mismatch(earlier, old_losses, new_losses, same_versions=same_versions)
+        # A changed loss is always reported, so its size is no ``ratio`` to compare with a
+        # tolerance.
+        if ratio is not None or not _are_finite(new_losses):
+            label = before.label(earlier.choices)
             yield Change(kind="loss mismatch", label=label, after=ratio)
+
+
+def _mismatch(
+    earlier: Configuration,
+    old_losses: Sequence[float],
+    new_losses: Sequence[float],
+    *,
+    same_versions: bool,
+) -> float | None:
+    """The new mean loss divided by the old one; None if they match."""
+    # With equal versions the same random numbers are drawn, and only rounding may differ.
+    rounding = None
+    if same_versions:
+        precision = str(earlier.choices.get("precision", "fp32"))
+        rounding = ROUNDING.get(precision, 0.0)
+    return mismatch_ratio(loss_windows(new_losses, old_losses, rounding, 0.0))
 
 
 def _are_finite(losses: Sequence[float]) -> bool:

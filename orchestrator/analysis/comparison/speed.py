@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import NormalDist
 
 from jobs.steady_state import student_quantile
@@ -56,6 +56,8 @@ def _single_changes(before: Dataset, pairs: Sequence[Pair]) -> Iterator[Change]:
     changed = list(pairs)
     risk = FALSE_ALARM
     while changed:
+        # With k of n rows changed, a test at the level k/n keeps the expected share of false
+        # alarms among the reported rows at FALSE_ALARM.
         risk = FALSE_ALARM * len(changed) / len(pairs)
         still_changed = [pair for pair in pairs if _is_beyond(pair, risk)]
         if len(still_changed) >= len(changed):
@@ -129,13 +131,20 @@ def _groups(pairs: Sequence[Pair]) -> Iterator[tuple[str, str, list[Pair], list[
         for axis, value in earlier.choices.items():
             by_technique[axis, str(value)].append(pair)
     for (axis, value), of_group in by_technique.items():
-        others = [pair for pair in pairs if str(pair[0].choices.get(axis)) != value]
+        others = _with_another_value(pairs, axis, value)
         if min(len(of_group), len(others)) >= MIN_ROWS:
             yield axis, value, of_group, others
 
 
+def _with_another_value(pairs: Iterable[Pair], axis: str, value: str) -> list[Pair]:
+    """The pairs whose earlier configuration has another value on the axis."""
+    return [pair for pair in pairs if str(pair[0].choices.get(axis)) != value]
+
+
 def _weighted_mean(pairs: Sequence[Pair]) -> tuple[float, float]:
     """Mean log speed ratio, weighted by the inverse variances, and its standard error."""
+    # The mean with the smallest variance weighs each value by its inverse variance. The inverse
+    # of the sum of the weights is then the variance of the mean.
     weights = [_error(pair).standard_error ** -2 for pair in pairs]
     ratios = [log_speed_ratio(pair) for pair in pairs]
     total = sum(weights)

@@ -27,6 +27,7 @@ def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
 
     With anatomies the parts are kinds of operations, and the rest is time without a kernel.
     """
+    # Speeds have no parts that add up; the seconds of a sample have.
     totals = [1 / row["samples_per_second"] for row in rows]
     parts: list[dict[str, float]] = []
     # A profile of the kernels says more than the table; it counts if both trials have one.
@@ -81,6 +82,7 @@ def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, flo
         return None, None
     factors: list[float | None] = []
     for anatomy, row in zip(anatomies, rows, strict=True):
+        # A step that is busy for longer than a counted step takes was slowed by the profiler.
         steps_per_second = row["samples_per_second"] / row["effective_batch"]
         factor = sum(_busy(anatomy).values()) * steps_per_second
         if factor > _SLOWER_PROFILE:

@@ -64,21 +64,33 @@ def runtime_differences(rows: Rows, anatomies: Anatomies) -> Iterator[Difference
     yield from differing_columns(rows, {column: column for column in EFFECTIVE_COLUMNS})
     if anatomies is not None:
         yield from _efficiency(anatomies)
-    # Shares of idle time are small. Even a small difference of them can explain a speed.
+    yield from _idle_shares(rows)
+    yield from _power(rows)
+    yield from _first_step(rows)
+
+
+def _idle_shares(rows: Rows) -> Iterator[Difference]:
+    """Every difference in the shares of idle time.
+
+    These shares are small, so even a small difference of them can explain a speed.
+    """
     for column in IDLE_COLUMNS:
         before = rows[0].get(column)
         after = rows[1].get(column)
         if _is_finite(before) and _is_finite(after) and before != after:
             yield Difference(name=column, before=before, after=after)
-    # Power and clocks vary by about a percent from trial to trial.
+
+
+def _power(rows: Rows) -> Iterator[Difference]:
+    """Power and clocks that differ by more than they vary from trial to trial."""
     for column in POWER_COLUMNS:
         before = rows[0].get(column)
         after = rows[1].get(column)
         if before is None or after is None:
             continue
+        # The variation between equal trials is about a percent, less than CLOSE.
         if abs(before - after) > CLOSE * max(before, after):
             yield Difference(name=column, before=before, after=after)
-    yield from _first_step(rows)
 
 
 def _efficiency(anatomies: tuple[Anatomy, Anatomy]) -> Iterator[Difference]:

@@ -41,9 +41,8 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
     # Without both anatomies the breakdowns fall back to the table's columns.
     anatomies = _anatomies(run, rows)
     sides = (_side(run, rows[0]), _side(run, rows[1]))
-    environment = run.environment_of(rows[0]["environment_id"])
     return Explanation(
-        hardware="unknown hardware" if environment is None else environment.hardware,
+        hardware=_hardware(run, rows[0]),
         before=sides[0],
         after=sides[1],
         choices=tuple(differing_columns(rows, run.axes)),
@@ -55,6 +54,14 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
         recipes=(recipe_of(rows[0]), recipe_of(rows[1])),
         slower_profiles=slower_profiles(rows, anatomies),
     )
+
+
+def _hardware(run: Dataset, row: Row) -> str:
+    """The hardware that measured the row."""
+    environment = run.environment_of(row["environment_id"])
+    if environment is None:
+        return "unknown hardware"
+    return environment.hardware
 
 
 def _find(run: Dataset, name: str) -> Row:

@@ -80,22 +80,41 @@ def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, 
     losses_of_row = losses.get(row["trial_id"], ())
     if not losses_of_row:
         return NOT_CHECKED
-    for step, loss in enumerate(losses_of_row, 1):
-        if not math.isfinite(loss):
-            flag = Flag(FlagKind.LOSS_NOT_FINITE, step)
-            return LossCheck(state=CheckState.MISMATCH, steps=len(losses_of_row), flag=flag)
-    # A mismatch with any reference is decisive.
+    steps = len(losses_of_row)
+    not_finite = _first_not_finite(losses_of_row)
+    if not_finite is not None:
+        flag = Flag(FlagKind.LOSS_NOT_FINITE, not_finite)
+        return LossCheck(state=CheckState.MISMATCH, steps=steps, flag=flag)
+    comparison = _with_references(row, references, losses, axes)
+    if comparison is not None:
+        return comparison
+    if references.is_reference(row):
+        return LossCheck(state=CheckState.REFERENCE, steps=steps)
+    return NOT_CHECKED
+
+
+def _with_references(
+    row: Row, references: References, losses: Losses, axes: Mapping[str, str]
+) -> LossCheck | None:
+    """The comparisons with all references together; None if the row has no reference."""
     comparisons = []
     for reference in references.of(row):
         comparison = _comparison(row, reference, losses, axes)
+        # A mismatch with any reference is decisive.
         if comparison.state is CheckState.MISMATCH:
             return comparison
         comparisons.append(comparison)
-    if comparisons:
-        return _together(comparisons)
-    if references.is_reference(row):
-        return LossCheck(state=CheckState.REFERENCE, steps=len(losses_of_row))
-    return NOT_CHECKED
+    if not comparisons:
+        return None
+    return _together(comparisons)
+
+
+def _first_not_finite(losses: Iterable[float]) -> int | None:
+    """The first step, counted from 1, whose loss is infinite or NaN; None if all are finite."""
+    for step, loss in enumerate(losses, 1):
+        if not math.isfinite(loss):
+            return step
+    return None
 
 
 def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
@@ -106,6 +125,7 @@ def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str
     ratio = mismatch_ratio(windows)
     flag = None
     if ratio is not None:
+        # A loss that is summed instead of averaged is too large by the factor of the accumulations.
         flag = _flag(ratio, row["accumulation"] / reference["accumulation"])
     return LossCheck(
         state=state_of(windows),

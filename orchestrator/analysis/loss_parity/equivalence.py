@@ -18,7 +18,7 @@ A few steps cannot show everything. So two recipes never count as equal in these
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.spec import Choice, TrainingRecipe
@@ -125,26 +125,33 @@ def _same_losses(
 
     None if the losses of a pair differ beyond rounding, or if there is no pair.
     """
+    steps: list[int] = []
+    differences: list[float] = []
+    for member, partner in _pairs(members, references, differing):
+        windows = _windows(member, partner)
+        if not windows or not all(window.matches for window in windows):
+            return None
+        steps.append(windows[-1].end)
+        differences += [window.difference for window in windows]
+    if not steps:
+        return None
+    return SameLosses(pairs=len(steps), steps=min(steps), difference=max(differences))
+
+
+def _pairs(
+    members: Iterable[MeasuredRecipe],
+    references: Iterable[MeasuredRecipe],
+    differing: frozenset[str],
+) -> Iterator[tuple[MeasuredRecipe, MeasuredRecipe]]:
+    """Each member with the reference that makes the same other choices; both have losses."""
     partners = {}
     for candidate in references:
         if candidate.losses:
             partners[_other_choices(candidate, differing)] = candidate
-    pairs = 0
-    steps: list[int] = []
-    differences: list[float] = []
     for member in members:
         partner = partners.get(_other_choices(member, differing))
-        if partner is None or not member.losses:
-            continue
-        windows = _windows(member, partner)
-        if not windows or not all(window.matches for window in windows):
-            return None
-        pairs += 1
-        steps.append(windows[-1].end)
-        differences += [window.difference for window in windows]
-    if not pairs:
-        return None
-    return SameLosses(pairs=pairs, steps=min(steps), difference=max(differences))
+        if partner is not None and member.losses:
+            yield member, partner
 
 
 def _windows(member: MeasuredRecipe, partner: MeasuredRecipe) -> tuple[LossWindow, ...]:

@@ -76,11 +76,7 @@ class References:
         neighbours: dict[tuple[bool, float], Row] = {}
         for other_group, other in self._plainest_of_group.items():
             if other["accumulation"] == 1 and _share_recipe_or_batch(group, other_group):
-                # The ratio of two batches is their distance: 8 is as far from 16 as 32 is.
-                distance = abs(math.log(other_group[1] / group[1]))
-                # Groups of the same recipe sort first, then those with near batches.
-                has_other_recipe = other_group[0] != group[0]
-                neighbours[(has_other_recipe, distance)] = other
+                neighbours[_distance(group, other_group)] = other
         if not neighbours:
             return plainest
         return neighbours[min(neighbours)]
@@ -100,6 +96,13 @@ def _share_recipe_or_batch(group: Group, other: Group) -> bool:
         return True
     # Losses of longer samples are others from the first step on.
     return group[1] == other[1] and same_workload(_recipe(group), _recipe(other))
+
+
+def _distance(group: Group, other: Group) -> tuple[bool, float]:
+    """Sort key of a neighbour: groups of the same recipe first, then those with near batches."""
+    has_other_recipe = other[0] != group[0]
+    # The ratio of two batches is their distance: 8 is as far from 16 as 32 is.
+    return has_other_recipe, abs(math.log(other[1] / group[1]))
 
 
 def _recipe(group: Group) -> TrainingRecipe:

@@ -104,37 +104,49 @@ def loss_windows(
     plus ``further``.
     """
     steps = min(len(own), len(reference))
-    # The scatter of single steps gives the difference of two means that chance can explain.
-    deviation = _step_deviation(reference)
     # Relative to the mean of all steps, so that a half with a loss near zero is no mismatch.
     scale = statistics.fmean(map(abs, reference[:steps])) or math.ulp(1.0)
+    # The scatter of single steps gives the difference of two means that chance can explain.
+    deviation = _step_deviation(reference) / scale
     paired = _paired_deviation(own[:steps], reference[:steps]) / scale
     # Halves, because a late divergence would be averaged away in the whole.
     windows = []
-    for begin, end in _halves(steps):
+    for half in _halves(steps):
         allowed = rounding
         if allowed is None:
-            allowed = OTHER_DRAWS + further + _chance(deviation / scale, end - begin)
-        windows.append(
-            LossWindow(
-                begin=begin,
-                end=end,
-                own=statistics.fmean(own[begin:end]),
-                reference=statistics.fmean(reference[begin:end]),
-                scale=scale,
-                allowed=allowed,
-                paired_error=paired / math.sqrt(end - begin),
-            )
-        )
+            allowed = OTHER_DRAWS + further + _chance(deviation, half.stop - half.start)
+        windows.append(_window(own, reference, half, (scale, allowed, paired)))
     return tuple(windows)
 
 
-def _halves(steps: int) -> list[tuple[int, int]]:
-    """First step and end of each half; a single step is one window."""
+def _window(
+    own: Sequence[float],
+    reference: Sequence[float],
+    steps: slice,
+    bounds: tuple[float, float, float],
+) -> LossWindow:
+    """The window of these steps; ``bounds`` are its scale, what it allows, and its scatter."""
+    scale, allowed, paired_deviation = bounds
+    count = steps.stop - steps.start
+    return LossWindow(
+        begin=steps.start,
+        end=steps.stop,
+        own=statistics.fmean(own[steps]),
+        reference=statistics.fmean(reference[steps]),
+        scale=scale,
+        allowed=allowed,
+        # The standard error of a mean falls with the square root of its steps.
+        paired_error=paired_deviation / math.sqrt(count),
+    )
+
+
+def _halves(steps: int) -> list[slice]:
+    """The steps of each half; a single step is one window."""
     if steps < 2:
-        return [(0, steps)]
+        return [slice(0, steps)]
+    # With an odd number of steps the later half is the longer one.
     middle = steps // 2
-    return [(0, middle), (middle, steps)]
+    return [slice(0, middle), slice(middle, steps)]
 
 
 def _chance(relative_deviation: float, steps: int) -> float:
@@ -156,6 +168,7 @@ def _paired_deviation(own: Sequence[float], reference: Sequence[float]) -> float
     """Half the 99 % interval of one step's difference; infinite if there is only one step."""
     if len(own) < 2:
         return math.inf
+    # Equal samples in equal order: the common rise and fall of both curves cancels out.
     differences = [mine - other for mine, other in zip(own, reference, strict=True)]
     # Student's t: the deviation of few differences is itself not well known.
     quantile: float = student_quantile(PAIRED_CONFIDENCE, len(differences) - 1)
@@ -171,6 +184,7 @@ def mismatch_ratio(windows: Sequence[LossWindow]) -> float | None:
     if not differing:
         return None
     if len(differing) == len(windows):
+        # Both halves differ: the mean over all steps, from the means of halves of unequal length.
         total = sum(window.own * (window.end - window.begin) for window in windows)
         return total / windows[-1].end / windows[0].scale
     worst = max(differing, key=_difference)

@@ -134,4 +134,5 @@ def gains(
     if best is None:
         return True
     best_score = constraints.score(best)
+    # Scores of costs are negative, so the share is taken of their size.
     return constraints.score(candidate) - best_score > enough * abs(best_score)

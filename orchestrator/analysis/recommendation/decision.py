@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -34,26 +33,8 @@ def recommend(
     memory asked for does not fit, whatever its peak was on the whole GPU. If its losses contradict
     their reference, it is left out and counted.
     """
-    listed = list(configurations)
-
-    # Inferring candidates takes most of the time, and loosened constraints infer the same ones.
-    @functools.cache
-    def serving(effective_batch: int | None) -> list[Candidate]:
-        return all_candidates(listed, effective_batch)
-
-    @functools.cache
-    def rank_all(others: Constraints) -> Ranking:
-        candidates = serving(others.effective_batch)
-        return Ranking.of_candidates(candidates, others, recipe, checks, comparisons)
-
-    def rank(others: Constraints) -> Ranking:
-        # One ranking answers for every memory budget, so rankings are cached without it.
-        return rank_all(replace(others, memory_bytes=None))
-
-    def rank_few(few: Sequence[Configuration], others: Constraints) -> Ranking:
-        return Ranking.of(few, others, recipe, checks, comparisons)
-
-    ranking = rank(constraints)
+    rankings = _Rankings(tuple(configurations), recipe, checks, comparisons)
+    ranking = rankings.rank(constraints)
     # The first is recommended. The others are the next best within the same constraints.
     ranked = ranking.ranked(constraints.memory_bytes)
     best = None
@@ -63,12 +44,59 @@ def recommend(
         constraints=constraints,
         best=best,
         runners_up=tuple(_one_per_technique_set(ranked)[1 : MAX_RUNNERS_UP + 1]),
-        costs=constraint_costs(rank, constraints, ranked),
+        costs=constraint_costs(rankings.rank, constraints, ranked),
         left_out=_left_out(ranking, constraints, best),
-        nearby=nearby_batches(rank_few, listed, constraints, best),
+        nearby=nearby_batches(rankings.rank_few, rankings.configurations, constraints, best),
         check=_check_of(best, constraints, checks),
         comparisons=_comparisons_of_best(ranked, comparisons),
     )
+
+
+class _Rankings:
+    """Rankings of the same configurations under several constraints.
+
+    Inferring candidates takes most of the time, and loosened constraints infer the same ones. So
+    candidates are kept for each effective batch, and rankings for each set of constraints.
+    """
+
+    def __init__(
+        self,
+        configurations: Sequence[Configuration],
+        recipe: TrainingRecipe,
+        checks: Sequence[CapCheck],
+        comparisons: Sequence[PairedComparison],
+    ) -> None:
+        self.configurations = configurations
+        self._recipe = recipe
+        self._checks = checks
+        self._comparisons = comparisons
+        self._candidates: dict[int | None, list[Candidate]] = {}
+        self._rankings: dict[Constraints, Ranking] = {}
+
+    def rank(self, constraints: Constraints) -> Ranking:
+        """The ranking of all configurations; made once for all memory budgets."""
+        # One ranking answers for every memory budget, so rankings are kept without it.
+        unlimited = replace(constraints, memory_bytes=None)
+        if unlimited not in self._rankings:
+            self._rankings[unlimited] = Ranking.of_candidates(
+                self._serving(unlimited.effective_batch),
+                unlimited,
+                self._recipe,
+                self._checks,
+                self._comparisons,
+            )
+        return self._rankings[unlimited]
+
+    def rank_few(self, few: Sequence[Configuration], constraints: Constraints) -> Ranking:
+        """The ranking of some of the configurations, which is not kept."""
+        return Ranking.of(few, constraints, self._recipe, self._checks, self._comparisons)
+
+    def _serving(self, effective_batch: int | None) -> list[Candidate]:
+        """All candidates for an effective batch, inferred once."""
+        if effective_batch not in self._candidates:
+            candidates = all_candidates(self.configurations, effective_batch)
+            self._candidates[effective_batch] = candidates
+        return self._candidates[effective_batch]
 
 
 def _check_of(

@@ -14,9 +14,8 @@ from orchestrator.analysis.accumulation import (
     WrongAccumulations,
     accumulation_of,
     at_batch,
-    gradient_bytes,
 )
-from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.configuration import Configuration, gradient_bytes
 from orchestrator.analysis.repeatability import SpeedError
 
 LEAST_SPEED = 0.9

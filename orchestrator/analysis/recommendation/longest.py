@@ -51,23 +51,44 @@ def longest_contexts(
     out.
     ``out_of_memory`` are the choices of trials that failed on the whole GPU.
     """
-    wanted = without_length(recipe)
-    groups: dict[TechniqueChoices, list[Configuration]] = {}
-    for configuration in configurations:
-        has_recipe = without_length(configuration.training_recipe) == wanted
-        if configuration.trains_wrongly or length_of(configuration.choices) is None:
-            continue
-        if has_recipe or all_recipes:
-            groups.setdefault(_techniques(configuration.choices), []).append(configuration)
-    failed: dict[TechniqueChoices, list[int]] = {}
-    for choices in out_of_memory:
-        failed.setdefault(_techniques(choices), []).append(length_of(choices) or 0)
+    ranked = list(configurations)
+    if not all_recipes:
+        ranked = _of_recipe(ranked, recipe)
+    failed = _failed_lengths(out_of_memory)
     longest = []
-    for techniques, members in groups.items():
+    for techniques, members in _by_techniques(ranked).items():
         best = _longest_of(members, memory_bytes, checks, failed.get(techniques, []))
         if best is not None:
             longest.append(best)
     return tuple(sorted(longest, key=_longest_then_fastest, reverse=True))
+
+
+def _of_recipe(
+    configurations: Iterable[Configuration], recipe: TrainingRecipe
+) -> list[Configuration]:
+    """The configurations with this recipe, at any sequence length."""
+    wanted = without_length(recipe)
+    return [own for own in configurations if without_length(own.training_recipe) == wanted]
+
+
+def _failed_lengths(out_of_memory: Iterable[Choices]) -> dict[TechniqueChoices, list[int]]:
+    """Set of techniques -> the lengths at which it ran out of memory."""
+    failed: dict[TechniqueChoices, list[int]] = {}
+    for choices in out_of_memory:
+        failed.setdefault(_techniques(choices), []).append(length_of(choices) or 0)
+    return failed
+
+
+def _by_techniques(
+    configurations: Iterable[Configuration],
+) -> dict[TechniqueChoices, list[Configuration]]:
+    """The configurations with a length and right losses, by their set of techniques."""
+    groups: dict[TechniqueChoices, list[Configuration]] = {}
+    for configuration in configurations:
+        if configuration.trains_wrongly or length_of(configuration.choices) is None:
+            continue
+        groups.setdefault(_techniques(configuration.choices), []).append(configuration)
+    return groups
 
 
 def length_of(choices: Choices) -> int | None:
@@ -110,7 +131,13 @@ def _longest_of(
             others.append(length_of(configuration.choices) or 0)
     if not fitting:
         return None
-    configuration, check = max(fitting, key=_length_then_speed)
+    return _context(*max(fitting, key=_length_then_speed), others)
+
+
+def _context(
+    configuration: Configuration, check: CapCheck | None, others: Iterable[int]
+) -> LongestContext:
+    """The context of a configuration; ``others`` are the lengths that do not fit."""
     tokens = length_of(configuration.choices) or 0
     longer = [length for length in others if length > tokens]
     return LongestContext(

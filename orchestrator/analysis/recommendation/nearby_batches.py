@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from orchestrator.analysis.accumulation import Candidate, as_measured, gradient_bytes
-from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.accumulation import Candidate, as_measured
+from orchestrator.analysis.configuration import Configuration, gradient_bytes
 from orchestrator.analysis.pareto import little_memory, pareto_front
 from orchestrator.analysis.recommendation.answer import NearbyBatch
 from orchestrator.analysis.recommendation.constraints import Constraints
@@ -42,19 +42,34 @@ def nearby_batches(
     above: list[NearbyBatch] = []
     # Many batches are ranked, so each ranking is kept small.
     contenders = _contenders(configurations, constraints)
-    for effective_batch in _near(configurations, wanted):
-        looser = replace(constraints, effective_batch=effective_batch)
-        candidate = rank(contenders, looser).pick(constraints.memory_bytes)
-        if candidate is None or not gains(candidate, best, constraints, WORTH_ANOTHER_BATCH):
-            continue
-        ratio = ratio_to(candidate, best, constraints)
-        nearby = NearbyBatch(effective_batch=effective_batch, candidate=candidate, ratio=ratio)
-        if effective_batch < wanted:
+
+    def rank_contenders(looser: Constraints) -> Ranking:
+        return rank(contenders, looser)
+
+    near = _near(configurations, wanted)
+    for nearby in _better_batches(rank_contenders, near, constraints, best):
+        if nearby.effective_batch < wanted:
             below.append(nearby)
         else:
             above.append(nearby)
-    nearest = (_nearest(below, wanted, constraints), _nearest(above, wanted, constraints))
-    return tuple(nearby for nearby in nearest if nearby is not None)
+    nearest_below = _nearest(below, wanted, constraints)
+    return (*nearest_below, *_nearest(above, wanted, constraints))
+
+
+def _better_batches(
+    rank: Callable[[Constraints], Ranking],
+    near: Iterable[int],
+    constraints: Constraints,
+    best: Candidate | None,
+) -> Iterator[NearbyBatch]:
+    """The pick at every near batch at which it is worth a change of the batch."""
+    for effective_batch in near:
+        looser = replace(constraints, effective_batch=effective_batch)
+        candidate = rank(looser).pick(constraints.memory_bytes)
+        if candidate is None or not gains(candidate, best, constraints, WORTH_ANOTHER_BATCH):
+            continue
+        ratio = ratio_to(candidate, best, constraints)
+        yield NearbyBatch(effective_batch=effective_batch, candidate=candidate, ratio=ratio)
 
 
 def _contenders(
@@ -94,15 +109,16 @@ def _near(configurations: Iterable[Configuration], wanted: int) -> list[int]:
         below = wanted // micro_batch * micro_batch
         batches |= {below, below + micro_batch, configuration.effective_batch}
     batches.discard(wanted)
+    # The distance of two batches is their ratio, downwards as upwards.
     return [batch for batch in sorted(batches) if wanted / REACH <= batch <= wanted * REACH]
 
 
 def _nearest(
     batches: Sequence[NearbyBatch], wanted: int, constraints: Constraints
-) -> NearbyBatch | None:
-    """The nearest of those that are nearly as good as the best of them."""
+) -> list[NearbyBatch]:
+    """The nearest of those that are nearly as good as the best of them; empty without batches."""
     if not batches:
-        return None
+        return []
     most = max(constraints.score(nearby.candidate) for nearby in batches)
     # Scores of costs are negative, so the share is taken of their size.
     floor = most - (1 - NEARLY_MOST) * abs(most)
@@ -111,4 +127,4 @@ def _nearest(
     def distance(nearby: NearbyBatch) -> int:
         return abs(nearby.effective_batch - wanted)
 
-    return min(good, key=distance)
+    return [min(good, key=distance)]

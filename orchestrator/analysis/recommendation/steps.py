@@ -39,5 +39,6 @@ def decision_steps(ranking: Ranking) -> tuple[DecisionStep, ...]:
         if steps and steps[-1].candidate is pick:
             steps.pop()
         steps.append(DecisionStep(least_bytes=begin, candidate=pick))
+        # Budgets are whole bytes: one byte less is the next smaller budget.
         budget = begin - 1
     return tuple(reversed(steps))

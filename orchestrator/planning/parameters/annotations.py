@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _PLAIN: Mapping[str, tuple[type, ...]] = {
@@ -53,6 +53,24 @@ def converted(annotation: ast.expr | None, value: Any) -> Any:
     return value
 
 
+def listed_values(annotation: ast.expr) -> list[Any]:
+    """The values that an annotation lists one by one, in any ``Literal`` inside it."""
+    values = []
+    for node in ast.walk(annotation):
+        if isinstance(node, ast.Subscript) and _name_of(node.value) == "Literal":
+            items = _elements(node.slice)
+            values += [item.value for item in items if isinstance(item, ast.Constant)]
+    return values
+
+
+def _name_of(node: ast.expr) -> str:
+    """The last part of a name: ``Literal`` of ``typing.Literal``; empty for anything else."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
 def _is_instance(value: Any, name: str) -> bool:
     types = _PLAIN.get(name)
     if types is None:
@@ -69,13 +87,21 @@ def _accepts_subscript(name: str, elements: Sequence[ast.expr], value: Any) -> b
     if name == "Optional":
         return value is None or accepts(elements[0], value)
     if name == "Literal":
-        # By type, too: to Python 1 and True are equal.
-        constants = [item.value for item in elements if isinstance(item, ast.Constant)]
-        return any(type(value) is type(item) and value == item for item in constants)
+        return _is_listed(elements, value)
     if name == "Annotated":
         return accepts(elements[0], value)
-    if not _is_instance(value, name):
-        return False
+    return _is_instance(value, name) and _accepts_items(name, elements, value)
+
+
+def _is_listed(elements: Iterable[ast.expr], value: Any) -> bool:
+    """Whether the value is one of the constants of a ``Literal``."""
+    # By type, too: to Python 1 and True are equal.
+    constants = [item.value for item in elements if isinstance(item, ast.Constant)]
+    return any(type(value) is type(item) and value == item for item in constants)
+
+
+def _accepts_items(name: str, elements: Sequence[ast.expr], value: Any) -> bool:
+    """Whether every item of a container has the type that the annotation names."""
     if isinstance(value, dict) and name in ("dict", "Dict", "Mapping"):
         return all(accepts(elements[-1], item) for item in value.values())
     if isinstance(value, list) and name in ("list", "List", "Sequence", "set"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.techniques import Axis, Family
 from jobs.techniques.parameters import ParametersError, read, written
-from orchestrator.planning.parameters.annotations import accepts, converted
+from orchestrator.planning.parameters.annotations import accepts, converted, listed_values
 from orchestrator.planning.parameters.library_class import parameters_of
 from orchestrator.planning.problems import KeyPath, advice, described
 
@@ -44,6 +44,8 @@ def _read_text(axis: Axis, text: str) -> tuple[str, list[Mistake]]:
         name, parameters = read(text)
     except ParametersError as error:
         return "", [Mistake(f'"{text}" is not a technique with parameters: {error}')]
+    if name not in axis.families:
+        return "", [Mistake(_no_family(axis, name))]
     content, mistakes = _read_family(axis, name, parameters)
     # Inside a text there are no keys with lines of their own.
     return content, [Mistake(f"{name}: {mistake.message}") for mistake in mistakes]
@@ -67,10 +69,7 @@ def _read_mapping(axis: Axis, value: Mapping[str, Any]) -> tuple[str, list[Mista
 def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[str, list[Mistake]]:
     family = axis.families.get(name)
     if family is None:
-        if name in axis.variants:
-            takers = ", ".join(axis.families)
-            return "", [Mistake(f"{name} takes no parameters; those that do: {takers}")]
-        return "", [Mistake(f'"{name}" is not known; {advice(name, list(axis.families))}')]
+        return "", [Mistake(_no_family(axis, name))]
     checked = _checkable(family)
     mistakes = list(_mistakes(family, checked, parameters))
     if mistakes:
@@ -83,6 +82,14 @@ def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[
         return written(name, plain), []
     except ParametersError as error:
         return "", [Mistake(str(error))]
+
+
+def _no_family(axis: Axis, name: str) -> str:
+    """Why a name of an axis takes no parameters."""
+    if name in axis.variants:
+        takers = ", ".join(axis.families)
+        return f"{name} takes no parameters; those that do: {takers}"
+    return f'"{name}" is not known; {advice(name, list(axis.families))}'
 
 
 def _checkable(family: Family) -> dict[str, ast.expr | None] | None:
@@ -107,14 +114,21 @@ def _mistakes(
         elif checked is not None and not accepts(checked[name], value):
             annotation = checked[name]
             assert annotation is not None
-            wanted = ast.unparse(annotation)
-            yield Mistake(f"{class_name} takes {wanted} here, not {described(value)}", (name,))
+            yield Mistake(_wrong_value(class_name, annotation, value), (name,))
+
+
+def _wrong_value(class_name: str, annotation: ast.expr, value: Any) -> str:
+    """What a parameter takes instead of a value; of listed words, the one that was meant."""
+    words = [item for item in listed_values(annotation) if isinstance(item, str)]
+    if isinstance(value, str) and words:
+        return f'{class_name} does not know "{value}" here; {advice(value, words)}'
+    return f"{class_name} takes {ast.unparse(annotation)} here, not {described(value)}"
 
 
 def _unknown_name(axis: Axis, value: Any, source: str) -> str:
     names = axis.names
     if isinstance(value, str):
-        return f'"{value}" is not known; {advice(value, names)}'
+        return _unknown_text(axis, value)
     # YAML 1.1 reads on, off, yes and no as booleans.
     if isinstance(value, bool):
         boolean = str(value).lower()
@@ -124,3 +138,24 @@ def _unknown_name(axis: Axis, value: Any, source: str) -> str:
             f"valid choices: {choices}"
         )
     return f"must be a name, not {described(value)}; {advice(source, names)}"
+
+
+def _unknown_text(axis: Axis, text: str) -> str:
+    """What to write instead of a text that is no value of the axis."""
+    if axis.takes_integers:
+        names = " or ".join(axis.variants)
+        problem = f'must be an integer from 1 or {names}, not the text "{text}"'
+        if text.isdecimal():
+            problem += "; write it without quotes"
+        return problem
+    if axis.pattern is not None and text.startswith(axis.pattern.form.partition("<")[0]):
+        # The first clause of its description says which numbers there are.
+        numbers = axis.pattern.doc.partition(";")[0].replace("`", "")
+        return f'"{text}" is not known; write {axis.pattern.form}: {numbers}'
+    problem = f'"{text}" is not known; {advice(text, axis.names)}'
+    families = [name for name in axis.families if text.startswith(name)]
+    if families:
+        longest = max(families, key=len)
+        joint = " With" if problem.endswith("?") else "; with"
+        problem += f"{joint} parameters of your own: {longest}(name=value)"
+    return problem

@@ -4,7 +4,7 @@ aside, and named in one line.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -89,11 +89,14 @@ def without_what_is_decided(part: Part, used: Collection[str]) -> tuple[Part, li
             aside.setdefault(reason, []).append(name)
         else:
             kept[name] = value
-    if not aside:
-        return replace(part, value=kept), []
-    listed = [f"{reason} ({', '.join(names)})" for reason, names in aside.items()]
-    note = f"{part.document.file}: left aside: {'; '.join(listed)}"
-    return replace(part, value=kept), [note]
+    return replace(part, value=kept), list(_note(part, aside))
+
+
+def _note(part: Part, aside: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What was left aside, by its reason; nothing if everything was kept."""
+    if aside:
+        listed = [f"{reason} ({', '.join(names)})" for reason, names in aside.items()]
+        yield f"{part.document.file}: left aside: {'; '.join(listed)}"
 
 
 def _is_default(name: str, value: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from jobs.spec import DatasetFile, SyntheticData, Task
 from orchestrator.planning.prechecks.configuration_class import configuration_class
+from orchestrator.planning.prechecks.images import image_shapes
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.storage.data_file import NoDataFileError, read_data_file
 
@@ -32,6 +33,8 @@ def batch_shapes(
     assert data.synthetic is not None
     if task == "image-classification":
         return _of_images(model_type, given, micro_batch)
+    if task == "image-text-to-text":
+        return image_shapes(data.synthetic, model_type, given, micro_batch)
     return _of_text(data.synthetic, task, micro_batch)
 
 

@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.own_code.probe import problem_of
 from orchestrator.planning.document import read_document
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.data_columns import data_problems
-from orchestrator.planning.prechecks.lengths import sequence_lengths
+from orchestrator.planning.prechecks.images import image_problems
+from orchestrator.planning.prechecks.lengths import lengths_of_axis, sequence_lengths
 from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.model_size import ModelSize, model_size
 from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
+from orchestrator.planning.prechecks.technique_requirements import model_keys
 from orchestrator.planning.problems import ConfigError, KeyPath
 from orchestrator.planning.renamed_keys import with_new_keys
 from orchestrator.planning.settings import SweepConfig
@@ -68,6 +71,10 @@ def check_files(
             notes.append(f"{problem} (on this machine; the trials run on others)")
         else:
             problems.append(problem)
+    if not problems and asks_hub and config.own_code is not None:
+        # Last, because it runs the user's modules, which takes seconds.
+        if message := problem_of(config.own_code):
+            problems.append(document.problem(("own_code",), message))
     if problems:
         raise ConfigError(problems)
     return tuple(notes)
@@ -83,7 +90,7 @@ def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], obje
     if size.mistake:
         document = read_document(config.path)
         raise ConfigError([document.problem(("model", "config"), _refused(size.mistake))])
-    model_type, given = _model_keys(config)
+    model_type, given = model_keys(config.model)
     return ModelFacts(size=size, shapes=batch_shapes(config, model_type, given, micro_batch))
 
 
@@ -94,13 +101,7 @@ def _refused(mistake: str) -> str:
 def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
     """Problems of the checkpoint, the tokenizer and the data."""
     file = config.data.file
-    names: list[tuple[KeyPath, str, Callable[[str], str]]] = []
-    if config.model.name_or_path is not None:
-        at: KeyPath = ("model", "name_or_path")
-        names.append((at, config.model.name_or_path, checkpoints.model_problem))
-    if file is not None and file.tokenizer is not None:
-        names.append((("data", "file", "tokenizer"), file.tokenizer, checkpoints.tokenizer_problem))
-    for at, name, problem_of in names:
+    for at, name, problem_of in _named_files(config):
         problem = problem_of(name)
         if not problem and asks_hub and not checkpoints.is_on_this_machine(name):
             problem = _unreachable(name)
@@ -109,6 +110,15 @@ def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
     if file is not None:
         for below, message in data_problems(file, config.model.task, _num_labels(config)):
             yield ("data", "file", *below), message
+
+
+def _named_files(config: SweepConfig) -> Iterator[tuple[KeyPath, str, Callable[[str], str]]]:
+    """The checkpoint and the tokenizer that the configuration names, with what checks each."""
+    if config.model.name_or_path is not None:
+        yield ("model", "name_or_path"), config.model.name_or_path, checkpoints.model_problem
+    file = config.data.file
+    if file is not None and file.tokenizer is not None:
+        yield ("data", "file", "tokenizer"), file.tokenizer, checkpoints.tokenizer_problem
 
 
 @functools.cache
@@ -122,7 +132,9 @@ def _unreachable(name: str) -> str:
 
 def _text_findings(config: SweepConfig) -> Iterator[Finding]:
     """Problems with the model's configuration: unknown keys, and sequences that are too long."""
-    model_type, given = _model_keys(config)
+    yield from _lengths_of_images(config)
+    model_type, given = model_keys(config.model)
+    yield from image_problems(config, model_type, given)
     if model_type is None:
         return
     if config.model.name_or_path is not None:
@@ -144,7 +156,7 @@ def _text_findings(config: SweepConfig) -> Iterator[Finding]:
 
 def _length_notes(config: SweepConfig) -> Iterator[Finding]:
     """A note if sequences are longer than those that the model was trained for."""
-    model_type, given = _model_keys(config)
+    model_type, given = model_keys(config.model)
     trained = trained_positions(model_type or "", given)
     for at, length in sequence_lengths(config):
         if trained is None or length <= trained:
@@ -155,20 +167,16 @@ def _length_notes(config: SweepConfig) -> Iterator[Finding]:
         )
 
 
-def _model_keys(config: SweepConfig) -> tuple[str | None, Mapping[str, Any]]:
-    """The model type, and the keys of its configuration that are not at their defaults."""
-    if config.model.name_or_path is None:
-        return config.model.architecture, config.model.config
-    saved = checkpoints.checkpoint_config(config.model.name_or_path) or {}
-    model_type = saved.get("model_type")
-    if not isinstance(model_type, str):
-        return None, config.model.config
-    return model_type, {**saved, **config.model.config}
+def _lengths_of_images(config: SweepConfig) -> Iterator[Finding]:
+    """Sequence lengths of a model whose samples have none."""
+    if config.model.task == "image-classification":
+        for at, _ in lengths_of_axis(config):
+            yield at, "images have no tokens: remove this axis; their size is in model.config"
 
 
 def _num_labels(config: SweepConfig) -> int | None:
     """The number of classes of the model; None if its configuration is not on this machine."""
-    model_type, given = _model_keys(config)
+    model_type, given = model_keys(config.model)
     if model_type is None or configuration_class(model_type) is None:
         return None
     labels = given.get("id2label")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,15 +93,10 @@ def named_class(name: str, module: str) -> ConfigurationClass | None:
     definitions.reverse()
     fields: dict[str, Any] = {}
     taken_keys: set[str] = set()
-    other_names: dict[str, str] = {}
-    sub_configs: dict[str, str] = {}
     for definition in definitions:
         fields |= _fields_of(definition)
         taken_keys |= _constructor_keys(definition)
-        attributes = _attributes_of(definition)
-        other_names |= _texts(attributes.get("attribute_map"))
-        for attribute in _SUB_CONFIGS:
-            sub_configs |= _classes(attributes.get(attribute))
+    other_names, sub_configs = _class_attributes(definitions)
     return ConfigurationClass(
         name=name,
         module=module,
@@ -110,6 +105,20 @@ def named_class(name: str, module: str) -> ConfigurationClass | None:
         other_names=other_names,
         sub_configs=sub_configs,
     )
+
+
+def _class_attributes(
+    definitions: Iterable[ast.ClassDef],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Other name -> key, and key -> class of the configuration below it."""
+    other_names: dict[str, str] = {}
+    sub_configs: dict[str, str] = {}
+    for definition in definitions:
+        attributes = _attributes_of(definition)
+        other_names |= _texts(attributes.get("attribute_map"))
+        for attribute in _SUB_CONFIGS:
+            sub_configs |= _classes(attributes.get(attribute))
+    return other_names, sub_configs
 
 
 def _keys(fields: Collection[str], taken_keys: Collection[str]) -> frozenset[str]:

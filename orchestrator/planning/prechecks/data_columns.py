@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.spec import DatasetFile, Task
-from orchestrator.planning.problems import KeyPath, advice, closest
+from orchestrator.planning.problems import KeyPath, closest, did_you_mean
 from orchestrator.storage.data_file import DataFile, NoDataFileError, read_data_file
 
 _TEXT_SOURCES = ("text", "messages", "prompt", "input_ids")
@@ -39,7 +39,7 @@ def data_problems(
         message = f'the file has no column "{theirs}"; it has {data.listed_columns()}'
         meant = closest(theirs, data.columns)
         if meant:
-            message = f"{message}; {advice(theirs, [meant]).partition('; ')[0]}"
+            message = f"{message}; {did_you_mean(meant)}"
         yield ("columns", _key_of(file, theirs)), message
     if not missing:
         yield from _column_problems(file, data, task)
@@ -65,7 +65,7 @@ def _with_a_guess(message: str, path: Path) -> str:
     meant = closest(path.name, [sibling.name for sibling in path.parent.iterdir()])
     if meant is None:
         return message
-    return f'{message}; did you mean "{meant}"?'
+    return f"{message}; {did_you_mean(meant)}"
 
 
 def _key_of(file: DatasetFile, theirs: str) -> str:
@@ -84,13 +84,18 @@ def _column_problems(
     """Problems if the file has no column with inputs, or lacks the labels that the task needs."""
     ours = _our_columns(file, data)
     inputs: tuple[str, ...] = _TEXT_SOURCES
-    if task == "image-classification":
+    if task == "image-text-to-text":
+        yield from _image_problems(file, data, ours)
+        inputs = ("text", "messages", "prompt")
+    elif task == "image-classification":
         inputs = ("pixel_values",)
     elif file.tokenizer is None:
         inputs = ("input_ids",)
     if not ours.intersection(inputs):
         hint = f"name yours in columns, as in columns: {{{inputs[0]}: YOURS}}"
-        if task == "image-classification":
+        if task == "image-text-to-text":
+            hint += "; a column messages or prompt would do, too"
+        elif task == "image-classification":
             hint += "; images are not decoded, so save what the model's image processor returns"
         elif file.tokenizer is None:
             hint += ", or give a tokenizer for a column text"
@@ -104,6 +109,20 @@ def _column_problems(
             f"{task} needs a column labels; the file has {data.listed_columns()}; name yours in "
             "columns, as in columns: {labels: YOURS}",
         )
+
+
+def _image_problems(
+    file: DatasetFile, data: DataFile, ours: set[str]
+) -> Iterator[tuple[KeyPath, str]]:
+    """Problems if there is no column with images, or no processor to read them with."""
+    if not ours.intersection(("images", "image")):
+        yield (
+            ("columns",),
+            f"needs a column images; the file has {data.listed_columns()}; name yours in columns, "
+            "as in columns: {images: YOURS}",
+        )
+    if file.tokenizer is None:
+        yield (), "needs the folder of the model's processor in tokenizer"
 
 
 def _empty_inputs(file: DatasetFile, data: DataFile, task: Task) -> Iterator[tuple[KeyPath, str]]:

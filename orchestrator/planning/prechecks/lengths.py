@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jobs.spec import Choice
+from jobs.techniques import AXES
 from orchestrator.planning.axes import SEQUENCE_LENGTH
 from orchestrator.planning.problems import KeyPath
 from orchestrator.planning.settings import SweepConfig
@@ -14,17 +16,46 @@ Length = tuple[KeyPath, int]
 
 
 def sequence_lengths(config: SweepConfig) -> Iterator[Length]:
-    """All lengths of the sweep; none for images, and none for token ids that are not cut."""
+    """All lengths that a trial has; none for images, and none for token ids that are not cut."""
     if config.model.task == "image-classification":
         return
-    # Where the grid names the length, no trial has the one of the data.
-    if SEQUENCE_LENGTH not in config.axes:
+    if AXES[SEQUENCE_LENGTH].default in _used_values(config):
         yield from _of_data(config)
-    yield from _of_axis(config.axes, ("axes",))
+    yield from lengths_of_axis(config)
+
+
+def lengths_of_axis(config: SweepConfig) -> Iterator[Length]:
+    """The lengths that a trial has by the axis, wherever the file names them."""
+    places: list[tuple[KeyPath, Mapping[str, Any]]] = [(("axes",), config.axes)]
     for name, subset in config.subsets.items():
-        yield from _of_axis(subset, ("subsets", name, "axes"))
+        places.append((("subsets", name, "axes"), subset))
     for index, trial in enumerate(config.trials):
-        yield from _of_axis(trial, ("trials", index))
+        places.append((("trials", index), trial))
+    named = set()
+    used = _used_values(config)
+    for place, grid in places:
+        for at, value in _of_axis(grid, place):
+            named.add(value)
+            if value in used:
+                yield at, value
+    # A baseline that no grid names is a key of its own.
+    for at, value in _of_axis(config.baseline, ("baseline",)):
+        if value in used - named:
+            yield at, value
+
+
+def _used_values(config: SweepConfig) -> set[Choice]:
+    """The values of the axis that trials have: of a grid, of single trials, or the baseline's."""
+    default = config.baseline.get(SEQUENCE_LENGTH, AXES[SEQUENCE_LENGTH].default)
+    grids = [{**config.axes, **subset} for subset in config.subsets.values()]
+    if not grids and (config.axes or not config.trials):
+        grids = [dict(config.axes)]
+    used: set[Choice] = set()
+    for grid in grids:
+        used.update(grid.get(SEQUENCE_LENGTH, (default,)))
+    for trial in config.trials:
+        used.add(trial.get(SEQUENCE_LENGTH, default))
+    return used
 
 
 def _of_data(config: SweepConfig) -> Iterator[Length]:

@@ -14,6 +14,9 @@ OTHER_WORKLOADS: Mapping[str, str] = {
 """Axis that always keeps the user's value -> the reason."""
 
 NOT_TRIED: Mapping[str, Mapping[str, str]] = {
+    "precision": {
+        "bf16_tf32": "bf16, and TF32 for the little that autocast leaves in 32 bits",
+    },
     "optimizer": {
         "adamw_foreach": "adamw_torch, built by hand",
         "adamw_forloop": "updates one tensor at a time, slower than any other AdamW",
@@ -28,6 +31,7 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
         "sdpa_flash": "a kernel that auto may choose by itself",
         "sdpa_efficient": "a kernel that auto may choose by itself",
         "eager": "keeps the whole score matrix, slower and larger than any other",
+        "xformers": "kernels that auto or flash_attention_2 have, from another source",
         "hub_flash_attention_2": "flash_attention_2 from another source",
         "hub_flash_attention_3": "flash_attention_3 from another source",
     },

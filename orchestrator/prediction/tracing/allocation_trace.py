@@ -172,11 +172,15 @@ class AllocationRecorder(TorchDispatchMode):
             return self._value_of(args[0])
         if func.namespace == "bitsandbytes":
             return None  # its update kernels work in place
+        return self._recorded(func, args, kwargs or {})
+
+    def _recorded(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run an operator, and record what it allocates; returns its output."""
         # Record the workspaces that a library takes before its kernel runs.
         if func in _PRODUCTS:
             self._take_library_workspaces(func, args)
         # Run the operator, and record the storages that it makes.
-        results = run_as_cuda(func, args, kwargs or {})
+        results = run_as_cuda(func, args, kwargs)
         for tensor in (*results.intermediate, *_tensors(results.output)):
             self._see(tensor, func, args)
         self._note_conditions(func, args, results.output)

@@ -66,22 +66,28 @@ def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     """
     config = models.architecture_config(spec.model)
     synthetic = spec.data.synthetic
-    wrap = bound(spec, "collator")
     if synthetic is None or synthetic.lengths is not None:
-        rows, collate = data.load(
-            spec.data, spec.model.task, config, samples=None, seed=spec.measure.seed
-        )
-        model = data.fitted(spec.model, rows, config_labels=config.num_labels or 0)
-        if wrap is not None:
-            collate = wrap(collate or transformers.default_data_collator)
-        return _FileBatches(rows, collate), model
+        return _batches_of_rows(spec, config)
     sample = _sample(spec, synthetic, config)
+    wrap = bound(spec, "collator")
     if wrap is not None:
         batch = wrap(transformers.default_data_collator)([sample])
         sample = {name: tensor[0] for name, tensor in batch.items()}
     # A technique may do without the mask; then padding is like any token.
     is_padded = synthetic.padding > 0 and "attention_mask" in sample
     return _EqualBatches(sample, is_padded=is_padded), spec.model
+
+
+def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[Batches, ModelSpec]:
+    """The batches of rows whose lengths differ, and the model fitted to their labels."""
+    rows, collate = data.load(
+        spec.data, spec.model.task, config, samples=None, seed=spec.measure.seed
+    )
+    model = data.fitted(spec.model, rows, config_labels=config.num_labels or 0)
+    wrap = bound(spec, "collator")
+    if wrap is not None:
+        collate = wrap(collate or transformers.default_data_collator)
+    return _FileBatches(rows, collate), model
 
 
 def _sample(spec: TrialSpec, synthetic: SyntheticData, config: Any) -> Mapping[str, Any]:
@@ -139,6 +145,7 @@ class _FileBatches:
         count = min(samples, len(self._rows))
         draws = [generator.sample(range(len(self._rows)), count) for _ in range(_DRAWS)]
         draws.sort(key=self._positions)
+        # The draws are sorted by their positions, so the middle one is the median.
         return self._batch(draws[_DRAWS // 2])
 
     def _positions(self, rows: Sequence[int]) -> int:

@@ -103,26 +103,45 @@ def _computed(
     kernel: str, inputs: Inputs, mask: torch.Tensor | None, options: _Options
 ) -> torch.Tensor:
     """The output of a kernel. The call makes the same tensors as the kernel."""
-    saves_rows = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     if mask is not None and mask.dtype is torch.bool:
         mask = torch.zeros_like(mask, dtype=inputs[0].dtype)
-    common = (options.dropout, options.is_causal)
     if kernel == "flash":
         return _flash(inputs, options)
     if kernel == "cudnn":
-        outputs: Any = _aten._scaled_dot_product_cudnn_attention(
-            *inputs, mask, saves_rows, *common, False, scale=options.scale
-        )
-    elif kernel == "efficient":
-        bias = _aligned(mask, inputs[0], inputs[1])
-        outputs = _aten._scaled_dot_product_efficient_attention(
-            *inputs, bias, saves_rows, *common, scale=options.scale
-        )
-    else:
-        outputs = _aten._scaled_dot_product_attention_math(
-            *inputs, mask, *common, scale=options.scale, enable_gqa=options.enable_gqa
-        )
+        return _cudnn(inputs, mask, options)
+    if kernel == "efficient":
+        return _efficient(inputs, mask, options)
+    outputs: Any = _aten._scaled_dot_product_attention_math(
+        *inputs,
+        mask,
+        options.dropout,
+        options.is_causal,
+        scale=options.scale,
+        enable_gqa=options.enable_gqa,
+    )
     return outputs[0]  # type: ignore[no-any-return]
+
+
+def _cudnn(inputs: Inputs, mask: torch.Tensor | None, options: _Options) -> torch.Tensor:
+    dropout, is_causal = options.dropout, options.is_causal
+    outputs: Any = _aten._scaled_dot_product_cudnn_attention(
+        *inputs, mask, _saves_rows(inputs), dropout, is_causal, False, scale=options.scale
+    )
+    return outputs[0]  # type: ignore[no-any-return]
+
+
+def _efficient(inputs: Inputs, mask: torch.Tensor | None, options: _Options) -> torch.Tensor:
+    bias = _aligned(mask, inputs[0], inputs[1])
+    dropout, is_causal = options.dropout, options.is_causal
+    outputs: Any = _aten._scaled_dot_product_efficient_attention(
+        *inputs, bias, _saves_rows(inputs), dropout, is_causal, scale=options.scale
+    )
+    return outputs[0]  # type: ignore[no-any-return]
+
+
+def _saves_rows(inputs: Inputs) -> bool:
+    """Whether the kernel saves a figure for each row, which the backward pass needs."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
 
 
 def _flash(inputs: Inputs, options: _Options) -> torch.Tensor:

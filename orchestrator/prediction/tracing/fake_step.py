@@ -6,7 +6,7 @@ import functools
 import inspect
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from jobs.loops import accelerate as accelerate_loop
 from jobs.loops.arguments import training_arguments
-from jobs.spec import TrialSpec
+from jobs.spec import ModelSpec, TrialSpec
 from jobs.spec.settings import MODEL_PLACES
 from jobs.tasks import AUTO_CLASSES
 from jobs.techniques.hooks import bound
@@ -105,14 +105,7 @@ class FakeStep:
         base = bound(self._spec, "base")
         if spec.name_or_path is not None:
             # The architecture alone: weights of a checkpoint would need data.
-            auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
-            dtype = getattr(torch, kwargs.get("dtype", "float32"))
-            make = functools.partial(
-                auto_class.from_config,
-                models.architecture_config(spec),
-                trust_remote_code=spec.trust_remote_code,
-                **{**kwargs, "dtype": dtype},
-            )
+            make = _from_architecture(spec, kwargs)
             model = make() if base is None else base(make, False, torch.device("cpu"))
         else:
             model = models.build(spec, kwargs, torch.device("cpu"), place=base)
@@ -254,6 +247,18 @@ class FakeStep:
 
 def _counts_on_device(group: dict[str, Any]) -> bool:
     return bool(group.get("fused") or group.get("capturable"))
+
+
+def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+    """Builds a checkpoint's architecture with random weights, in the data type of a trial."""
+    auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
+    dtype = getattr(torch, kwargs.get("dtype", "float32"))
+    return functools.partial(
+        auto_class.from_config,
+        models.architecture_config(spec),
+        trust_remote_code=spec.trust_remote_code,
+        **{**kwargs, "dtype": dtype},
+    )
 
 
 def _runs_trainer(spec: TrialSpec) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from jobs.spec import Choice
@@ -23,14 +23,10 @@ def batch_lines(
     ``single`` lines differ from the baseline in one technique at most; ``best`` ones are the
     fastest sets of techniques and the baseline's. A line has at least two micro-batches.
     """
-    sets: dict[tuple[tuple[str, Choice], ...], list[Configuration]] = {}
-    for configuration in results.configurations:
-        if configuration.trial_ids[0] in index_of:
-            sets.setdefault(_techniques(configuration), []).append(configuration)
-    # A single point makes no line.
     lines = []
-    for techniques, members in sets.items():
+    for techniques, members in _sets(results, index_of).items():
         points = _by_micro_batch(members)
+        # A single point makes no line.
         if len(points) > 1:
             lines.append(_line(dataset, results, dict(techniques), points, index_of))
     lines.sort(key=_speed, reverse=True)
@@ -39,6 +35,17 @@ def batch_lines(
         line["best"] = int(number < MAX_LINES or not line["moved"])
         line["single"] = int(line["moved"] <= 1)
     return [line for line in lines if line["best"] or line["single"]]
+
+
+def _sets(
+    results: EnvironmentResults, index_of: Container[str]
+) -> dict[tuple[tuple[str, Choice], ...], list[Configuration]]:
+    """The configurations that the page's data has, by their set of techniques."""
+    sets: dict[tuple[tuple[str, Choice], ...], list[Configuration]] = {}
+    for configuration in results.configurations:
+        if configuration.trial_ids[0] in index_of:
+            sets.setdefault(_techniques(configuration), []).append(configuration)
+    return sets
 
 
 def _techniques(configuration: Configuration) -> tuple[tuple[str, Choice], ...]:

@@ -58,6 +58,26 @@ def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
     axes = {axis: values_of(axis, configurations) for axis in dataset.varying_axes}
     # The script refers to a configuration by its row number.
     index_of = {own.trial_ids[0]: index for index, own in enumerate(configurations)}
+    return {
+        "name": dataset.run.name,
+        **_encoding(dataset, axes),
+        "budget": first_budget(dataset),
+        "environments": _environments(dataset, recipes, axes, index_of),
+        "measures": measures(configurations),
+        "memoryLayers": [name for name, _ in MEMORY_LAYERS],
+        "anatomies": _anatomies(dataset, index_of),
+        "pairs": explained_pairs(dataset, index_of),
+        "columns": _columns(dataset, shown, recipes, axes),
+    }
+
+
+def _environments(
+    dataset: Dataset,
+    recipes: Sequence[TrainingRecipe],
+    axes: Mapping[str, Sequence[Choice]],
+    index_of: Mapping[str, int],
+) -> list[dict[str, Any]]:
+    """What the page shows of each environment: its budgets, decisions and lines."""
     environments = []
     for results in dataset.environments:
         environment = _environment(results, recipes, axes)
@@ -66,17 +86,7 @@ def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
         environment["decisions"] = decisions(dataset, results, recipes, index_of)
         environment["lines"] = batch_lines(dataset, results, index_of)
         environments.append(environment)
-    return {
-        "name": dataset.run.name,
-        **_encoding(dataset, axes),
-        "budget": first_budget(dataset),
-        "environments": environments,
-        "measures": measures(configurations),
-        "memoryLayers": [name for name, _ in MEMORY_LAYERS],
-        "anatomies": _anatomies(dataset, index_of),
-        "pairs": explained_pairs(dataset, index_of),
-        "columns": _columns(dataset, shown, recipes, axes),
-    }
+    return environments
 
 
 def _in_order(dataset: Dataset, shown: Shown) -> list[Configuration]:
@@ -142,6 +152,21 @@ def _columns(
     axes: Mapping[str, Sequence[Choice]],
 ) -> dict[str, Any]:
     """One value for each configuration in every column."""
+    # Columns compress better than rows, and the script reads them faster.
+    columns = _transposed(_rows(dataset, shown, recipes))
+    configurations = _in_order(dataset, shown)
+    return {
+        **columns,
+        "choices": [_indices(axis, axes[axis], configurations) for axis in axes],
+        "flags": _dictionary(columns.get("flags", [])),
+        "details": _details(configurations),
+    }
+
+
+def _rows(
+    dataset: Dataset, shown: Shown, recipes: Sequence[TrainingRecipe]
+) -> list[dict[str, Any]]:
+    """A row for each configuration, one environment after another."""
     recipe_index = {recipe: index for index, recipe in enumerate(recipes)}
     rows = []
     for index, results in enumerate(dataset.environments):
@@ -151,15 +176,7 @@ def _columns(
             row["environment"] = index
             row["recipe"] = recipe_index[configuration.training_recipe]
             rows.append(row)
-    # Columns compress better than rows, and the script reads them faster.
-    configurations = _in_order(dataset, shown)
-    columns = _transposed(rows)
-    return {
-        **columns,
-        "choices": [_indices(axis, axes[axis], configurations) for axis in axes],
-        "flags": _dictionary(columns.get("flags", [])),
-        "details": _details(configurations),
-    }
+    return rows
 
 
 def _row(

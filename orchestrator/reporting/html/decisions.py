@@ -13,7 +13,7 @@ from typing import Any
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.gain import Defaults
+from orchestrator.analysis.gain import Defaults, Gain
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import Constraints, Ranking, decision_steps
 from orchestrator.reporting.configurations import recipe_name
@@ -77,27 +77,36 @@ def decisions(
     importance, and those that the page has no room for are left out.
     """
     answers: dict[str, list[tuple[int, int]]] = {}
+    # Most questions share their candidates, so each is held once.
     candidates: dict[str, int] = {}
     defaults = Defaults(results)
-    # Whole questions only: half an answer would be a wrong one.
-    left = max(1, limit // max(1, len(results.configurations)))
-    for question in list(_questions(results))[:left]:
-        ranking = Ranking.of(
-            results.configurations,
-            question.constraints,
-            question.recipe or results.recipe,
-            results.cap_checks,
-            results.comparisons,
-        )
+    for question in _asked(results, limit):
         steps = []
-        for step in decision_steps(ranking):
+        for step in decision_steps(_ranking(results, question)):
             decision = plain_decision(dataset, results, step.candidate, defaults)
             decision["point"] = index_of.get(step.candidate.measured.trial_ids[0])
-            # Most questions share their candidates, so each is held once.
-            plain = json.dumps(decision)
-            steps.append((step.least_bytes, candidates.setdefault(plain, len(candidates))))
+            number = candidates.setdefault(json.dumps(decision), len(candidates))
+            steps.append((step.least_bytes, number))
         answers[question.key(recipes)] = steps
     return {"steps": answers, "candidates": list(map(json.loads, candidates))}
+
+
+def _asked(results: EnvironmentResults, limit: int) -> list[Question]:
+    """The questions that the page has room for: at most ``limit`` candidates in all."""
+    # Whole questions only: half an answer would be a wrong one.
+    left = max(1, limit // max(1, len(results.configurations)))
+    return list(_questions(results))[:left]
+
+
+def _ranking(results: EnvironmentResults, question: Question) -> Ranking:
+    """The environment's configurations, ranked for the question."""
+    return Ranking.of(
+        results.configurations,
+        question.constraints,
+        question.recipe or results.recipe,
+        results.cap_checks,
+        results.comparisons,
+    )
 
 
 def decision_at(
@@ -162,27 +171,29 @@ def plain_decision(
 ) -> dict[str, Any]:
     """A candidate as the page shows it: its label, figures, notes, and gain over the default."""
     configuration = candidate.configuration
-    over_default = defaults.gain(candidate)
-    gain = ""
-    default = ""
-    is_faster = False
-    if over_default is not None:
-        is_faster = over_default.speed_ratio >= 1
-        gain = headline(over_default)
-        default = comparison(dataset, over_default)
-    objectives = {}
+    figures = {}
     for name, objective in OBJECTIVES.items():
-        objectives[name] = short(objective.of(configuration, None))
+        figures[name] = short(objective.of(configuration, None))
     return {
         "label": dataset.pick_label(configuration),
         "memory": configuration.memory_bytes,
-        "figures": objectives,
+        "figures": figures,
         "inferred": int(candidate.is_inferred),
         "bounds": int(candidate.has_bounds),
         "recipe": recipe_name(results, configuration.training_recipe),
         "otherRecipe": int(configuration.training_recipe != results.recipe),
         "notes": notes(dataset, candidate),
-        "gain": gain,
+        **_over_default(dataset, defaults.gain(candidate)),
+    }
+
+
+def _over_default(dataset: Dataset, gain: Gain | None) -> dict[str, Any]:
+    """The gain over the default configuration; empty texts if it has none to be compared with."""
+    if gain is None:
+        return {"gain": "", "faster": 0, "default": ""}
+    is_faster = gain.speed_ratio >= 1
+    return {
+        "gain": headline(gain),
         "faster": int(is_faster),
-        "default": default,
+        "default": comparison(dataset, gain),
     }

@@ -7,7 +7,7 @@ import gzip
 import json
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.configurations import MARKS_MEAN
@@ -24,49 +24,67 @@ from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.storage.layout import TRIALS
 from orchestrator.units import memory, number
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 _ESCAPED = "<>&\u2028\u2029"
 """Signs that could end a script element, or a line of JavaScript."""
 
 
 def render(report: Report) -> str:
     """The page's text, half a megabyte of it the chart library. Foreign strings are escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    # What no template escapes by itself: Markup below marks what is safe already.
-    pages = Environment(
-        loader=PackageLoader("orchestrator.reporting", "html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    # Sizes in templates read as they do in every other output.
-    pages.filters["memory"] = memory
     # The script's data: what it draws and filters, thinned if there are very many rows.
     dataset = report.dataset
     shown = shown_configurations(dataset)
     data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
     # The script is rendered first: the policy names it and the library by their hashes.
+    pages = _templates()
     library = chart_library()
     script = pages.get_template("report.script.j2").render(front=dataset.main is not None)
-    return pages.get_template("report.html.j2").render(
-        name=dataset.name or "Run",
+    page = pages.get_template("report.html.j2").render(
+        **_facts(dataset),
         policy=content_security_policy([script, library]),
         script=Markup(script),
-        first=first_decision(data, dataset),
-        opening=list(_opening(report, left_out(dataset, shown))),
-        front=_front(dataset),
-        budgets=_budgets(dataset),
-        has_anatomies=bool(data["anatomies"]),
-        parts=list(_parts(report)),
         library=Markup(packed(library)),
         data=Markup(script_json(_all_visible(data))),
-        command=dataset.run.command,
-        config=_config(dataset),
-        queries=queries(dataset),
+        first=first_decision(data, dataset),
+        opening=list(_opening(report, left_out(dataset, shown))),
+        has_anatomies=bool(data["anatomies"]),
+        parts=list(_parts(report)),
     )
+    return str(page)
+
+
+def _facts(dataset: Dataset) -> dict[str, Any]:
+    """What the page shows of the run itself: its front, budgets, command and configuration."""
+    return {
+        "name": dataset.name or "Run",
+        "front": _front(dataset),
+        "budgets": _budgets(dataset),
+        "command": dataset.run.command,
+        "config": _config(dataset),
+        "queries": queries(dataset),
+    }
+
+
+def _templates() -> Environment:
+    """The page's templates, which escape every value that is not marked as safe."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    templates = Environment(
+        loader=PackageLoader("orchestrator.reporting", "html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        # What no template escapes by itself: control characters.
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Sizes in templates read as they do in every other output.
+    templates.filters["memory"] = memory
+    return templates
 
 
 def _budgets(dataset: Dataset) -> list[int]:
@@ -136,14 +154,18 @@ def first_decision(data: Mapping[str, Any], dataset: Dataset) -> dict[str, Any] 
     environment = data["environments"][0]
     question = f"samples_per_second/any/{environment['ranked']}"
     decision = decision_at(environment["decisions"], question, budget)
+    return {"asked": asked, **_in_words(decision)}
+
+
+def _in_words(decision: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A decision's label, figures and gain over the default; None: nothing fits."""
     if decision is None:
         nothing = {"gain": "", "faster": 0, "figures": "", "default": ""}
-        return {**nothing, "asked": asked, "label": "Nothing measured fits"}
+        return {**nothing, "label": "Nothing measured fits"}
     speed = number(decision["figures"]["samples_per_second"])
     return {
         "gain": decision["gain"],
         "faster": decision["faster"],
-        "asked": asked,
         "label": decision["label"],
         "figures": f"{speed} samples/s in {memory(decision['memory'])}",
         "default": decision["default"],

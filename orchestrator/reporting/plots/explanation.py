@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.analysis.explanation import Breakdown, Explanation
 from orchestrator.analysis.loss_curves import LossCurves
-from orchestrator.analysis.loss_parity import CheckState
+from orchestrator.analysis.loss_parity import CheckState, LossWindow
 from orchestrator.reporting.explanation import seconds
 from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, new_figure, png
 from orchestrator.reporting.terminal.safe_text import visible
@@ -35,23 +35,23 @@ class _Part:
 
 def render(explanation: Explanation) -> bytes:
     """A PNG, 1600 pixels wide."""
+    losses = explanation.losses
+    panels = 2
+    if losses is not None:
+        panels += 1
+    # The picture grows with its panels.
+    height = _HEADING + _PANEL * panels
+    figure = new_figure(_WIDTH, height)
+    _heading(figure, explanation, height)
     breakdowns: list[tuple[str, Breakdown, Callable[[float], str]]] = [
         ("Time per sample", explanation.seconds_per_sample, seconds),
         ("Memory at the peak", explanation.memory_bytes, memory),
     ]
-    panels = len(breakdowns)
-    if explanation.losses is not None:
-        panels += 1
-    # The picture grows by a panel for the losses.
-    height = _HEADING + _PANEL * panels
-    figure = new_figure(_WIDTH, height)
-    _heading(figure, explanation, height)
     for index, (title, breakdown, write) in enumerate(breakdowns):
         axes = _panel(figure, index, height, f"{title}: {_source(breakdown)}")
         _bars(axes, breakdown, write)
-    if explanation.losses is not None:
-        title = _losses_title(explanation.losses)
-        _curves(_panel(figure, len(breakdowns), height, title), explanation.losses)
+    if losses is not None:
+        _curves(_panel(figure, panels - 1, height, _losses_title(losses)), losses)
     return png(figure)
 
 
@@ -88,20 +88,8 @@ def _panel(figure: Any, index: int, height: float, title: str) -> Any:
 def _curves(axes: Any, losses: LossCurves) -> None:
     """Both curves, over the band around the first one's mean that counts as a match."""
     for window in losses.windows:
-        if not window.has_power:
-            continue
-        # The bound is relative to the window's scale; half a step on either side fills the band.
-        margin = window.allowed * window.scale
-        steps = (window.begin + 0.5, window.end + 0.5)
-        axes.fill_between(
-            steps,
-            window.reference - margin,
-            window.reference + margin,
-            color=FAINT,
-            alpha=0.5,
-            linewidth=0,
-        )
-        axes.plot(steps, (window.own, window.own), color=PALETTE[1], linewidth=1, linestyle="--")
+        if window.has_power:
+            _band(axes, window)
     numbers = range(1, len(losses.after) + 1)
     curves = {"A": losses.before, "B": losses.after}
     for (name, curve), colour in zip(curves.items(), PALETTE, strict=False):
@@ -111,6 +99,22 @@ def _curves(axes: Any, losses: LossCurves) -> None:
     axes.tick_params(labelsize=9, labelcolor=SOFT)
     axes.xaxis.get_major_locator().set_params(integer=True)
     _legend(axes)
+
+
+def _band(axes: Any, window: LossWindow) -> None:
+    """The band that counts as a match in this window, and the second trial's mean."""
+    # The bound is relative to the window's scale; half a step on either side fills the band.
+    margin = window.allowed * window.scale
+    steps = (window.begin + 0.5, window.end + 0.5)
+    axes.fill_between(
+        steps,
+        window.reference - margin,
+        window.reference + margin,
+        color=FAINT,
+        alpha=0.5,
+        linewidth=0,
+    )
+    axes.plot(steps, (window.own, window.own), color=PALETTE[1], linewidth=1, linestyle="--")
 
 
 def _legend(axes: Any) -> None:
@@ -147,21 +151,7 @@ def _largest(part: _Part) -> float:
 
 
 def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> None:
-    # Stacked: each part begins where the one before ended, in both bars.
-    ends = [0.0, 0.0]
-    for part, colour in zip(_parts(breakdown), PALETTE, strict=False):
-        sizes = [part.before, part.after]
-        axes.barh(
-            [0, 1],
-            sizes,
-            left=ends,
-            height=0.62,
-            color=colour,
-            label=visible(part.name),
-            edgecolor="white",
-            linewidth=0.8,
-        )
-        ends = [ends[0] + part.before, ends[1] + part.after]
+    ends = _stacked(axes, _parts(breakdown))
     for index, whole in enumerate((breakdown.before, breakdown.after)):
         axes.text(ends[index], index, f" {write(whole)}", va="center", fontsize=9.5, color=INK)
     axes.set_yticks([0, 1], ["A", "B"], fontsize=11, color=INK)
@@ -170,3 +160,22 @@ def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> Non
     axes.set_xlim(0, 1.16 * max(ends))
     axes.set_xticks([])
     _legend(axes)
+
+
+def _stacked(axes: Any, parts: Iterable[_Part]) -> list[float]:
+    """Draw both bars; returns where they end."""
+    # Each part begins where the one before ended, in both bars.
+    ends = [0.0, 0.0]
+    for part, colour in zip(parts, PALETTE, strict=False):
+        axes.barh(
+            [0, 1],
+            [part.before, part.after],
+            left=ends,
+            height=0.62,
+            color=colour,
+            label=visible(part.name),
+            edgecolor="white",
+            linewidth=0.8,
+        )
+        ends = [ends[0] + part.before, ends[1] + part.after]
+    return ends

@@ -155,13 +155,7 @@ def _fronts(picture: _Picture) -> None:
 def _dress(picture: _Picture) -> None:
     """Set the scales, the grid, the ticks and the axis labels."""
     axes = picture.axes
-    sizes = [configuration.memory_bytes for configuration in picture.results.configurations]
-    if max(sizes) > LOG_FROM * max(min(sizes), 1):
-        from matplotlib.ticker import FormatStrFormatter, NullLocator
-
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-        axes.xaxis.set_minor_locator(NullLocator())
+    _scale(picture)
     # Room for the labels of the outermost points.
     axes.margins(x=0.06, y=0.12)
     # Speeds start at zero, so that heights compare.
@@ -174,6 +168,18 @@ def _dress(picture: _Picture) -> None:
         spine.set_color(FAINT)
     axes.set_xlabel(f"memory, {picture.unit_name}", color=SOFT, fontsize=10)
     axes.set_ylabel("samples per second", color=SOFT, fontsize=10)
+
+
+def _scale(picture: _Picture) -> None:
+    """Give the memory a logarithmic scale if its sizes differ much."""
+    sizes = [configuration.memory_bytes for configuration in picture.results.configurations]
+    if max(sizes) <= LOG_FROM * max(min(sizes), 1):
+        return
+    from matplotlib.ticker import FormatStrFormatter, NullLocator
+
+    picture.axes.set_xscale("log", base=2)
+    picture.axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+    picture.axes.xaxis.set_minor_locator(NullLocator())
 
 
 def _budgets(picture: _Picture) -> None:
@@ -208,18 +214,23 @@ def _budgets(picture: _Picture) -> None:
 
 def _title(picture: _Picture) -> None:
     # The title names the run. The subtitle says what was measured, and on which hardware.
-    results = picture.results
     title = "Memory against speed"
     if picture.dataset.run.name:
         title = f"{picture.dataset.run.name}: memory against speed"
+    heading = {"va": "top", "parse_math": False}
+    text = picture.figure.text
+    text(0.018, 0.968, visible(title), **heading, color=INK, fontsize=15, fontweight="bold")
+    text(0.018, 0.912, visible(_subtitle(picture)), **heading, color=SOFT, fontsize=9.5)
+
+
+def _subtitle(picture: _Picture) -> str:
+    """How many configurations were measured, where, and what their memory means."""
+    results = picture.results
     measured = f"{count(len(results.configurations), 'configuration')} on {results.hardware}"
     skipped = sum(row["outcome"] == Outcome.SKIPPED for row in picture.dataset.rows)
     if skipped:
         measured = f"{measured} ({skipped} more skipped)"
-    subtitle = f"{measured}. Memory: {memory_meaning(results)}."
-    heading = {"color": INK, "va": "top", "parse_math": False}
-    picture.figure.text(0.018, 0.968, visible(title), **heading, fontsize=15, fontweight="bold")
-    picture.figure.text(0.018, 0.912, visible(subtitle), **{**heading, "color": SOFT}, fontsize=9.5)
+    return f"{measured}. Memory: {memory_meaning(results)}."
 
 
 def _labels(picture: _Picture) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
@@ -37,10 +37,8 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     shown = []
     for pick in results.budget_picks:
         contexts = results.longest(pick.budget_bytes)
-        for index, context in enumerate(contexts):
-            row = _row(dataset, results, context, pick.budget_bytes)
-            rows.append({**row, "budget": pick.budget_bytes if index == 0 else None})
-            shown.append(context.configuration)
+        rows += _rows(dataset, results, contexts, pick.budget_bytes)
+        shown += [context.configuration for context in contexts]
     columns = (BUDGET, _LENGTH, TOKENS, MEMORY, _NEXT, _TECHNIQUES, _FITS, TRIAL)
     return Content(
         title="Longest context in each memory budget",
@@ -51,6 +49,19 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         tables=(Table(columns=columns, rows=tuple(rows)),),
         notes=mark_notes(results, shown),
     )
+
+
+def _rows(
+    dataset: Dataset,
+    results: EnvironmentResults,
+    contexts: Iterable[LongestContext],
+    budget_bytes: int,
+) -> Iterator[Row]:
+    """The rows of one budget; the first one names it."""
+    budget: int | None = budget_bytes
+    for context in contexts:
+        yield {**_row(dataset, results, context, budget_bytes), "budget": budget}
+        budget = None
 
 
 def lines(

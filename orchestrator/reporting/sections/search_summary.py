@@ -47,11 +47,7 @@ def search_sentences(search: Mapping[str, Any]) -> list[str]:
 def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
     skipped: Mapping[str, int] = search["skipped"]
     measured = f"{search['measured']} of {count(search['planned'], 'trial')} measured"
-    left_out = f"{sum(skipped.values())} skipped"
-    if skipped:
-        rules = ", ".join(f"{trials} {rule}" for rule, trials in skipped.items())
-        left_out = f"{left_out} ({rules})"
-    yield f"Search ({search['kind']}): {measured}, {left_out}."
+    yield f"Search ({search['kind']}): {measured}, {_left_out(skipped)}."
     for answer in search.get("answers") or ():
         yield _answer(answer)
     # The audit compares the predictions of the search with measurements.
@@ -62,6 +58,15 @@ def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
         yield _audit(audit)
     else:
         yield "No skipped configuration was measured as an audit, so the error is unknown."
+
+
+def _left_out(skipped: Mapping[str, int]) -> str:
+    """``12 skipped (8 over the budget, 4 dominated)``."""
+    left_out = f"{sum(skipped.values())} skipped"
+    if skipped:
+        rules = ", ".join(f"{trials} {rule}" for rule, trials in skipped.items())
+        left_out = f"{left_out} ({rules})"
+    return left_out
 
 
 def _answer(answer: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -125,16 +125,20 @@ def _join(address: str, temporary_folder: str | None = None) -> None:
             **options,
         )
     except Exception as error:  # Ray also raises bare Exception; in any case Ray is not usable
-        refusal = _one_line(error)
-        if isinstance(error, OSError) and _is_at_home(error):
-            raise ClusterError(
-                f"Ray needs a home folder: {error.filename}: {error.strerror}; set HOME to a folder"
-                " that can be written"
-            ) from error
-        if address == "local":
-            raise ClusterError(f"Ray could not be started here: {refusal}; try again") from error
-        sentence = f"cannot join the Ray cluster at {address}: {refusal}; {advice(refusal)}"
-        raise ClusterError(sentence) from error
+        raise ClusterError(_why_not_joined(address, error)) from error
+
+
+def _why_not_joined(address: str, error: Exception) -> str:
+    """The error of starting or joining Ray as a sentence, with what may help."""
+    refusal = _one_line(error)
+    if isinstance(error, OSError) and _is_at_home(error):
+        return (
+            f"Ray needs a home folder: {error.filename}: {error.strerror}; set HOME to a folder"
+            " that can be written"
+        )
+    if address == "local":
+        return f"Ray could not be started here: {refusal}; try again"
+    return f"cannot join the Ray cluster at {address}: {refusal}; {advice(refusal)}"
 
 
 def _is_at_home(error: OSError) -> bool:
@@ -197,15 +201,19 @@ def _survey() -> tuple[Node, ...]:
         answer = _answer(reference)
         # A node that lost its network a moment ago is still listed as alive.
         if not isinstance(answer, ray.exceptions.RayError):
-            node_environment, cores = answer
-            # Ray may have been started with more cores than the process may use.
-            cpus = min(node.cpus, cores)
-            described.append(dataclasses.replace(node, environment=node_environment, cpus=cpus))
+            described.append(_described(node, *answer))
     if not described:
         raise ClusterError(
             "no node of the Ray cluster has a core to run trials on, or none answers"
         )
     return tuple(described)
+
+
+def _described(node: Node, node_environment: Mapping[str, Any], cores: int) -> Node:
+    """The node with what the task on it has found."""
+    # Ray may have been started with more cores than the process may use.
+    cpus = min(node.cpus, cores)
+    return dataclasses.replace(node, environment=node_environment, cpus=cpus)
 
 
 def _node(raw: RayNode) -> Node:

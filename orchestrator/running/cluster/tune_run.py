@@ -53,25 +53,36 @@ def run_trials(
     trials = TrialsOnTune(session, membership.placements)
     limiter = ConcurrencyLimiter(SessionSearcher(session, trials), membership.trials_at_once)
     membership.on_slots = _slots_listener(limiter, membership, on_slots)
+    watch = _slot_watch(session, cluster, membership)
     environment = cluster.trial_nodes[0].environment
-    # A Ray that was started for this sweep has no other user. If no slot starts there, none ever
-    # will, so the sweep gives up.
-    on_stall = None
-    if cluster.is_own:
-        on_stall = membership.give_up
-    watch = SlotWatch(session.message, on_stall=on_stall)
     callback = TuneCallback(session, trials, membership, watch, environment, retries=retries)
+    with _resources(session) as storage:
+        _tuner(trainable, limiter, [callback, membership, watch], membership, storage).fit()
+    if membership.given_up:
+        raise ClusterError(membership.given_up)
+    return membership.notes
+
+
+@contextmanager
+def _resources(session: Session) -> Iterator[str]:
+    """The folder for Ray Tune's own files, while Ctrl-C closes the session."""
     with (
         own_folder("orchestrator-tune-") as storage,
         _interruptible(session),
         # The search computes on one thread, because trials on this host need the other cores.
         threadpool_limits(1),
     ):
-        callbacks: list[tune.Callback] = [callback, membership, watch]
-        _tuner(trainable, limiter, callbacks, membership, str(storage)).fit()
-    if membership.given_up:
-        raise ClusterError(membership.given_up)
-    return membership.notes
+        yield str(storage)
+
+
+def _slot_watch(session: Session, cluster: Cluster, membership: Membership) -> SlotWatch:
+    """What looks after slots that do not answer."""
+    # A Ray that was started for this sweep has no other user. If no slot starts there, none ever
+    # will, so the sweep gives up.
+    on_stall = None
+    if cluster.is_own:
+        on_stall = membership.give_up
+    return SlotWatch(session.message, on_stall=on_stall)
 
 
 def _tuner(

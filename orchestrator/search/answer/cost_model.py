@@ -27,6 +27,11 @@ _HYPERPARAMETERS = Hyperparameters(
 )
 _FLOOR_BELOW = 0.3
 """A floor that was not seen is expected below the measured costs by this much, as a logarithm."""
+_TIME_FLOOR_BELOW = 0.9
+"""The same of a time: host-bound sizes are usually smaller than those that are tried first."""
+_BASE_BELOW = 1.5
+_SLOPE_BELOW = 0.3
+"""A time is expected to be a quarter base, which no sample shares, and three quarters slope."""
 _USUAL_ERROR = 0.01
 """Misfit and noise of the first fit, before their scales are selected."""
 
@@ -154,9 +159,13 @@ class CostModel:
         per_sample = measured.log_costs - np.log(self._prior.sizes[measured.rows])
         # Base and slope begin at 1/e of the measured costs, so that their sum is near the cost. The
         # floor of a time is the host's, on which the expected effects say nothing.
-        floors = np.full(len(curves), unit - _FLOOR_BELOW)
-        bases = unit - 1 + effects - usual
-        slopes = float(np.median(per_sample)) - 1 + effects - usual
+        floor_below, base_below, slope_below = _FLOOR_BELOW, 1.0, 1.0
+        if self._prior.is_time:
+            floor_below, base_below = _TIME_FLOOR_BELOW, _BASE_BELOW
+            slope_below = _SLOPE_BELOW
+        floors = np.full(len(curves), unit - floor_below)
+        bases = unit - base_below + effects - usual
+        slopes = float(np.median(per_sample)) - slope_below + effects - usual
         return np.concatenate([floors, bases, slopes, np.zeros(self._prior.family_count)])
 
     def _first_fit(self, law: CostLaw, measured: _Measured, prior_mean: Array) -> Array:

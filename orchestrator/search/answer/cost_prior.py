@@ -36,10 +36,18 @@ class CostPrior:
         if is_time:
             # The passes of a step share the optimizer's time.
             self._shares = 1 / np.array([own.accumulation for own in candidates], float)
+        scales = curves.scales
         self._correlation = 0.0
+        self._common = np.full(3, scales.common**2)
+        """Variances that floors, bases and slopes share between all curves, shape (3,)."""
+        self._common_covariance = 0.0
+        """Of bases and slopes, between all curves."""
         if is_time:
             # Base and slope are times of the same GPU: what slows one slows the other.
-            self._correlation = curves.scales.base_slope_correlation
+            self._correlation = scales.base_slope_correlation
+            self._common[0] = scales.common_floor**2
+            # Var(base - slope) = Var(base) + Var(slope) - 2 Cov(base, slope).
+            self._common_covariance = scales.common**2 - scales.common_base_to_slope**2 / 2
 
     def effects(self, curves: Indices) -> Array:
         """Expected logarithms of what the techniques of curves do to the cost, shape (curves,)."""
@@ -70,10 +78,10 @@ class CostPrior:
     def of_curves(self, rows: Indices, columns: Indices) -> Array:
         """Prior covariance of floors, bases and slopes, shape (3 × rows, 3 × columns)."""
         between = self.curves.covariance(rows, columns)
-        whole = between + self.curves.scales.common**2
-        correlated = self._correlation * between
+        floor, base, slope = (between + variance for variance in self._common)
+        correlated = self._correlation * between + self._common_covariance
         none = np.zeros_like(between)
-        return np.block([[whole, none, none], [none, whole, correlated], [none, correlated, whole]])
+        return np.block([[floor, none, none], [none, base, correlated], [none, correlated, slope]])
 
     def between(
         self, derivatives: Derivatives, rows: Indices, columns: Indices, misfit: float
@@ -84,15 +92,13 @@ class CostPrior:
         """
         own = derivatives
         of_curves = self._by_curve(rows, columns, self.curves.covariance)
-        whole = of_curves + self.curves.scales.common**2
-        covariance = whole * (
-            np.outer(own.floor[rows], own.floor[columns])
-            + np.outer(own.base[rows], own.base[columns])
-            + np.outer(own.slope[rows], own.slope[columns])
-        )
+        covariance = np.zeros_like(of_curves)
+        derivatives_of = (own.floor, own.base, own.slope)
+        for derivative, common in zip(derivatives_of, self._common, strict=True):
+            covariance += (of_curves + common) * np.outer(derivative[rows], derivative[columns])
         crossed = np.outer(own.base[rows], own.slope[columns])
         crossed += np.outer(own.slope[rows], own.base[columns])
-        covariance += self._correlation * of_curves * crossed
+        covariance += (self._correlation * of_curves + self._common_covariance) * crossed
         is_same_family = self._families[rows][:, None] == self._families[columns]
         extras = np.outer(own.extra[rows], own.extra[columns]) * is_same_family
         covariance += EXTRA_DEVIATION**2 * extras
@@ -102,9 +108,11 @@ class CostPrior:
         """The diagonal of ``between`` for all candidates, shape (candidates,)."""
         own = derivatives
         of_curves = self.curves.variances()[self.curves.of]
-        whole = of_curves + self.curves.scales.common**2
-        variances = whole * (own.floor**2 + own.base**2 + own.slope**2)
-        variances += 2 * self._correlation * of_curves * own.base * own.slope
+        variances = (of_curves + self._common[0]) * own.floor**2
+        variances += (of_curves + self._common[1]) * own.base**2
+        variances += (of_curves + self._common[2]) * own.slope**2
+        correlated = self._correlation * of_curves + self._common_covariance
+        variances += 2 * correlated * own.base * own.slope
         return np.asarray(variances + EXTRA_DEVIATION**2 * own.extra**2 + misfit**2)
 
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jobs.spec import Choice
 from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.frontier.arrays import Array, Indices, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve
@@ -24,6 +25,10 @@ class PriorScales:
 
     common: float = 3.0
     """What all curves share: only the order of magnitude is known."""
+    common_floor: float = 0.6
+    """The same of the floors of a time: a host's pace, which is not far below measured times."""
+    common_base_to_slope: float = 1.0
+    """The same of the ratio of a time's base to its slope."""
     pair: float = 0.10
     """What all pairs of techniques do together."""
     curve: float = 0.03
@@ -53,8 +58,8 @@ class CurvePrior:
         axes = _varying_axes(listed)
         self._codes = np.zeros((len(listed), len(axes)), int)
         """Number of each curve's choice on each axis that varies, shape (curves, axes)."""
-        self._variances = np.zeros((len(listed), len(axes)))
-        """Prior variance of that choice's own effect."""
+        self._kernels: list[Array] = []
+        """For each of these axes, the covariance of what its choices do, shape (values, values)."""
         self.log_times = np.zeros(len(listed))
         """Expected logarithm of each curve's time, relative to the first curve, shape (curves,)."""
         for column, axis in enumerate(axes):
@@ -65,15 +70,18 @@ class CurvePrior:
     ) -> None:
         """Fill the columns of one axis. ``values`` has a choice for each curve."""
         numbers: Numbering[tuple[str, Hashable]] = Numbering()
-        means: list[float] = []
-        variances: list[float] = []
-        for value in values:
-            effect = priors.between(axis, values[0], value)  # type: ignore[arg-type]
-            self._codes[len(means), column] = numbers[type(value).__name__, value]
-            means.append(effect.log_time)
-            variances.append(effect.deviation**2)
-        self.log_times += np.array(means)
-        self._variances[:, column] = variances
+        distinct: list[Choice] = []
+        for curve, value in enumerate(values):
+            self._codes[curve, column] = numbers[type(value).__name__, value]
+            if len(numbers) > len(distinct):
+                distinct.append(value)  # type: ignore[arg-type]
+        effects = [priors.between(axis, distinct[0], value) for value in distinct]
+        deviations = np.array([effect.deviation for effect in effects])
+        rows = []
+        for first in distinct:
+            rows.append([priors.correlation(axis, first, second) for second in distinct])
+        self._kernels.append(np.outer(deviations, deviations) * np.array(rows))
+        self.log_times += np.array([effect.log_time for effect in effects])[self._codes[:, column]]
 
     def covariance(self, rows: Indices, columns: Indices) -> Array:
         """Covariance of one parameter between curves, shape (rows, columns), without ``common``."""
@@ -81,9 +89,9 @@ class CurvePrior:
         shared = np.zeros((len(rows), len(columns)))
         # One axis at a time: an array of (rows, columns, axes) would be large.
         for axis in range(self._codes.shape[1]):
-            is_equal = self._codes[rows, axis][:, None] == self._codes[columns, axis]
-            own += is_equal * self._variances[rows, axis][:, None]
-            shared += is_equal
+            left, right = self._codes[rows, axis][:, None], self._codes[columns, axis]
+            own += self._kernels[axis][left, right]
+            shared += left == right
         axes = max(1, self._codes.shape[1])
         # Pairs of axes on which both curves agree, as a share of all pairs.
         pairs = shared * (shared - 1) / max(1, axes * (axes - 1))
@@ -92,7 +100,9 @@ class CurvePrior:
 
     def variances(self) -> Array:
         """Prior variance of one parameter of each curve, shape (curves,), without ``common``."""
-        alone = self._variances.sum(axis=1)
+        alone = np.zeros(len(self._codes))
+        for axis, kernel in enumerate(self._kernels):
+            alone += np.diag(kernel)[self._codes[:, axis]]
         return np.asarray(alone + self.scales.pair**2 + self.scales.curve**2)
 
     def differing(self, rows: Indices, columns: Indices) -> Array:

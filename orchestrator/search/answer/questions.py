@@ -1,4 +1,4 @@
-"""The decisions of the answer search: which candidate to measure next, or to end."""
+"""What the answer search decides from what it has learnt: the next candidate, or to end."""
 
 from __future__ import annotations
 
@@ -28,109 +28,114 @@ _HARDLY_FITS = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A search for the fastest of some candidates within a budget."""
+    """What is fastest within a budget, among some of the candidates."""
 
     budget_bytes: float
-    """The budget that the user named; infinite if there is neither a budget nor a GPU."""
+    """As the user named it; infinite without a budget and a GPU."""
     within_bytes: float
-    """The smaller of the budget and the GPU's memory."""
+    """The same, or the GPU's memory where that is less."""
     recipe: str
     candidates: Mask
-    """Which candidates can be the answer, shape (candidates,)."""
+    """Which candidates may answer, shape (candidates,)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StoppingRule:
+class Wanted:
     """When a question counts as answered."""
 
     regret: float
-    """No unmeasured candidate may be faster than the pick by more than this share,"""
+    """The share of the speed that may be left unfound,"""
     certainty: float
-    """with at least this probability."""
+    """with this probability."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanView:
-    """The state of the plan: the candidates that can be asked for, and those that are running."""
+    """Which candidates can be asked for, and which are running."""
 
     is_open: Mask
-    """Whether a candidate has a trial that was not asked for yet, shape (candidates,)."""
     outstanding: Sequence[int]
-    """Candidates with a running trial."""
-    partly_measured: Sequence[int]
-    """Candidates with some repeats measured and some open. The open ones run next."""
-    by_similarity: Sequence[int]
-    """All candidates, those most similar to the baseline first."""
+    begun: Sequence[int]
+    """Candidates of which some repeats ran: the others follow."""
+    first_choices: Sequence[int]
+    """Candidates in the order of their likeness to the baseline."""
     seconds_left: float = math.inf
     """Slot time that the search may still take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decisions:
-    """The decisions that follow from all records so far."""
+    """What follows from everything known at a moment."""
 
     next: int | None
-    """The candidate to measure now; None: none, or none before a running trial ends."""
-    is_worth_measuring: Mask
-    """Whether an open candidate may still be measured, shape (candidates,)."""
+    is_worth: Mask
+    """Whether an open candidate may still be asked for, shape (candidates,)."""
     rules: Sequence[str]
-    """For every candidate, the rule that excludes it if it is not worth measuring."""
+    """For every candidate, the rule by which it is not measured if it is not worth a trial."""
     answers: tuple[BudgetAnswer, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Assessment:
-    """The state of one question: its answer so far, and the gains that are still possible."""
+    """A question, and what is left to gain in it."""
 
     answer: BudgetAnswer
     gains: Array
     """Expected gain of each candidate; zeros once the question is answered."""
+    values: Array
+    """What to measure each candidate is worth, in the same way."""
     fits: Array
     """Probability that each candidate fits, shape (candidates,)."""
 
 
 def decide(
-    state: AnswerState, questions: Sequence[Question], view: PlanView, stopping: StoppingRule
+    state: AnswerState, questions: Sequence[Question], view: PlanView, wanted: Wanted
 ) -> Decisions:
-    """The next candidate, and the answers so far. Deterministic: equal records, equal decisions."""
+    """The next candidate, and the answers so far. Equal knowledge leads to equal decisions."""
     count = len(state.candidates)
     if not count:
-        return Decisions(next=None, is_worth_measuring=np.zeros(0, bool), rules=(), answers=())
-    can_run = view.is_open & ~state.given_up & ~state.too_large
-    # A candidate with a running trial waits for its result.
+        return Decisions(next=None, is_worth=np.zeros(0, bool), rules=(), answers=())
+    can_run = view.is_open & ~state.hopeless & ~state.too_large
     can_run[list(view.outstanding)] = False
     beliefs = state.beliefs()
     if beliefs is None:
-        return _before_any_speed(state, questions, view, can_run, stopping)
+        return _before_any_speed(state, questions, view, can_run, wanted)
     assessments = []
     for question in questions:
-        assessments.append(_assess(state, beliefs, question, view, can_run, stopping))
-    # One trial can improve several answers, so its gains add up.
-    gains = np.sum([assessment.gains for assessment in assessments], axis=0)
-    chosen = next(iter(view.partly_measured), None)
+        assessments.append(_assess(state, beliefs, question, view, can_run, wanted))
+    gains = np.sum([own.gains for own in assessments], axis=0)
+    values = np.sum([own.values for own in assessments], axis=0)
+    chosen = _begun(view, gains)
     seconds = state.seconds(beliefs)
-    is_worth_measuring = (gains > 0) & can_run & (seconds <= view.seconds_left)
-    if chosen is None and is_worth_measuring.any():
-        chosen = _most_gain_per_second(gains, seconds, is_worth_measuring)
-    is_worth_measuring[list(view.partly_measured)] = True
-    rules = _rules(state, questions, [assessment.fits for assessment in assessments])
-    rules[(gains > 0) & can_run & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
+    is_worth = (gains > 0) & can_run & (seconds <= view.seconds_left)
+    if chosen is None and is_worth.any():
+        if not (is_worth & (values > 0)).any():
+            values = gains
+        chosen = _most_per_second(values, seconds, is_worth & (values > 0))
+    is_worth[list(view.begun)] = True
+    rules = _rules(state, questions, [own.fits for own in assessments])
+    rules[(gains > 0) & can_run & ~is_worth] = skip_reasons.OUT_OF_TIME
     return Decisions(
         next=chosen,
-        is_worth_measuring=is_worth_measuring,
+        is_worth=is_worth,
         rules=rules.tolist(),
-        answers=tuple(assessment.answer for assessment in assessments),
+        answers=tuple(own.answer for own in assessments),
     )
 
 
-def _most_gain_per_second(gains: Array, seconds: Array, is_worth_measuring: Mask) -> int:
-    """The candidate with the largest expected gain for its slot time."""
-    # The logarithm of the ratio is rounded. Else the rounding errors of another machine's
-    # arithmetic could decide between equal candidates.
-    per_second = np.full(len(gains), -math.inf)
-    log_gains = np.log(gains[is_worth_measuring])
-    per_second[is_worth_measuring] = rounded(log_gains - np.log(seconds[is_worth_measuring]))
+def _most_per_second(values: Array, seconds: Array, is_worth: Mask) -> int:
+    """The candidate that is worth most for its slot time."""
+    # Logarithms, rounded, so that rounding errors of another machine lead to the same trials.
+    per_second = np.full(len(values), -math.inf)
+    per_second[is_worth] = rounded(np.log(values[is_worth]) - np.log(seconds[is_worth]))
     return int(np.argmax(per_second))
+
+
+def _begun(view: PlanView, gains: Array) -> int | None:
+    """A candidate whose other repeats follow."""
+    for index in view.begun:
+        return index
+    return None
 
 
 def _before_any_speed(
@@ -138,45 +143,43 @@ def _before_any_speed(
     questions: Sequence[Question],
     view: PlanView,
     can_run: Mask,
-    stopping: StoppingRule,
+    wanted: Wanted,
 ) -> Decisions:
-    """Before any speed is known: one candidate at a time, by similarity to the baseline."""
-    may_answer = np.any([question.candidates for question in questions], axis=0)
-    is_worth_measuring = can_run & may_answer
+    """The candidate most like the baseline comes first. One at a time, until a speed is known."""
+    may_answer = np.any([own.candidates for own in questions], axis=0)
+    is_worth = can_run & may_answer
     # The baseline is measured even where it cannot answer, such as at another effective batch.
-    is_worth_measuring[list(view.by_similarity[:1])] = can_run[list(view.by_similarity[:1])]
+    is_worth[list(view.first_choices[:1])] = can_run[list(view.first_choices[:1])]
     if view.seconds_left <= 0:
-        is_worth_measuring[:] = False
+        is_worth[:] = False
     chosen = None
     if not view.outstanding:
-        chosen = next((index for index in view.by_similarity if is_worth_measuring[index]), None)
+        chosen = next((index for index in view.first_choices if is_worth[index]), None)
     certain = [np.ones(len(can_run)) for _ in questions]
     answers = []
     for question in questions:
-        answers.append(_unknown(state, question, can_run, stopping))
+        answers.append(_unknown(state, question, can_run, wanted))
     return Decisions(
         next=chosen,
-        is_worth_measuring=is_worth_measuring,
+        is_worth=is_worth,
         rules=_rules(state, questions, certain).tolist(),
         answers=tuple(answers),
     )
 
 
-def _unknown(
-    state: AnswerState, question: Question, can_run: Mask, stopping: StoppingRule
-) -> BudgetAnswer:
-    """The answer before a speed is known: no pick, and unknown gains."""
+def _unknown(state: AnswerState, question: Question, can_run: Mask, wanted: Wanted) -> BudgetAnswer:
+    """The answer before a speed is known: there is none."""
     return BudgetAnswer(
         budget_bytes=question.budget_bytes,
         recipe=question.recipe,
         pick=None,
         runner_up=None,
         considered=int(question.candidates.sum()),
-        ruled_out=int((question.candidates & (state.given_up | state.too_large)).sum()),
+        ruled_out=int((question.candidates & (state.hopeless | state.too_large)).sum()),
         measured=0,
         expected_gain=None,
         gain_at_most=None,
-        certainty=stopping.certainty,
+        certainty=wanted.certainty,
         is_answered=not (question.candidates & can_run).any(),
     )
 
@@ -187,13 +190,12 @@ def _assess(
     question: Question,
     view: PlanView,
     can_run: Mask,
-    stopping: StoppingRule,
+    wanted: Wanted,
 ) -> _Assessment:
-    """The answer to one question so far, and the gain that each candidate could still bring."""
+    """What is known of one question, and which candidates could still improve its answer."""
     fits = probability_to_fit(beliefs, question.within_bytes)
     is_open = can_run & question.candidates
-    # A running candidate counts as measured, with the expected speed. So the search does not start
-    # a second trial for the same gain.
+    # What runs now counts as if it had been measured as expected.
     rivals = [index for index in state.measured if question.candidates[index]]
     rivals += [index for index in view.outstanding if question.candidates[index]]
     incumbent = fastest_of(beliefs, rivals, question.within_bytes)
@@ -203,21 +205,23 @@ def _assess(
         incumbent,
         question.within_bytes,
         gains,
-        probability=stopping.certainty,
+        probability=wanted.certainty,
         seed=len(state.measured),
     )
-    is_answered = _is_answered(remaining, incumbent, stopping)
+    is_answered = _is_answered(remaining, incumbent, wanted)
+    values = remaining.values
     if is_answered:
         gains = np.zeros(len(gains))
-    answer = _answer(state, beliefs, question, fits, remaining, stopping, is_answered=is_answered)
-    return _Assessment(answer=answer, gains=gains, fits=fits)
+        values = np.zeros(len(gains))
+    answer = _answer(state, beliefs, question, fits, remaining, wanted, is_answered=is_answered)
+    return _Assessment(answer=answer, gains=gains, values=values, fits=fits)
 
 
-def _is_answered(remaining: RemainingGain, incumbent: int | None, stopping: StoppingRule) -> bool:
-    """Whether the possible gain is below the regret, or surely no candidate fits."""
+def _is_answered(remaining: RemainingGain, incumbent: int | None, wanted: Wanted) -> bool:
+    """Whether too little is left to gain, or hardly anything can fit."""
     if incumbent is None:
-        return remaining.probability_any_fits <= 1 - stopping.certainty
-    return remaining.at_most <= stopping.regret
+        return remaining.probability_any_fits <= 1 - wanted.certainty
+    return remaining.at_most <= wanted.regret
 
 
 def _answer(
@@ -226,11 +230,11 @@ def _answer(
     question: Question,
     fits: Array,
     remaining: RemainingGain,
-    stopping: StoppingRule,
+    wanted: Wanted,
     *,
     is_answered: bool,
 ) -> BudgetAnswer:
-    """The answer to the question, from measured candidates only."""
+    """The question's answer by what was measured, not by what is believed."""
     measured = [index for index in state.measured if question.candidates[index]]
     pick = fastest_of(beliefs, measured, question.within_bytes)
     runner_up = None
@@ -238,8 +242,7 @@ def _answer(
         curve = state.candidates[pick].curve
         others = [index for index in measured if state.candidates[index].curve != curve]
         runner_up = fastest_of(beliefs, others, question.within_bytes)
-    # Ruled out without a trial, so measured candidates are not among them.
-    ruled_out = state.given_up | state.too_large | (fits < _HARDLY_FITS)
+    ruled_out = state.hopeless | state.too_large | (fits < _HARDLY_FITS)
     ruled_out[measured] = False
     return BudgetAnswer(
         budget_bytes=question.budget_bytes,
@@ -251,7 +254,7 @@ def _answer(
         measured=len(measured),
         expected_gain=_finite(remaining.expected),
         gain_at_most=_finite(remaining.at_most),
-        certainty=stopping.certainty,
+        certainty=wanted.certainty,
         is_answered=is_answered,
     )
 
@@ -276,7 +279,7 @@ def _finite(figure: float) -> float | None:
 def _rules(
     state: AnswerState, questions: Sequence[Question], fits: Sequence[Array]
 ) -> NDArray[np.object_]:
-    """For every candidate, the rule that excludes it if it is not measured."""
+    """For every candidate, why it is not measured if it is not."""
     rules = np.full(len(state.candidates), skip_reasons.CANNOT_GAIN, dtype=object)
     for mask, rule in _masks(state, questions, fits):
         rules[mask] = rule
@@ -286,10 +289,9 @@ def _rules(
 def _masks(
     state: AnswerState, questions: Sequence[Question], fits: Sequence[Array]
 ) -> Iterator[tuple[Mask, str]]:
-    """Pairs of candidates and the rule that excludes them; a later rule replaces an earlier one."""
-    # The largest probability over all questions: a candidate may fit another budget.
+    """Rules and the candidates that they apply to; a later one counts more."""
     yield np.max(fits, axis=0) < _HARDLY_FITS, skip_reasons.DOES_NOT_FIT
     yield state.too_large, skip_reasons.TOO_LARGE
-    yield state.given_up, skip_reasons.DOES_NOT_RUN
-    may_answer = np.any([question.candidates for question in questions], axis=0)
+    yield state.hopeless, skip_reasons.DOES_NOT_RUN
+    may_answer = np.any([own.candidates for own in questions], axis=0)
     yield ~may_answer, skip_reasons.OTHER_RECIPE

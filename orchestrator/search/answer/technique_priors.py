@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jobs.spec import Choice
+from orchestrator.search.answer import unrecorded
+from orchestrator.search.answer.similar_values import correlation
+from orchestrator.search.frontier.arrays import Array
 
 _FILE = Path(__file__).with_name("technique_priors.json")
 """Written by ``python -m tests.benchmarks.technique_priors`` from recorded tables."""
 
-UNKNOWN_DEVIATION = 0.35
-"""Expected deviation of the effect of a technique that no table has, as a logarithm of time."""
 UNKNOWN_DEVIATION_WITHOUT_TABLES = 0.7
-"""The same where no table has any technique: it may be one that changes the speed most."""
+"""Expected deviation of the effect of a technique where no table has any, as a logarithm of time:
+it may be one that changes the speed most."""
 WORKS_IF_RECORDED = 0.95
 """Probability that a technique works on this model that ran on another one."""
+WORKS_IF_SIMILAR_RECORDED = 0.85
+"""The same of a technique of which a similar one ran."""
 WORKS_IF_UNKNOWN = 0.7
 """The same of a technique that no table has. Low, so that new techniques are tried one by one."""
+
+_LEAST_DEVIATION = 0.05
+_DEVIATION_SHARE = 0.5
+"""How far the difference of two recorded effects may be from what was recorded: a constant, and a
+share of the difference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effect:
-    """What recorded tables say of one technique, compared with the default of its axis."""
+    """What is expected of one technique, compared with the default of its axis."""
 
     log_time: float = 0.0
     """Logarithm of the factor by which it changes the seconds of a sample."""
-    deviation: float = UNKNOWN_DEVIATION
+    deviation: float = 0.35
     """How far another model's factor is from it, as a logarithm."""
+    log_memory: float = 0.0
+    """Logarithm of the factor by which it changes the memory of a trial."""
+    memory_deviation: float = 0.35
+    """How far another model's factor is from that, as a logarithm."""
     overhead_seconds: float = 0.0
     """Seconds that a trial with it takes besides its steps, more than with the default."""
     models: int = 0
@@ -40,43 +57,64 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TechniquePriors:
-    """Axis -> value -> its effect. What has no entry is unknown."""
+    """Axis -> value -> its recorded effect.
+
+    A value without an entry is expected to do what similar values did (``similar_values``), as far
+    as there are any, and else what ``unrecorded`` says.
+    """
 
     effects: Mapping[str, Mapping[str, Effect]] = field(default_factory=dict)
+    knows_speeds: bool = True
+    """Whether the effects on speed and memory are those of this kind of machine."""
+    _expected: dict[tuple[str, str], Effect] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def of(self, axis: str, value: Choice) -> Effect:
         """The effect of a value, compared with the default of its axis."""
-        unknown = Effect()
-        if not self.effects:
-            unknown = Effect(deviation=UNKNOWN_DEVIATION_WITHOUT_TABLES)
-        return self.effects.get(axis, {}).get(str(value), unknown)
+        key = (axis, str(value))
+        if key not in self._expected:
+            self._expected[key] = self._effect(axis, value)
+        return self._expected[key]
 
     def probability_to_work(self, axis: str, value: Choice) -> float:
         """That a value works on a model on which it was never tried."""
-        if self.of(axis, value).models:
+        if str(value) in self.effects.get(axis, {}):
             return WORKS_IF_RECORDED
+        if self._similar(axis, str(value)):
+            return WORKS_IF_SIMILAR_RECORDED
         return WORKS_IF_UNKNOWN
 
     def between(self, axis: str, reference: Choice, value: Choice) -> Effect:
         """The effect of changing from one value of an axis to another."""
         if type(reference) is type(value) and reference == value:
-            return Effect(deviation=0.0)
+            return Effect(deviation=0.0, memory_deviation=0.0)
         before = self.of(axis, reference)
         after = self.of(axis, value)
+        # The larger one: both are compared with the same default, so errors do not add up.
+        deviation = max(before.deviation, after.deviation)
+        if before.models and after.models:
+            # What did nearly the same elsewhere, such as fp16 and bf16, does nearly the same here.
+            between = abs(after.log_time - before.log_time)
+            deviation = min(deviation, _LEAST_DEVIATION + _DEVIATION_SHARE * between)
         return Effect(
             log_time=after.log_time - before.log_time,
-            # The larger one: both are compared with the same default, so errors do not add up.
-            deviation=max(before.deviation, after.deviation),
+            deviation=deviation,
+            log_memory=after.log_memory - before.log_memory,
+            memory_deviation=max(before.memory_deviation, after.memory_deviation),
             overhead_seconds=after.overhead_seconds - before.overhead_seconds,
             models=min(before.models, after.models),
         )
 
+    def correlation(self, axis: str, first: Choice, second: Choice) -> float:
+        """How much the effects of two values have in common, 0 to 1."""
+        if type(first) is not type(second):
+            return 0.0
+        return correlation(str(first), str(second))
+
     def overheads_alone(self) -> TechniquePriors:
         """What trials take besides their steps, without any expected effect on speed."""
-        effects = {}
-        for axis, values in self.effects.items():
-            effects[axis] = {value: _overhead_alone(effect) for value, effect in values.items()}
-        return TechniquePriors(effects=effects)
+        return replace(self, knows_speeds=False, _expected={})
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, as the file holds them."""
@@ -85,17 +123,74 @@ class TechniquePriors:
             document[axis] = {value: _effect_json(effect) for value, effect in effects.items()}
         return document
 
+    def _effect(self, axis: str, value: Choice) -> Effect:
+        recorded = self.effects.get(axis, {}).get(str(value))
+        if not self.knows_speeds or not self.effects:
+            seconds = unrecorded.overhead_seconds(axis, value)
+            if recorded is not None:
+                seconds = recorded.overhead_seconds
+            return Effect(deviation=UNKNOWN_DEVIATION_WITHOUT_TABLES, overhead_seconds=seconds)
+        if recorded is not None:
+            return recorded
+        return self._from_similar(axis, value)
 
-def _overhead_alone(effect: Effect) -> Effect:
-    return Effect(
-        deviation=UNKNOWN_DEVIATION_WITHOUT_TABLES, overhead_seconds=effect.overhead_seconds
-    )
+    def _similar(self, axis: str, value: str) -> list[str]:
+        """Recorded values of an axis that do something similar."""
+        recorded = self.effects.get(axis, {})
+        return [own for own in recorded if recorded[own].deviation and correlation(own, value)]
+
+    def _from_similar(self, axis: str, value: Choice) -> Effect:
+        """What is expected of a value that no table has.
+
+        A small Gaussian process over the values of the axis: the mean is what ``unrecorded`` says,
+        and what similar values did beyond their own mean moves it.
+        """
+        own = unrecorded.expectation(axis, value)
+        expected = Effect(
+            log_time=own.log_time,
+            deviation=own.deviation,
+            log_memory=own.log_memory,
+            memory_deviation=own.memory_deviation,
+            overhead_seconds=unrecorded.overhead_seconds(axis, value),
+        )
+        similar = self._similar(axis, str(value))
+        if not similar:
+            return expected
+        recorded = [self.effects[axis][name] for name in similar]
+        usual = [unrecorded.expectation(axis, name) for name in similar]
+        times = np.array([effect.log_time for effect in recorded])
+        memories = np.array([effect.log_memory for effect in recorded])
+        usual_times = np.array([known.log_time for known in usual])
+        usual_memories = np.array([known.log_memory for known in usual])
+        to_similar = np.array([correlation(str(value), name) for name in similar])
+        explained = _weights(similar, [effect.models for effect in recorded], to_similar)
+        # An effect of a new model varies about its mean besides: half of the variance is that.
+        left = math.sqrt(max(0.5, 1 - float(explained @ to_similar)))
+        # Where similar values differ more between models than is usual, so may this one.
+        spread = statistics.fmean(effect.deviation for effect in recorded)
+        return replace(
+            expected,
+            log_time=own.log_time + float(explained @ (times - usual_times)),
+            deviation=max(own.deviation, spread) * left,
+            log_memory=own.log_memory + float(explained @ (memories - usual_memories)),
+            memory_deviation=own.memory_deviation * left,
+        )
+
+
+def _weights(similar: list[str], models: list[int], to_similar: Array) -> Array:
+    """Weights of recorded effects in the expectation of another one, shape (similar,)."""
+    rows = [[correlation(one, other) for other in similar] for one in similar]
+    # A single model's effect is as uncertain as the effects of models are unlike.
+    noise = np.diag([1 / max(1, count) for count in models])
+    return np.asarray(np.linalg.solve(np.array(rows) + noise, to_similar))
 
 
 def _effect_json(effect: Effect) -> dict[str, Any]:
     return {
         "log_time": round(effect.log_time, 4),
         "deviation": round(effect.deviation, 4),
+        "log_memory": round(effect.log_memory, 4),
+        "memory_deviation": round(effect.memory_deviation, 4),
         "overhead_seconds": round(effect.overhead_seconds, 2),
         "models": effect.models,
     }

@@ -87,18 +87,12 @@ def layout_of(
     # Give indices to the curves and the optimizer families, in the order of the plan.
     curves: Numbering[Curve] = Numbering()
     families: Numbering[OptimizerFamily] = Numbering()
-    curve_numbers = []
-    family_numbers = []
-    sizes = []
-    passes = []
-    for candidate in candidates:
-        curve_numbers.append(curves[candidate.reference_curve])
-        family_numbers.append(_family_number(candidate, families))
-        sizes.append(candidate.micro_batch)
-        passes.append(candidate.accumulation)
+    curve_numbers = [curves[candidate.reference_curve] for candidate in candidates]
+    family_numbers = [_family_number(candidate, families) for candidate in candidates]
+    passes = [candidate.accumulation for candidate in candidates]
     of_curves = curve_covariance(list(curves), hyperparameters)
     return ParameterLayout(
-        sizes=np.array(sizes, float),
+        sizes=np.array([candidate.micro_batch for candidate in candidates], float),
         extra_shares=_extra_shares(passes, is_time=is_time),
         curves=np.array(curve_numbers, int),
         families=np.array(family_numbers, int),

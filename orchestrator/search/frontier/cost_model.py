@@ -104,6 +104,7 @@ class CostModel:
         observations = self._arrays()
         law = self._law(observations)
         measured = observations.measured
+        # Costs of a sample, so that sizes of the micro-batch compare.
         prior_mean = law.prior_mean(observations.costs / self._layout.sizes[measured])
         # The last fit is near the next one.
         start = prior_mean
@@ -158,6 +159,7 @@ class CostModel:
         costs = law.costs(parameters)
         jacobian = law.jacobian(parameters)[measured]
         extra_kernel = self._extra_kernel(law, parameters, costs)
+        # The law's costs are logarithms, so a difference is a relative error.
         from_law = np.log(observations.costs) - costs[measured]
         residuals = Residuals(
             # The law at the prior mean, linearized at the parameters.
@@ -171,6 +173,7 @@ class CostModel:
             has_outliers=self._is_time,
         )
         scales = most_likely_scales(residuals, self._hyperparameters)
+        # A trial's own stated error, and the scatter of trials beyond it, are independent.
         variances = observations.stated_variances + scales.noises**2
         return scales.covariance(self._kernel, extra_kernel), variances
 
@@ -214,6 +217,8 @@ class CostModel:
     ) -> Array:
         """The fitted law's costs, plus the misfit to expect from the residuals of the measured."""
         measured = observations.measured
+        # The conditional mean of a Gaussian process (Rasmussen and Williams, equation 2.25): the
+        # misfits of the measured candidates, weighed by their covariance with each candidate.
         residuals = np.log(observations.costs) - costs[measured]
         covariance = observations.among(misfit) + np.diag(variances)
         return np.asarray(costs + misfit[:, measured] @ np.linalg.solve(covariance, residuals))

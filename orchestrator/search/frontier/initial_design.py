@@ -30,18 +30,18 @@ def initial_design(
     curves = _reference_curves(candidates)
     if not curves:
         return InitialDesign()
-    distance_from_first = differing_choices(curves)[0]
     leaders = group_leaders(similarity_groups)
     chosen: list[Candidate] = []
-    for members, distance in zip(curves.values(), distance_from_first, strict=True):
+    smallest_of_each = []
+    for members, distance in zip(curves.values(), differing_choices(curves)[0], strict=True):
         smallest = members[0]
-        middle = members[len(members) // 2]
+        smallest_of_each.append(smallest)
         # A similar earlier curve shows the host's pace of this one, too.
         is_leader = leaders[similarity_groups[smallest]] is smallest
+        # The distance is the number of choices in which the curve differs from the first one.
         if is_leader and distance < 2:
             chosen.append(smallest)
-        chosen.append(middle)
-    smallest_of_each = [members[0] for members in curves.values()]
+        chosen.append(members[len(members) // 2])
     # The smallest may also be the middle. A dict keeps each once, in order.
     return InitialDesign(tuple(dict.fromkeys(chosen)), tuple(smallest_of_each))
 

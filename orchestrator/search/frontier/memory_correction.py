@@ -59,6 +59,7 @@ class MemoryCorrection:
         kernel = (np.equal.outer(log_predicted, log_predicted) + self._kernel) / 2
         measured = self._measured(log_predicted)
         log_measured = np.array([self._log_bytes[index] for index in measured])
+        # Predictions are off by factors, so errors are differences of logarithms.
         errors = log_measured - log_predicted[measured]
         among = np.ix_(measured, measured)
         deviation = self._most_probable_deviation(kernel[among], errors)
@@ -97,6 +98,7 @@ class MemoryCorrection:
     def _log_density(self, deviation: float, kernel: Array, errors: Array) -> float:
         """Logarithm of likelihood times prior, except for a constant."""
         hyperparameters = self._hyperparameters
+        # Shared error, single errors by similarity, and noise of each trial alone.
         covariance = hyperparameters.common_deviation**2 + deviation**2 * kernel
         covariance = covariance + hyperparameters.noise**2 * np.eye(len(errors))
         # The log-density of the errors e with the Cholesky factor L is -|L⁻¹e|²/2 - Σ log L_ii.

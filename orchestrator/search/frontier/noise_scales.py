@@ -77,6 +77,7 @@ def most_likely_scales(residuals: Residuals, hyperparameters: Hyperparameters) -
             + misfit**2 * residuals.misfit_kernel
             + extra**2 * residuals.extra_kernel
         )
+        # Noise is independent from trial to trial, so it is on the diagonal only.
         variances = residuals.known_variances + noises**2
         likelihoods.append(log_likelihoods(covariance, variances, residuals.from_prior))
     # ``likelihoods`` has the shape (pairs, choices of noise). Take the indices of the largest.
@@ -115,12 +116,19 @@ def log_likelihoods(covariance: Array, variances: Array, residuals: Array) -> Ar
     its factor is (L⁻¹r)ᵀ. So one batched factorization gives both terms.
     """
     count = len(residuals)
+    factors = np.linalg.cholesky(_bordered(covariance, variances, residuals))
+    squares = (factors[:, count, :count] ** 2).sum(axis=1)
+    diagonals = np.diagonal(factors, axis1=1, axis2=2)[:, :count]
+    return np.asarray(-0.5 * squares - np.log(diagonals).sum(axis=1))
+
+
+def _bordered(covariance: Array, variances: Array, residuals: Array) -> Array:
+    """Every choice's covariance with the residuals as a last row, below the diagonal."""
+    count = len(residuals)
     bordered = np.zeros((len(variances), count + 1, count + 1))
     bordered[:, :count, :count] = covariance
     bordered[:, range(count), range(count)] += variances
     bordered[:, count, :count] = residuals  # Cholesky reads only the lower triangle
+    # Any last element that keeps the matrix positive definite serves: it enters no result.
     bordered[:, count, count] = _BEYOND_ANY_SQUARE
-    factors = np.linalg.cholesky(bordered)
-    squares = (factors[:, count, :count] ** 2).sum(axis=1)
-    diagonals = np.diagonal(factors, axis1=1, axis2=2)[:, :count]
-    return np.asarray(-0.5 * squares - np.log(diagonals).sum(axis=1))
+    return bordered

@@ -49,6 +49,7 @@ class ParameterFit:
     def loss(self, parameters: Array) -> float:
         """Minus twice the logarithm of the posterior density, except for a constant."""
         residuals = self.log_costs - self.law.costs(parameters)[self.measured]
+        # Three sums of squares, each in units of its own deviation: data, prior and branches.
         moved = parameters - self.prior_mean
         violations = self.law.branch_violations(parameters)
         return float(
@@ -63,6 +64,7 @@ class ParameterFit:
         for _ in range(self.law.hyperparameters.max_step_halvings + 1):
             if self.loss(parameters + step) < loss:
                 return step
+            # The quadratic model of the loss holds only near the parameters, so less may do.
             step = step / 2
         return None
 

@@ -130,6 +130,7 @@ class Pruning:
         fastest = 0.0
         for _, _, rival in self._rivals(candidate, measurement.memory_bytes):
             fastest = max(fastest, rival.samples_per_second)
+        # The decision allowed this candidate to be better by the tolerance, and no more.
         return fastest < (1 - decision.tolerance) * measurement.samples_per_second
 
     def _is_extrapolated(self, candidate: Candidate) -> bool:

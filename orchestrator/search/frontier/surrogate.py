@@ -81,18 +81,15 @@ class Surrogate:
         # The bounds that favor a candidate: little memory, few seconds.
         least_memory = np.exp(memory.mean - certainty * memory.deviation)
         least_seconds = np.exp(seconds.mean - certainty * seconds.deviation)
-        figures = np.stack(
-            [
-                np.exp(memory.mean),
-                least_memory,
-                self._sizes / np.exp(seconds.mean),
-                self._sizes / least_seconds,
-            ],
-            axis=1,
+        figures = (
+            np.exp(memory.mean),
+            least_memory,
+            self._sizes / np.exp(seconds.mean),
+            self._sizes / least_seconds,
         )
         predictions = {}
-        for candidate, row in zip(self._candidates, figures.tolist(), strict=True):
-            likely, least, speed, highest = row
+        rows = np.stack(figures, axis=1).tolist()
+        for candidate, (likely, least, speed, highest) in zip(self._candidates, rows, strict=True):
             predictions[candidate] = Prediction(
                 memory=likely, least_memory=least, speed=speed, highest_speed=highest
             )

@@ -81,15 +81,21 @@ def anatomy_of(rows: Sequence[Mapping[str, Any]]) -> Anatomy:
     timeline: dict[str, Any] = {"seconds": [], "held": {}, "phases": []}
     entries = []
     for row in rows:
-        if row["part"] == TIMELINE:
-            # All rows of the part carry the same moments.
-            timeline["seconds"] = row["timeline_seconds"]
-            timeline["held"][row["name"]] = row["timeline_bytes"]
-        elif row["part"] == BEGINNINGS:
-            timeline["phases"].append((row["name"], row["value"]))
+        if row["part"] in (TIMELINE, BEGINNINGS):
+            _add_to_timeline(timeline, row)
         else:
             entries.append({name: row[name] for name in Entry.__dataclass_fields__})
     anatomy = _SHAPE.validate_python({"entries": entries, "timeline": timeline})
     if not is_sound(anatomy):
         raise ValueError("an anatomy with figures that are none")
     return anatomy
+
+
+def _add_to_timeline(timeline: dict[str, Any], row: Mapping[str, Any]) -> None:
+    """Add a row of memory over time, or the beginning of a phase."""
+    if row["part"] == BEGINNINGS:
+        timeline["phases"].append((row["name"], row["value"]))
+        return
+    # All rows of the part carry the same moments.
+    timeline["seconds"] = row["timeline_seconds"]
+    timeline["held"][row["name"]] = row["timeline_bytes"]

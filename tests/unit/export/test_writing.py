@@ -140,3 +140,17 @@ def test_export_lists_the_versions_that_were_measured(
     always = ["torch==2.13.0", "transformers", "accelerate", "pyyaml", "datasets", "numpy"]
     assert lines[1:] == [*always, "peft==0.21.2"]
     assert json.loads((tmp_path / "train" / "training_arguments.json").read_text())
+
+
+def test_export_of_a_row_with_a_secret_is_refused_without_it(
+    tiny_spec: SpecFactory, tmp_path: Path
+) -> None:
+    # An earlier version read such configurations.
+    spec = tiny_spec()
+    model = dataclasses.replace(
+        spec.model, config={**spec.model.config, "token": "hunter2-planted"}
+    )
+    with pytest.raises(NotExportableError, match=r"model\.config\.token") as error:
+        export(dataclasses.replace(spec, model=model), tmp_path / "train", label="a test")
+    assert "hunter2" not in str(error.value)
+    assert not (tmp_path / "train").exists()

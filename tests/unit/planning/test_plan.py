@@ -283,7 +283,9 @@ def test_plan_shipped_config_has_nothing_ruled_out(path: Path) -> None:
     config = load_config(path)
     planned = plan(config)
     assert planned.trials
-    assert not planned.ruled_out
+    # The list of all techniques names those for other tasks, too.
+    others = ("task:", "virtual_tokens:") if path.stem == "all_techniques" else ()
+    assert [record for record in planned.ruled_out if not record.rule.startswith(others)] == []
 
 
 def test_plan_bert_large_has_288_trials() -> None:
@@ -293,7 +295,8 @@ def test_plan_bert_large_has_288_trials() -> None:
 def test_plan_all_techniques_has_every_variant_of_every_axis() -> None:
     planned = plan(load_config(ROOT / "configs/all_techniques.yaml"))
     for name, axis in AXES.items():
-        chosen = {trial.choices[name] for trial in planned.trials}
+        specs = [*planned.trials, *(record.spec for record in planned.ruled_out)]
+        chosen = {spec.choices[name] for spec in specs}
         if axis.takes_integers:
             assert len(chosen) > 1, name
         else:

@@ -63,6 +63,11 @@ def test_config_with_a_wrong_length_is_refused(tmp_path: Path, value: Any) -> No
         {"axes": {"sequence_length": [512, 4096]}},
         {"subsets": {"long": {"axes": {"sequence_length": 4096}}}},
         {"trials": [{"sequence_length": 4096}]},
+        {"baseline": {"sequence_length": 4096}, "axes": {"micro_batch": [1, 2]}},
+        {
+            "axes": {"sequence_length": ["data", 512]},
+            "data": {"synthetic": {"sequence_length": 4096}},
+        },
     ],
 )
 def test_prechecks_refuse_a_length_beyond_the_positions(
@@ -70,4 +75,24 @@ def test_prechecks_refuse_a_length_beyond_the_positions(
 ) -> None:
     config = _config(tmp_path, model=GPT2, **keys)
     with pytest.raises(ConfigError, match="4096 tokens, and gpt2 has positions for 1024"):
+        check_files(config)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"trials": [{"sequence_length": 512}]},
+        {"subsets": {"short": {"axes": {"sequence_length": 512}}}},
+        {"axes": {"sequence_length": 4096}, "subsets": {"a": {"axes": {"sequence_length": 512}}}},
+    ],
+)
+def test_prechecks_leave_a_length_that_no_trial_has(tmp_path: Path, keys: dict[str, Any]) -> None:
+    data = {"synthetic": {"sequence_length": 4096}}
+    check_files(_config(tmp_path, model=GPT2, data=data, **keys))
+
+
+def test_prechecks_refuse_a_sequence_length_of_images(tmp_path: Path) -> None:
+    model = {"task": "image-classification", "architecture": "vit"}
+    config = _config(tmp_path, model=model, axes={"sequence_length": [196, 784]})
+    with pytest.raises(ConfigError, match="images have no tokens: remove this axis"):
         check_files(config)

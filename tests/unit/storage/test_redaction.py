@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.reporting.publish import publish
-from orchestrator.storage.redaction import REDACTED, redacted
+from orchestrator.storage.redaction import REDACTED, redacted, secret_paths
 from orchestrator.storage.run_folder import RunFolder
 from tests.support.records import make_record
 
@@ -65,6 +65,7 @@ def test_secrets_of_an_earlier_versions_run_reach_no_table(tmp_path: Path) -> No
     "harmless",
     [
         {"pad_token_id": 0, "num_key_value_heads": 2, "max_new_tokens": 8, "tokenizer": "bert"},
+        {"eos_token": "!", "mask_token_id": 3, "sep_token": "</s>"},
         {"pad_token": "<pad>", "mask_token": "[MASK]", "path": "/data/monkey.parquet"},
         {"target_modules": ["key", "query"], "url": "https://host/x?split=train&rows=10"},
         {"command": "python -m orchestrator.sweep a.yaml --output runs/x --time-budget 5m"},
@@ -91,3 +92,24 @@ def test_token_shaped_text_is_redacted_under_any_name(text: str) -> None:
     assert REDACTED in cleaned
     assert SECRET not in cleaned
     assert redacted(cleaned) == cleaned
+
+
+def test_secret_paths_lead_to_every_secret_at_any_depth() -> None:
+    paths = set(secret_paths(PLANTED))
+    assert ("model", "config", "hub", "token") in paths
+    assert ("model", "config", "hub", "secret", "deep", 0) in paths
+    assert ("loggers", "wandb", "settings", "nested", 0, "authToken") in paths
+    assert all(SECRET in str(_value_at(PLANTED, path)) for path in paths)
+    assert list(secret_paths(redacted(PLANTED))) == []
+
+
+def _value_at(value: Any, path: tuple[str | int, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+@pytest.mark.parametrize("piece", ["a", "-", "-eyJ", "a=", "a://", "--a ", "--a"])
+def test_long_text_is_read_in_one_pass(piece: str) -> None:
+    # A pattern that began anew at every character would take hours for a mebibyte.
+    assert redacted({"notes": piece * (2**20 // len(piece))})["notes"]

@@ -231,7 +231,7 @@ def test_command_lists_every_verb_with_a_line() -> None:
     [
         ([], 0, "usage: orchestrator VERB"),
         (["--help"], 0, "Exit status: 0 done"),
-        (["swep"], 2, 'no verb "swep"; did you mean "sweep"? valid choices: sweep'),
+        (["swep"], 2, 'no verb "swep"; did you mean "sweep"? Valid choices: sweep'),
         (["__init__"], 2, 'no verb "__init__"'),
         (["../sweep"], 2, 'no verb "../sweep"'),
     ],

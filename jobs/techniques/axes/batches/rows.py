@@ -39,6 +39,15 @@ BATCHING = Axis(
             numerical_effect="training",
             traits=("trainer_batches", "packed_rows", OTHER_WORKLOAD),
         ),
+        "packed_whole_rows": Variant(
+            doc="Whole rows put together into blocks of at most the sequence length, each where it "
+            "fits best; attention stays within a row. The micro-batch counts blocks, and a sample "
+            "is a row",
+            hooks={"batching": Hook("packed_whole_rows")},
+            requires=("task:causal-lm",),
+            numerical_effect="training",
+            traits=("trainer_batches", "packed_rows", OTHER_WORKLOAD),
+        ),
     },
 )
 
@@ -86,7 +95,7 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
     if len(packed) == 0:
         raise ValueError(f"all rows together have fewer tokens than one block of {tokens}")
     packed.set_format("pt")
-    if "flash" not in attention and "varlen" not in attention:
+    if not takes_row_lengths(attention):
         return packed, transformers.default_data_collator
 
     def collated(blocks_of_batch: list[Any]) -> dict[str, Any]:
@@ -99,6 +108,62 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
 
     collated.count_samples = count  # type: ignore[attr-defined]
     return packed, collated
+
+
+@hook("packed_whole_rows")
+def packed_whole_rows(
+    dataset: Any, collate: Collate, *, attention: str, tokens: int
+) -> tuple[Any, Any]:
+    """Blocks of whole rows, and a collator that makes one sequence of the blocks of a batch.
+
+    A block has at most ``tokens`` tokens, and a longer row is cut to them. Nothing is padded.
+    """
+    import datasets
+
+    rows = []
+    for row in dataset.with_format(None):
+        real = _real_tokens(row)
+        if real["input_ids"]:
+            rows.append({name: values[:tokens] for name, values in real.items()})
+    columns: dict[str, list[list[int]]] = {"input_ids": [], "labels": [], "position_ids": []}
+    for block in _blocks_of_rows([len(row["input_ids"]) for row in rows], tokens):
+        for name, values in columns.items():
+            values.append([value for index in block for value in rows[index][name]])
+    packed = datasets.Dataset.from_dict(columns)
+    packed.set_format("pt")
+
+    def collated(blocks_of_batch: list[Any]) -> dict[str, Any]:
+        """``input_ids``, ``labels`` and ``position_ids`` of all rows, one after another."""
+        return one_sequence([dict(block) for block in blocks_of_batch], attention)
+
+    def count(inputs: Mapping[str, Any]) -> Any:
+        """The rows of a batch, as a scalar on its device."""
+        return (inputs["position_ids"] == 0).sum()
+
+    collated.count_samples = count  # type: ignore[attr-defined]
+    return packed, collated
+
+
+def _blocks_of_rows(lengths: list[int], tokens: int) -> list[list[int]]:
+    """The indices of the rows in each block, blocks in the order of their first row.
+
+    Best fit decreasing: the longest row first, each into the fullest block that has room for it.
+    """
+    import bisect
+
+    blocks: list[list[int]] = []
+    # Free tokens and the number of each block with room, sorted by the free tokens.
+    room: list[tuple[int, int]] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        fitting = bisect.bisect_left(room, (lengths[index], -1))
+        if fitting == len(room):
+            blocks.append([])
+            room.append((tokens, len(blocks) - 1))
+        free, block = room.pop(fitting)
+        blocks[block].append(index)
+        if free > lengths[index]:
+            bisect.insort(room, (free - lengths[index], block))
+    return sorted(sorted(block) for block in blocks)
 
 
 def _block_maker(tokens: int) -> Callable[[Mapping[str, list[Any]]], dict[str, list[list[int]]]]:
@@ -148,7 +213,7 @@ def one_sequence(parts: list[dict[str, Any]], attention: str) -> dict[str, Any]:
     batch: dict[str, Any] = {}
     for name in ("input_ids", "labels", "position_ids"):
         batch[name] = torch.cat([part[name] for part in parts])[None]
-    if "flash" in attention or "varlen" in attention:
+    if takes_row_lengths(attention):
         # The positions at which rows begin. Without them, these kernels compute them in every
         # layer.
         positions = batch["position_ids"][0]
@@ -158,6 +223,11 @@ def one_sequence(parts: list[dict[str, Any]], attention: str) -> dict[str, Any]:
         batch |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
         batch |= {"max_length_q": longest, "max_length_k": longest}
     return batch
+
+
+def takes_row_lengths(attention: str) -> bool:
+    """Whether an implementation of attention is given where rows begin, in place of a mask."""
+    return any(name in attention for name in ("flash", "varlen", "xformers"))
 
 
 def _real_tokens(row: Mapping[str, Any]) -> dict[str, list[int]]:

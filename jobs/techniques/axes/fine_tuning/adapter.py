@@ -122,11 +122,12 @@ def lora(
     from peft import LoraConfig, get_peft_model
     from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
 
+    modules = target_modules or _default_modules(model, KNOWN)
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
         lora_dropout=0.0,
-        target_modules=target_modules or _default_modules(model, KNOWN),
+        target_modules=_in_language_model(model, task, modules),
         task_type=_TASK_TYPES.get(task),
     )
     adapted: torch.nn.Module = get_peft_model(model, config)
@@ -164,6 +165,9 @@ def peft_adapter(
         known = getattr(TUNERS.get(kind), "target_module_mapping", None)
         if "target_modules" not in fields and known and method not in _NOT_FOR_LINEAR_LAYERS:
             fields["target_modules"] = _default_modules(model, known)
+        if fields.get("target_modules"):
+            modules = fields["target_modules"]
+            fields["target_modules"] = _in_language_model(model, task, modules)
         config = CONFIG_CLASSES[kind](task_type=_TASK_TYPES.get(task), **fields)
         adapted: torch.nn.Module = get_peft_model(model, config)
     except (KeyError, NotImplementedError, TypeError, ValueError) as error:
@@ -187,6 +191,30 @@ def _require_input_gradients(model: torch.nn.Module, arguments: Any) -> None:
         # Reentrant checkpointing needs an input that requires gradients, and the output of frozen
         # embeddings does not.
         model.enable_input_require_grads()  # type: ignore[operator]
+
+
+def _in_language_model(
+    model: torch.nn.Module, task: Task, modules: str | list[str]
+) -> str | list[str]:
+    """The linear layers of a vision-language model that ``modules`` names in its language model.
+
+    Vision towers use the same names for their layers. Models of other tasks, and regular
+    expressions, keep ``modules`` as it is: so an expression reaches any layer.
+    """
+    import torch
+
+    is_expression = isinstance(modules, str) and modules != "all-linear"
+    if task != "image-text-to-text" or is_expression:
+        return modules
+    inside = {id(module) for module in model.get_decoder().modules()}  # type: ignore[operator]
+    names = []
+    for name, module in model.named_modules():
+        is_named = modules == "all-linear" or name.endswith(tuple(f".{end}" for end in modules))
+        if is_named and id(module) in inside and isinstance(module, torch.nn.Linear):
+            names.append(name)
+    if not names:
+        raise ValueError(f"no linear layer of the language model is named {modules}")
+    return names
 
 
 def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | list[str]:

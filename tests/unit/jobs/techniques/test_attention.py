@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +24,8 @@ from jobs.techniques.axes.attention import (
     only_kernel,
     variable_length_attention,
     without_full_masks,
+    xformers_attention,
+    xformers_forward,
 )
 from jobs.techniques.axes.batches.rows import flattened_rows
 from jobs.trial.data.collators import PadRows
@@ -116,6 +120,11 @@ def _varlen_attn(
 def test_variable_length_attention_is_sdpa_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", _varlen_attn)
     variable_length_attention()
+    assert _with_and_without("varlen") == pytest.approx(_with_and_without("sdpa"), rel=2e-2)
+
+
+def _with_and_without(attention: str) -> list[float]:
+    """Losses of a small Llama: of two padded rows, and of the same rows in one sequence."""
     config = AutoConfig.for_model(
         "llama",
         vocab_size=64,
@@ -128,13 +137,69 @@ def test_variable_length_attention_is_sdpa_of_each_row(monkeypatch: pytest.Monke
     )
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    model.set_attn_implementation(attention)
     rows = [{"input_ids": torch.arange(1, 8)}, {"input_ids": torch.arange(9, 13)}]
-    collate = PadRows(0)
-    expected = _losses(model, rows, collate, "")
-    model.set_attn_implementation("varlen")
+    if attention == "sdpa":
+        return _losses(model, rows, PadRows(0), "")
     with torch.autocast("cpu", torch.bfloat16):
-        found = _losses(model, rows, collate, "varlen")
-    assert found == pytest.approx(expected, rel=2e-2)
+        return _losses(model, rows, PadRows(0), attention)
+
+
+class _Mask:
+    """In the place of both masks of xformers."""
+
+    made = 0
+
+    def __init__(self, lengths: list[int] | None = None) -> None:
+        self.lengths = lengths
+
+    @classmethod
+    def from_seqlens(cls, lengths: list[int], *, device: torch.device) -> _Mask:
+        cls.made += 1
+        return cls(lengths)
+
+
+def _memory_efficient_attention(
+    query: Any, key: Any, value: Any, *, attn_bias: _Mask, scale: float | None
+) -> Any:
+    """What xformers computes, for tensors of shape (batch, tokens, heads, width)."""
+    assert query.shape == key.shape == value.shape
+    assert query.dtype == key.dtype == value.dtype
+    parts = []
+    lengths = attn_bias.lengths or [query.shape[1]]
+    pieces = [part.transpose(1, 2).split(lengths, dim=2) for part in (query, key, value)]
+    for row in zip(*pieces, strict=True):
+        parts.append(
+            torch.nn.functional.scaled_dot_product_attention(*row, is_causal=True, scale=scale)
+        )
+    return torch.cat(parts, dim=2).transpose(1, 2)
+
+
+@pytest.fixture
+def xformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package's interface, whose kernels need a GPU."""
+    ops: Any = types.ModuleType("xformers.ops")
+    ops.memory_efficient_attention = _memory_efficient_attention
+    masks: Any = types.ModuleType("xformers.ops.fmha.attn_bias")
+    masks.BlockDiagonalCausalMask = masks.LowerTriangularMask = _Mask
+    modules = {"xformers": types.ModuleType("xformers"), "xformers.ops": ops}
+    modules["xformers.ops.fmha"] = types.ModuleType("xformers.ops.fmha")
+    modules["xformers.ops.fmha.attn_bias"] = masks
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_xformers_attention_is_sdpa_of_each_row(xformers: None) -> None:
+    xformers_attention()
+    _Mask.made = 0
+    assert _with_and_without("xformers") == pytest.approx(_with_and_without("sdpa"), rel=2e-2)
+    assert _Mask.made == 1  # once for the two layers
+
+
+def test_xformers_attention_refuses_a_window(xformers: None) -> None:
+    tensor = torch.zeros(1, 1, 2, 4)
+    with pytest.raises(ValueError, match="attention=xformers has no sliding_window"):
+        xformers_forward(None, tensor, tensor, tensor, None, sliding_window=4)
 
 
 def _losses(model: Any, rows: list[Any], collate: Any, attention: str) -> list[float]:

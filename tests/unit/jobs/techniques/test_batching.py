@@ -10,7 +10,11 @@ import transformers
 from datasets import Dataset
 
 from jobs.loops.step_order import StepsInRandomOrder
-from jobs.techniques.axes.batches.rows import flattened_rows, packed_rows
+from jobs.techniques.axes.batches.rows import (
+    flattened_rows,
+    packed_rows,
+    packed_whole_rows,
+)
 from jobs.trackers.sources.micro_batches import MicroBatches
 from jobs.trial.data.collators import PadRows
 
@@ -107,6 +111,27 @@ def test_packed_rows_for_flash_attention_are_one_sequence_of_counted_blocks() ->
     assert batch["input_ids"].shape == (1, 8)
     assert batch["cu_seq_lens_q"].tolist() == [0, 3, 4, 5, 8]
     assert collate.count_samples(batch) == 2
+
+
+def test_packed_whole_rows_fill_blocks_without_cutting_a_row() -> None:
+    packed, collate = packed_whole_rows(_dataset(), PadRows(0), attention="", tokens=5)
+    batch = collate([packed[index] for index in range(len(packed))])
+    # The row of four takes that of one; those of three and two fill the other block.
+    assert batch["input_ids"].tolist() == [[5, 6, 7, 8, 9, 10, 11, 12, 13, 14]]
+    assert batch["position_ids"].tolist() == [[0, 1, 2, 0, 1, 0, 1, 2, 3, 0]]
+    assert batch["labels"].tolist() == [[-100, 6, 7, -100, 9, -100, 11, 12, 13, -100]]
+    assert [len(packed[index]["input_ids"]) for index in range(len(packed))] == [5, 5]
+    assert collate.count_samples(batch) == len(ROWS)
+
+
+def test_packed_whole_rows_have_the_loss_of_padded_rows() -> None:
+    rows = [list(range(1, 21)), list(range(30, 42)), list(range(50, 59))]
+    packed, collate = packed_whole_rows(_dataset(rows), PadRows(0), attention="", tokens=16)
+    model = _model()
+    whole = model(**collate([packed[index] for index in range(len(packed))])).loss.detach()
+    cut = [{"input_ids": torch.tensor(row[:16]), "labels": torch.tensor(row[:16])} for row in rows]
+    padded = model(**PadRows(0)(cut)).loss.detach()
+    assert float(whole) == pytest.approx(float(padded), rel=1e-5)
 
 
 def test_packed_rows_with_too_few_tokens_are_refused() -> None:

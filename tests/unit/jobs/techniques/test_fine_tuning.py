@@ -12,12 +12,9 @@ import torch
 import transformers
 
 from jobs.techniques.axes.fine_tuning.adapter import peft_adapter
-from jobs.techniques.axes.fine_tuning.base import (
-    bf16_base,
-    quantized_base,
-    torchao_int8_base,
-)
+from jobs.techniques.axes.fine_tuning.base import bf16_base
 from jobs.techniques.axes.fine_tuning.peft_methods import METHODS
+from jobs.techniques.axes.fine_tuning.quantized import quantized_base, torchao_int8_base
 from jobs.trial import weight_formats
 
 TINY = {
@@ -195,3 +192,43 @@ def test_bf16_base_has_16_bit_weights_and_32_bit_adapters() -> None:
     assert row["weights_16bit_bytes"] == 2 * sum(p.numel() for p in maker()().parameters())
     assert row["weights_32bit_bytes"] == 4 * row["parameters_trainable"]
     assert "base_quantized_share" not in row
+
+
+EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+
+
+@pytest.mark.parametrize("targets", [[], EXPERTS], ids=["attention", "experts"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_quantized_base_packs_experts_that_still_train(targets: list[str]) -> None:
+    torch.manual_seed(0)
+    mixture = maker("mixtral", num_local_experts=4, experts_implementation="eager")
+    packing = {"quantize_experts": True, "upcast": False}
+    base = quantized_base(mixture, False, CPU, method="bnb_4bit", parameters=packing)
+    row = weight_formats.measurements(base)
+    assert row["base_quantized_share"] > 0.99  # all but the router
+    # Of two layers: four experts with three matrices of 64 by 128 each.
+    assert row["weights_4bit_bytes"] > 2 * 4 * 3 * 64 * 128 / 2
+    model = peft_adapter(
+        base,
+        "causal-lm",
+        ARGUMENTS,
+        method="lora",
+        parameters={"r": 4, "target_modules": ["o_proj"], "target_parameters": targets},
+    )
+    tokens = torch.arange(3, 11).reshape(1, 8)
+    losses = []
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    for _ in range(5):
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss))
+    assert losses[-1] < losses[0]
+
+
+def test_quantized_base_without_such_experts_says_so() -> None:
+    with pytest.raises(ValueError, match="does not support quantize_experts"):
+        quantized_base(
+            maker(), False, CPU, method="bnb_4bit", parameters={"quantize_experts": True}
+        )

@@ -78,4 +78,4 @@ def test_unmet_reason_of_a_text_task_is_about_images() -> None:
 def test_unmet_reason_of_a_hub_kernel_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     reason = unmet_reason("hub_kernel:kernels-community/flash-attn2", build_tiny_spec())
-    assert reason == "the package kernels is not installed"
+    assert reason == "the package kernels is not installed: pip install kernels"

@@ -68,7 +68,7 @@ def test_mapping_and_text_are_the_same_trial(load: Load) -> None:
         ("{lora: {r: '8'}}", 'LoraConfig takes int here, not the text "8"'),
         ("{lora: {r: 8.5}}", "LoraConfig takes int here, not 8.5"),
         ("{lora: {r: true}}", "not the boolean true"),
-        ("{lora: {bias: most}}", "LoraConfig takes Literal["),
+        ("{lora: {bias: al}}", 'does not know "al" here; did you mean "all"? Valid choices: none'),
         ("{lora: {task_type: CAUSAL_LM}}", "cannot be set here: the key model.task decides it"),
         ("{lora: {megatron_core: os}}", "cannot be set here: it imports"),
         ("{lora: 16}", "axes.adapter.lora: must be a mapping of parameters, not 16"),
@@ -76,6 +76,8 @@ def test_mapping_and_text_are_the_same_trial(load: Load) -> None:
         ("{}", "must be one name with its parameters"),
         ("{lora_r8: {r: 4}}", "lora_r8 takes no parameters; those that do: lora,"),
         ("{loar: {r: 4}}", '"loar" is not known; did you mean "lora"?'),
+        ("lroa(r=4)", 'axes.adapter: "lroa" is not known; did you mean "lora"?'),
+        ("lora_r16", 'did you mean "lora_r64"? With parameters of your own: lora(name=value)'),
         ("'lora(rr=4)'", "lora: LoraConfig has no such parameter"),
         ("'lora(r=4'", "is not a technique with parameters"),
         ("{lora: {lora_dropout: .nan}}", "is not a finite number"),
@@ -97,6 +99,24 @@ def test_base_takes_parameters_of_its_own_bits_only(load: Load) -> None:
     assert (value, mistakes) == ("bnb_4bit(upcast=false)", [])
     text = problems(load, "axes: {base: {bnb_8bit: {bnb_4bit_quant_type: nf4}}}")
     assert "it is a parameter of bnb_4bit" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("base: bnb_4bit(bnb_4bit_quant_type=nf5)", 'did you mean "nf4"? Valid choices: nf4, fp4'),
+        ("base: bnb_4bit(bnb_4bit_compute_dtype=bf16)", 'did you mean "bfloat16"?'),
+        ("base: bnb_4bit(quant_method=awq)", "the name of the technique decides it"),
+        ("base: bnb4bit(upcast=false)", 'axes.base: "bnb4bit" is not known; did you mean "bnb_4b'),
+        ("activations: budget_20", "write budget_<share>: Any share between 0 and 1"),
+        ("activations: budget_0.20", "written without trailing zeros"),
+        ("sequence_length: '1024'", "must be an integer from 1 or data, not the text"),
+        ("sequence_length: '1024'", "write it without quotes"),
+        ("sequence_length: 2k", 'must be an integer from 1 or data, not the text "2k"'),
+    ],
+)
+def test_wrong_value_says_what_to_write(values: str, message: str, load: Load) -> None:
+    assert message in problems(load, f"axes:\n  {values}\n")
 
 
 def test_reading_parameters_imports_no_library(tmp_path: Path) -> None:

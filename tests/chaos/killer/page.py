@@ -9,21 +9,11 @@ from pathlib import Path
 
 import ray
 
+from tests.chaos.killer.outcome import CHECKS, SweepOutcome
+from tests.chaos.killer.victims import STRIKES
 from tests.chaos.page import machine
-from tests.chaos.struck_sweep import SweepOutcome
-from tests.chaos.victims import STRIKES
 
 BEGIN, END = "<!-- killer: written by `make killer` -->", "<!-- /killer -->"
-_CHECKS = (
-    ("finished trials lost or changed", "lost"),
-    ("finished trials started again", "repeated"),
-    ("planned trials without exactly one row", "without_row"),
-    ("processes left 20 s after their driver's end", "left_over"),
-    ("temporary folders left after the sweep", "temporary"),
-    ("waits longer than the stated bound", "hangs"),
-    ("drivers that ended in a traceback", "tracebacks"),
-    ("reads of tables and reports that failed", "unreadable"),
-)
 
 
 def write(path: Path, outcomes: Sequence[SweepOutcome], command: str, seconds: float) -> None:
@@ -51,7 +41,7 @@ def table(outcomes: Sequence[SweepOutcome]) -> Iterator[str]:
     yield ""
     yield "| what must not be | times |"
     yield "| --- | ---: |"
-    for words, name in _CHECKS:
+    for name, words in CHECKS.items():
         yield f"| {words} | {sum(len(getattr(outcome, name)) for outcome in outcomes)} |"
     yield ""
     yield "| strike | times | the driver | longest wait for a record or the driver's end |"
@@ -63,6 +53,8 @@ def table(outcomes: Sequence[SweepOutcome]) -> Iterator[str]:
             words = ", ".join(f"{what} ({times})" for what, times in ends.most_common())
             longest = max(strike.seconds for strike in of_kind)
             yield f"| {kind.name} | {len(of_kind)} | {words} | {longest:.0f} s |"
+        else:
+            yield f"| {kind.name} | 0 | not run | |"
     yield ""
 
 

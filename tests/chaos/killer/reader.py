@@ -1,6 +1,6 @@
 """A reader of a run under chaos: opens its tables and renders its report, again and again.
 
-    python -m tests.chaos.reader FOLDER RESULT
+    python -m tests.chaos.killer.reader FOLDER RESULT
 
 Until SIGTERM it counts its reads, and keeps what went wrong, in RESULT.
 """
@@ -22,7 +22,7 @@ from orchestrator.reporting.html import page
 from orchestrator.reporting.report import Report
 from orchestrator.storage import layout
 
-_PAUSE_SECONDS = 0.2
+_PAUSE_SECONDS = 0.5
 _TABLES = (layout.TRIALS, layout.STEPS, layout.ANATOMY, layout.FRONTIER)
 _RENDER_EVERY = 10
 """Reads between two renderings of the whole page, which cost a second each."""

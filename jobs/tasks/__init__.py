@@ -13,5 +13,6 @@ AUTO_CLASSES: Mapping[Task, str] = {
     "masked-lm": "AutoModelForMaskedLM",
     "seq2seq-lm": "AutoModelForSeq2SeqLM",
     "image-classification": "AutoModelForImageClassification",
+    "image-text-to-text": "AutoModelForImageTextToText",
 }
 """Task -> the transformers class that builds its model."""

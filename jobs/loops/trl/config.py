@@ -1,0 +1,47 @@
+"""A trial's settings as TRL's ``SFTConfig``, with TRL's own defaults undone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import TrainingArguments
+
+from jobs.loops.trl.parameters import OF_ROWS, checked
+
+
+def sft_config(
+    fields: Mapping[str, Any], *, batching: str, parameters: Mapping[str, Any]
+) -> TrainingArguments:
+    """The ``SFTConfig`` for rows that are prepared already.
+
+    ``fields`` are those of ``TrainingArguments``, and ``batching`` names the trial's batching hook.
+    SFTConfig trains in bf16 with checkpointing, and at another learning rate, unless it is given
+    other values. So each such field has the value of ``TrainingArguments``.
+    """
+    from trl import SFTConfig
+
+    given = checked(parameters)
+    of_trainer = {name: value for name, value in given.items() if name not in OF_ROWS}
+    own: dict[str, Any] = {
+        "packing": batching == "packed_rows",
+        "padding_free": batching == "flattened_rows",
+        # The rows are cut already, and TRL refuses a limit that it would not enforce.
+        "max_length": None,
+        "dataset_kwargs": {"skip_prepare_dataset": True},
+    }
+    config: TrainingArguments = SFTConfig(
+        **{**plain_defaults(SFTConfig), **fields, **of_trainer, **own}
+    )
+    return config
+
+
+def plain_defaults(config_class: Any) -> dict[str, Any]:
+    """The defaults of ``TrainingArguments`` for the fields where a subclass has another one."""
+    plain = {field.name: field.default for field in dataclasses.fields(TrainingArguments)}
+    changed = {}
+    for field in dataclasses.fields(config_class):
+        if field.name in plain and field.default != plain[field.name]:
+            changed[field.name] = plain[field.name]
+    return changed

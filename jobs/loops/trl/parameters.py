@@ -1,0 +1,58 @@
+"""Which settings of TRL's ``SFTConfig`` a technique takes; TRL is not imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.errors import UnsupportedError
+
+TAKEN = frozenset(
+    {
+        "activation_offloading",
+        "assistant_only_loss",
+        "completion_only_loss",
+        "dataset_num_proc",
+        "eos_token",
+        "loss_type",
+        "packing_strategy",
+        "pad_to_multiple_of",
+        "router_aux_loss_coef",
+        "shuffle_dataset",
+    }
+)
+"""The parameters that a trial may set. A record of a stranger can set no other."""
+OF_ROWS = frozenset(
+    {
+        "assistant_only_loss",
+        "completion_only_loss",
+        "dataset_num_proc",
+        "eos_token",
+        "shuffle_dataset",
+    }
+)
+"""Those that decide how rows are prepared. The Trainer gets prepared rows, so not these."""
+_STRATEGIES = ("bfd", "bfd_split")
+
+
+def checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters, all of which a trial may set. Raises ValueError for any other.
+
+    Raises UnsupportedError for a packing that does not keep rows apart.
+    """
+    refused = sorted(parameters.keys() - TAKEN)
+    if refused:
+        raise ValueError(f"SFTConfig's parameter {refused[0]} is not taken")
+    strategy = parameters.get("packing_strategy", "bfd")
+    if strategy not in _STRATEGIES:
+        raise UnsupportedError(
+            "packing_strategy",
+            f"TRL's packing strategy {strategy} lets rows of a block attend to each other, and "
+            f"batching keeps them apart; those that do: {', '.join(_STRATEGIES)}",
+        )
+    return dict(parameters)
+
+
+def in_one_line(error: Exception) -> str:
+    """TRL's reason, which may have several lines, as one."""
+    return " ".join(str(error).split())

@@ -1,0 +1,135 @@
+"""Rows as TRL's own code prepares them: chat templates, masks of prompts, packing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from jobs.errors import UnsupportedError
+from jobs.loops.trainer import COUNT
+from jobs.loops.trl.parameters import checked, in_one_line
+
+
+class PreparedRows:
+    """In place of a collator: what TRL's Trainer needs to make the batches itself."""
+
+    def __init__(self, tokenizer: Any, width: int | None, *, flattens_rows: bool) -> None:
+        self.tokenizer = tokenizer
+        self.width = width
+        """Tokens to which every batch is padded; None: its longest row."""
+        self.flattens_rows = flattens_rows
+        """Whether a batch is one sequence without padding."""
+        self.count_samples: Callable[[Mapping[str, Any]], int] | None = None
+        if flattens_rows:
+            self.count_samples = _counted
+
+
+class Counting:
+    """A collator whose batches say how many rows they were made of."""
+
+    def __init__(self, collate: Callable[[list[Any]], dict[str, Any]]) -> None:
+        self._collate = collate
+
+    def __call__(self, rows: list[Any]) -> dict[str, Any]:
+        """The batch of the collator inside, with the number of its rows."""
+        return {**self._collate(rows), COUNT: len(rows)}
+
+
+def prepared(
+    rows: Any, *, batching: str, parameters: Mapping[str, Any]
+) -> tuple[Any, PreparedRows]:
+    """The rows with ``input_ids`` and ``labels``, cut and packed, and what makes batches of them.
+
+    ``rows`` are a ``jobs.trial.data.RawRows``. ``batching`` names the trial's batching hook. Raises
+    UnsupportedError with TRL's reason for rows or settings that TRL refuses.
+    """
+    given = checked(parameters)
+    is_packed = batching == "packed_rows"
+    flattens = is_packed or batching == "flattened_rows"
+    limit = rows.tokens
+    if is_packed:
+        limit = rows.block_tokens
+    try:
+        dataset = _as_trl_does(rows, given, limit=limit, is_packed=is_packed)
+    except (RuntimeError, ValueError) as error:
+        raise UnsupportedError("trl", f"TRL refuses these rows: {in_one_line(error)}") from error
+    if len(dataset) == 0:
+        raise ValueError("TRL leaves no row: each is longer than the limit before its answer")
+    collator = PreparedRows(rows.tokenizer, rows.width, flattens_rows=flattens)
+    return dataset, collator
+
+
+def _as_trl_does(
+    rows: Any, parameters: Mapping[str, Any], *, limit: int | None, is_packed: bool
+) -> Any:
+    """The dataset as ``SFTTrainer`` would prepare it when it is made.
+
+    The method that does it reads three attributes of the Trainer. They are set here as
+    ``SFTTrainer.__init__`` of TRL 1.16 sets them.
+    """
+    from trl import SFTConfig, SFTTrainer
+
+    own: dict[str, Any] = {"max_length": limit, "packing": is_packed, **parameters}
+    names = ("dataset_num_proc", "dataset_text_field", "assistant_only_loss", "max_length")
+    names += ("truncation_mode", "shuffle_dataset", "packing_strategy", "eos_token")
+    settings = {name: own.get(name, getattr(SFTConfig, name)) for name in names}
+    tokenizer = rows.tokenizer
+    if settings["eos_token"] is not None:
+        tokenizer.eos_token = _known_token(settings["eos_token"], tokenizer)
+    columns = rows.dataset.column_names
+    _check_end_token(tokenizer, columns)
+    completion_only = parameters.get("completion_only_loss")
+    if completion_only is None:
+        completion_only = "prompt" in columns and "completion" in columns
+    template = None
+    if settings["assistant_only_loss"]:
+        template = _template_with_masks(tokenizer, rows.dataset[0])
+    trainer = SimpleNamespace(
+        _tokenizer=tokenizer, completion_only_loss=completion_only, chat_template=template
+    )
+    arguments = SimpleNamespace(**settings, seed=rows.seed)
+    prepare: Any = SFTTrainer._prepare_dataset
+    dataset = prepare(trainer, rows.dataset, tokenizer, arguments, is_packed, None, "train")
+    kept = [name for name in _READ_BY_THE_COLLATOR if name in dataset.column_names]
+    return dataset.select_columns(kept)
+
+
+_READ_BY_THE_COLLATOR = ("input_ids", "labels", "seq_lengths")
+
+
+def _known_token(token: str, tokenizer: Any) -> str:
+    if token not in tokenizer.get_vocab():
+        raise ValueError(f"the tokenizer has no token {token!r}, which eos_token names")
+    return token
+
+
+def _check_end_token(tokenizer: Any, columns: list[str]) -> None:
+    """Raise ValueError if TRL would end texts with a token that the tokenizer lacks."""
+    is_text = "text" in columns or "completion" in columns
+    if is_text and tokenizer.eos_token is None:
+        raise ValueError("TRL ends each text with the tokenizer's end token, and it has none")
+
+
+def _template_with_masks(tokenizer: Any, row: Mapping[str, Any]) -> str | None:
+    """TRL's own variant of the chat template that marks answers; None: the tokenizer's does.
+
+    Raises ValueError, as ``SFTTrainer`` does, if rows are no chats or TRL knows no such variant.
+    """
+    from trl.chat_template_utils import get_training_chat_template, has_generation_markers
+    from trl.data_utils import is_conversational
+
+    if not is_conversational(row):
+        raise ValueError(
+            "assistant_only_loss is for chats: rows of messages, or a prompt and a completion of "
+            "messages"
+        )
+    if has_generation_markers(tokenizer.chat_template):
+        return None
+    template: str = get_training_chat_template(tokenizer)
+    return template
+
+
+def _counted(inputs: Mapping[str, Any]) -> int:
+    """The rows of a batch, as ``Counting`` has noted them."""
+    return int(inputs[COUNT])

@@ -1,0 +1,24 @@
+"""Rows of token ids for a library that pads them itself. Each function stands alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def without_padding(row: dict[str, Any]) -> dict[str, Any]:
+    """The tokens and labels of a row where its attention mask is 1."""
+    real = {}
+    for name, values in row.items():
+        if name != "attention_mask":
+            pairs = zip(values, row["attention_mask"], strict=True)
+            real[name] = [value for value, is_real in pairs if is_real]
+    return real
+
+
+def padding_tokenizer(pad_token_id: int) -> Any:
+    """A tokenizer that knows nothing but the padding token, under the model's id."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = Tokenizer(models.WordLevel({"<pad>": pad_token_id}, unk_token="<pad>"))
+    return PreTrainedTokenizerFast(tokenizer_object=vocabulary, pad_token="<pad>")

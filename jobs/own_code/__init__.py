@@ -1,0 +1,6 @@
+"""The user's own code: found and hashed without an import, loaded only on the user's word.
+
+sources.py   where the modules are, what they define, and the digest of their sources
+objects.py   imports the objects and checks their types
+probe.py     does that in a process of its own, before the first trial
+"""

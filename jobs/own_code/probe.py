@@ -1,0 +1,49 @@
+"""Loads the user's own objects in this process: ``python -m jobs.own_code.probe JSON``.
+
+The last line of its output is a JSON text: what is wrong, or empty if nothing is.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from jobs import own_process
+from jobs.spec import to_json
+from jobs.spec.from_json import own_code_from_json
+from jobs.spec.own_code import OwnCode
+
+_SECONDS = 300
+
+
+def problem_of(own: OwnCode) -> str:
+    """What is wrong with the user's own code, tried in a new process; empty if nothing is.
+
+    It runs the user's modules. So ask only if the command line allows that.
+    """
+    command = own_process.command("jobs.own_code.probe", json.dumps(to_json(own)))
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"importing {', '.join(own.names)} took more than {_SECONDS} seconds"
+    try:
+        return str(json.loads(done.stdout.splitlines()[-1]))
+    except (IndexError, ValueError):
+        return f"importing {', '.join(own.names)} ended the process with status {done.returncode}"
+
+
+def main() -> None:
+    """Load the objects that the first argument names, and print what is wrong."""
+    from jobs.own_code.objects import OwnCodeError, load
+
+    problem = ""
+    try:
+        load(own_code_from_json(json.loads(sys.argv[1])))
+    except OwnCodeError as error:
+        problem = " ".join(str(error).split())
+    print(f"\n{json.dumps(problem)}")
+
+
+if __name__ == "__main__":
+    main()

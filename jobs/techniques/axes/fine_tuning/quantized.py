@@ -1,0 +1,266 @@
+"""Hooks that make a model with a quantized base: by bitsandbytes or torchao, and frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from jobs.techniques.hooks import hook
+
+if TYPE_CHECKING:
+    import torch
+
+BITSANDBYTES = "quantized_base"
+TORCHAO = "torchao_int8_base"
+
+
+@hook(BITSANDBYTES)
+def quantized_base(
+    make: Callable[..., torch.nn.Module],
+    is_checkpoint: bool,
+    device: torch.device,
+    *,
+    method: str,
+    parameters: Mapping[str, Any],
+) -> torch.nn.Module:
+    """The model that ``make`` makes, on ``device``, quantized by bitsandbytes and frozen.
+
+    ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. The output layer is
+    not quantized. What is not quantized is in 16 bits, or in 32 where the parameter ``upcast`` is
+    true. The experts of a mixture are quantized where the parameter ``quantize_experts`` is true.
+    Raises ValueError if the model then has no experts that share one parameter.
+    """
+    import transformers
+    from peft import prepare_model_for_kbit_training
+
+    options = dict(parameters)
+    is_upcast = options.pop("upcast", True)
+    packs_experts = options.pop("quantize_experts", False)
+    if kept := _layers_to_keep(make):
+        options.setdefault("llm_int8_skip_modules", kept)
+    if method == "bnb_8bit":
+        config = transformers.BitsAndBytesConfig(load_in_8bit=True, **options)
+    else:
+        # The QLoRA paper's own choices (Dettmers et al. 2023, section 3).
+        qlora = {
+            "bnb_4bit_quant_type": "nf4",
+            "bnb_4bit_use_double_quant": True,
+            "bnb_4bit_compute_dtype": "bfloat16",
+        }
+        config = transformers.BitsAndBytesConfig(load_in_4bit=True, **{**qlora, **options})
+    pack = _ExpertPacker(config) if packs_experts else None
+    model = _frozen(make, is_checkpoint, device, config, pack)
+    if is_upcast:
+        # The training loop turns checkpointing on, if it is asked for.
+        prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    return model
+
+
+@hook(TORCHAO)
+def torchao_int8_base(
+    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
+) -> torch.nn.Module:
+    """The model that ``make`` makes, on ``device``, with 8-bit linear layers, and frozen."""
+    import transformers
+    from torchao.quantization import Int8WeightOnlyConfig
+
+    kept = _layers_to_keep(make)
+    config = transformers.TorchAoConfig(Int8WeightOnlyConfig(), modules_to_not_convert=kept or None)
+    return _frozen(make, is_checkpoint, device, config)
+
+
+def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
+    """The linear layers that stay in 16 bits; empty if transformers itself finds them all.
+
+    Of a vision-language model these are its vision tower, its projector and its output layer. Of a
+    classifier it is the head, which PEFT trains. transformers looks for the head by the model's
+    last parameter. If that is a bias, it does not find it, and quantizes the head.
+    """
+    import torch
+    from transformers.quantizers.base import get_keys_to_not_convert
+
+    partial: Any = make
+    auto_class = partial.func.__self__
+    config = partial.keywords.get("config") or partial.args[0]
+    is_vision_language = hasattr(config, "vision_config")
+    if not is_vision_language and "Classification" not in auto_class.__name__:
+        return []
+    with torch.device("meta"):
+        model = auto_class.from_config(config)
+    if not is_vision_language:
+        return sorted(name.removesuffix(".bias") for name in get_keys_to_not_convert(model))
+    inside = {id(module) for module in model.get_decoder().modules()}
+    names = []
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and id(module) not in inside:
+            names.append(name)
+    return names
+
+
+class _ExpertPacker:
+    """Packs the experts of a mixture in 4 bits: the weights of all of them in one parameter."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+        self.packed = 0
+        """Parameters that were packed."""
+
+    def __call__(self, layer: Any) -> None:
+        """Pack the experts in a layer, or in a model."""
+        from bitsandbytes.nn.parametrize import replace_parameter_4bit
+
+        for path, module in list(layer.named_modules()):
+            if "expert" not in f"{path} {type(module).__name__}".lower():
+                continue
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                # One matrix for each expert. Biases and routers have fewer dimensions.
+                if parameter.dim() == 3 and parameter.is_floating_point():
+                    replace_parameter_4bit(
+                        module,
+                        name,
+                        compress_statistics=self._config.bnb_4bit_use_double_quant,
+                        quant_type=self._config.bnb_4bit_quant_type,
+                    )
+                    weights = module.parametrizations[name]
+                    # As bitsandbytes does for a linear layer: the scales beside the packed values.
+                    weights.original.quant_state = weights[0].quant_state
+                    self.packed += 1
+
+
+def _frozen(
+    make: Callable[..., torch.nn.Module],
+    is_checkpoint: bool,
+    device: torch.device,
+    config: Any,
+    pack_experts: _ExpertPacker | None = None,
+) -> torch.nn.Module:
+    """The model, quantized as the configuration says; all else of it is in 16 bits.
+
+    A checkpoint is quantized as transformers loads it, and its experts thereafter. Random weights
+    are quantized layer by layer, so that the device never holds more than one layer in 16 bits.
+    """
+    import torch
+
+    if is_checkpoint:
+        model = make(dtype=torch.bfloat16, quantization_config=config, device_map={"": device})
+        if pack_experts is not None:
+            pack_experts(model)
+    else:
+        model = _quantized_at_random(make, config, device, pack_experts)
+    if pack_experts is not None and not pack_experts.packed:
+        raise ValueError(
+            f"{type(model).__name__} does not support quantize_experts: no experts share one "
+            "parameter"
+        )
+    return model.requires_grad_(False)
+
+
+def _quantized_at_random(
+    make: Callable[..., torch.nn.Module],
+    config: Any,
+    device: torch.device,
+    pack_experts: _ExpertPacker | None,
+) -> torch.nn.Module:
+    """A model of random weights, made by the quantizer through which transformers loads."""
+    import torch
+    from transformers import initialization
+    from transformers.quantizers.auto import AutoHfQuantizer
+
+    with torch.device("meta"):
+        model: Any = make(dtype=torch.bfloat16)
+    quantizer = AutoHfQuantizer.from_config(config, pre_quantized=False)
+    quantizer.validate_environment(device_map={"": device})
+    quantizer.preprocess_model(model, dtype=model.dtype, device_map={"": device})
+    with torch.no_grad(), initialization.guard_torch_init_functions():
+        for layer, owner, prefix in _layers(model):
+            replaced = _drawn(layer, owner, model.dtype, device)
+            _quantize(layer, prefix, replaced, model, quantizer)
+            if pack_experts is not None:
+                pack_experts(layer)
+    # A weight that two modules share was drawn for both.
+    model.tie_weights()
+    model.hf_quantizer = quantizer
+    quantizer.postprocess_model(model)
+    model.train()
+    quantized: torch.nn.Module = model
+    return quantized
+
+
+def _layers(model: Any) -> Iterator[tuple[Any, Any, str]]:
+    """The layers of all lists of layers, then the whole model.
+
+    Each comes with the model whose ``_init_weights`` draws its weights, and with its name. A list
+    inside a layer is part of that layer.
+    """
+    from torch.nn import ModuleList
+    from transformers import PreTrainedModel
+
+    waiting = [(model, model, "")]
+    while waiting:
+        module, owner, prefix = waiting.pop()
+        for name, child in module.named_children():
+            full_name = f"{prefix}{name}."
+            # A part that is a model of its own draws its weights in its own way.
+            child_owner = child if isinstance(child, PreTrainedModel) else owner
+            if isinstance(module, ModuleList):
+                yield child, child_owner, full_name
+            else:
+                waiting.append((child, child_owner, full_name))
+    yield model, model, ""
+
+
+def _drawn(
+    module: Any, owner: Any, dtype: torch.dtype, device: torch.device
+) -> dict[tuple[Any, str], Any]:
+    """Draw a module's weights on the device, children first; tensors that exist stay.
+
+    Returns the empty parameters that were replaced, by their module and name: they say how to
+    quantize.
+    """
+    import torch
+    from transformers import PreTrainedModel
+
+    replaced: dict[tuple[Any, str], Any] = {}
+    for child in module.children():
+        child_owner = child if isinstance(child, PreTrainedModel) else owner
+        replaced |= _drawn(child, child_owner, dtype, device)
+    parameters = dict(module.named_parameters(recurse=False))
+    buffers = dict(module.named_buffers(recurse=False))
+    empty = [tensor for tensor in (*parameters.values(), *buffers.values()) if tensor.is_meta]
+    for name, parameter in parameters.items():
+        if parameter.is_meta:
+            # A quantizer's layer is made in 32 bits; its weight has the model's dtype.
+            kind = dtype if hasattr(module, "source_cls") else parameter.dtype
+            values = torch.empty(parameter.shape, dtype=kind, device=device)
+            replaced[module, name] = parameter
+            module._parameters[name] = torch.nn.Parameter(values, requires_grad=False)
+    for name, buffer in buffers.items():
+        if buffer.is_meta:
+            module._buffers[name] = torch.empty_like(buffer, device=device)
+    if empty:
+        owner._init_weights(module)
+    return replaced
+
+
+def _quantize(
+    layer: Any, prefix: str, replaced: Mapping[tuple[Any, str], Any], model: Any, quantizer: Any
+) -> None:
+    """Quantize the weights of a layer that the quantizer is made for."""
+    import torch
+    from transformers.pytorch_utils import Conv1D
+
+    operation = quantizer.get_quantize_ops()
+    for module_name, module in layer.named_modules(prefix=prefix.rstrip(".")):
+        for name in [name for owner, name in replaced if owner is module]:
+            full_name = f"{module_name}.{name}".lstrip(".")
+            if not quantizer.param_needs_quantization(model, full_name):
+                continue
+            values = module._parameters[name].data
+            if issubclass(getattr(module, "source_cls", torch.nn.Linear), Conv1D):
+                values = values.T  # the quantizer expects it as a checkpoint of Conv1D has it
+            module._parameters[name] = replaced[module, name]
+            packed = operation.convert(
+                {full_name: values}, full_layer_name=full_name, model=model, missing_keys=set()
+            )
+            for packed_name, tensor in packed.items():
+                module._parameters[packed_name.rpartition(".")[2]] = tensor

@@ -1,0 +1,106 @@
+"""Rows for a loop that tokenizes them itself: chats and texts as they are, or token ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs.loops.trl.token_rows import padding_tokenizer, without_padding
+from jobs.spec import DatasetFile
+from jobs.trial.data.recognition import Source
+from jobs.trial.data.row_lengths import ragged_lengths
+from jobs.trial.data.tokenizing import loaded_tokenizer
+from jobs.trial.data.user_file import rows_of_file
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RawRows:
+    """Rows of a causal language model, before a loop's own preparation."""
+
+    dataset: Any
+    """A ``datasets.Dataset`` of lists and texts."""
+    tokenizer: Any
+    """The file's; for token ids without one, a tokenizer that can only pad."""
+    width: int | None = None
+    """Tokens to which every row was padded, and is to be padded again; None: no such number."""
+    tokens: int | None = None
+    """Longer rows are to be cut to this many tokens; None: they stay as they are."""
+    block_tokens: int = 0
+    """Tokens of a block, if rows are packed into blocks."""
+    seed: int = 0
+
+
+_READ_COLUMNS: dict[Source, tuple[str, ...]] = {
+    "input_ids": ("input_ids", "labels", "attention_mask"),
+    "messages": ("messages", "tools", "chat_template_kwargs"),
+    "prompt": ("prompt", "completion", "tools", "chat_template_kwargs"),
+    "text": ("text",),
+}
+"""Source of a causal language model -> the columns that a preparation reads."""
+
+
+def raw_rows_of_file(
+    file: DatasetFile, config: PretrainedConfig, *, block_tokens: int, seed: int
+) -> RawRows:
+    """The rows of the user's file. Raises ValueError, in one sentence, for another kind of file."""
+    dataset, source = rows_of_file(file, "causal-lm")
+    kept = [name for name in _READ_COLUMNS[source] if name in dataset.column_names]
+    dataset = dataset.select_columns(kept)
+    if source == "input_ids":
+        rows = raw_rows_of_tokens(dataset, config, block_tokens=block_tokens, seed=seed)
+        tokenizer = rows.tokenizer
+        if file.tokenizer is not None:
+            tokenizer = loaded_tokenizer(file.tokenizer)
+        return RawRows(
+            dataset=rows.dataset,
+            tokenizer=tokenizer,
+            width=rows.width,
+            tokens=file.max_tokens,
+            block_tokens=block_tokens,
+            seed=seed,
+        )
+    if file.tokenizer is None:
+        raise ValueError(
+            f"{file.path} has {source}, which needs a tokenizer: name one in data.file.tokenizer"
+        )
+    tokenizer = loaded_tokenizer(file.tokenizer)
+    if not tokenizer.chat_template and _has_chats(dataset, source):
+        raise ValueError(
+            f"the tokenizer {file.tokenizer} has no chat template, which rows of messages need: "
+            "name the tokenizer of a chat model in data.file.tokenizer, or put a "
+            "chat_template.jinja beside yours"
+        )
+    return RawRows(
+        dataset=dataset,
+        tokenizer=tokenizer,
+        tokens=file.max_length,
+        block_tokens=block_tokens,
+        seed=seed,
+    )
+
+
+def raw_rows_of_tokens(
+    dataset: Any, config: PretrainedConfig, *, block_tokens: int, seed: int
+) -> RawRows:
+    """Rows of token ids without their padding, which the loop adds again."""
+    dataset = dataset.with_format(None)
+    width = None
+    if "attention_mask" in dataset.column_names:
+        if ragged_lengths(dataset) is None:
+            width = len(dataset[0]["input_ids"])
+        dataset = dataset.map(without_padding, remove_columns=["attention_mask"])
+    kept = [name for name in ("input_ids", "labels") if name in dataset.column_names]
+    return RawRows(
+        dataset=dataset.select_columns(kept),
+        tokenizer=padding_tokenizer(getattr(config, "pad_token_id", None) or 0),
+        width=width,
+        block_tokens=block_tokens,
+        seed=seed,
+    )
+
+
+def _has_chats(dataset: Any, source: Source) -> bool:
+    return source == "messages" or not isinstance(dataset[0][source], str)

@@ -1,0 +1,88 @@
+"""What train.py and its settings need for TRL's ``SFTTrainer``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.errors import UnsupportedError
+from jobs.loops.trl.parameters import checked
+from jobs.loops.trl.token_rows import padding_tokenizer, without_padding
+from jobs.spec import TrialSpec
+from jobs.techniques.hooks import hook_name
+from orchestrator.export.generated_code import Code, NotExportableError, literal
+from orchestrator.export.source_lifting import lifted
+
+LOOP = "trl_sft_loop"
+"""Name of the loop's hook."""
+_UNDONE: Mapping[str, Any] = {
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "learning_rate": 5e-5,
+    "logging_steps": 500,
+}
+"""Arguments whose defaults SFTConfig changes -> their defaults in ``TrainingArguments``."""
+
+
+def sft_arguments(spec: TrialSpec) -> dict[str, Any]:
+    """Fields of SFTConfig for the trial; empty for another loop.
+
+    They go before the trial's own arguments, which replace those of ``TrainingArguments`` among
+    them. Raises NotExportableError for a parameter that no trial may set.
+    """
+    if hook_name(spec, "loop") != LOOP:
+        return {}
+    return {**_UNDONE, **_settings(spec)}
+
+
+def _settings(spec: TrialSpec) -> dict[str, Any]:
+    is_packed = hook_name(spec, "batching") == "packed_rows"
+    is_flattened = hook_name(spec, "batching") == "flattened_rows"
+    settings: dict[str, Any] = {
+        "packing": is_packed,
+        "padding_free": is_flattened,
+        "max_length": _limit(spec),
+        **_parameters(spec),
+    }
+    if is_packed:
+        settings["max_length"] = spec.data.tokens
+    elif is_flattened:
+        # TRL refuses a limit here. ``make_trainer`` cuts the rows.
+        settings["max_length"] = None
+    if spec.data.synthetic is not None and spec.data.synthetic.padding:
+        settings.setdefault("pad_to_multiple_of", spec.data.tokens)
+    return settings
+
+
+def _limit(spec: TrialSpec) -> int | None:
+    """Tokens to which rows are cut; None: they stay as they are."""
+    file = spec.data.file
+    if file is None:
+        return None
+    # Rows of token ids have a limit of their own, which wins because such rows know no other.
+    return file.max_length if file.tokenizer is not None else file.max_tokens
+
+
+def _parameters(spec: TrialSpec) -> dict[str, Any]:
+    """The parameters of the technique. Raises NotExportableError for one that is not taken."""
+    rows = spec.settings.hooks.get("rows")
+    if rows is None:
+        raise NotExportableError("the trial does not say how TRL prepares its rows")
+    try:
+        return checked(rows.arguments.get("parameters", {}))
+    except (UnsupportedError, ValueError) as error:
+        raise NotExportableError(str(error)) from None
+
+
+def sft_code(spec: TrialSpec) -> dict[str, Any]:
+    """The values that the template needs for the data and the Trainer of TRL."""
+    is_flattened = hook_name(spec, "batching") == "flattened_rows"
+    limit = _limit(spec) if is_flattened else None
+    return {
+        "cuts_rows": limit is not None,
+        "sft_trainer": Code("trl.SFTTrainer" if limit is None else "CuttingTrainer"),
+        "row_limit": literal(limit),
+        "block_tokens": literal(int(spec.data.tokens)),
+        "without_padding": lifted(without_padding),
+        "padding_tokenizer": lifted(padding_tokenizer),
+    }

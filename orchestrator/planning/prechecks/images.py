@@ -1,0 +1,143 @@
+"""Random images of a vision-language model: is its family known, and is there room for a text?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jobs.spec import SyntheticData
+from jobs.tasks.image_layouts import (
+    ImageLayout,
+    ImageLayoutError,
+    Read,
+    UnknownValueError,
+    family_of,
+    layout_of,
+)
+from orchestrator.planning.prechecks.configuration_class import (
+    ConfigurationClass,
+    configuration_class,
+    named_class,
+)
+from orchestrator.planning.prechecks.lengths import sequence_lengths
+from orchestrator.planning.problems import KeyPath
+from orchestrator.planning.settings import SweepConfig
+
+TASK = "image-text-to-text"
+
+
+def image_problems(
+    config: SweepConfig, model_type: str | None, given: Mapping[str, Any]
+) -> Iterator[tuple[KeyPath, str]]:
+    """The problems of random images: the path of a key, and a sentence.
+
+    ``given`` are the keys of the model's configuration that are not at their defaults.
+    """
+    data = config.data.synthetic
+    if data is None:
+        return
+    if config.model.task != TASK:
+        for name, value, default in (
+            ("image_size", data.image_size, None),
+            ("images", data.images, 1),
+        ):
+            if value != default:
+                yield ("data", "synthetic", name), f"is for the task {TASK} only"
+        return
+    if data.lengths is not None:
+        at: KeyPath = ("data", "synthetic", "lengths")
+        yield at, "random images with texts have one length; use padding, or your own data"
+    if model_type is None:
+        return
+    source = "architecture" if config.model.name_or_path is None else "name_or_path"
+    try:
+        family_of(model_type)
+    except ImageLayoutError as error:
+        yield ("model", source), str(error)
+        return
+    yield from _layout_problems(config, data, model_type, given)
+
+
+def _layout_problems(
+    config: SweepConfig, data: SyntheticData, model_type: str, given: Mapping[str, Any]
+) -> Iterator[tuple[KeyPath, str]]:
+    """Problems of the image's size, and of samples that are too short for their images."""
+    try:
+        layout = layout_of(model_type, _reader(model_type, given), data.image_size)
+    except UnknownValueError:
+        return  # only the built configuration says it
+    except ImageLayoutError as error:
+        yield ("data", "synthetic", "image_size"), str(error)
+        return
+    # A token of text comes first, and at least one comes last.
+    needed = data.images * layout.tokens + 2
+    for at, length in sequence_lengths(config):
+        if length < needed:
+            yield (
+                at,
+                f"is {length} tokens, and {data.images} × {layout.tokens} are of images: give "
+                f"{needed} or more, or smaller images",
+            )
+
+
+def image_shapes(
+    data: SyntheticData, model_type: str | None, given: Mapping[str, Any], micro_batch: int
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of a batch of random images with texts; empty if they are not known."""
+    try:
+        layout = layout_of(model_type or "", _reader(model_type or "", given), data.image_size)
+    except ImageLayoutError:
+        return {}
+    tokens = (micro_batch, data.sequence_length)
+    shapes = {"input_ids": tokens, "attention_mask": tokens, "labels": tokens}
+    family = family_of(model_type or "")
+    if family.type_ids:
+        shapes[family.type_ids] = tokens
+    shapes["pixel_values"] = _joined(layout, layout.pixel_values, data.images, micro_batch)
+    for name, shape in layout.masks.items():
+        shapes[name] = _joined(layout, shape, data.images, micro_batch)
+    for name, values in layout.sizes.items():
+        shapes[name] = (data.images * micro_batch, len(values))
+    return shapes
+
+
+def _joined(
+    layout: ImageLayout, shape: tuple[int, ...], images: int, micro_batch: int
+) -> tuple[int, ...]:
+    """The shape of all images of a batch, from that of one image."""
+    first = images * shape[0]
+    if layout.is_stacked:
+        return (micro_batch, first, *shape[1:])
+    return (micro_batch * first, *shape[1:])
+
+
+def _reader(model_type: str, given: Mapping[str, Any]) -> Read:
+    """A function that returns a value of the configuration by its dotted key.
+
+    None: the value is not known from the text alone. So it is for a part that is not given, because
+    some architectures make such a part by code.
+    """
+
+    def read(key: str) -> Any:
+        """The value as given, else the default of its class."""
+        *parts, last = key.split(".")
+        described_class = configuration_class(model_type)
+        values: Any = given
+        for part in parts:
+            values = values.get(part)
+            if described_class is None or not isinstance(values, Mapping):
+                return None
+            described_class = _class_of_part(described_class, part, values)
+        if described_class is None:
+            return values.get(last)
+        return described_class.value(last, values)
+
+    return read
+
+
+def _class_of_part(
+    described_class: ConfigurationClass, part: str, values: Mapping[str, Any]
+) -> ConfigurationClass | None:
+    """The class of a part, by its own model type or by the class that it belongs to."""
+    name = str(values.get("model_type", described_class.sub_configs.get(part, "")))
+    return configuration_class(name) or named_class(name, described_class.module)

@@ -1,0 +1,85 @@
+"""The user's own code in a config: its names and its sources, read without an import."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from jobs.own_code.sources import SourceError, digest
+from jobs.spec.own_code import OwnCode, is_object_name
+from orchestrator.planning.problems import KeyPath
+from orchestrator.planning.schema_models import SweepSection
+
+Found = tuple[KeyPath, str]
+"""The path of a key, and what is wrong with its value."""
+
+
+def read_own_code(
+    section: SweepSection, path: Path, *, is_allowed: bool
+) -> tuple[OwnCode | None, list[Found]]:
+    """The user's own code with the digest of its sources, and what is wrong with it.
+
+    Without ``is_allowed`` nothing of it is read, and its presence is the problem.
+    """
+    asked = section.own_code
+    if asked is None:
+        return None, []
+    own = OwnCode(
+        trainer=asked.trainer or "",
+        callbacks=tuple(asked.callbacks),
+        collator=asked.collator or "",
+        entry=asked.entry or "",
+        folder=str(path.absolute().parent),
+    )
+    if not is_allowed:
+        return None, [(("own_code",), _refused(own))]
+    problems = _name_problems(own)
+    if problems:
+        return None, problems
+    return _with_digest(own)
+
+
+def _refused(own: OwnCode) -> str:
+    return (
+        f"runs code of your own ({', '.join(own.names)}); to allow it, give --allow-own-code on "
+        "the command line, too"
+    )
+
+
+def _name_problems(own: OwnCode) -> list[Found]:
+    problems: list[Found] = []
+    for at, name in _named(own):
+        if not is_object_name(name):
+            message = (
+                f'"{name}" is not of the form module:object, such as my_package.train:MyTrainer'
+            )
+            problems.append((at, message))
+    if not own.names:
+        problems.append(
+            (("own_code",), "names nothing: give trainer, callbacks, collator or entry")
+        )
+    if own.entry and own.trainer:
+        message = "contradicts entry, which makes the Trainer itself; remove one of them"
+        problems.append((("own_code", "trainer"), message))
+    return problems
+
+
+def _with_digest(own: OwnCode) -> tuple[OwnCode | None, list[Found]]:
+    """The digest of all sources; each object is first looked for alone, so that its key is named."""
+    for at, name in _named(own):
+        try:
+            digest(OwnCode(entry=name, folder=own.folder))
+        except SourceError as error:
+            return None, [(at, str(error))]
+    return replace(own, digest=digest(own)), []
+
+
+def _named(own: OwnCode) -> list[tuple[KeyPath, str]]:
+    """Key path and text of each object."""
+    named: list[tuple[KeyPath, str]] = []
+    for key, name in (("trainer", own.trainer), ("collator", own.collator), ("entry", own.entry)):
+        if name:
+            named.append((("own_code", key), name))
+    for index, name in enumerate(own.callbacks):
+        named.append((("own_code", "callbacks", index), name))
+    return named

@@ -1,0 +1,156 @@
+"""What a technique needs of model and data, where the configuration shows that it is missing.
+
+``jobs.trial.requirements`` checks all requirements on the node. This file answers for those that
+need no node, so that a plan rules such a trial out at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from jobs.spec import ModelSpec, TrialSpec
+from jobs.techniques import Variant
+from jobs.trial.requirements import unmet_reason
+from orchestrator.planning.prechecks import checkpoints
+from orchestrator.planning.prechecks.configuration_class import configuration_class
+from orchestrator.planning.prechecks.positions import usable_positions
+
+_LIGER_FILE = "transformers/monkey_patch.py"
+_LIGER_TABLE = re.compile(r"^MODEL_TYPE_TO_APPLY_LIGER_FN = \{(.*?)^\}", re.MULTILINE | re.DOTALL)
+"""Liger's table of the model types that it has kernels for."""
+_ALL_WEIGHTS = "weights_that_train"
+"""What a trial without an adapter needs."""
+_DROPOUT_NAMES = (
+    "attention_probs_dropout_prob",
+    "attention_dropout",
+    "attn_pdrop",
+    "attn_dropout",
+)
+"""What architectures call the dropout of attention in their configuration."""
+
+
+def unmet_requirement(spec: TrialSpec, variants: Iterable[Variant]) -> tuple[str, str] | None:
+    """The first requirement that the configuration shows to be unmet, and why.
+
+    ``variants`` are the rows of the trial's techniques. None if every requirement is met, or if
+    only a node can tell.
+    """
+    traits: set[str] = set()
+    for variant in variants:
+        traits.update(variant.traits)
+    if "peft" not in traits:
+        traits.add(_ALL_WEIGHTS)
+    for requirement in (*spec.settings.requires, *sorted(traits)):
+        for prefix, answer in _ANSWERS.items():
+            if not requirement.startswith(prefix):
+                continue
+            reason = answer(requirement, spec)
+            if reason:
+                return requirement, reason
+    return None
+
+
+def model_keys(model: ModelSpec) -> tuple[str | None, Mapping[str, object]]:
+    """The model type, and the keys of its configuration that are not at their defaults.
+
+    The type is None if the checkpoint's configuration is not on this machine.
+    """
+    if model.name_or_path is None:
+        return model.architecture, model.config
+    saved = checkpoints.checkpoint_config(model.name_or_path) or {}
+    model_type = saved.get("model_type")
+    if not isinstance(model_type, str):
+        return None, model.config
+    return model_type, {**saved, **model.config}
+
+
+def _as_on_a_node(requirement: str, spec: TrialSpec) -> str:
+    """The node's own answer, where the trial alone decides it."""
+    return unmet_reason(requirement, spec)
+
+
+def _virtual_tokens(requirement: str, spec: TrialSpec) -> str:
+    count = requirement.partition(":")[2]
+    if not count:
+        return unmet_reason(requirement, spec)
+    model_type, given = model_keys(spec.model)
+    positions = usable_positions(model_type or "", given)
+    file = spec.data.file
+    # Token ids stay as they are, so that only the node knows how many there are.
+    has_no_limit = file is not None and file.tokenizer is None and file.max_tokens is None
+    if positions is None or has_no_limit or spec.data.tokens + int(count) <= positions:
+        return ""
+    return (
+        f"{count} virtual tokens and {spec.data.tokens} tokens are more than the model's "
+        f"{positions} positions"
+    )
+
+
+def _attention_dropout(requirement: str, spec: TrialSpec) -> str:
+    model_type, given = model_keys(spec.model)
+    described_class = configuration_class(model_type or "")
+    if described_class is None:
+        return ""
+    for name in _DROPOUT_NAMES:
+        rate = described_class.value(name, given)
+        if isinstance(rate, (int, float)) and rate:
+            return (
+                f"this attention has no dropout, and the model asks for {name}={rate}; set it to "
+                "0.0 in model.config"
+            )
+    return ""
+
+
+def _liger_architecture(requirement: str, spec: TrialSpec) -> str:
+    model_type, _ = model_keys(spec.model)
+    known = _liger_model_types()
+    if model_type is None or known is None or model_type in known:
+        return ""
+    return f"Liger has no kernels for the architecture {model_type}"
+
+
+def _trainable_weights(requirement: str, spec: TrialSpec) -> str:
+    _, given = model_keys(spec.model)
+    if not given.get("quantization_config"):
+        return ""
+    return (
+        "the weights of this checkpoint are quantized, and quantized weights do not train; choose "
+        "a technique of the axis adapter"
+    )
+
+
+@functools.cache
+def _liger_model_types() -> frozenset[str] | None:
+    """The model types of the installed Liger; None if it is not installed, or is another one."""
+    package = importlib.util.find_spec("liger_kernel")
+    if package is None:
+        return None
+    for path in _files(package.submodule_search_locations or []):
+        table = _LIGER_TABLE.search(path.read_text(encoding="utf-8"))
+        if table is not None:
+            return frozenset(re.findall(r'"([^"]+)":', table[1]))
+    return None
+
+
+def _files(folders: list[str]) -> Iterator[Path]:
+    for folder in folders:
+        path = Path(folder, _LIGER_FILE)
+        if path.is_file():
+            yield path
+
+
+_ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
+    "task:": _as_on_a_node,
+    "text_task": _as_on_a_node,
+    "virtual_tokens:": _virtual_tokens,
+    "no_attention_dropout": _attention_dropout,
+    "liger_architecture": _liger_architecture,
+    _ALL_WEIGHTS: _trainable_weights,
+}
+"""Beginning of a requirement, or a trait -> function that says why it is not met; empty if it is.
+The function gets the requirement and the trial.
+"""

@@ -1,0 +1,144 @@
+"""What is expected of a technique that no recorded table has: by its traits, else by its axis.
+
+These are assumptions, and wide. A recorded table of any model takes their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from jobs.spec import Choice
+from jobs.techniques import AXES, Variant
+from orchestrator.search.answer.similar_values import parsed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expectation:
+    """A technique compared with the default of its axis; logarithms except for the seconds."""
+
+    log_time: float = 0.0
+    deviation: float = 0.35
+    """Of ``log_time`` between models, for one model's measured effect, too."""
+    log_memory: float = 0.0
+    memory_deviation: float = 0.35
+    overhead_seconds: float = 0.0
+
+
+BY_TRAIT: Mapping[str, Expectation] = {
+    # PyTorch 2 (Ansel et al., 2024) reports a speedup of training by 1.41 as the geometric mean of
+    # its benchmarks. One compiled block takes a fraction of the whole graph's 45 s, which are
+    # recorded.
+    "regional": Expectation(
+        log_time=-0.3,
+        deviation=0.25,
+        log_memory=-0.1,
+        memory_deviation=0.3,
+        overhead_seconds=11.0,
+    ),
+    "compiled": Expectation(
+        log_time=-0.3,
+        deviation=0.25,
+        log_memory=-0.1,
+        memory_deviation=0.3,
+        overhead_seconds=45.0,
+    ),
+    # Optimizer states cross the bus and are updated by the host, in every step.
+    "offloaded_optimizer": Expectation(
+        log_time=1.0,
+        deviation=0.6,
+        log_memory=-0.4,
+        memory_deviation=0.3,
+        overhead_seconds=6.0,
+    ),
+    "activation_budget": Expectation(
+        log_time=0.15, deviation=0.1, log_memory=-0.5, memory_deviation=0.25
+    ),
+    # One more forward pass: a third of the passes' time at most.
+    "checkpointing": Expectation(
+        log_time=0.25, deviation=0.15, log_memory=-0.6, memory_deviation=0.3
+    ),
+    "fused_loss": Expectation(
+        deviation=0.12, log_memory=-0.2, memory_deviation=0.2, overhead_seconds=2.0
+    ),
+}
+"""Trait of a technique -> what it is expected to do. The first that a technique has counts."""
+
+BY_AXIS: Mapping[str, Expectation] = {
+    "activations": Expectation(deviation=0.2, memory_deviation=0.3),
+    "adapter": Expectation(deviation=0.3, memory_deviation=0.4),
+    # Where memory lies changes hardly any time.
+    "allocator": Expectation(deviation=0.03, memory_deviation=0.05),
+    "attention": Expectation(deviation=0.12, memory_deviation=0.15),
+    "base": Expectation(deviation=0.2, memory_deviation=0.3),
+    "batching": Expectation(deviation=0.12, memory_deviation=0.1),
+    "compile": Expectation(deviation=0.25, memory_deviation=0.3),
+    # Data and loop are the host's. They matter where the GPU waits for it.
+    "dataloader": Expectation(deviation=0.04, memory_deviation=0.01),
+    "experts": Expectation(deviation=0.3, memory_deviation=0.2),
+    "kernels": Expectation(log_time=-0.05, deviation=0.15, log_memory=-0.1, memory_deviation=0.15),
+    "loop": Expectation(deviation=0.05, memory_deviation=0.01),
+    "loss": Expectation(deviation=0.12, memory_deviation=0.2),
+    "offload": Expectation(log_time=0.5, deviation=0.5, memory_deviation=0.3),
+    "optimizer": Expectation(deviation=0.15, memory_deviation=0.15),
+    "precision": Expectation(deviation=0.3, memory_deviation=0.2),
+}
+# Dense matrix products of an H200 in TFLOP/s, by its datasheet: fp32 67, tf32 495, 16 bits 989.
+# They are a part of the time, so half of the logarithm is expected.
+_TF32 = Expectation(log_time=-1.0, deviation=0.4, memory_deviation=0.1)
+_HALF = Expectation(log_time=-1.35, deviation=0.4, log_memory=-0.3, memory_deviation=0.2)
+BY_VALUE: Mapping[str, Mapping[str, Expectation]] = {
+    "precision": {"tf32": _TF32, "bf16": _HALF, "fp16": _HALF, "bf16_weights": _HALF},
+}
+"""Axis -> value -> what it is expected to do, where its traits do not say it."""
+BUILD_SECONDS = 50.0
+"""Seconds for what DeepSpeed compiles on its first use: 39 to 42 s were seen for its CPU Adam, and
+its engine starts besides."""
+_UNKNOWN_AXIS = Expectation()
+_LEAST_DEVIATION = 0.03
+
+
+def expectation(axis: str, value: Choice) -> Expectation:
+    """What is expected of a value before any table has it."""
+    by_value = BY_VALUE.get(axis, {})
+    if value in by_value:
+        return by_value[str(value)]
+    variant = variant_of(axis, value)
+    if variant is None:
+        return BY_AXIS.get(axis, _UNKNOWN_AXIS)
+    for trait, expected in BY_TRAIT.items():
+        if trait in variant.traits:
+            return _of_share(expected, str(value))
+    return BY_AXIS.get(axis, _UNKNOWN_AXIS)
+
+
+def _of_share(expected: Expectation, value: str) -> Expectation:
+    """A value that keeps a share of what the default keeps does the less, the larger the share."""
+    name = parsed(value)
+    if not name.is_share or name.number is None:
+        return expected
+    rest = 1 - name.number
+    return replace(
+        expected,
+        log_time=expected.log_time * rest,
+        deviation=max(_LEAST_DEVIATION, expected.deviation * rest),
+        log_memory=expected.log_memory * rest,
+    )
+
+
+def overhead_seconds(axis: str, value: Choice) -> float:
+    """Seconds that a trial with it takes besides its steps, more than with the default.
+
+    Those of what is built once on a machine (``BUILD_SECONDS``) are no part of it.
+    """
+    return expectation(axis, value).overhead_seconds
+
+
+def variant_of(axis: str, value: Choice) -> Variant | None:
+    """The row of a value; None for one that its axis does not have, such as "custom"."""
+    if axis not in AXES:
+        return None
+    try:
+        return AXES[axis].variant(value)
+    except KeyError:
+        return None

@@ -1,0 +1,282 @@
+"""SIMULATED in part: a decoder of 1.2 B parameters, in every configuration that `tune` considers.
+
+What the recorded run measured is as recorded: its speeds and peaks, between its sizes on straight
+lines. Everything else is a recorded configuration times the factors of `techniques.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.spec import Choice, TrialSpec
+from jobs.techniques import AXES
+from orchestrator.storage.run_reader import read_run_folder
+from orchestrator.units import GIB
+from tests.benchmarks.tuned.techniques import (
+    CHECKPOINT_COMPILED_SECONDS,
+    DRAWN_DEVIATION,
+    EFFECTS,
+    FUSED_KERNELS_COMPILED,
+    FUSED_LOSS_COMPILED,
+    FUSED_LOSSES,
+    PAIR_DEVIATION,
+    SimulatedEffect,
+)
+
+RUN = Path(__file__).parents[3] / "docs" / "results" / "2026-11-23-llm_1b-h200"
+DEVICE_BYTES = 143_771 * 2**20
+_SHAPE_AXES = ("compile", "activations", "loss")
+"""Axes with recorded rows: their values choose the recorded curve to begin with."""
+_OUT_OF_MEMORY_SECONDS = 2.5
+_UNSUPPORTED_SECONDS = 0.6
+_START_SECONDS = 0.7
+"""Of an eager trial before its first step: process, model, data."""
+_EAGER_FIRST_SECONDS = 0.8
+_FLOORS = {"keep": 0.075, "checkpoint": 0.136, "compiled": 0.060}
+"""Seconds that the host takes for a step: recorded micro-batches of 2, and a compiled model."""
+_LOGITS_EAGER = 1.7
+"""Eager code saves this many times the logits that compiled code saves (facts of the model)."""
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """A recorded set of techniques at several micro-batches, ascending."""
+
+    sizes: Sequence[float]
+    seconds: Sequence[float]
+    """Of a step."""
+    memory_bytes: Sequence[float]
+    first_seconds: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Truth:
+    """What a configuration does."""
+
+    seconds: float
+    """Of a step; 0 for one that does not run."""
+    memory_bytes: float
+    first_seconds: float
+    build: str = ""
+    """What the first trial with it builds, and for how long."""
+    build_seconds: float = 0.0
+    is_host_bound: bool = False
+
+
+@cache
+def recorded_curves(run: Path = RUN) -> Mapping[Key, Curve]:
+    """(compile, activations, loss) -> its recorded rows, other techniques as by default."""
+    points: dict[Key, list[tuple[float, float, float, float]]] = {}
+    trials = read_run_folder(run).trials
+    for row in trials.rows:
+        plain = (row["kernels"], row["attention"], row["allocator"]) == ("none", "auto", "default")
+        if row["outcome"] != Outcome.OK or not plain or row["purpose"] != "search":
+            continue
+        key = (row["compile"], row["activations"], row["loss"])
+        step = row["effective_batch"] / row["samples_per_second"]
+        point = (row["micro_batch"], step, row["device_peak_bytes"], row["first_step_seconds"])
+        points.setdefault(key, []).append(point)
+    curves = {}
+    for key, listed in points.items():
+        columns = list(zip(*sorted(listed), strict=True))
+        curves[key] = Curve(
+            sizes=columns[0],
+            seconds=columns[1],
+            memory_bytes=columns[2],
+            first_seconds=columns[3],
+        )
+    return curves
+
+
+def along(sizes: Sequence[float], values: Sequence[float], size: float) -> float:
+    """Straight lines between recorded sizes, and on beyond the first and the last two."""
+    if len(sizes) == 1:
+        return values[0] * size / sizes[0]
+    if size < sizes[0]:
+        first, second = 0, 1
+    elif size > sizes[-1]:
+        first, second = -2, -1
+    else:
+        return float(np.interp(size, sizes, values))
+    slope = (values[second] - values[first]) / (sizes[second] - sizes[first])
+    return float(values[first] + slope * (size - sizes[first]))
+
+
+@dataclass(kw_only=True)
+class Decoder:
+    """One draw of the simulated decoder. The same seed is the same decoder."""
+
+    seed: int
+    _drawn: dict[tuple[str, ...], float] = field(default_factory=dict)
+
+    def truth(self, choices: Mapping[str, Choice]) -> Truth:
+        """What a configuration does, without noise."""
+        effects = self._effects(choices)
+        size = float(choices["micro_batch"])
+        seconds, memory, first = self._shape(choices, size)
+        _, empty, _ = self._shape(choices, 0.0)
+        saved = memory - empty
+        step_seconds = 0.0
+        build_seconds = 0.0
+        for (axis, value), effect in effects.items():
+            seconds *= effect.time * self._draw(axis, value)
+            saved *= effect.saved
+            empty += effect.fixed_gib * GIB
+            step_seconds += effect.step_seconds
+            first += effect.first_seconds
+            build_seconds = max(build_seconds, effect.build_seconds)
+        seconds *= self._together(choices, effects)
+        floor = _floor(choices)
+        runs = all(effect.runs for effect in effects.values())
+        return Truth(
+            seconds=runs * (max(seconds, floor) + step_seconds),
+            memory_bytes=max(empty + saved, 6.0 * GIB),
+            first_seconds=first,
+            build="deepspeed" if build_seconds else "",
+            build_seconds=build_seconds,
+            is_host_bound=floor > seconds,
+        )
+
+    def _effects(self, choices: Mapping[str, Choice]) -> dict[tuple[str, str], SimulatedEffect]:
+        effects = {}
+        for axis, values in EFFECTS.items():
+            value = str(choices.get(axis))
+            if value in values:
+                effects[axis, value] = values[value]
+        return effects
+
+    def _shape(self, choices: Mapping[str, Choice], size: float) -> tuple[float, float, float]:
+        """Seconds of a step, bytes, and seconds of the first step, before unrecorded factors."""
+        curves = recorded_curves()
+        is_compiled = choices["compile"] != "none"
+        compiled = "inductor_regional" if is_compiled else "none"
+        activations = str(choices["activations"])
+        chunked = choices["loss"] != "plain"
+        loss = "chunked" if chunked else "plain"
+        if not is_compiled:
+            kept = "keep" if activations == "checkpoint_selective" else activations
+            curve = curves["none", kept, "plain"]
+            seconds, memory, first = _of(curve, size)
+            if chunked:
+                memory -= _LOGITS_EAGER * _logits(size)
+            return seconds, memory, first
+        if activations.startswith("budget_"):
+            return _budget(float(activations.removeprefix("budget_")), loss, size)
+        seconds, memory, first = _of(curves[compiled, "keep", loss], size)
+        if activations.startswith("checkpoint"):
+            # As in eager code: what checkpointing costs there, it costs compiled code.
+            kept_seconds, kept_memory, _ = _of(curves["none", "keep", "plain"], size)
+            eager_seconds, eager_memory, _ = _of(curves["none", "checkpoint", "plain"], size)
+            seconds *= eager_seconds / kept_seconds
+            memory *= min(1.0, eager_memory / kept_memory)
+            first += CHECKPOINT_COMPILED_SECONDS
+        return seconds, memory, first
+
+    def _draw(self, *names: str) -> float:
+        """A factor that belongs to this decoder."""
+        if names not in self._drawn:
+            generator = random.Random(f"{self.seed} {' '.join(names)}")
+            deviation = DRAWN_DEVIATION if len(names) == 2 else PAIR_DEVIATION
+            self._drawn[names] = math.exp(generator.gauss(0.0, deviation))
+        return self._drawn[names]
+
+    def _together(
+        self, choices: Mapping[str, Choice], effects: Mapping[tuple[str, str], SimulatedEffect]
+    ) -> float:
+        """The factor beyond the product of single effects; 1 where rows were recorded."""
+        factor = 1.0
+        changed = [(axis, str(choices[axis])) for axis in _SHAPE_AXES if _is_changed(choices, axis)]
+        names = sorted({*effects, *changed})
+        for number, first in enumerate(names):
+            for second in names[number + 1 :]:
+                # Two recorded techniques are as they were recorded together.
+                if first in effects or second in effects:
+                    factor *= self._draw(*first, *second)
+        if choices["compile"] != "none" and choices["loss"] in FUSED_LOSSES:
+            factor *= FUSED_LOSS_COMPILED
+        if choices["compile"] != "none" and choices["kernels"] != "none":
+            factor *= FUSED_KERNELS_COMPILED
+        return factor
+
+
+def _of(curve: Curve, size: float) -> tuple[float, float, float]:
+    seconds = max(1e-3, along(curve.sizes, curve.seconds, size))
+    memory = along(curve.sizes, curve.memory_bytes, size)
+    first = float(np.interp(size, curve.sizes, curve.first_seconds))
+    return seconds, memory, first
+
+
+def _logits(size: float) -> float:
+    """Bytes that compiled code saves for the logits."""
+    curves = recorded_curves()
+    _, plain, _ = _of(curves["inductor_regional", "keep", "plain"], size)
+    _, chunked, _ = _of(curves["inductor_regional", "keep", "chunked"], size)
+    return plain - chunked
+
+
+def _budget(budget: float, loss: str, size: float) -> tuple[float, float, float]:
+    """Between the recorded budgets 0.05 and 0.5, and from there to keeping all."""
+    curves = recorded_curves()
+    recorded = {0.05: "budget_0.05", 0.5: "budget_0.5", 1.0: "keep"}
+    columns = []
+    for name in recorded.values():
+        columns.append(_of(curves["inductor_regional", name, loss], size))
+    shares = list(recorded)
+    values = [float(np.interp(budget, shares, column)) for column in zip(*columns, strict=True)]
+    return values[0], values[1], values[2]
+
+
+def _is_changed(choices: Mapping[str, Choice], axis: str) -> bool:
+    return choices[axis] != AXES[axis].default
+
+
+def _floor(choices: Mapping[str, Choice]) -> float:
+    if choices["compile"] != "none":
+        return _FLOORS["compiled"]
+    if str(choices["activations"]).startswith("checkpoint"):
+        return _FLOORS["checkpoint"]
+    return _FLOORS["keep"]
+
+
+def record_of(
+    spec: TrialSpec, truth: Truth, factor: float, *, builds: set[str] | None = None
+) -> TrialRecord:
+    """The record of a trial. ``factor`` is noise of its speed; ``builds`` is what was built."""
+    environment = {"gpu_memory_bytes": DEVICE_BYTES}
+    begun = _START_SECONDS + truth.first_seconds
+    if builds is not None and truth.build and truth.build not in builds:
+        builds.add(truth.build)
+        begun += truth.build_seconds
+    outcome = Outcome.OK
+    figures = {}
+    if not truth.seconds:
+        outcome, begun = Outcome.UNSUPPORTED, _UNSUPPORTED_SECONDS
+    elif truth.memory_bytes > DEVICE_BYTES:
+        outcome, begun = Outcome.OUT_OF_MEMORY, max(_OUT_OF_MEMORY_SECONDS, begun)
+    else:
+        seconds = truth.seconds / factor
+        steps = spec.measure.warmup_steps + (spec.measure.steps or 1)
+        begun += seconds * spec.accumulation * (steps - 1)
+        figures = {
+            "device_peak_bytes": truth.memory_bytes,
+            "samples_per_second": spec.micro_batch / seconds,
+            "host_bound_share": float(truth.is_host_bound),
+        }
+    return TrialRecord(
+        spec=spec,
+        outcome=outcome,
+        rule="experts" if outcome is Outcome.UNSUPPORTED else "",
+        measurements=figures,
+        environment=environment,
+        delivery=Delivery(slot_seconds=begun),
+    )

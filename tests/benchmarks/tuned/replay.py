@@ -1,0 +1,259 @@
+"""Replays one search on one draw of the simulated decoder, and judges its picks."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from jobs.techniques import Variant
+from orchestrator.planning.config import load_config
+from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
+from orchestrator.prediction.unsupported import unpredictable
+from orchestrator.running.tuning import SEARCH_SHARE
+from orchestrator.search.answer.predicted_memory import worth_predicting
+from orchestrator.search.answer.search import AnswerSearch
+from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.base import Search
+from orchestrator.units import GIB
+from tests.benchmarks.optuna_search import OptunaSearch
+from tests.benchmarks.replay import random_order
+from tests.benchmarks.technique_priors import RESULTS, priors_from, runs_in, shape_of
+from tests.benchmarks.tuned.decoder import RUN, Decoder, Truth, record_of, recorded_curves
+
+CONFIG = Path(__file__).parents[3] / "configs" / "llm_1b.yaml"
+MISSING = ("package:flash_attn", "package:flash_attn_interface", "package:kernels")
+"""What the simulated machine lacks, besides a newer transformers."""
+_PREDICTION_ERROR = 0.01
+_PREDICTIONS_PER_SECOND = 1.5
+"""How many predictions come while trials run: four processes, a few seconds for each."""
+RIVALS = ("optuna, TPE", "random")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """What is replayed."""
+
+    minutes: float
+    noise: float
+    gib: tuple[int, ...]
+    searches: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcomes:
+    """What one replay found. Tuples have an entry for each budget."""
+
+    trials: int
+    speeds: tuple[float, ...]
+    """True speed of each pick; 0 without one."""
+    best: tuple[float, ...]
+    is_as_recorded: bool
+    claims: tuple[tuple[float, float], ...]
+    """The gain that was still possible as the search said, and the true one."""
+    slowest_choice: float
+    """Seconds that the longest choice of a next trial took."""
+
+    @property
+    def worst_regret(self) -> float:
+        """The largest share of the best speed that a pick lacks."""
+        pairs = zip(self.speeds, self.best, strict=True)
+        return max(1 - speed / best for speed, best in pairs)
+
+
+@cache
+def space() -> TuneSpace:
+    """The space that `tune` has for the recorded model on such a machine."""
+    config = load_config(CONFIG)
+    return tune_space(config, Goal(), has_gpu=True, is_missing=_is_missing)
+
+
+def _is_missing(variant: Variant) -> bool:
+    return bool({*MISSING, "transformers>=5.23"}.intersection(variant.requires))
+
+
+@cache
+def other_models() -> TechniquePriors:
+    """What all recorded runs of other models say."""
+    return priors_from(runs_in(RESULTS), without=shape_of(RUN))
+
+
+@cache
+def predictable() -> tuple[TrialSpec, ...]:
+    """The trials that `tune` predicts, in order."""
+    trials = worth_predicting(space().plan.trials)
+    return tuple(trial for trial in trials if not unpredictable(trial))
+
+
+@cache
+def truths(seed: int) -> Mapping[str, Truth]:
+    """Trial id -> what it does, for one draw."""
+    decoder = Decoder(seed=seed)
+    return {trial.trial_id: decoder.truth(trial.choices) for trial in space().plan.trials}
+
+
+class Machine:
+    """Runs trials of a simulated decoder, and predicts memory meanwhile."""
+
+    def __init__(self, seed: int, noise: float) -> None:
+        self._truths = truths(seed)
+        self._generator = random.Random(f"noise {seed}")
+        self._noise = noise
+        self._builds: set[str] = set()
+        self._common_error = self._generator.gauss(0.0, _PREDICTION_ERROR)
+        self.predicted: dict[str, float] = {}
+        self.spent = 0.0
+        self.records: dict[str, TrialRecord] = {}
+
+    def run(self, trial: TrialSpec) -> TrialRecord:
+        """Measure a trial."""
+        factor = max(0.2, self._generator.gauss(1.0, self._noise))
+        record = record_of(trial, self._truths[trial.trial_id], factor, builds=self._builds)
+        self.spent += record.slot_seconds
+        self.records[trial.trial_id] = record
+        self._predict(int(self.spent * _PREDICTIONS_PER_SECOND))
+        return record
+
+    def _predict(self, count: int) -> None:
+        for trial in predictable()[len(self.predicted) : count]:
+            error = self._common_error + self._generator.gauss(0.0, _PREDICTION_ERROR / 2)
+            memory = self._truths[trial.trial_id].memory_bytes
+            self.predicted[trial.trial_id] = memory * (1 + error)
+
+
+def answer_search(setting: Setting, machine: Machine) -> Search:
+    """The search of `tune`, which knows only other models."""
+    return AnswerSearch(
+        space().plan.trials,
+        budgets=[gib * GIB for gib in setting.gib],
+        baseline=space().config.baseline,
+        predicted_bytes=machine.predicted,
+        priors=other_models(),
+        accounts_for_plan=False,
+        slot_seconds=60 * setting.minutes * SEARCH_SHARE,
+    )
+
+
+def replayed(setting: Setting, name: str, seed: int) -> Outcomes:
+    """Replay a search on one draw of the decoder."""
+    machine = Machine(seed, setting.noise)
+    search = _made(setting, name, seed, machine)
+    limit = 60 * setting.minutes * SEARCH_SHARE
+    slowest = 0.0
+    while machine.spent < limit:
+        began = time.perf_counter()
+        trial = search.ask()
+        slowest = max(slowest, time.perf_counter() - began)
+        if trial is None:
+            break
+        search.tell(machine.run(trial))
+    return _judged(setting, search, machine, seed, slowest)
+
+
+def _made(setting: Setting, name: str, seed: int, machine: Machine) -> Search:
+    rivals: Mapping[str, Callable[..., Search]] = {
+        "optuna, TPE": partial(OptunaSearch, sampler="tpe", seed=seed),
+        "random": random_order(seed),
+    }
+    if name in rivals:
+        return rivals[name](space().plan.trials)
+    return answer_search(setting, machine)
+
+
+def _judged(
+    setting: Setting, search: Search, machine: Machine, seed: int, slowest: float
+) -> Outcomes:
+    speeds, best, recorded = [], [], []
+    for gib in setting.gib:
+        speeds.append(_pick_speed(machine, truths(seed), gib * GIB))
+        best.append(_best_speed(seed, gib * GIB))
+        recorded.append(recorded_speed(gib * GIB))
+    claims = []
+    if isinstance(search, AnswerSearch):
+        for answer, speed, top in zip(search.answers(), speeds, best, strict=True):
+            if answer.gain_at_most is not None and speed:
+                claims.append((answer.gain_at_most, top / speed - 1))
+    # One percent is the wanted regret, and the noise of a trial.
+    as_recorded = [speed >= 0.99 * other for speed, other in zip(speeds, recorded, strict=True)]
+    return Outcomes(
+        trials=len(machine.records),
+        speeds=tuple(speeds),
+        best=tuple(best),
+        is_as_recorded=all(as_recorded),
+        claims=tuple(claims),
+        slowest_choice=slowest,
+    )
+
+
+def _pick_speed(machine: Machine, known: Mapping[str, Truth], budget: int) -> float:
+    """The true speed of the fastest measured within a budget; 0 without one."""
+    fitting = []
+    for trial_id, record in machine.records.items():
+        figures = record.measurements
+        if record.outcome is Outcome.OK and figures["device_peak_bytes"] <= budget:
+            speed = record.spec.micro_batch / known[trial_id].seconds
+            fitting.append((figures["samples_per_second"], speed))
+    if not fitting:
+        return 0.0
+    return max(fitting)[1]
+
+
+@cache
+def _best_speed(seed: int, budget: int) -> float:
+    """The fastest of the whole space within a budget."""
+    speeds = []
+    for trial in space().plan.trials:
+        truth = truths(seed)[trial.trial_id]
+        if truth.seconds and truth.memory_bytes <= budget:
+            speeds.append(trial.micro_batch / truth.seconds)
+    return max(speeds)
+
+
+def recorded_speed(budget: int) -> float:
+    """The fastest row of the recorded run within a budget."""
+    speeds = [0.0]
+    for curve in recorded_curves().values():
+        rows = zip(curve.sizes, curve.seconds, curve.memory_bytes, strict=True)
+        speeds += [size / seconds for size, seconds, memory in rows if memory <= budget]
+    return max(speeds)
+
+
+def trial_lines(setting: Setting, seed: int) -> Iterator[str]:
+    """Every trial of the answer search, one a line."""
+    machine = Machine(seed, setting.noise)
+    search = answer_search(setting, machine)
+    baseline = space().config.baseline
+    while machine.spent < 60 * setting.minutes * SEARCH_SHARE:
+        trial = search.ask()
+        if trial is None:
+            break
+        record = machine.run(trial)
+        search.tell(record)
+        changed = [str(value) for axis, value in trial.choices.items() if _is_news(axis, value)]
+        figures = record.measurements
+        gib = figures.get("device_peak_bytes", 0) / GIB
+        speed = figures.get("samples_per_second", 0)
+        yield (
+            f"  {machine.spent:6.1f} s  {record.slot_seconds:5.1f} s  {record.outcome:14}"
+            f" {speed:6.1f}/s {gib:6.1f} GiB  batch {trial.micro_batch} {' '.join(changed)}"
+        )
+    assert baseline
+    for answer in search.answers() if isinstance(search, AnswerSearch) else ():
+        pick = answer.pick
+        speed = pick.samples_per_second if pick else 0.0
+        most = answer.gain_at_most
+        yield (
+            f"  {answer.budget_bytes / GIB:g} GiB: {speed:.1f}/s, at most"
+            f" {'?' if most is None else f'{most:.1%}'} more; best {_best_speed(seed, int(answer.budget_bytes)):.1f},"
+            f" recorded {recorded_speed(int(answer.budget_bytes)):.1f}"
+        )
+
+
+def _is_news(axis: str, value: object) -> bool:
+    baseline = space().config.baseline
+    return axis != "micro_batch" and baseline.get(axis) != value

@@ -1,0 +1,70 @@
+"""A configuration with a secret is refused, because records and scripts hold its values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.planning.config import ConfigError, load_config
+
+SECRET = "hunter2-planted"
+MODEL = {"task": "sequence-classification", "name_or_path": "some/model"}
+
+
+def write_config(folder: Path, **sections: object) -> Path:
+    path = folder / "sweep.yaml"
+    document = {"model": MODEL, "axes": {"micro_batch": [1]}, **sections}
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("key", "config"),
+    [
+        ("token", {"token": SECRET}),
+        ("api_key", {"api_key": SECRET}),
+        ("hub.dbPassword", {"hub": {"dbPassword": SECRET}}),
+        ("parts[0].secret.deep", {"parts": [{"secret": {"deep": SECRET}}]}),
+        ("revision", {"revision": "hf_" + "a1" * 17}),
+        ("proxies.https", {"proxies": {"https": f"https://me:{SECRET}@proxy.example"}}),
+        ("password", {"password": 12345}),
+    ],
+)
+def test_secret_in_model_config_is_refused_with_its_key(
+    key: str, config: dict[str, object], tmp_path: Path
+) -> None:
+    path = write_config(tmp_path, model={**MODEL, "config": config})
+    with pytest.raises(ConfigError) as error:
+        load_config(path)
+    (problem,) = error.value.problems
+    assert problem.key == f"model.config.{key}"
+    assert "looks like a secret" in problem.message
+    assert SECRET not in str(error.value)
+
+
+def test_secret_in_a_file_of_arguments_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "arguments.json").write_text(json.dumps({"optim_args": f"api_key={SECRET}"}))
+    with pytest.raises(ConfigError, match="optim_args: looks like a secret") as error:
+        load_config(write_config(tmp_path, training_arguments="arguments.json"))
+    assert SECRET not in str(error.value)
+
+
+def test_secret_in_a_loggers_settings_is_allowed(tmp_path: Path) -> None:
+    loggers = {"wandb": {"settings": {"api_key": SECRET}}}
+    assert load_config(write_config(tmp_path, loggers=loggers)).loggers
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"pad_token_id": 0, "num_key_value_heads": 2, "use_auth_token": False},
+        {"pad_token": "!", "tokenizer_class": "BertTokenizer", "token": True},
+        {"hidden_act": "gelu", "id2label": {"0": "token", "1": "key"}},
+    ],
+)
+def test_harmless_model_config_is_accepted(config: dict[str, object], tmp_path: Path) -> None:
+    path = write_config(tmp_path, model={**MODEL, "config": config})
+    assert load_config(path).model.config == config

@@ -1,0 +1,92 @@
+"""Techniques that do not go with the model or the data: ruled out before any trial."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobs.trial.requirements import unmet_reason
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import Plan, plan
+from orchestrator.planning.prechecks import technique_requirements
+
+GPT2 = {"task": "causal-lm", "architecture": "gpt2"}
+BERT = {"task": "sequence-classification", "architecture": "bert"}
+VIT = {"task": "image-classification", "architecture": "vit"}
+LENGTH = {"synthetic": {"sequence_length": 1020}}
+
+
+def _planned(folder: Path, model: dict[str, Any], choices: dict[str, Any], **keys: Any) -> Plan:
+    path = folder / "sweep.yaml"
+    path.write_text(yaml.safe_dump({"model": model, "trials": [choices], **keys}))
+    return plan(load_config(path))
+
+
+@pytest.mark.parametrize(
+    ("model", "choices", "rule", "reason"),
+    [
+        (BERT, {"batching": "packed"}, "task:causal-lm", "is for the task causal-lm only"),
+        (BERT, {"batching": "padding_free"}, "task:causal-lm", "this one is sequence-class"),
+        (BERT, {"loss": "cce"}, "task:causal-lm", "is for the task causal-lm only"),
+        (BERT, {"attention": "flex_attention"}, "no_attention_dropout", "=0.1; set it to 0.0"),
+        (VIT, {"adapter": "prompt_tuning(num_virtual_tokens=8)"}, "text_task", "is an image"),
+        (GPT2, {"adapter": "prompt_tuning"}, "virtual_tokens:", "num_virtual_tokens is missing"),
+        (GPT2, {"adapter": "p_tuning(num_virtual_tokens=8)"}, "virtual_tokens:8", "1024 positions"),
+    ],
+)
+def test_technique_that_does_not_go_with_the_model_is_ruled_out(
+    model: dict[str, Any], choices: dict[str, Any], rule: str, reason: str, tmp_path: Path
+) -> None:
+    keys = {"data": LENGTH} if model is GPT2 else {}
+    planned = _planned(tmp_path, model, choices, **keys)
+    [record] = planned.ruled_out
+    assert record.rule == rule
+    assert reason in record.reason
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{"batching": "packed"}, {"adapter": "prompt_tuning(num_virtual_tokens=4)"}, {"loss": "cce"}],
+)
+def test_technique_that_goes_with_the_model_is_planned(
+    choices: dict[str, Any], tmp_path: Path
+) -> None:
+    planned = _planned(tmp_path, GPT2, choices, data=LENGTH)
+    assert planned.ruled_out == ()
+    [spec] = planned.trials
+    # What depends on the machine is left to the node.
+    assert any(unmet_reason(each, spec) for each in ("capability>=8.0",))
+
+
+@pytest.mark.parametrize(("architecture", "is_known"), [("llama", True), ("gpt2", False)])
+def test_liger_kernels_are_for_the_architectures_of_its_table(
+    architecture: str, is_known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "liger_kernel"
+    (package / "transformers").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    table = 'MODEL_TYPE_TO_APPLY_LIGER_FN = {\n    "llama": apply_to_llama,\n}\n'
+    (package / "transformers/monkey_patch.py").write_text(table)
+    monkeypatch.syspath_prepend(tmp_path)
+    technique_requirements._liger_model_types.cache_clear()
+    model = {"task": "causal-lm", "architecture": architecture}
+    planned = _planned(tmp_path, model, {"kernels": "liger"})
+    technique_requirements._liger_model_types.cache_clear()
+    assert bool(planned.trials) is is_known
+    reasons = [record.reason for record in planned.ruled_out]
+    assert reasons == ([] if is_known else ["Liger has no kernels for the architecture gpt2"])
+
+
+def test_quantized_checkpoint_needs_an_adapter(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    quantized = {"model_type": "llama", "quantization_config": {"load_in_4bit": True}}
+    (checkpoint / "config.json").write_text(json.dumps(quantized))
+    model = {"task": "causal-lm", "name_or_path": str(checkpoint)}
+    [record] = _planned(tmp_path, model, {}).ruled_out
+    assert "quantized weights do not train; choose a technique of the axis adapter" in record.reason
+    assert len(_planned(tmp_path, model, {"adapter": "lora_r8"}).trials) == 1

@@ -1,0 +1,32 @@
+"""Sentences about mistakes in a configuration file."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.planning.problems import advice, closest
+
+
+@pytest.mark.parametrize(
+    ("word", "choices", "meant"),
+    [
+        ("lroa", ["lora", "road"], "lora"),
+        ("lroa", ["road", "lora"], "lora"),
+        ("bf61", ["fp16", "bf16"], "bf16"),
+        ("BF16", ["fp16", "bf16"], "bf16"),
+        ("zzz", ["fp16", "bf16"], None),
+        ("x", [], None),
+    ],
+)
+def test_closest_of_equally_similar_words_is_the_transposed_one(
+    word: str, choices: list[str], meant: str | None
+) -> None:
+    assert closest(word, choices) == meant
+
+
+def test_advice_asks_a_question_and_lists_the_choices_after_it() -> None:
+    choices = ["fp32", "bf16"]
+    assert advice("bf61", choices) == 'did you mean "bf16"? Valid choices: fp32, bf16'
+    assert advice("int4", choices) == "valid choices: fp32, bf16"
+    many = [f"choice_{number}" for number in range(20)]
+    assert advice("choise_3", many) == 'did you mean "choice_3"?'
