@@ -45,8 +45,7 @@ class SeenBranchLaw(CostLaw):
     """
 
     def costs_without_extra(self, parameters: Array) -> Array:
-        """Logarithms of the costs: of the line where it was measured, otherwise of the whole law.
-        """
+        """Logarithms of the costs: the line where it was measured, otherwise the whole law."""
         costs = CostLaw.costs_without_extra(self, parameters)
         _, base, slope_term = self.terms(parameters)
         return np.where(self.branches == Branch.LINE, np.logaddexp(base, slope_term), costs)
