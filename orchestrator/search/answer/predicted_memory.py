@@ -154,7 +154,7 @@ class PredictedMemory:
         return np.asarray(variances[self.curves])
 
     def _change(self, curve: int, lender: int) -> float:
-        """Set ``_changed`` of a curve. Returns the expected change of the logarithm of its bytes."""
+        """Set ``_changed`` of a curve. Returns the expected change of the logarithm of bytes."""
         log_memory = 0.0
         for axis, effects in enumerate(self._effects):
             before, after = self._codes[lender, axis], self._codes[curve, axis]
