@@ -26,8 +26,8 @@ VISION = Axis(
             doc="Trained together with the language model, unless an adapter freezes the model"
         ),
         "frozen": Variant(
-            doc="The vision tower is not trained, so it has no gradients, optimizer states or saved "
-            "activations; the projector and the language model are trained",
+            doc="The vision tower is not trained, so it has no gradients, optimizer states or "
+            "saved activations; the projector and the language model are trained",
             hooks={"vision": Hook("frozen_vision")},
             requires=("task:image-text-to-text",),
             numerical_effect="training",
