@@ -96,22 +96,26 @@ class CostModel:
         self.mean: Array | None = None
         """Expected logarithm of each candidate's cost, shape (candidates,)."""
         self.variance: Array = np.zeros(0)
-        """Of the costs themselves, without the noise of a trial, shape (candidates,)."""
+        """Variance of these logarithms, without the noise of a trial, shape (candidates,)."""
 
     def observe(self, index: int, observation: Observation) -> None:
-        """Note a measured cost, in place of an earlier one. ``learn`` takes it into account."""
+        """Note a measured cost, which replaces an earlier one. ``learn`` then uses it."""
         self._observations[index] = observation
 
     def learn(self) -> None:
-        """Fit the law, and compute the posterior from everything observed so far."""
+        """Fit the law, and compute the posterior from all observations so far."""
         if not self._observations:
             return
         measured = self._measured()
         law = self._law(measured)
         prior_mean = self._prior_mean(measured.curves, measured)
+        # Two fits: the residuals of the first one show how large noise and misfit are, and the
+        # second one uses these scales.
         start = self._first_fit(law, measured, prior_mean)
         residuals = self._residuals(law, measured, prior_mean, start)
         scales = most_likely_scales(residuals, _HYPERPARAMETERS)
+        # Independent errors add up as variances: the stated error of a trial, and the noise between
+        # trials. The misfit of the law is correlated between similar candidates.
         variances = measured.stated_variances + scales.noises**2
         misfit = scales.misfit_deviation**2 * residuals.misfit_kernel
         precision = np.linalg.inv(misfit + np.diag(variances))
@@ -122,22 +126,25 @@ class CostModel:
         """Posterior covariance of the costs of candidates, shape (rows, columns)."""
         posterior = self._posterior
         assert posterior is not None
+        # The posterior of a Gaussian process: prior covariance minus the part that the measurements
+        # explain.
         prior = self._prior.between(posterior.derivatives, rows, columns, posterior.misfit)
         explained = posterior.to_measured[rows] @ posterior.precision
         return np.asarray(prior - explained @ posterior.to_measured[columns].T)
 
     def _measured(self) -> _Measured:
+        """The observations as arrays."""
         rows = np.array(list(self._observations), int)
         observations = self._observations.values()
-        errors = np.array([own.relative_error for own in observations])
+        errors = np.array([observation.relative_error for observation in observations])
         return _Measured(
             rows=rows,
-            log_costs=np.log([own.cost for own in observations]),
+            log_costs=np.log([observation.cost for observation in observations]),
             # Half a 95 % interval is about two standard deviations. A small relative error is also
             # the error of the logarithm.
             stated_variances=(errors / 2) ** 2,
-            branches=np.array([own.branch for own in observations], int),
-            curves=np.unique(self._prior.curves.of[rows]),
+            branches=np.array([observation.branch for observation in observations], int),
+            curves=np.unique(self._prior.curves.curve_of[rows]),
         )
 
     def _law(self, measured: _Measured) -> CostLaw:
@@ -151,13 +158,14 @@ class CostModel:
         )
 
     def _prior_mean(self, curves: Indices, measured: _Measured) -> Array:
-        """Expected parameters of curves: the size of the costs, and what their techniques do."""
+        """Expected parameters of curves, from the size of costs and the effects of techniques."""
         effects = self._prior.effects(curves)
-        usual = np.median(self._prior.effects(self._prior.curves.of[measured.rows]))
+        usual = np.median(self._prior.effects(self._prior.curves.curve_of[measured.rows]))
         unit = float(measured.log_costs.min())
         per_sample = measured.log_costs - np.log(self._prior.sizes[measured.rows])
-        # Base and slope begin at 1/e of the measured costs, so that their sum is near the cost. The
-        # floor of a time is the host's, on which the expected effects say nothing.
+        # By default, base and slope are 1/e of the measured costs each, so that their sum is near
+        # the cost. The floor of a time is that of the host, so the effects of techniques do not
+        # apply.
         floor_below, base_below, slope_below = _FLOOR_BELOW, 1.0, 1.0
         if self._prior.is_time:
             floor_below, base_below = _TIME_FLOOR_BELOW, _BASE_BELOW
@@ -193,6 +201,8 @@ class CostModel:
         kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
         jacobian = law.jacobian(parameters)
         from_law = measured.log_costs - law.costs(parameters)
+        # Linearized at p, law(prior mean) = law(p) - J (p - prior mean), and the parameters'
+        # covariance C becomes J C Jᵀ for the costs.
         return Residuals(
             from_prior=from_law + jacobian @ (parameters - prior_mean),
             from_law=from_law,
@@ -217,9 +227,10 @@ class CostModel:
         to_measured = self._prior.between(derivatives, every, measured.rows, misfit)
         noise = np.diag(variances)
         precision = np.linalg.inv(to_measured[measured.rows] + noise)
+        # The diagonal of K · precision · Kᵀ, without the other elements of this large matrix.
         explained = np.einsum("ij,ij->i", to_measured @ precision, to_measured)
-        # Near a measured candidate, the same misfit is expected as there: the kriging of the
-        # residuals.
+        # The mean is the law, plus the residuals of the measured candidates, weighted by their
+        # correlation: a similar candidate is expected to have a similar misfit.
         kernel = misfit**2 * self._prior.misfit_kernel(every, measured.rows)
         left = measured.log_costs - costs[measured.rows]
         self.mean = rounded(costs + kernel @ np.linalg.solve(kernel[measured.rows] + noise, left))

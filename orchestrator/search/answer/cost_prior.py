@@ -27,40 +27,42 @@ class CostPrior:
     ) -> None:
         self.curves = curves
         self.is_time = is_time
-        self.sizes = np.array([own.micro_batch for own in candidates], float)
+        self.sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         self._octaves = np.log2(self.sizes)
         families: Numbering[OptimizerFamily] = Numbering()
-        self._families = np.array([_family(own, families) for own in candidates], int)
+        self._families = np.array([_family(candidate, families) for candidate in candidates], int)
         self.family_count = len(families)
         self._shares = np.ones(len(candidates))
         if is_time:
-            # The passes of a step share the optimizer's time.
-            self._shares = 1 / np.array([own.accumulation for own in candidates], float)
+            # An optimizer updates once per step, so each micro-batch pays its share of this time.
+            self._shares = 1 / np.array([candidate.accumulation for candidate in candidates], float)
         scales = curves.scales
         self._correlation = 0.0
         self._common = np.full(3, scales.common**2)
-        """Variances that floors, bases and slopes share between all curves, shape (3,)."""
+        """Variances of the parts of floor, base and slope that all curves share, shape (3,)."""
         self._common_covariance = 0.0
-        """Of bases and slopes, between all curves."""
+        """Covariance of the shared parts of base and slope."""
         if is_time:
-            # Base and slope are times of the same GPU: what slows one slows the other.
+            # Base and slope are both times of the GPU, so a technique affects both in a similar
+            # way.
             self._correlation = scales.base_slope_correlation
             self._common[0] = scales.common_floor**2
-            # Var(base - slope) = Var(base) + Var(slope) - 2 Cov(base, slope).
+            # The ratio of base to slope has a known deviation. The covariance follows from
+            # Var(base - slope) = Var(base) + Var(slope) - 2 Cov(base, slope), of logarithms.
             self._common_covariance = scales.common**2 - scales.common_base_to_slope**2 / 2
 
     def effects(self, curves: Indices) -> Array:
-        """Expected logarithms of what the techniques of curves do to the cost, shape (curves,)."""
+        """Expected logarithm of the effect of a curve's techniques on the cost, shape (curves,)."""
         if self.is_time:
             return self.curves.log_times[curves]
         return np.zeros(len(curves))
 
     def layout(self, rows: Indices, curves: Indices, prior_covariance: Array) -> ParameterLayout:
-        """The law's parameters for some candidates; ``curves`` are theirs, ascending."""
+        """The parameters of the law for some candidates. ``curves`` are their curves, ascending."""
         return ParameterLayout(
             sizes=self.sizes[rows],
             extra_shares=self._shares[rows],
-            curves=np.searchsorted(curves, self.curves.of[rows]),
+            curves=np.searchsorted(curves, self.curves.curve_of[rows]),
             families=self._families[rows],
             curve_count=len(curves),
             family_count=self.family_count,
@@ -68,7 +70,10 @@ class CostPrior:
         )
 
     def of_parameters(self, curves: Indices) -> Array:
-        """Prior covariance of all parameters of the law over some curves."""
+        """Prior covariance of all parameters of the law for some curves.
+
+        The extras of optimizers are independent of the curves and of each other.
+        """
         of_curves = self.of_curves(curves, curves)
         count = len(of_curves)
         covariance = EXTRA_DEVIATION**2 * np.eye(count + self.family_count)
@@ -76,7 +81,10 @@ class CostPrior:
         return covariance
 
     def of_curves(self, rows: Indices, columns: Indices) -> Array:
-        """Prior covariance of floors, bases and slopes, shape (3 × rows, 3 × columns)."""
+        """Prior covariance of floors, bases and slopes, shape (3 × rows, 3 × columns).
+
+        A floor is independent of bases and slopes.
+        """
         between = self.curves.covariance(rows, columns)
         floor, base, slope = (between + variance for variance in self._common)
         correlated = self._correlation * between + self._common_covariance
@@ -88,32 +96,38 @@ class CostPrior:
     ) -> Array:
         """Prior covariance of the costs of candidates, shape (rows, columns).
 
-        ``derivatives`` are those of all candidates; ``misfit`` is how far costs are from the law.
+        ``derivatives`` are those of all candidates. ``misfit`` is the standard deviation of the
+        costs from the law.
         """
-        own = derivatives
+        # Linearized, Cov(cost a, cost b) is the sum over all pairs of parameters of derivative ·
+        # derivative · covariance. Floor, base and slope of the same kind come first.
         of_curves = self._by_curve(rows, columns, self.curves.covariance)
         covariance = np.zeros_like(of_curves)
-        derivatives_of = (own.floor, own.base, own.slope)
+        derivatives_of = (derivatives.floor, derivatives.base, derivatives.slope)
         for derivative, common in zip(derivatives_of, self._common, strict=True):
             covariance += (of_curves + common) * np.outer(derivative[rows], derivative[columns])
-        crossed = np.outer(own.base[rows], own.slope[columns])
-        crossed += np.outer(own.slope[rows], own.base[columns])
+        # Then the pairs of a base and a slope, in both orders.
+        crossed = np.outer(derivatives.base[rows], derivatives.slope[columns])
+        crossed += np.outer(derivatives.slope[rows], derivatives.base[columns])
         covariance += (self._correlation * of_curves + self._common_covariance) * crossed
+        # Then the extra of an optimizer, which candidates with the same optimizer share.
         is_same_family = self._families[rows][:, None] == self._families[columns]
-        extras = np.outer(own.extra[rows], own.extra[columns]) * is_same_family
+        extras = np.outer(derivatives.extra[rows], derivatives.extra[columns]) * is_same_family
         covariance += EXTRA_DEVIATION**2 * extras
         return np.asarray(covariance + misfit**2 * self.misfit_kernel(rows, columns))
 
     def variances(self, derivatives: Derivatives, misfit: float) -> Array:
-        """The diagonal of ``between`` for all candidates, shape (candidates,)."""
-        own = derivatives
-        of_curves = self.curves.variances()[self.curves.of]
-        variances = (of_curves + self._common[0]) * own.floor**2
-        variances += (of_curves + self._common[1]) * own.base**2
-        variances += (of_curves + self._common[2]) * own.slope**2
+        """The diagonal of ``between`` for all candidates, shape (candidates,).
+
+        The whole matrix would be too large.
+        """
+        of_curves = self.curves.variances()[self.curves.curve_of]
+        variances = (of_curves + self._common[0]) * derivatives.floor**2
+        variances += (of_curves + self._common[1]) * derivatives.base**2
+        variances += (of_curves + self._common[2]) * derivatives.slope**2
         correlated = self._correlation * of_curves + self._common_covariance
-        variances += 2 * correlated * own.base * own.slope
-        return np.asarray(variances + EXTRA_DEVIATION**2 * own.extra**2 + misfit**2)
+        variances += 2 * correlated * derivatives.base * derivatives.slope
+        return np.asarray(variances + EXTRA_DEVIATION**2 * derivatives.extra**2 + misfit**2)
 
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
         """Correlation of the misfits, the distances from the law, shape (rows, columns).
@@ -127,13 +141,15 @@ class CostPrior:
 
     def _by_curve(self, rows: Indices, columns: Indices, kernel: Kernel) -> Array:
         """A kernel of curves, expanded to candidates; computed once for each pair of curves."""
-        curves, row_numbers = np.unique(self.curves.of[rows], return_inverse=True)
-        others, column_numbers = np.unique(self.curves.of[columns], return_inverse=True)
+        # Candidates of the same curve have equal values, so each pair of curves is computed once.
+        curves, row_numbers = np.unique(self.curves.curve_of[rows], return_inverse=True)
+        others, column_numbers = np.unique(self.curves.curve_of[columns], return_inverse=True)
         of_curves = kernel(curves, others)
         return np.asarray(of_curves[row_numbers][:, column_numbers])
 
 
 def _family(candidate: Candidate, families: Numbering[OptimizerFamily]) -> int:
+    """Index of the optimizer family; -1 for the plan's first optimizer, which has no extra."""
     if candidate.has_reference_optimizer:
         return -1
     return families[candidate.optimizer_family]
