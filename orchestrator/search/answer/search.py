@@ -1,7 +1,8 @@
 """The answer search: finds the fastest configuration in each memory budget with few trials.
 
-It always measures the candidate with the largest expected gain per second of slot time. It ends
-when no unmeasured candidate is likely to be faster by more than a given share.
+It always measures the candidate with the largest value per second of slot time: its own expected
+gain, and what it shows about other candidates. It ends when no unmeasured candidate is likely to be
+faster by more than a given share.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class AnswerSearch(Search):
         """None: a record or a request has come since they were made."""
 
     def ask(self) -> TrialSpec | None:
-        """The next trial: of the candidate with the largest expected gain per second."""
+        """The next trial: of the candidate with the largest value per second."""
         chosen = self._current_decisions().next
         if chosen is None:
             return None
