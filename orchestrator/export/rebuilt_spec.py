@@ -134,7 +134,7 @@ def _data(raw: Mapping[str, Any]) -> DataSpec:
 
 
 def _measure(raw: Mapping[str, Any]) -> MeasureSpec:
-    """How the sweep measured, as the table's config says."""
+    """The sweep's way to measure, from the table's config."""
     cap = raw.get("memory_cap")
     if not cap:
         return MeasureSpec(**{**raw, "memory_cap": None})

@@ -163,7 +163,7 @@ def _hook_code(place: str, hook: Hook, spec: TrialSpec) -> _HookCode:
 
 
 def _hook_inputs(place: str, spec: TrialSpec) -> list[Code]:
-    """What a hook at this place gets before its own arguments: values, or names in the script."""
+    """The first arguments of a hook at this place: values, or names in the script."""
     model = spec.model
     facts = {"TASK": model.task, "IS_CHECKPOINT": model.name_or_path is not None}
     inputs: list[Code] = []

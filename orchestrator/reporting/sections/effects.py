@@ -32,7 +32,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
 
 
 def _text(results: EnvironmentResults) -> str:
-    """What is compared, and at which micro-batch."""
+    """A sentence about the compared pairs and their micro-batch."""
     pairs = "Medians over pairs of configurations that differ in nothing else"
     accumulation = "accumulation is compared at equal effective batch"
     size = results.useful_micro_batch

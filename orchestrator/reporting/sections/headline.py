@@ -82,7 +82,7 @@ def headline(gain: Gain) -> str:
 
 
 def comparison(dataset: Dataset, gain: Gain) -> str:
-    """What the headline compares with: the default's label and figures."""
+    """The default configuration that the headline compares with: its label and figures."""
     default = gain.default.configuration
     figures = f"{number(default.samples_per_second)} samples/s in {memory(default.memory_bytes)}"
     line = f"Default: {dataset.pick_label(default)}, {figures}"

@@ -26,12 +26,15 @@ _HYPERPARAMETERS = Hyperparameters(
     noises=(0.01, 0.02, 0.05, 0.1),
 )
 _FLOOR_BELOW = 0.3
-"""A floor that was not seen is expected below the measured costs by this much, as a logarithm."""
+"""Expected distance of a floor below the smallest measured cost, as a logarithm, if no measurement
+shows it."""
 _TIME_FLOOR_BELOW = 0.9
-"""The same of a time: host-bound sizes are usually smaller than those that are tried first."""
+"""The same distance for a time. It is larger, because host-bound micro-batches are usually smaller
+than those that are tried first."""
 _BASE_BELOW = 1.5
 _SLOPE_BELOW = 0.3
-"""A time is expected to be a quarter base, which no sample shares, and three quarters slope."""
+"""Expected distances of base and slope below the measured times, as logarithms: about a quarter of a
+time is the base, which does not depend on the micro-batch, and three quarters are the slope."""
 _USUAL_ERROR = 0.01
 """Misfit and noise of the first fit, before their scales are selected."""
 

@@ -24,15 +24,15 @@ class PriorScales:
     """Standard deviations of logarithms, by replay (``python -m tests.benchmarks.answer``)."""
 
     common: float = 3.0
-    """Of the part that all curves share. It is large: only the order of magnitude is known."""
+    """Deviation of the part that all curves share: only the order of magnitude is known."""
     common_floor: float = 0.6
-    """The same for the floors of a time: the host's floor is not far below the measured times."""
+    """Deviation of the shared floor of times: the host's floor is close to the measured times."""
     common_base_to_slope: float = 1.0
-    """The same for the ratio of the base of a time to its slope."""
+    """Deviation of the shared ratio of the base of a time to its slope."""
     pair: float = 0.10
-    """Of the effects of pairs of techniques, beyond the effects of the single techniques."""
+    """Deviation of the effect of a pair of techniques, beyond the effects of each."""
     curve: float = 0.03
-    """Of the part that belongs to one curve only."""
+    """Deviation of the part that belongs to one curve only."""
     base_slope_correlation: float = 0.8
     """Correlation of a technique's effects on the base and on the slope of a time."""
 

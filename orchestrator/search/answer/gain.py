@@ -109,7 +109,7 @@ def _ratio_variance(times: CostModel, incumbent: int) -> Array:
     every = np.arange(len(times.variance))
     shared = times.covariance(every, np.array([incumbent]))[:, 0]
     variance = times.variance + times.variance[incumbent] - 2 * shared
-    # It can fall below zero by rounding.
+    # A variance can fall below zero by rounding.
     return np.asarray(np.maximum(variance, 0.0))
 
 

@@ -86,7 +86,7 @@ BY_AXIS: Mapping[str, Expectation] = {
     "precision": Expectation(deviation=0.3, memory_deviation=0.2),
 }
 # Dense matrix products of an H200 in TFLOP/s, by its datasheet: fp32 67, tf32 495, 16 bits 989.
-# They are a part of the time, so half of the logarithm is expected.
+# Matrix products are only a part of the time, so half of this logarithm is assumed.
 _TF32 = Expectation(log_time=-1.0, deviation=0.4, memory_deviation=0.1)
 _HALF = Expectation(log_time=-1.35, deviation=0.4, log_memory=-0.3, memory_deviation=0.2)
 BY_VALUE: Mapping[str, Mapping[str, Expectation]] = {
