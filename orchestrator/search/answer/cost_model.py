@@ -33,8 +33,8 @@ _TIME_FLOOR_BELOW = 0.9
 than those that are tried first."""
 _BASE_BELOW = 1.5
 _SLOPE_BELOW = 0.3
-"""Expected distances of base and slope below the measured times, as logarithms: about a quarter of a
-time is the base, which does not depend on the micro-batch, and three quarters are the slope."""
+"""Expected distances of base and slope below the measured times, as logarithms: about a quarter of
+a time is the base, which does not depend on the micro-batch, and the rest is the slope."""
 _USUAL_ERROR = 0.01
 """Misfit and noise of the first fit, before their scales are selected."""
 
