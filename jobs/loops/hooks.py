@@ -1,4 +1,4 @@
-"""The loops as hooks of the loop axis; torch is imported when one is called."""
+"""The loops as hooks of the loop axis. torch is imported only when a hook is called."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def accelerate_loop(setup: Setup) -> Trained:
 
 @hook("trl_sft_rows")
 def trl_sft_rows(rows: Any, *, batching: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Rows as TRL prepares them, and a collator of TRL's (see ``jobs.loops.trl.rows``)."""
+    """Rows that TRL has prepared, and the settings of its collator (``jobs.loops.trl.rows``)."""
     from jobs.loops.trl.rows import prepared
 
     return prepared(rows, batching=batching, parameters=parameters)
@@ -39,7 +39,7 @@ def trl_sft_rows(rows: Any, *, batching: str, parameters: Mapping[str, Any]) -> 
 def trl_sft_arguments(
     fields: Mapping[str, Any], *, batching: str, parameters: Mapping[str, Any]
 ) -> Any:
-    """The ``SFTConfig`` of a trial whose rows are prepared already."""
+    """The ``SFTConfig`` of a trial whose rows have been prepared."""
     from jobs.loops.trl.config import sft_config
 
     return sft_config(fields, batching=batching, parameters=parameters)

@@ -1,7 +1,7 @@
-"""Turns a measured row into files to train with. They need transformers but not this project.
+"""Turns a measured row into files to train with, which need transformers but not this project.
 
 writing.py          writes the folder
-rebuilt_spec.py     the trial behind a row: its record, or rebuilt from the table and checked
+rebuilt_spec.py     the spec of a row's trial: from its record, or rebuilt from the table
 arguments.py        TrainingArguments, DeepSpeed and accelerate settings as plain mappings
 model_code.py       the model of train.py
 data_code.py        the data of train.py
@@ -10,7 +10,7 @@ own_code.py         imports of the user's own Trainer, callbacks and collator
 sft_code.py         what TRL's SFTTrainer needs beside
 packages.py         requirements.txt
 script.py           train.py and its README, from templates
-generated_code.py   literals, names and comments, as which every value enters generated code
+generated_code.py   turns values into literals, names and comments of the generated code
 source_lifting.py   the source of a technique's hook, extracted from this project
 """
 

@@ -18,8 +18,7 @@ NVME_FOLDER = "nvme"
 """Folder beside train.py that NVMe offload writes to, if the sweep named none."""
 _NVME_PLACEHOLDER = "{nvme}"
 _ZERO_STAGE_OF_PARTITIONED_WEIGHTS = 3
-"""From this ZeRO stage on, the model must be built in DeepSpeed's own context."""
-
+"""The ZeRO stage that partitions weights. The model must then be built in DeepSpeed's context."""
 
 _EVALUATES_AND_SAVES: Mapping[str, Any] = {
     "eval_strategy": "steps",
@@ -32,9 +31,9 @@ _EVALUATES_AND_SAVES: Mapping[str, Any] = {
 _DEFAULT_EVALUATION_BATCH = 8
 """``per_device_eval_batch_size`` of TrainingArguments."""
 _FILE_OR_MAPPING = ("accelerator_config",)
-"""Arguments that hold a mapping or the path of a file with a mapping."""
+"""Arguments whose value is a mapping, or the path of a file with one."""
 _SENDS_AWAY = ("trackio_",)
-"""Prefixes of arguments that name a service to send measurements to."""
+"""Prefixes of arguments that name a service to which measurements are sent."""
 
 
 def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpec:
@@ -50,11 +49,12 @@ def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpe
 
 
 def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
-    """The trial's training arguments for ``epochs`` epochs, under names that every version takes.
+    """The trial's training arguments for ``epochs`` epochs.
 
-    Arguments that transformers 5.23 renamed have their older names, which it still accepts.
-    Evaluation and saving were off in the trial and are on here. Raises NotExportableError if
-    ``TrainingArguments`` does not have an argument, or if a trial may not set it.
+    Arguments that transformers 5.23 renamed have their older names, which all versions accept.
+    Evaluation and saving were off in the trial, and are on in the exported training. Raises
+    NotExportableError if ``TrainingArguments`` does not have an argument, or if a trial may not set
+    it.
     """
     arguments = {**sft_arguments(spec), **_checked_arguments(spec)}
     arguments |= {

@@ -1,7 +1,7 @@
 """Makes measured_data.py, one file that reads the user's data as trials do.
 
-It is the joined source of the modules that trials use. So the exported training makes the same rows
-from a file of texts, chats, prompts with completions, or names of classes.
+The file joins the source of the modules with which trials read data. So the exported training makes
+the same rows from texts, chats, prompts with completions, or names of classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jobs
 from orchestrator.export.generated_code import NotExportableError
 
 FILE_NAME = "measured_data.py"
-"""Name of the file. It lies beside train.py, which imports it."""
+"""Name of the file. It is in the folder of train.py, which imports it."""
 _MODULES = (
     "spec/model_and_data.py",
     "tasks/image_layouts.py",
@@ -32,7 +32,7 @@ _MODULES = (
 )
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 _NOT_NEEDED = ("annotations", "TYPE_CHECKING")
-"""Imported names to leave out: the head of the file has them, or nothing uses them."""
+"""Imported names to leave out: ``_HEAD`` has them, or the file does not use them."""
 _HEAD = '''"""Rows and batches of your data as they were measured; `train.py` imports this file."""
 
 from __future__ import annotations

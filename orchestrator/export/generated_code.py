@@ -1,4 +1,4 @@
-"""Turns a spec's values into pieces of code. No value reaches an exported file in another way.
+"""Turns values of a spec into code. Every value in an exported file passes through this module.
 
 A spec may come from a stranger's run folder. So every value becomes a literal, every name is
 checked or taken from a list, and text for people stays on one line.
@@ -23,12 +23,13 @@ class NotExportableError(ValueError):
     """A row cannot be exported. The message says why, and has no control characters."""
 
     def __init__(self, text: str) -> None:
-        # The message may hold names of a stranger's run, and control characters act on a terminal.
+        # The message may contain names from a stranger's run. Control characters in such a name
+        # would act on the terminal.
         super().__init__("".join(map(_printable, text)))
 
 
 class Code(str):
-    """Text that may be written into a file as it is."""
+    """Text that is safe to write into a generated file."""
 
     __slots__ = ()
 

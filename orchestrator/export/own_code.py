@@ -1,4 +1,4 @@
-"""Imports of the user's own Trainer, callbacks and collator; nothing of their source is copied."""
+"""Generates imports of the user's Trainer, callbacks and collator, without copying their source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TRAINER = Code("AccumulatingTrainer")
 
 
 def own_code(own: OwnCode | None) -> dict[str, Any]:
-    """The values that the templates need. Empty ones stand for the library's own.
+    """The values that the templates need. An empty value stands for the library's class.
 
     Raises NotExportableError for a name that is not ``module:object``, because names become code.
     """

@@ -37,22 +37,22 @@ class SourceTrial:
 
     spec: TrialSpec
     is_checked: bool
-    """Whether this is certainly that trial: from its record, or rebuilt with the same identity."""
+    """Whether this is certainly the trial of the row: from its record, or rebuilt with equal id."""
 
 
 def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
     """The trial that a row of a data set was measured from.
 
     If there is no record, the trial is planned again from the table's config and the row's
-    choices. If it then has the row's identity, it is the trial that was measured. Raises
-    NotExportableError if the config lacks something.
+    choices. If it then has the trial id of the row, it is the measured trial. Raises
+    NotExportableError if the config does not have all that is needed.
     """
     # A record holds exactly what ran.
     trial_id = row["trial_id"]
     recorded = _recorded_spec(dataset.folder, trial_id)
     if recorded is not None:
         return SourceTrial(spec=recorded, is_checked=True)
-    # In a run on GPUs, rows that were skipped were planned for a GPU, too. So ask all rows.
+    # A skipped row has no GPU model, although it was planned for a GPU. So look at all rows.
     has_gpu = any(other["gpu_model"] for other in dataset.rows)
     try:
         spec = _rebuilt(row, dataset.axes, dataset.run.config, has_gpu=has_gpu)
@@ -75,7 +75,7 @@ def _recorded_spec(folder: Path | None, trial_id: str) -> TrialSpec | None:
     record = read_record(folder / RECORDS / f"{trial_id}.json")
     if record is not None and record.trial_id == trial_id:
         return record.spec
-    # Files of version 1 have names with other identities. So search all records.
+    # A file of version 1 is named by another id. So search all records.
     for other in read_records(folder):
         if other.trial_id == trial_id:
             return other.spec
@@ -107,7 +107,7 @@ def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
     choices |= {axis: row[column] for axis, column in axes.items()}
     for name, axis in AXES.items():
         if axis.takes_integers and str(choices[name]).isdecimal():
-            # A column that holds names, too, holds its integers as text.
+            # If a column has names and integers, the integers are stored as text.
             choices[name] = int(str(choices[name]))
     return choices
 
@@ -142,7 +142,7 @@ def _data(raw: Mapping[str, Any]) -> DataSpec:
 
 
 def _measure(raw: Mapping[str, Any]) -> MeasureSpec:
-    """How the sweep measured, as the table's config says."""
+    """The sweep's way to measure, from the table's config."""
     cap = raw.get("memory_cap")
     if not cap:
         return MeasureSpec(**{**raw, "memory_cap": None})

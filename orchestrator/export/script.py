@@ -28,13 +28,13 @@ from orchestrator.export.own_code import own_code
 from orchestrator.export.source_lifting import lifted
 
 _LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate", sft_code.LOOP: "trl_sft"}
-"""Name of a loop's hook -> the word for it in the templates."""
+"""Name of a loop's hook -> the name of the loop in the templates."""
 _ARGUMENTS = {
     "trainer": "transformers.TrainingArguments",
     "accelerate": "transformers.TrainingArguments",
     "trl_sft": "trl.SFTConfig",
 }
-"""Word for a loop -> the class of its arguments."""
+"""Name of a loop in the templates -> the class of its arguments."""
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     "allocator": (),
     "collator": ("collator or transformers.default_data_collator",),
@@ -44,7 +44,7 @@ _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(MODEL_PLACES, ("model", "TASK", "arguments")),
     "optimizer": ("model", "arguments"),
 }
-"""Place of a hook -> the names in train.py that it is called with.
+"""Place of a hook -> the names in train.py that are its arguments.
 
 TASK is the task's name, IS_CHECKPOINT whether the model has a checkpoint, and BATCHING the
 attention and the length that batches are made for.
@@ -164,7 +164,7 @@ def _hook_code(place: str, hook: Hook, spec: TrialSpec) -> _HookCode:
 
 
 def _hook_inputs(place: str, spec: TrialSpec) -> list[Code]:
-    """What a hook at this place gets before its own arguments: values, or names in the script."""
+    """The first arguments of a hook at this place: values, or names in the script."""
     model = spec.model
     facts = {"TASK": model.task, "IS_CHECKPOINT": model.name_or_path is not None}
     inputs: list[Code] = []

@@ -1,4 +1,4 @@
-"""What train.py and its settings need for TRL's ``SFTTrainer``."""
+"""Generates the values for TRL's ``SFTTrainer`` in train.py and its settings."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _UNDONE: Mapping[str, Any] = {
 def sft_arguments(spec: TrialSpec) -> dict[str, Any]:
     """Fields of SFTConfig for the trial; empty for another loop.
 
-    They go before the trial's own arguments, which replace those of ``TrainingArguments`` among
-    them. Raises NotExportableError for a parameter that no trial may set.
+    The trial's arguments replace those fields that are also fields of ``TrainingArguments``. Raises
+    NotExportableError for a parameter that no trial may set.
     """
     if hook_name(spec, "loop") != LOOP:
         return {}
@@ -55,17 +55,16 @@ def _settings(spec: TrialSpec) -> dict[str, Any]:
 
 
 def _limit(spec: TrialSpec) -> int | None:
-    """Tokens to which rows are cut; None: they stay as they are."""
+    """Number of tokens to which rows are cut; None: rows are not cut."""
     file = spec.data.file
     if file is None:
         return None
-    if file.tokenizer is not None:
-        return file.max_length
-    return file.max_tokens
+    # Rows of token ids have another limit than texts, which are cut by the tokenizer.
+    return file.max_length if file.tokenizer is not None else file.max_tokens
 
 
 def _parameters(spec: TrialSpec) -> dict[str, Any]:
-    """The parameters of the technique. Raises NotExportableError for one that is not taken."""
+    """The parameters of the technique. Raises NotExportableError for one that may not be set."""
     rows = spec.settings.hooks.get("rows")
     if rows is None:
         raise NotExportableError("the trial does not say how TRL prepares its rows")

@@ -1,4 +1,4 @@
-"""Extracts the source of a technique's hook, with all that it uses of its own module."""
+"""Extracts the source of a technique's hook, with all definitions of its module that it uses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lifted(function: Callable[..., Any]) -> Code:
 
 @dataclass(frozen=True, slots=True)
 class _Module:
-    """What a module's top level defines and imports."""
+    """The definitions and imports at the top level of a module."""
 
     definitions: dict[str, ast.stmt]
     """Name -> the statement that defines it."""

@@ -127,7 +127,7 @@ def export_candidate(
     row = candidate.measured.row
     source = source_trial(dataset, row)
     spec = source.spec
-    # An inferred candidate differs from its measured row in accumulation or micro-batch.
+    # An inferred candidate has another accumulation or micro-batch than its measured row.
     if candidate.is_inferred:
         spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
     label = dataset.label(candidate.configuration.choices)

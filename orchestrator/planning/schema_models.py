@@ -126,9 +126,9 @@ class SyntheticSection(Section):
     lengths: LengthsSection | None = None
     """Texts of unequal length, at most sequence_length. Not together with padding."""
     images: int = Field(default=1, ge=1)
-    """Of image-text-to-text: images in a sample. Their tokens count as part of sequence_length."""
+    """For image-text-to-text: images in a sample. Their tokens are part of sequence_length."""
     image_size: int | None = Field(default=None, ge=1)
-    """Of image-text-to-text: side of an image in pixels. Default: the size that the model takes."""
+    """For image-text-to-text: side of an image in pixels. Default: the size for the model."""
 
     @model_validator(mode="after")
     def _is_padded_once(self) -> Self:
@@ -146,14 +146,14 @@ class FileSection(Section):
     path: str
     """A file or folder, relative to the config."""
     format: Literal["parquet", "json", "csv", "arrow", "disk", "imagefolder"] | None = None
-    """The file's format. Default: from its suffix. disk: a folder of datasets.save_to_disk.
+    """The format of the file. Default: by its suffix. disk: a folder from datasets.save_to_disk.
     imagefolder: a folder of images with a metadata.jsonl or metadata.csv."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Name the model uses (text, text_pair, target, labels, input_ids, images ...) -> name in the
-    file."""
+    """Column for the model (text, text_pair, target, labels, input_ids, images ...) -> column of
+    the file."""
     tokenizer: str | None = None
-    """A tokenizer's name or folder. Not needed where the file holds input_ids. For images with
-    texts: the processor's name or folder. Default there: model.name_or_path."""
+    """Name or folder of a tokenizer. Not needed if the file has a column input_ids. For images with
+    texts: name or folder of a processor; default: model.name_or_path."""
     max_length: int = Field(default=512, ge=1)
     """Longer texts are cut to this many tokens."""
 
@@ -205,7 +205,8 @@ class MeasureSection(Section):
 class FollowUpSection(Section):
     """What to measure again when a search on GPUs has ended.
 
-    All of it together takes at most a quarter of the search's slot time, or one minute.
+    All follow-ups together take at most a quarter of the search's slot time, or one minute if that
+    is more.
     """
 
     verify_budgets: bool = True
@@ -235,8 +236,8 @@ class ResourcesSection(Section):
     cpus_per_trial: Cpus = Field(default=0, json_schema_extra={"default": "auto"})
     """CPU cores of a trial. auto: the cores of the node, divided by its GPUs."""
     host_memory: HostMemory = Field(default=0, json_schema_extra={"default": "auto"})
-    """Host memory of a trial. auto: if it offloads, the node's memory divided by its GPUs; else
-    none."""
+    """Host memory of a trial. auto: if it offloads, the node's memory divided by its GPUs;
+    otherwise none is reserved."""
     nvme_path: str | None = None
     """Folder on an NVMe disk, for the values of the axis offload that use NVMe."""
     gpu_models: list[str] = Field(default_factory=list)
@@ -246,9 +247,9 @@ class ResourcesSection(Section):
 
 
 class OwnCodeSection(Section):
-    """Your own code, each object as module:object. The command must allow it, too.
+    """Your own code, with each object as module:object. The command must allow it, too.
 
-    A module is looked for beside the config, and then in the environment.
+    Modules are looked up in the folder of the config, and then in the environment.
     """
 
     trainer: str | None = None
@@ -256,9 +257,10 @@ class OwnCodeSection(Section):
     callbacks: list[str] = Field(default_factory=list)
     """Subclasses of TrainerCallback."""
     collator: str | None = None
-    """A function from a list of rows to a batch, or a class that makes one."""
+    """A function from a list of rows to a batch, or a class whose objects are such functions."""
     entry: str | None = None
-    """A function that makes the Trainer. It gets model, args, train_dataset and other parts."""
+    """A function that returns the Trainer. Its arguments are model, args, train_dataset and others.
+    """
 
 
 class SubsetSection(Section):
@@ -289,8 +291,7 @@ class SweepSection(Section):
     """Named smaller grids, whose values replace those of axes. The plan is the union of all
     subsets."""
     exclude: list[dict[str, Any]] = Field(default_factory=list)
-    """Configurations to leave out: axis -> value or values. A configuration must match every axis.
-    """
+    """Configurations to leave out, each as axis -> value or values, which must all match."""
     trials: list[dict[str, Any]] = Field(default_factory=list)
     """Single configurations, in addition to the grid. Axes that are not named are as in the
     baseline."""
@@ -313,4 +314,4 @@ class SweepSection(Section):
     loggers: Loggers = Field(default_factory=dict)
     """Experiment loggers to report to: their names, or a mapping of names to arguments."""
     output: Output = None
-    """The run folder, or a URI to upload it to (s3://, gs://, hf://). Default: runs/NAME."""
+    """The run folder, or a URI for its upload (s3://, gs://, hf://). Default: runs/NAME."""

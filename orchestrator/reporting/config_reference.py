@@ -25,17 +25,17 @@ model: {task: causal-lm, architecture: llama}
 axes: {micro_batch: [1, 2, 4], precision: [fp32, bf16]}
 ```
 
-Sizes are written as `16GiB`, `24GB` or bytes, times as `300s`, `5m`, `1h30m` or seconds. Paths of
-models, data and argument files are relative to the file; `output` is relative to the working
-folder. An unknown key is an error. `--dry-run` checks a file and prints its plan."""
+Sizes are written as `16GiB`, `24GB` or bytes, and times as `300s`, `5m`, `1h30m` or seconds. Paths
+of models, data and argument files are relative to the folder of the YAML file. `output` is relative
+to the working folder. An unknown key is an error. `--dry-run` checks a file and prints its plan."""
 
 AXES_INTRODUCTION = """\
-An axis takes one value or a list of values, under `axes`, `trials`, `baseline` and `exclude`. Any
-other field of `TrainingArguments` is an axis, too, with plain values.
+The keys `axes`, `trials`, `baseline` and `exclude` name axes, each with one value or a list of
+values. Any other field of `TrainingArguments` can also be an axis, with plain values.
 
-The last column says how training results compare with the axis's default:
-*exact*: the same numbers; *rounding*: the same training, rounded differently; *training*: a
-different training, ranked separately."""
+The last column compares the training results with those of the axis's default. *exact*: the same
+numbers. *rounding*: the same training, rounded differently. *training*: a different training, which
+is ranked separately."""
 
 _SCALARS = {"string": "text", "boolean": "true or false", "object": "mapping"}
 """JSON's name of a type -> ours."""
@@ -56,7 +56,7 @@ _REQUIREMENT_PREFIXES: Mapping[str, str] = {
     "deepspeed_op:": "DeepSpeed's op `{}`",
     "task:": "the task `{}`",
     "hub_kernel:": "the package `kernels` and the kernel `{}`",
-    "virtual_tokens:": "the parameter `num_virtual_tokens`, and positions for so many more tokens",
+    "virtual_tokens:": "the parameter `num_virtual_tokens`, and positions for as many more tokens",
 }
 """Prefix of a requirement with an argument -> its words."""
 
@@ -248,6 +248,8 @@ def _option(name: str, option: SearchOption) -> list[str]:
         bounds["maximum"] = option.maximum
     if option.below is not None:
         bounds["exclusiveMaximum"] = option.below
+    if option.type is bool:
+        return [f"`{name}`", _SCALARS["boolean"], f"`{str(option.default).lower()}`", option.doc]
     words = "number"
     if option.type is int:
         words = "integer"

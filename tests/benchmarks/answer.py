@@ -1,11 +1,11 @@
-"""`search: answer` replayed on recorded grids: what it costs, and how far its picks are from best.
+"""Replays `search: answer` on recorded grids: its cost, and how far its picks are from the best.
 
     python -m tests.benchmarks.answer [RUN_OR_TABLE ...] [--seeds 100] [--budgets 16,24,40,80]
 
 Each grid is a complete run: its folder, or a table of trials. The priors of techniques come from
-all other models' runs (leave one model out). Every rival gets the GPU time that the answer took.
-Regret is the share of the best speed that the pick of a budget lacks, by the grid's own figures; 1
-means that nothing that fits was measured.
+the runs of all other models (leave one model out). The searches to compare with get the same GPU
+time as the answer search. The regret of a budget is 1 - speed of the pick / best speed of any
+configuration that fits, both in the grid. It is 1 if the search measured nothing that fits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BUDGETS = (16, 24, 40, 80)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grid:
-    """A recorded grid and what a search may know of it beforehand."""
+    """A recorded grid, and what a search may know before its first trial."""
 
     name: str
     table: Table
@@ -61,26 +61,29 @@ class Grid:
 
     @property
     def recipe(self) -> TrainingRecipe:
-        """The training recipe that is answered for."""
-        listed = [(own.spec.choices, own.spec.training_recipe) for own in self.table.values()]
+        """The training recipe of the question."""
+        listed = [
+            (record.spec.choices, record.spec.training_recipe) for record in self.table.values()
+        ]
         return ranked_recipe(listed, self.baseline)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """What one replay cost, and what it found."""
+    """The cost and the result of one replay."""
 
     trials: int
     share: float
-    """Of the slot seconds of the whole grid."""
+    """Slot seconds of the replay / slot seconds of the whole grid."""
     regrets: tuple[float, ...]
-    """Of each budget in which anything of the grid fits."""
+    """The regret of each budget in which any configuration of the grid fits."""
     claims: tuple[tuple[float, float], ...] = ()
-    """For each budget, the gain that was still possible as the search said, and the true one."""
+    """For each budget: the bound of the possible gain that the search reports, and the true gain.
+    """
 
 
 def score(search: str, make: MakeSearch, grid: Grid, noisy: Table, seconds: float | None) -> Score:
-    """Replay a search against a grid with noise, and judge it by the grid without."""
+    """Replay a search on a grid with noise, and compute its regrets from the grid without noise."""
     built: list[Search] = []
 
     def remembered(trials: Iterable[TrialSpec]) -> Search:
@@ -108,7 +111,7 @@ def _unmeasured_gain(grid: Grid, answer: BudgetAnswer, asked: Iterable[str]) -> 
     speeds = [0.0]
     for trial_id in grid.table.keys() - set(asked):
         record = grid.table[trial_id]
-        if _answers(record, grid.recipe, int(answer.budget_bytes)):
+        if _is_candidate(record, grid.recipe, int(answer.budget_bytes)):
             speeds.append(record.measurements["samples_per_second"])
     pick = grid.table[answer.pick.trial_id].measurements["samples_per_second"]
     return max(0.0, max(speeds) / pick - 1)
@@ -118,7 +121,7 @@ def _fastest_asked(grid: Grid, noisy: Table, asked: Iterable[str], budget: int) 
     """The fastest measured within a budget: the pick of a search that names none itself."""
     measured = []
     for trial_id in asked:
-        if _answers(grid.table[trial_id], grid.recipe, budget):
+        if _is_candidate(grid.table[trial_id], grid.recipe, budget):
             measured.append((noisy[trial_id].measurements["samples_per_second"], trial_id))
     if not measured:
         return None
@@ -130,21 +133,21 @@ def regret_of(grid: Grid, pick: str | None, budget: int) -> float | None:
     figures, whatever the pick was measured to do."""
     fitting = {}
     for trial_id, record in grid.table.items():
-        if _answers(record, grid.recipe, budget):
+        if _is_candidate(record, grid.recipe, budget):
             fitting[trial_id] = record.measurements["samples_per_second"]
     if not fitting:
         return None
     return 1 - fitting.get(pick or "", 0.0) / max(fitting.values())
 
 
-def _answers(record: TrialRecord, recipe: TrainingRecipe, budget: int) -> bool:
+def _is_candidate(record: TrialRecord, recipe: TrainingRecipe, budget: int) -> bool:
     if record.outcome is not Outcome.OK or record.spec.training_recipe != recipe:
         return False
     return bool(record.measurements["device_peak_bytes"] <= budget)
 
 
 def answer_of(grid: Grid) -> MakeSearch:
-    """The answer search with what it may know beforehand."""
+    """The answer search, with the predictions and priors of a grid."""
     return partial(
         AnswerSearch,
         budgets=grid.budgets,
@@ -154,8 +157,8 @@ def answer_of(grid: Grid) -> MakeSearch:
     )
 
 
-def rivals(grid: Grid, noise: float, seed: int) -> dict[str, Score]:
-    """The answer search, and others in its GPU time, on the grid with such noise."""
+def scores_of_searches(grid: Grid, noise: float, seed: int) -> dict[str, Score]:
+    """The scores of the answer search, and of other searches with the same GPU time."""
     noisy = with_noise(grid.table, noise, seed)
     answer = score("answer", answer_of(grid), grid, noisy, None)
     whole = sum(record.slot_seconds for record in grid.table.values())
@@ -173,13 +176,15 @@ def rivals(grid: Grid, noise: float, seed: int) -> dict[str, Score]:
 
 
 def _within_recipe(make: MakeSearch, recipe: TrainingRecipe, trials: Iterable[TrialSpec]) -> Search:
-    """A rival that is spared the recipes that no question is about."""
+    """A search over the trials of one recipe only, because no question is about other recipes."""
     return make([trial for trial in trials if trial.training_recipe == recipe])
 
 
 def report(grid: Grid, seeds: int, workers: int | None) -> Iterator[str]:
     """Lines: the searches on one grid, without and with noise."""
-    of_recipe = [own for own in grid.table.values() if own.spec.training_recipe == grid.recipe]
+    of_recipe = [
+        record for record in grid.table.values() if record.spec.training_recipe == grid.recipe
+    ]
     yield (
         f"{grid.name}: {len(grid.table)} configurations, {len(of_recipe)} of the recipe in question"
     )
@@ -193,23 +198,24 @@ def report(grid: Grid, seeds: int, workers: int | None) -> Iterator[str]:
     with ProcessPoolExecutor(workers) as pool:
         for noise in NOISES:
             count = seeds if noise else min(seeds, 10)
-            runs = list(pool.map(rivals, repeat(grid), repeat(noise), range(count)))
+            runs = list(pool.map(scores_of_searches, repeat(grid), repeat(noise), range(count)))
             for name in runs[0]:
                 yield _line(f"{name}, {noise:.0%} noise", [run[name] for run in runs])
 
 
 def _line(name: str, scores: Sequence[Score]) -> str:
-    shares = [own.share for own in scores]
-    worst = [max(own.regrets) for own in scores]
-    means = [statistics.fmean(own.regrets) for own in scores]
+    shares = [score.share for score in scores]
+    worst = [max(score.regrets) for score in scores]
+    means = [statistics.fmean(score.regrets) for score in scores]
     within = statistics.fmean(regret <= 0.02 for regret in worst)
-    claims = [claim for own in scores for claim in own.claims]
+    claims = [claim for score in scores for claim in score.claims]
     kept = ""
     if claims:
-        # A claim is kept if no more was to be gained than it said; it is made at 95 %.
+        # A claim holds if the true gain is within the reported bound. It should hold in 95 % of
+        # cases.
         kept = f"{statistics.fmean(true <= said + 1e-9 for said, true in claims):11.1%}"
     return (
-        f"  {name:26} {statistics.fmean(own.trials for own in scores):6.1f}"
+        f"  {name:26} {statistics.fmean(score.trials for score in scores):6.1f}"
         f" {statistics.fmean(shares):6.1%} {max(shares):6.1%}"
         f"  {statistics.fmean(means):6.2%} {max(worst):6.2%}  {within:16.0%}  {kept:>11}"
     )
@@ -241,7 +247,7 @@ def grid_of(path: Path, budgets: tuple[int, ...]) -> Grid:
 
 
 def baseline_of(path: Path, table: Table) -> Mapping[str, Choice]:
-    """What a user would have without a search: the defaults, where the grid has them."""
+    """The baseline: the defaults of the axes, if the grid has them."""
     baseline: dict[str, Choice] = {}
     if path.is_dir():
         baseline = dict(read_run_folder(path).trials.run.baseline)
@@ -253,7 +259,7 @@ def baseline_of(path: Path, table: Table) -> Mapping[str, Choice]:
 
 
 def simulated_grid(budgets: tuple[int, ...]) -> Grid:
-    """SIMULATED: what the law says, to see what a search does where the law holds."""
+    """A grid simulated by the cost law, to test a search when the law holds exactly."""
     table = simulated()
     return Grid(
         name="SIMULATED",

@@ -1,4 +1,4 @@
-"""A trial's settings as TRL's ``SFTConfig``, with TRL's own defaults undone."""
+"""A trial's settings as TRL's ``SFTConfig``, with the defaults of ``TrainingArguments``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def sft_config(
     """The ``SFTConfig`` for rows that are prepared already.
 
     ``fields`` are those of ``TrainingArguments``, and ``batching`` names the trial's batching hook.
-    SFTConfig trains in bf16 with checkpointing, and at another learning rate, unless it is given
-    other values. So each such field has the value of ``TrainingArguments``.
+    By default, SFTConfig trains in bf16, with checkpointing and another learning rate. These fields
+    are set to the defaults of ``TrainingArguments``, unless the trial sets them.
     """
     from trl import SFTConfig
 
@@ -27,7 +27,7 @@ def sft_config(
     own: dict[str, Any] = {
         "packing": batching == "packed_rows",
         "padding_free": batching == "flattened_rows",
-        # The rows are cut already, and TRL refuses a limit that it would not enforce.
+        # The rows have already been cut, and TRL refuses a limit that it would not enforce.
         "max_length": None,
         "dataset_kwargs": {"skip_prepare_dataset": True},
     }
@@ -38,7 +38,7 @@ def sft_config(
 
 
 def plain_defaults(config_class: Any) -> dict[str, Any]:
-    """The defaults of ``TrainingArguments`` for the fields where a subclass has another one."""
+    """The defaults of ``TrainingArguments`` for fields that have another default in a subclass."""
     plain = {field.name: field.default for field in dataclasses.fields(TrainingArguments)}
     changed = {}
     for field in dataclasses.fields(config_class):

@@ -1,4 +1,4 @@
-"""Which settings of TRL's ``SFTConfig`` a technique takes; TRL is not imported."""
+"""The settings of TRL's ``SFTConfig`` that a technique may set. TRL is not imported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAKEN = frozenset(
         "shuffle_dataset",
     }
 )
-"""The parameters that a trial may set. A record of a stranger can set no other."""
+"""The parameters that a trial may set. A record from a stranger cannot set others."""
 OF_ROWS = frozenset(
     {
         "assistant_only_loss",
@@ -31,14 +31,15 @@ OF_ROWS = frozenset(
         "shuffle_dataset",
     }
 )
-"""Those that decide how rows are prepared. The Trainer gets prepared rows, so not these."""
+"""Parameters for the preparation of rows. The Trainer gets prepared rows, so it does not get these.
+"""
 _STRATEGIES = ("bfd", "bfd_split")
 
 
 def checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters, all of which a trial may set. Raises ValueError for any other.
+    """The parameters. Raises ValueError for one that a trial may not set.
 
-    Raises UnsupportedError for a packing that does not keep rows apart.
+    Raises UnsupportedError for a packing in which rows attend to each other.
     """
     refused = sorted(parameters.keys() - TAKEN)
     if refused:
@@ -54,5 +55,5 @@ def checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_one_line(error: Exception) -> str:
-    """TRL's reason, which may have several lines, as one."""
+    """TRL's error message in one line."""
     return " ".join(str(error).split())

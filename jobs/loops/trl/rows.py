@@ -1,4 +1,4 @@
-"""Rows as TRL's own code prepares them: chat templates, masks of prompts, packing."""
+"""Prepares rows with TRL's code: chat templates, masks of prompts, packing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from jobs.loops.trl.parameters import checked, in_one_line
 
 
 class PreparedRows:
-    """In place of a collator: what TRL's Trainer needs to make the batches itself."""
+    """The settings for TRL's collator. The trial passes them on instead of a collator."""
 
     def __init__(self, tokenizer: Any, width: int | None, *, flattens_rows: bool) -> None:
         self.tokenizer = tokenizer
         self.width = width
-        """Tokens to which every batch is padded; None: its longest row."""
+        """Number of tokens to which every batch is padded; None: the length of its longest row."""
         self.flattens_rows = flattens_rows
         """Whether a batch is one sequence without padding."""
         self.count_samples: Callable[[Mapping[str, Any]], int] | None = None
@@ -26,20 +26,21 @@ class PreparedRows:
 
 
 class Counting:
-    """A collator whose batches say how many rows they were made of."""
+    """A collator whose batches also have the number of their rows."""
 
     def __init__(self, collate: Callable[[list[Any]], dict[str, Any]]) -> None:
         self._collate = collate
 
     def __call__(self, rows: list[Any]) -> dict[str, Any]:
-        """The batch of the collator inside, with the number of its rows."""
+        """The batch of the wrapped collator, with the number of its rows."""
         return {**self._collate(rows), COUNT: len(rows)}
 
 
 def prepared(
     rows: Any, *, batching: str, parameters: Mapping[str, Any]
 ) -> tuple[Any, PreparedRows]:
-    """The rows with ``input_ids`` and ``labels``, cut and packed, and what makes batches of them.
+    """The rows with ``input_ids`` and ``labels``, cut and packed, and the settings of their
+    collator.
 
     ``rows`` are a ``jobs.trial.data.RawRows``. ``batching`` names the trial's batching hook. Raises
     UnsupportedError with TRL's reason for rows or settings that TRL refuses.
@@ -63,10 +64,10 @@ def prepared(
 def _as_trl_does(
     rows: Any, parameters: Mapping[str, Any], *, limit: int | None, is_packed: bool
 ) -> Any:
-    """The dataset as ``SFTTrainer`` would prepare it when it is made.
+    """The dataset, prepared by the method of ``SFTTrainer``.
 
-    The method that does it reads three attributes of the Trainer. They are set here as
-    ``SFTTrainer.__init__`` of TRL 1.16 sets them.
+    This method reads three attributes of the Trainer. They are set here to the same values as in
+    ``SFTTrainer.__init__`` of TRL 1.16.
     """
     from trl import SFTTrainer
 
@@ -130,16 +131,16 @@ def _known_token(token: str, tokenizer: Any) -> str:
 
 
 def _check_end_token(tokenizer: Any, columns: list[str]) -> None:
-    """Raise ValueError if TRL would end texts with a token that the tokenizer lacks."""
+    """Raise ValueError if TRL needs an end token and the tokenizer has none."""
     is_text = "text" in columns or "completion" in columns
     if is_text and tokenizer.eos_token is None:
         raise ValueError("TRL ends each text with the tokenizer's end token, and it has none")
 
 
 def _template_with_masks(tokenizer: Any, row: Mapping[str, Any]) -> str | None:
-    """TRL's own variant of the chat template that marks answers; None: the tokenizer's does.
+    """TRL's variant of the chat template that marks answers; None if the tokenizer's marks them.
 
-    Raises ValueError, as ``SFTTrainer`` does, if rows are no chats or TRL knows no such variant.
+    Raises ValueError, as ``SFTTrainer`` does, if rows are not chats, or TRL has no such variant.
     """
     from trl.chat_template_utils import get_training_chat_template, has_generation_markers
     from trl.data_utils import is_conversational
@@ -156,5 +157,5 @@ def _template_with_masks(tokenizer: Any, row: Mapping[str, Any]) -> str | None:
 
 
 def _counted(inputs: Mapping[str, Any]) -> int:
-    """The rows of a batch, as ``Counting`` has noted them."""
+    """The number of rows in a batch, which ``Counting`` has added."""
     return int(inputs[COUNT])

@@ -1,4 +1,4 @@
-"""The loop of TRL's ``SFTTrainer``, observed as the Trainer's is."""
+"""The loop of TRL's ``SFTTrainer``, measured in the same way as the Trainer's loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def train(setup: Setup) -> Trained:
     """
     from trl import SFTTrainer
 
-    rows = setup.collator
+    # In place of a collator, the settings for TRL's own.
+    rows: Any = setup.collator
     assert isinstance(rows, PreparedRows)
     arguments = setup.arguments
     arguments.pad_to_multiple_of = arguments.pad_to_multiple_of or rows.width
@@ -30,7 +31,7 @@ def train(setup: Setup) -> Trained:
     if own.collator is not None:
         own_collator = collator_of(own.collator, rows.tokenizer)
     try:
-        # TRL reports each Trainer that is made to its authors. A trial sends nothing.
+        # TRL sends telemetry for each Trainer. A trial must not send anything.
         trainer = own_trainer(
             own,
             {
@@ -58,10 +59,10 @@ def _send_nothing(trainer: Metered) -> None:
 
 
 def _leave_router_loss_to_the_model(arguments: Any, model: Any) -> None:
-    """Add the load-balancing loss of experts only where the model's configuration asks for it.
+    """Add the load-balancing loss of experts only if the model's configuration asks for it.
 
-    ``SFTTrainer`` adds it to every mixture of experts whose configuration has a coefficient. The
-    Trainer leaves it to the model, whose default is to add none.
+    ``SFTTrainer`` adds this loss to every mixture of experts whose configuration has a coefficient.
+    The Trainer leaves it to the model, which does not add it by default.
     """
     config = model.config.get_text_config()
     if arguments.router_aux_loss_coef is None and not getattr(

@@ -1,4 +1,4 @@
-"""Rows of token ids for a library that pads them itself. Each function stands alone."""
+"""Rows of token ids for a library that pads them itself. train.py gets copies of the functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def without_padding(row: dict[str, Any]) -> dict[str, Any]:
-    """The tokens and labels of a row where its attention mask is 1."""
+    """The tokens and labels of a row at the positions where its attention mask is 1."""
     real = {}
     for name, values in row.items():
         if name != "attention_mask":
@@ -16,7 +16,7 @@ def without_padding(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def padding_tokenizer(pad_token_id: int) -> Any:
-    """A tokenizer that knows nothing but the padding token, under the model's id."""
+    """A tokenizer with only the padding token, which has the model's id."""
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 

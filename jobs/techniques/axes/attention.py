@@ -106,7 +106,7 @@ ATTENTION = Axis(
             "capability>=9.0",
         ),
         "xformers": Variant(
-            doc="The memory-efficient attention of the xformers package, without a mask; needs "
+            doc="Memory-efficient attention of the package xformers, without a mask; needs "
             "padding on the right",
             model_kwargs={"attn_implementation": "xformers"},
             hooks={"kernels": Hook("xformers_attention")},
@@ -262,7 +262,7 @@ def _kernel_arguments(kernel: Callable[..., Any], scaling: float | None) -> dict
 def xformers_attention() -> None:
     """Register xformers' attention as the attention implementation "xformers".
 
-    Attention is causal, and rows are found as by ``variable_length_attention``.
+    Attention is causal. Rows begin as in ``variable_length_attention``.
     """
     from transformers import AttentionInterface
 
@@ -270,7 +270,7 @@ def xformers_attention() -> None:
 
 
 class _RowMask:
-    """The mask of the batch in work: making it waits for the GPU, and every layer needs it."""
+    """The mask of the current batch. All layers share it, because creating it waits for the GPU."""
 
     begins: Any = None
     mask: Any = None
@@ -301,9 +301,9 @@ def xformers_forward(
             _RowMask.mask = BlockDiagonalCausalMask.from_seqlens(lengths, device=query.device)
             _RowMask.begins = cu_seq_lens_q
         mask = _RowMask.mask
-    # The kernel takes as many heads of keys and values as of queries.
+    # The kernel needs as many heads of keys and values as of queries (grouped-query attention).
     groups = query.shape[1] // key.shape[1]
     key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
-    # Rotary positions leave queries and keys in 32 bits under autocast, and values in 16.
+    # Under autocast, rotary positions make queries and keys 32 bits, but values have 16.
     parts = [part.transpose(1, 2).to(value.dtype) for part in (query, key, value)]
     return memory_efficient_attention(*parts, attn_bias=mask, scale=scaling), None

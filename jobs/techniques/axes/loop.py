@@ -9,7 +9,7 @@ from jobs.spec import Hook
 from jobs.techniques.base import OTHER_WORKLOAD, Axis, Family, NumericalEffect, Variant
 
 _SAME_TRAINING = frozenset({"activation_offloading", "dataset_num_proc", "pad_to_multiple_of"})
-"""Parameters of ``trl_sft`` that change how a step runs, not what it computes."""
+"""Parameters of ``trl_sft`` that do not change the training, but only the time or the memory."""
 _ARGUMENT = "it is a training argument, or the choice of an axis"
 _NOT_TAKEN = {
     **dict.fromkeys(
@@ -36,10 +36,10 @@ _NOT_TAKEN = {
     "trust_remote_code": "the key model decides it",
     "truncation_mode": "TRL is about to remove it",
 }
-"""Field of ``SFTConfig`` that no technique takes -> why."""
+"""Field of ``SFTConfig`` that the user may not set -> the reason."""
 _SFT_DOC = (
-    "TRL's SFTTrainer: its chat templates, prompt masks, packing and chunked loss; every other "
-    "setting as the trial asks"
+    "TRL's SFTTrainer, with its chat templates, prompt masks, packing and chunked loss; all other "
+    "settings are those of the trial"
 )
 
 

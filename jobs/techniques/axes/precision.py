@@ -55,7 +55,7 @@ PRECISION = Axis(
             numerical_effect="rounding",
         ),
         "bf16_tf32": Variant(
-            doc="bf16 autocast, and TF32 for matrix products that autocast leaves in 32 bits",
+            doc="bf16 autocast, with TF32 for matrix products that autocast keeps in 32 bits",
             training_arguments={"bf16": True, "tf32": True},
             requires=("capability>=8.0",),
             numerical_effect="rounding",
@@ -69,7 +69,7 @@ PRECISION = Axis(
             numerical_effect="training",
         ),
         "bf16_weights_tf32": Variant(
-            doc="Pure bf16, and TF32 for the few matrix products that stay in 32 bits",
+            doc="Pure bf16, with TF32 for the few matrix products that stay in 32 bits",
             training_arguments={"bf16": True, "tf32": True},
             model_kwargs={"dtype": "bfloat16"},
             requires=("capability>=8.0",),

@@ -1,4 +1,4 @@
-"""The sections of every report, in order: a new section is one file and one name in this list."""
+"""The sections of every report, in their order. A new section is a new file and a name here."""
 
 from __future__ import annotations
 

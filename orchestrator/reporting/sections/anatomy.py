@@ -1,4 +1,4 @@
-"""What took the memory and the time of the profiled configurations on the Pareto front."""
+"""The breakdown of memory and time of the profiled configurations on the Pareto front."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from orchestrator.reporting.configurations import CONFIGURATION
 from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
 
 SMALL_MEMORY = 0.01
-"""Kinds of memory that are below this share in every configuration are shown as one."""
+"""Kinds of memory below this share in every configuration are added up in one column."""
 SMALL_MODULE = 0.03
-"""Classes of modules that are below this share of every configuration's passes, likewise."""
+"""The same limit for classes of modules, as a share of the time of the passes."""
 REST = "all else"
 PAPER_ROW = "Data Movement Is All You Need (V100)"
 _OF_THE_STEP = (MOVEMENT, COMMUNICATION, OPTIMIZER, IDLE)
@@ -30,7 +30,7 @@ Parts = Mapping[str, float]
 
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
-    """Memory by what held it, time by kind of operation, passes by class of module."""
+    """Three tables: memory by use, time by kind of operation, passes by class of module."""
     anatomies = anatomies_of(dataset, results.front)
     profiled = []
     for configuration in results.front:
@@ -85,7 +85,10 @@ def _shares_of_whole(parts: Parts) -> dict[str, float]:
 def _breakdown(
     parts: Sequence[tuple[str, Parts]], small: float, format: Format, name: str, caption: str
 ) -> Table:
-    """A column for each part above the share ``small`` anywhere, and one for all others."""
+    """A table with a column for each part above the share ``small``, and one for all others.
+
+    A part has a column if it is above this share in any configuration.
+    """
     large = _large([values for _, values in parts], small)
     rows = [_breakdown_row(label, values, large) for label, values in parts]
     columns = [CONFIGURATION]
@@ -100,7 +103,7 @@ def _breakdown_row(label: str, values: Parts, large: Sequence[str]) -> Row:
     for part in large:
         row[part] = values.get(part) or None
     rest = sum(value for part, value in values.items() if part not in large)
-    # The rounding of floats can leave a tiny rest although no part is left.
+    # Rounding of floats can leave a tiny sum although no part is left.
     row[REST] = None
     if round(rest, 3):
         row[REST] = rest
@@ -130,7 +133,7 @@ def _time(profiled: Profiled) -> Table:
     rows: list[Row] = []
     for label, anatomy in profiled:
         rows.append({"configuration": label, **_shares(anatomy), **_figures(anatomy)})
-    # The paper's shares stand below ours for comparison.
+    # The last row has the shares from the paper, for comparison.
     rows.append({"configuration": PAPER_ROW, **{group: SHARES[group] for group in GUIDE_GROUPS}})
     return Table(
         name="time", caption="Time by kind of operation.", columns=tuple(columns), rows=tuple(rows)
@@ -138,7 +141,11 @@ def _time(profiled: Profiled) -> Table:
 
 
 def _shares(anatomy: Anatomy) -> dict[str, float | None]:
-    """The guides' three groups as shares of the three, the other kinds as shares of the step."""
+    """The time of each kind of operation, as a share.
+
+    The three groups of the guides are shares of their sum, as in the paper. All other kinds are
+    shares of the step.
+    """
     seconds = anatomy.values("operations")
     shares: dict[str, float | None] = {}
     of_the_groups = sum(seconds.get(name, 0.0) for name in GUIDE_GROUPS)
@@ -184,7 +191,7 @@ def anatomies_of(dataset: Dataset, configurations: Iterable[Configuration]) -> d
 
 
 def asked_first(results: EnvironmentResults) -> list[Configuration]:
-    """All configurations, in the order of a reader's interest: front, picks, then the others."""
+    """All configurations, in the order of interest to a reader: front, picks, then the others."""
     ordered = (*results.front, *results.picks, *results.configurations)
     return list({configuration.trial_ids: configuration for configuration in ordered}.values())
 

@@ -33,14 +33,14 @@ UNDER_CAP = Column(key="under_cap", heading="under cap", format=Format.NUMBER)
 
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
-    """A row for each budget, and one behind it if another training recipe is faster."""
+    """A row for each budget, followed by a row if another training recipe is faster."""
     rows: list[Row] = []
     for pick in results.budget_picks:
         rows += _rows(dataset, results, pick)
     if not rows:
         return None
     columns = (BUDGET, SPEED, ERROR95, TOKENS, MEMORY, UNDER_CAP, CONFIGURATION, LOSSES, TRIAL)
-    # Budgets with the same contenders would repeat their tie-break.
+    # Two budgets with the same contenders have the same tie-break, which is shown once.
     notes = dict.fromkeys([*mark_notes(results, results.picks), *_tie_breaks(dataset, results)])
     return Content(
         title="Fastest in each memory budget",
@@ -80,7 +80,7 @@ def _row(
 def _under_cap(
     results: EnvironmentResults, pick: BudgetPick, check: CapCheck | None
 ) -> float | str | None:
-    """The speed under a cap, or a word; None if no pick of the run was checked."""
+    """The speed under a cap, or a word if there is none; None if no pick of the run was checked."""
     if not pick.checks:
         return None
     if pick.budget_bytes >= results.device_bytes:
@@ -101,7 +101,7 @@ def _is_inferred(results: EnvironmentResults, pick: BudgetPick) -> bool:
 
 
 def check_to_json(check: CapCheck | None) -> dict[str, Any] | None:
-    """What a configuration did under a memory cap, as plain values."""
+    """The result of a cap check as plain JSON values."""
     if check is None:
         return None
     return {
@@ -120,7 +120,7 @@ def _tie_breaks(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
 
 
 def _cap_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
-    """Whether cap checks say that the picks really fit."""
+    """Notes about the cap checks: which picks were verified, and which failed."""
     if not results.cap_checks:
         if results.memory_column == "device_peak_bytes":
             yield "No pick was verified under a memory cap: each fits by its uncapped peak."
@@ -140,7 +140,7 @@ def _cap_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
 
 
 def _left_out_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
-    """What is faster in each budget, but trains something else than its reference."""
+    """Notes about configurations that are faster, but whose losses do not match their reference."""
     for pick in results.budget_picks:
         if pick.left_out:
             fastest = pick.left_out[0]

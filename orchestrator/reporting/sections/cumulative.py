@@ -1,4 +1,4 @@
-"""One technique on top of another: each time the one that then needs least memory."""
+"""Techniques added one by one to the baseline: each time the one that saves the most memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each technique did instead of the baseline's, over pairs that differ in nothing else."""
+"""The effect of each technique, from pairs of configurations that differ in it alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
-    """A row for each value of each axis but the baseline's."""
+    """A row for each value of each axis, except the values of the baseline."""
     if not results.effects:
         return None
     return Content(
@@ -32,7 +32,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
 
 
 def _text(results: EnvironmentResults) -> str:
-    """What is compared, and at which micro-batch."""
+    """A sentence about the compared pairs and their micro-batch."""
     pairs = "Medians over pairs of configurations that differ in nothing else"
     accumulation = "accumulation is compared at equal effective batch"
     size = results.useful_micro_batch
@@ -56,7 +56,7 @@ def _row(effect: TechniqueEffect) -> Row:
 
 
 def _training(effect: TechniqueEffect) -> str:
-    """Whether the technique leaves the training as it was, in a word or two."""
+    """Whether the technique changes the training, in one or two words."""
     if effect.same_training:
         return "same"
     if effect.axis == "micro_batch":

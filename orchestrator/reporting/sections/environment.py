@@ -1,4 +1,4 @@
-"""The hardware, driver and versions that an environment's figures belong to."""
+"""The hardware, the driver and the versions with which an environment's figures were measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials that did not end ok: one row for each skipping rule, one for each other reason."""
+"""Trials that did not end ok: a row for each skipping rule, and for each kind of failure."""
 
 from __future__ import annotations
 

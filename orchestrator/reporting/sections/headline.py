@@ -9,15 +9,18 @@ from orchestrator.reporting.content import Content, RunSection
 from orchestrator.units import memory, number
 
 _SAME = 0.05
-"""Ratios within this of 1 are called the same: repeats of a trial differ by as much."""
+"""A ratio this close to 1 counts as equal, because repeats of a trial differ by as much."""
 _HALF = (0.45, 0.55)
-"""Ratios that are called half."""
+"""A ratio between these limits is written as "half"."""
 _WHOLE_FROM = 9.95
-"""Factors are written without a decimal from here on."""
+"""From this factor on, no decimal is written."""
 
 
 def make(dataset: Dataset) -> Content | None:
-    """One sentence about the decision for the smallest budget that the run names, else for any."""
+    """A sentence with the gain of the pick in the smallest budget of the run.
+
+    Without budgets, it is the gain of the fastest configuration of all.
+    """
     results = dataset.main
     if results is None:
         return None
@@ -31,7 +34,7 @@ def make(dataset: Dataset) -> Content | None:
 
 
 def first_budget(dataset: Dataset) -> int | None:
-    """The smallest memory budget in bytes, of those that the run names, that anything fits.
+    """The smallest budget of the run, in bytes, that any configuration fits.
 
     If nothing fits any of them, the smallest. None if the run names none.
     """
@@ -72,14 +75,14 @@ def headline(gain: Gain) -> str:
     if gain.is_default:
         return "The default techniques are the fastest here"
     speed = _speed(gain.speed_ratio)
-    # Chance needs no mention where the speeds are called the same anyway.
+    # If the speeds count as equal, chance is not mentioned.
     if gain.is_within_chance and abs(gain.speed_ratio - 1) > _SAME:
         speed = f"{speed} (no more than chance)"
     return f"{speed} {_memory(gain.memory_ratio)}"
 
 
 def comparison(dataset: Dataset, gain: Gain) -> str:
-    """What the headline compares with: the default's label and figures."""
+    """The default configuration that the headline compares with: its label and figures."""
     default = gain.default.configuration
     figures = f"{number(default.samples_per_second)} samples/s in {memory(default.memory_bytes)}"
     line = f"Default: {dataset.pick_label(default)}, {figures}"
@@ -93,8 +96,7 @@ def comparison(dataset: Dataset, gain: Gain) -> str:
 def _speed(ratio: float) -> str:
     if abs(ratio - 1) <= _SAME:
         return "The default's throughput"
-    # Slower than the default is said as plainly as faster.
-    # Two digits are what a reader remembers.
+    # A slower pick is written in the same way. Two digits are enough for a headline.
     if ratio < 1:
         return f"{ratio:.2g} × the default's throughput"
     if ratio < _WHOLE_FROM:

@@ -1,4 +1,4 @@
-"""The table of the Hugging Face guides, beside our measurements by their method and by ours."""
+"""The table of the Hugging Face guides, with measurements by the guides' method and by ours."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _FITS = Column(key="fits", heading="fits")
 
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
-    """A row for each budget and set of techniques; nothing where all samples are equally long."""
+    """A row for each budget and set of techniques; None if all samples have the same length."""
     lengths = {own.choices.get("sequence_length") for own in results.configurations}
     if len(lengths) < 2:
         return None
@@ -123,7 +123,7 @@ def _row(
 
 
 def _fit(results: EnvironmentResults, context: LongestContext, memory_bytes: int | None) -> str:
-    """How it is known that the configuration fits."""
+    """The evidence that the configuration fits: verified, inferred, or the whole GPU."""
     if context.check is not None:
         return VERIFIED
     if memory_bytes is None or memory_bytes >= results.device_bytes:

@@ -1,4 +1,4 @@
-"""What was paid once for each node, outside every trial's time."""
+"""Times that each node spends once, outside the time of any trial."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = (
 
 
 def make(dataset: Dataset) -> Content | None:
-    """A row for each cost; seconds if a number."""
+    """A row for each cost. Costs that are numbers are seconds."""
     rows = tuple(_rows(dataset))
     if not rows:
         return None

@@ -22,7 +22,7 @@ from orchestrator.units import count
 
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content:
-    """The front by rising memory."""
+    """The front, sorted by memory."""
     rows = [row_of(dataset, results, configuration) for configuration in results.front]
     measured = count(len(results.configurations), "configuration")
     sentences = [
@@ -30,7 +30,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
         scope(results),
         f"Memory: {memory_meaning(results)}.",
     ]
-    # Memory first: readers look for what fits.
+    # Memory is the first column, because readers look for configurations that fit.
     columns = (MEMORY, SPEED, ERROR95, TOKENS, CONFIGURATION, LOSSES, TRIAL)
     return Content(
         title="Pareto front",
@@ -41,7 +41,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
 
 
 def scope(results: EnvironmentResults) -> str:
-    """Within which training recipe configurations are ranked; empty if there is only one."""
+    """The training recipe whose configurations are ranked; empty if there is only one."""
     others = len(results.fronts) - 1
     separately = f"{count(others, 'other training recipe')} ({OTHER_RECIPE}) listed separately."
     if not results.is_baseline_recipe:

@@ -1,4 +1,4 @@
-"""How sure an answer search is, in words: what it considered, and what could still be gained."""
+"""Sentences about the certainty of an answer search: configurations considered, possible gain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.units import change
 
 _CERTAIN = 0.0005
-"""A possible gain below this share is none."""
+"""A possible gain below this share is written as no gain."""
 _FEW_PERCENT = 0.1
 """Below this share, a gain is written with a decimal."""
 
@@ -23,7 +23,7 @@ def counts(evidence: Mapping[str, Any]) -> str:
 
 
 def certainty(evidence: Mapping[str, Any]) -> str:
-    """The most that anything unmeasured could still gain, with its probability."""
+    """The largest possible gain of an unmeasured configuration, with its probability."""
     at_most = evidence["gain_at_most"]
     sure = f"{100 * evidence['certainty']:.3g} %"
     if evidence["pick"] is None:

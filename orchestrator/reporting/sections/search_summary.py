@@ -1,4 +1,4 @@
-"""How far the run is, what its search skipped and how far off it was, notes on machines."""
+"""The progress of the run, the trials that its search skipped, and notes on machines."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def make(dataset: Dataset) -> Content | None:
 
 
 def progress(dataset: Dataset) -> list[str]:
-    """How far an unfinished run is, in a sentence; none if it has finished."""
+    """A sentence about the progress of an unfinished run; empty if the run has finished."""
     run = dataset.run
     if run.finished:
         return []
-    # What was ruled out when the sweep was planned has its row from the beginning.
+    # Trials that the plan ruled out have a row from the beginning, so they are not counted.
     ended = sum(not _is_ruled_out(row) for row in dataset.rows)
     so_far = count(ended, "trial")
     if run.planned and ended >= run.planned:
@@ -52,7 +52,7 @@ def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
     yield f"Search ({search['kind']}): {measured}, {_left_out(skipped)}."
     for answer in search.get("answers") or ():
         yield _answer(answer)
-    # The audit says how far off the search's own predictions were.
+    # The audit compares the predictions of the search with measurements.
     audit = search.get("audit")
     if not skipped or audit is None:
         return
@@ -72,7 +72,7 @@ def _left_out(skipped: Mapping[str, int]) -> str:
 
 
 def _answer(answer: Mapping[str, Any]) -> str:
-    """How sure the search is of one budget."""
+    """The certainty of the answer for one budget."""
     where = "In the whole memory"
     if answer["budget_bytes"] is not None:
         where = f"Within {memory(answer['budget_bytes'])}"

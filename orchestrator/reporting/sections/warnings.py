@@ -1,4 +1,4 @@
-"""What to know before trusting figures: the flags of all trials, one row for each kind."""
+"""The flags of all trials, which a reader must know to trust the figures: a row for each kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = (
 
 
 def make(dataset: Dataset) -> Content | None:
-    """The most frequent kind first."""
+    """A row for each kind of flag, the most frequent first."""
     rows = list(map(_row, flags.grouped(_flags(dataset))))
     if not rows:
         return None

@@ -26,30 +26,30 @@ class MeasuredPick:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetAnswer:
-    """What is known of one budget."""
+    """The answer for one budget, as far as the search has got."""
 
     budget_bytes: float
     """Infinite where the machine has no GPU and no budget was named."""
     recipe: str
     """"": the baseline's training recipe; "any": all recipes together."""
     pick: MeasuredPick | None
-    """The fastest measured within the budget; None: nothing measured fits."""
+    """The fastest measured configuration within the budget; None if no measured one fits."""
     runner_up: MeasuredPick | None
-    """The fastest measured of other techniques."""
+    """The fastest measured configuration with other techniques than the pick."""
     considered: int
-    """Configurations that could answer."""
+    """Number of configurations that could be the answer."""
     ruled_out: int
-    """Of these, those whose predicted memory does not fit, and those that do not run."""
+    """How many of them were not measured because they do not fit or do not run."""
     measured: int
-    """Of these, those that were measured."""
+    """How many of them were measured."""
     expected_gain: float | None
-    """Mean of the most that anything unmeasured could still gain, as a share of the pick's speed;
-    None while it is unknown."""
+    """Expected value of the largest gain of any unmeasured configuration over the pick, as a share
+    of the pick's speed; None while it is unknown."""
     gain_at_most: float | None
-    """The gain is at most this share with probability ``certainty``."""
+    """Upper bound of this gain, with probability ``certainty``; None while it is unknown."""
     certainty: float
     is_answered: bool
-    """Whether no more than the wanted regret is left, or surely nothing fits."""
+    """Whether ``gain_at_most`` is within the search's regret, or surely no configuration fits."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

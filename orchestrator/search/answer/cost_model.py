@@ -1,8 +1,9 @@
-"""One cost of every candidate, learned from few measurements: for plans of many thousands.
+"""The posterior of one cost of every candidate, from few measurements, for very large plans.
 
-The physical law (``frontier.cost_law``), its fit and the selection of its noise are those of the
-frontier search. Here they run over the measured candidates alone. What they say reaches all other
-candidates through covariances with the measured ones, so nothing is as large as the plan squared.
+The cost is either the time of a micro-batch or the memory. The physical law
+(``frontier.cost_law``), its fit and the selection of its noise are those of the frontier search.
+Here they are computed for the measured candidates only. The other candidates follow from their
+covariances with the measured ones. So no matrix has a row and a column for every candidate.
 """
 
 from __future__ import annotations
@@ -25,25 +26,29 @@ _HYPERPARAMETERS = Hyperparameters(
     noises=(0.02, 0.03, 0.06, 0.1),
 )
 _FLOOR_BELOW = 0.3
-"""A floor that was not seen is expected below the measured costs by this much, as a logarithm."""
+"""Expected distance of a floor below the smallest measured cost, as a logarithm, if no measurement
+shows it."""
 _TIME_FLOOR_BELOW = 0.9
-"""The same of a time: host-bound sizes are usually smaller than those that are tried first."""
+"""The same distance for a time. It is larger, because host-bound micro-batches are usually smaller
+than those that are tried first."""
 _BASE_BELOW = 1.5
 _SLOPE_BELOW = 0.3
-"""A time is expected to be a quarter base, which no sample shares, and three quarters slope."""
+"""Expected distances of base and slope below the measured times, as logarithms: about a quarter of
+a time is the base, which does not depend on the micro-batch, and the rest is the slope."""
 _USUAL_ERROR = 0.01
 """Misfit and noise of the first fit, before their scales are selected."""
 
 
 class SeenBranchLaw(CostLaw):
-    """The law, where a measurement that is seen on the line says nothing about the floor.
+    """A law in which a measurement on the line does not affect the floor.
 
-    With few measurements, the law would else put the floor through one of them. Then it would rule
-    out all smaller micro-batches.
+    The cost is a constant floor for small micro-batches, and a line for large ones. With
+    few measurements, a fit could put the floor through a measurement of the line. Then the search
+    would rule out all smaller micro-batches.
     """
 
     def costs_without_extra(self, parameters: Array) -> Array:
-        """The line where it was seen, else as in the law."""
+        """Logarithms of the costs: the line where it was measured, otherwise the whole law."""
         costs = CostLaw.costs_without_extra(self, parameters)
         _, base, slope_term = self.terms(parameters)
         return np.where(self.branches == Branch.LINE, np.logaddexp(base, slope_term), costs)
@@ -74,7 +79,7 @@ class _Measured:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Posterior:
-    """The law linearized at its fit, with what the measurements say about it."""
+    """The law linearized at its fit, and the matrices of the regression."""
 
     derivatives: Derivatives
     misfit: float
@@ -94,22 +99,26 @@ class CostModel:
         self.mean: Array | None = None
         """Expected logarithm of each candidate's cost, shape (candidates,)."""
         self.variance: Array = np.zeros(0)
-        """Of the costs themselves, without the noise of a trial, shape (candidates,)."""
+        """Variance of these logarithms, without the noise of a trial, shape (candidates,)."""
 
     def observe(self, index: int, observation: Observation) -> None:
-        """Note a measured cost, in place of an earlier one. ``learn`` takes it into account."""
+        """Note a measured cost, which replaces an earlier one. ``learn`` then uses it."""
         self._observations[index] = observation
 
     def learn(self) -> None:
-        """Fit the law, and compute the posterior from everything observed so far."""
+        """Fit the law, and compute the posterior from all observations so far."""
         if not self._observations:
             return
         measured = self._measured()
         law = self._law(measured)
         prior_mean = self._prior_mean(measured.curves, measured)
+        # Two fits: the residuals of the first one show how large noise and misfit are, and the
+        # second one uses these scales.
         start = self._first_fit(law, measured, prior_mean)
         residuals = self._residuals(law, measured, prior_mean, start)
         scales = most_likely_scales(residuals, _HYPERPARAMETERS)
+        # Independent errors add up as variances: the stated error of a trial, and the noise between
+        # trials. The misfit of the law is correlated between similar candidates.
         variances = measured.stated_variances + scales.noises**2
         misfit = scales.misfit_deviation**2 * residuals.misfit_kernel
         precision = np.linalg.inv(misfit + np.diag(variances))
@@ -120,25 +129,29 @@ class CostModel:
         """Posterior covariance of the costs of candidates, shape (rows, columns)."""
         posterior = self._posterior
         assert posterior is not None
+        # The posterior of a Gaussian process: prior covariance minus the part that the measurements
+        # explain.
         prior = self._prior.between(posterior.derivatives, rows, columns, posterior.misfit)
         explained = posterior.to_measured[rows] @ posterior.precision
         return np.asarray(prior - explained @ posterior.to_measured[columns].T)
 
     def _measured(self) -> _Measured:
+        """The observations as arrays."""
         rows = np.array(list(self._observations), int)
         observations = self._observations.values()
-        errors = np.array([own.relative_error for own in observations])
+        errors = np.array([observation.relative_error for observation in observations])
         return _Measured(
             rows=rows,
-            log_costs=np.log([own.cost for own in observations]),
-            # Half a 95 % interval is about two deviations; a small one is the logarithm's.
+            log_costs=np.log([observation.cost for observation in observations]),
+            # Half a 95 % interval is about two standard deviations. A small relative error is also
+            # the error of the logarithm.
             stated_variances=(errors / 2) ** 2,
-            branches=np.array([own.branch for own in observations], int),
-            curves=np.unique(self._prior.curves.of[rows]),
+            branches=np.array([observation.branch for observation in observations], int),
+            curves=np.unique(self._prior.curves.curve_of[rows]),
         )
 
     def _law(self, measured: _Measured) -> CostLaw:
-        """The law over the measured candidates and their curves alone."""
+        """The law for the measured candidates and their curves only."""
         covariance = self._prior.of_parameters(measured.curves)
         return SeenBranchLaw(
             layout=self._prior.layout(measured.rows, measured.curves, covariance),
@@ -148,13 +161,14 @@ class CostModel:
         )
 
     def _prior_mean(self, curves: Indices, measured: _Measured) -> Array:
-        """Expected parameters of curves: the size of the costs, and what their techniques do."""
+        """Expected parameters of curves, from the size of costs and the effects of techniques."""
         effects = self._prior.effects(curves)
-        usual = np.median(self._prior.effects(self._prior.curves.of[measured.rows]))
+        usual = np.median(self._prior.effects(self._prior.curves.curve_of[measured.rows]))
         unit = float(measured.log_costs.min())
         per_sample = measured.log_costs - np.log(self._prior.sizes[measured.rows])
-        # Base and slope begin at 1/e of the measured costs, so that their sum is near the cost. The
-        # floor of a time is the host's, on which the expected effects say nothing.
+        # By default, base and slope are 1/e of the measured costs each, so that their sum is near
+        # the cost. The floor of a time is that of the host, so the effects of techniques do not
+        # apply.
         floor_below, base_below, slope_below = _FLOOR_BELOW, 1.0, 1.0
         if self._prior.is_time:
             floor_below, base_below = _TIME_FLOOR_BELOW, _BASE_BELOW
@@ -165,7 +179,7 @@ class CostModel:
         return np.concatenate([floors, bases, slopes, self._prior.extra_means])
 
     def _first_fit(self, law: CostLaw, measured: _Measured, prior_mean: Array) -> Array:
-        """The parameters with usual errors: where the scales of the errors are judged."""
+        """A fit with usual errors. The scales of the errors are then selected by its residuals."""
         kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
         variances = measured.stated_variances + _USUAL_ERROR**2
         precision = np.linalg.inv(_USUAL_ERROR**2 * kernel + np.diag(variances))
@@ -186,10 +200,12 @@ class CostModel:
     def _residuals(
         self, law: CostLaw, measured: _Measured, prior_mean: Array, parameters: Array
     ) -> Residuals:
-        """What the law, linearized at the parameters, does not explain."""
+        """The differences between the measurements and the law, linearized at the parameters."""
         kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
         jacobian = law.jacobian(parameters)
         from_law = measured.log_costs - law.costs(parameters)
+        # Linearized at p, law(prior mean) = law(p) - J (p - prior mean), and the parameters'
+        # covariance C becomes J C Jᵀ for the costs.
         return Residuals(
             from_prior=from_law + jacobian @ (parameters - prior_mean),
             from_law=from_law,
@@ -205,7 +221,7 @@ class CostModel:
         """The posterior of all candidates, from the fitted parameters of the measured curves.
 
         Gaussian process regression (Rasmussen and Williams, sections 2.2 and 2.7), with the law
-        linearized at the fit. ``moved`` is how far the fit is from the prior mean.
+        linearized at the fit. ``moved`` is the fit minus the prior mean.
         """
         every = np.arange(len(self._prior.sizes))
         law, parameters = self._extended(measured, moved)
@@ -214,8 +230,10 @@ class CostModel:
         to_measured = self._prior.between(derivatives, every, measured.rows, misfit)
         noise = np.diag(variances)
         precision = np.linalg.inv(to_measured[measured.rows] + noise)
+        # The diagonal of K · precision · Kᵀ, without the other elements of this large matrix.
         explained = np.einsum("ij,ij->i", to_measured @ precision, to_measured)
-        # The misfit to expect near the measured candidates, from what the law leaves there.
+        # The mean is the law, plus the residuals of the measured candidates, weighted by their
+        # correlation: a similar candidate is expected to have a similar misfit.
         kernel = misfit**2 * self._prior.misfit_kernel(every, measured.rows)
         left = measured.log_costs - costs[measured.rows]
         self.mean = rounded(costs + kernel @ np.linalg.solve(kernel[measured.rows] + noise, left))
@@ -227,10 +245,12 @@ class CostModel:
         )
 
     def _extended(self, measured: _Measured, moved: Array) -> tuple[CostLaw, Array]:
-        """The law over all candidates, and the parameters that the measured curves let expect."""
+        """The law for all candidates, with the parameters expected from the measured curves."""
         curves = np.arange(self._prior.curves.count)
         local = 3 * len(measured.curves)
         among = self._prior.of_curves(measured.curves, measured.curves)
+        # Regression from the parameters of the measured curves to those of all curves: prior mean +
+        # covariance with the measured · inverse covariance of the measured · their deviations.
         weights = np.linalg.solve(among, moved[:local])
         parameters = self._prior_mean(curves, measured)
         parameters[: 3 * len(curves)] += self._prior.of_curves(curves, measured.curves) @ weights

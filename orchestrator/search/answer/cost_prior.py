@@ -1,4 +1,4 @@
-"""Prior covariance of a cost between candidates, by the law linearized at known parameters."""
+"""The prior covariance of a cost between candidates, from the law linearized at its fit."""
 
 from __future__ import annotations
 
@@ -13,57 +13,60 @@ from orchestrator.search.frontier.candidates import Candidate, OptimizerFamily
 from orchestrator.search.frontier.cost_law import Derivatives, ParameterLayout
 
 Kernel = Callable[[Indices, Indices], Array]
-"""From the numbers of curves to a figure for each pair of them."""
+"""From the indices of two sets of curves to a matrix with a value for each pair."""
 EXTRA_DEVIATION = 0.3
-"""Prior deviation of an optimizer's extra, as a share of the smallest measured cost."""
+"""Prior deviation of the extra cost of an optimizer, as a share of the smallest measured cost."""
 LEAST_EXTRA = 0.03
+"""Smallest prior deviation of such an extra, however well its effect was recorded."""
 _MISFIT_PER_CHOICE = 0.7
-"""Correlation of the misfits of two candidates for each choice in which they differ."""
+"""Factor on the correlation of two candidates' misfits for each choice in which they differ."""
 
 
 class CostPrior:
-    """The plan's candidates as arrays, and what their costs have in common."""
+    """The candidates of the plan as arrays, and the covariance of their costs."""
 
     def __init__(
         self, candidates: Sequence[Candidate], curves: CurvePrior, *, is_time: bool
     ) -> None:
         self.curves = curves
         self.is_time = is_time
-        self.sizes = np.array([own.micro_batch for own in candidates], float)
+        self.sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         self._octaves = np.log2(self.sizes)
         families: Numbering[OptimizerFamily] = Numbering()
-        self._families = np.array([_family(own, families) for own in candidates], int)
+        self._families = np.array([_family(candidate, families) for candidate in candidates], int)
         self.family_count = len(families)
         self.extra_means, self._extra_deviations = _extras(list(families), curves, is_time=is_time)
         self._shares = np.ones(len(candidates))
         if is_time:
-            # The passes of a step share the optimizer's time.
-            self._shares = 1 / np.array([own.accumulation for own in candidates], float)
+            # An optimizer updates once per step, so each micro-batch pays its share of this time.
+            self._shares = 1 / np.array([candidate.accumulation for candidate in candidates], float)
         scales = curves.scales
         self._correlation = 0.0
         self._common = np.full(3, scales.common**2)
-        """Variances that floors, bases and slopes share between all curves, shape (3,)."""
+        """Variances of the parts of floor, base and slope that all curves share, shape (3,)."""
         self._common_covariance = 0.0
-        """Of bases and slopes, between all curves."""
+        """Covariance of the shared parts of base and slope."""
         if is_time:
-            # Base and slope are times of the same GPU: what slows one slows the other.
+            # Base and slope are both times of the GPU, so a technique affects both in a similar
+            # way.
             self._correlation = scales.base_slope_correlation
             self._common[0] = scales.common_floor**2
-            # Var(base - slope) = Var(base) + Var(slope) - 2 Cov(base, slope).
+            # The ratio of base to slope has a known deviation. The covariance follows from
+            # Var(base - slope) = Var(base) + Var(slope) - 2 Cov(base, slope), of logarithms.
             self._common_covariance = scales.common**2 - scales.common_base_to_slope**2 / 2
 
     def effects(self, curves: Indices) -> Array:
-        """Expected logarithms of what the techniques of curves do to the cost, shape (curves,)."""
+        """Expected logarithm of the effect of a curve's techniques on the cost, shape (curves,)."""
         if self.is_time:
             return self.curves.log_times[curves]
         return np.zeros(len(curves))
 
     def layout(self, rows: Indices, curves: Indices, prior_covariance: Array) -> ParameterLayout:
-        """The law's parameters for some candidates; ``curves`` are theirs, ascending."""
+        """The parameters of the law for some candidates. ``curves`` are their curves, ascending."""
         return ParameterLayout(
             sizes=self.sizes[rows],
             extra_shares=self._shares[rows],
-            curves=np.searchsorted(curves, self.curves.of[rows]),
+            curves=np.searchsorted(curves, self.curves.curve_of[rows]),
             families=self._families[rows],
             curve_count=len(curves),
             family_count=self.family_count,
@@ -71,7 +74,10 @@ class CostPrior:
         )
 
     def of_parameters(self, curves: Indices) -> Array:
-        """Prior covariance of all parameters of the law over some curves."""
+        """Prior covariance of all parameters of the law for some curves.
+
+        The extras of optimizers are independent of the curves and of each other.
+        """
         of_curves = self.of_curves(curves, curves)
         count = len(of_curves)
         covariance = np.zeros((count + self.family_count, count + self.family_count))
@@ -80,7 +86,10 @@ class CostPrior:
         return covariance
 
     def of_curves(self, rows: Indices, columns: Indices) -> Array:
-        """Prior covariance of floors, bases and slopes, shape (3 × rows, 3 × columns)."""
+        """Prior covariance of floors, bases and slopes, shape (3 × rows, 3 × columns).
+
+        A floor is independent of bases and slopes.
+        """
         between = self.curves.covariance(rows, columns)
         floor, base, slope = (between + variance for variance in self._common)
         correlated = self._correlation * between + self._common_covariance
@@ -92,50 +101,57 @@ class CostPrior:
     ) -> Array:
         """Prior covariance of the costs of candidates, shape (rows, columns).
 
-        ``derivatives`` are those of all candidates; ``misfit`` is how far costs are from the law.
+        ``derivatives`` are those of all candidates. ``misfit`` is the standard deviation of the
+        costs from the law.
         """
-        own = derivatives
+        # Linearized, Cov(cost a, cost b) is the sum over all pairs of parameters of derivative ·
+        # derivative · covariance. Floor, base and slope of the same kind come first.
         of_curves = self._by_curve(rows, columns, self.curves.covariance)
         covariance = np.zeros_like(of_curves)
-        derivatives_of = (own.floor, own.base, own.slope)
+        derivatives_of = (derivatives.floor, derivatives.base, derivatives.slope)
         for derivative, common in zip(derivatives_of, self._common, strict=True):
             covariance += (of_curves + common) * np.outer(derivative[rows], derivative[columns])
-        crossed = np.outer(own.base[rows], own.slope[columns])
-        crossed += np.outer(own.slope[rows], own.base[columns])
+        # Then the pairs of a base and a slope, in both orders.
+        crossed = np.outer(derivatives.base[rows], derivatives.slope[columns])
+        crossed += np.outer(derivatives.slope[rows], derivatives.base[columns])
         covariance += (self._correlation * of_curves + self._common_covariance) * crossed
+        # Then the extra of an optimizer, which candidates with the same optimizer share.
         is_same_family = self._families[rows][:, None] == self._families[columns]
-        extras = np.outer(own.extra[rows], own.extra[columns]) * is_same_family
+        extras = np.outer(derivatives.extra[rows], derivatives.extra[columns]) * is_same_family
         # The index -1 of the reference optimizer selects the appended zero.
         deviations = np.append(self._extra_deviations, 0.0)[self._families[rows]]
         covariance += (deviations**2)[:, None] * extras
         return np.asarray(covariance + misfit**2 * self.misfit_kernel(rows, columns))
 
     def variances(self, derivatives: Derivatives, misfit: float) -> Array:
-        """The diagonal of ``between`` for all candidates, shape (candidates,)."""
-        own = derivatives
-        of_curves = self.curves.variances()[self.curves.of]
-        variances = (of_curves + self._common[0]) * own.floor**2
-        variances += (of_curves + self._common[1]) * own.base**2
-        variances += (of_curves + self._common[2]) * own.slope**2
+        """The diagonal of ``between`` for all candidates, shape (candidates,).
+
+        The whole matrix would be too large.
+        """
+        of_curves = self.curves.variances()[self.curves.curve_of]
+        variances = (of_curves + self._common[0]) * derivatives.floor**2
+        variances += (of_curves + self._common[1]) * derivatives.base**2
+        variances += (of_curves + self._common[2]) * derivatives.slope**2
         correlated = self._correlation * of_curves + self._common_covariance
-        variances += 2 * correlated * own.base * own.slope
+        variances += 2 * correlated * derivatives.base * derivatives.slope
         deviations = np.append(self._extra_deviations, 0.0)[self._families]
-        return np.asarray(variances + (deviations * own.extra) ** 2 + misfit**2)
+        return np.asarray(variances + (deviations * derivatives.extra) ** 2 + misfit**2)
 
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
-        """Correlation of the distances from the law, shape (rows, columns).
+        """Correlation of the misfits, the distances from the law, shape (rows, columns).
 
-        As in ``frontier.similarity``: a squared-exponential kernel over the octaves of the
-        micro-batch, times a factor for each choice in which two curves differ.
+        As in ``frontier.similarity``: a squared-exponential kernel over the logarithm (base 2) of
+        the micro-batch, times a factor for each choice in which two curves differ.
         """
         differing = self._by_curve(rows, columns, self.curves.differing)
         octaves = self._octaves[rows][:, None] - self._octaves[columns]
         return np.asarray(_MISFIT_PER_CHOICE**differing * np.exp(-(octaves**2) / 2))
 
     def _by_curve(self, rows: Indices, columns: Indices, kernel: Kernel) -> Array:
-        """A kernel over curves, for candidates: computed once for each pair of curves."""
-        curves, row_numbers = np.unique(self.curves.of[rows], return_inverse=True)
-        others, column_numbers = np.unique(self.curves.of[columns], return_inverse=True)
+        """A kernel of curves, expanded to candidates; computed once for each pair of curves."""
+        # Candidates of the same curve have equal values, so each pair of curves is computed once.
+        curves, row_numbers = np.unique(self.curves.curve_of[rows], return_inverse=True)
+        others, column_numbers = np.unique(self.curves.curve_of[columns], return_inverse=True)
         of_curves = kernel(curves, others)
         return np.asarray(of_curves[row_numbers][:, column_numbers])
 
@@ -158,6 +174,7 @@ def _extras(
 
 
 def _family(candidate: Candidate, families: Numbering[OptimizerFamily]) -> int:
+    """Index of the optimizer family; -1 for the plan's first optimizer, which has no extra."""
     if candidate.has_reference_optimizer:
         return -1
     return families[candidate.optimizer_family]

@@ -1,9 +1,9 @@
-"""What is expected of the curves of a plan: their means, and how much they have in common.
+"""Prior means and covariances of the parameters of curves, before any measurement.
 
-A curve is a set of techniques at any micro-batch. The covariance between curves is a sum of four
-kernels: what all curves share, what each technique does by itself, what each pair of techniques
-does together, and what belongs to one curve alone (Duvenaud et al., Additive Gaussian Processes,
-2011). It is computed between all curves and the measured ones only, so large plans stay cheap.
+A curve is a set of techniques at all micro-batches. The covariance between two curves is a sum of
+four kernels: for all curves, for each common technique, for each common pair of techniques, and for
+the curve alone (Duvenaud et al., Additive Gaussian Processes, 2011). It is computed only between
+all curves and the measured ones, so it is cheap for large plans.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from orchestrator.search.frontier.candidates import OPTIMIZER, Candidate, Curve,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PriorScales:
-    """Deviations of logarithms. By replay (``python -m tests.benchmarks.answer``)."""
+    """Standard deviations of logarithms, by replay (``python -m tests.benchmarks.answer``)."""
 
     common: float = 3.0
-    """What all curves share: only the order of magnitude is known."""
+    """Deviation of the part that all curves share: only the order of magnitude is known."""
     common_floor: float = 0.6
-    """The same of the floors of a time: a host's pace, which is not far below measured times."""
+    """Deviation of the shared floor of times: the host's floor is close to the measured times."""
     common_base_to_slope: float = 1.0
-    """The same of the ratio of a time's base to its slope."""
+    """Deviation of the shared ratio of the base of a time to its slope."""
     pair: float = 0.06
-    """What all pairs of techniques do together."""
+    """Deviation of the effect of a pair of techniques, beyond the effects of each."""
     curve: float = 0.02
-    """What belongs to one curve alone."""
+    """Deviation of the part that belongs to one curve only."""
     base_slope_correlation: float = 0.8
-    """How much of their deviations the base and the slope of a time share."""
+    """Correlation of a technique's effects on the base and on the slope of a time."""
 
 
 class CurvePrior:
-    """Means and covariances of the parameters of a plan's curves.
+    """Prior means and covariances of the parameters of a plan's curves.
 
-    Techniques are compared with those of the plan's first candidate.
+    Effects of techniques are relative to the techniques of the plan's first candidate.
     """
 
     def __init__(
@@ -53,15 +53,17 @@ class CurvePrior:
         self._priors = priors
         self._reference = candidates[0].trials[0].choices.get(OPTIMIZER)
         curves: Numbering[Curve] = Numbering()
-        self.of = np.array([curves[own.reference_curve] for own in candidates], int)
-        """Number of each candidate's curve, shape (candidates,)."""
+        self.curve_of = np.array(
+            [curves[candidate.reference_curve] for candidate in candidates], int
+        )
+        """Index of each candidate's curve, shape (candidates,)."""
         self.count = len(curves)
         listed = [_choices(curve) for curve in curves]
         axes = _varying_axes(listed)
         self._codes = np.zeros((len(listed), len(axes)), int)
-        """Number of each curve's choice on each axis that varies, shape (curves, axes)."""
+        """Index of each curve's value on each axis that varies, shape (curves, axes)."""
         self._kernels: list[Array] = []
-        """For each of these axes, the covariance of what its choices do, shape (values, values)."""
+        """For each of these axes, the covariance of the effects of its values, (values, values)."""
         self.log_times = np.zeros(len(listed))
         """Expected logarithm of each curve's time, relative to the first curve, shape (curves,)."""
         for column, axis in enumerate(axes):
@@ -70,7 +72,7 @@ class CurvePrior:
     def _add_axis(
         self, column: int, axis: str, values: Sequence[Hashable], priors: TechniquePriors
     ) -> None:
-        """Fill the columns of one axis. ``values`` has a choice for each curve."""
+        """Add one axis to codes, kernels and expected times. ``values`` has a value per curve."""
         numbers: Numbering[tuple[str, Hashable]] = Numbering()
         distinct: list[Choice] = []
         for curve, value in enumerate(values):
@@ -82,6 +84,7 @@ class CurvePrior:
         rows = []
         for first in distinct:
             rows.append([priors.correlation(axis, first, second) for second in distinct])
+        # Cov(a, b) = correlation · deviation of a · deviation of b.
         self._kernels.append(np.outer(deviations, deviations) * np.array(rows))
         self.log_times += np.array([effect.log_time for effect in effects])[self._codes[:, column]]
 
@@ -104,7 +107,8 @@ class CurvePrior:
             own += self._kernels[axis][left, right]
             shared += left == right
         axes = max(1, self._codes.shape[1])
-        # Pairs of axes on which both curves agree, as a share of all pairs.
+        # With n equal values there are n (n - 1) / 2 pairs of axes on which both curves agree; here
+        # as a share of all pairs of axes.
         pairs = shared * (shared - 1) / max(1, axes * (axes - 1))
         is_same = rows[:, None] == columns
         return np.asarray(own + self.scales.pair**2 * pairs + self.scales.curve**2 * is_same)
@@ -117,7 +121,7 @@ class CurvePrior:
         return np.asarray(alone + self.scales.pair**2 + self.scales.curve**2)
 
     def differing(self, rows: Indices, columns: Indices) -> Array:
-        """In how many choices the curves differ, shape (rows, columns)."""
+        """Number of axes on which two curves differ, shape (rows, columns)."""
         differing = np.zeros((len(rows), len(columns)))
         for axis in range(self._codes.shape[1]):
             differing += self._codes[rows, axis][:, None] != self._codes[columns, axis]

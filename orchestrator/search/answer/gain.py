@@ -1,4 +1,4 @@
-"""What measuring more could still gain: by candidate, and for a whole budget with its probability.
+"""The gain that further measurements could still bring: of each candidate, and of a whole budget.
 
 All speeds are logarithms, so a gain of 0.01 is about 1 %.
 """
@@ -15,56 +15,64 @@ from orchestrator.search.answer.cost_model import CostModel
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, rounded
 
 _SAMPLES = 512
-"""Joint samples of speeds, memories and working techniques, for the probability of a gain."""
+"""Joint samples of speeds, memories and working techniques. The standard error of a sampled
+probability is at most 0.5 / sqrt(512), about 2 %."""
 _SHORTLIST = 256
-"""Candidates that are sampled: those with the largest expected gain."""
+"""Only the candidates with the largest expected gains are sampled, at most this many: the
+time of sampling grows with the cube of their number."""
 _SHARED_MEMORY_ERROR = 0.5
-"""Share of the variance of memory errors that all candidates share."""
+"""Part of the variance of memory errors that is common to all candidates."""
 _LEAST_VARIANCE = 1e-12
+"""Keeps the division by a standard deviation valid for speeds that are known exactly."""
 _NO_INCUMBENT_DEFICIT = 1.0
-"""While nothing fits a budget, candidates are compared with one this much slower than usual."""
+"""While nothing measured fits a budget, gains are relative to a speed below all expected ones by
+this much, as a logarithm. So every candidate has a gain, and the faster one has more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Beliefs:
-    """What is believed of every candidate; arrays of shape (candidates,)."""
+    """The posterior of every candidate; arrays of shape (candidates,) unless stated otherwise."""
 
     log_speed: Array
+    """Expected logarithms of samples per second."""
     log_memory: Array
+    """Expected logarithms of bytes."""
     memory_deviation: Array
     """Standard deviations of ``log_memory``."""
     works: Array
-    """Probability that it runs at all."""
+    """Probability that all techniques of the candidate run."""
     choices: Indices
-    """Numbers of each candidate's choices, shape (candidates, axes)."""
+    """Indices of each candidate's choices, shape (candidates, axes)."""
     unproven: Mask
-    """Whether a choice has not run yet, shape (choices,)."""
-    works_untried: Array
-    """Probability that a choice that has not run yet does, shape (choices,)."""
+    """Whether no trial with a choice has run yet, shape (choices,)."""
+    untried_probability: Array
+    """Probability that a choice runs, before any trial with it, shape (choices,)."""
     times: CostModel
-    """For the covariances of the speeds."""
+    """The model of the step times, which has their covariances."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemainingGain:
-    """What anything unmeasured could still gain in one budget over the fastest measured."""
+    """How much faster than the fastest measured candidate an unmeasured one could be."""
 
     expected: float
     """Mean of the largest gain, as a share of the speed."""
     at_most: float
-    """The largest gain is at most this share, with the wanted probability; infinite while nothing
-    that fits was measured."""
+    """Upper bound of the largest gain at the given probability, as a share of the speed; infinite
+    while no measured candidate fits."""
     probability_any_fits: float
-    """That an unmeasured candidate fits the budget and runs."""
+    """Probability that at least one unmeasured candidate fits the budget and runs."""
     values: Array
-    """What a measurement of each candidate is worth, shape (candidates,): its expected gain, and
-    what it tells about others. 0 for those that were not sampled."""
+    """Value of measuring each candidate, shape (candidates,): its expected gain, and the value of
+    what it shows about other candidates. 0 for candidates that were not sampled."""
 
 
 def probability_to_fit(beliefs: Beliefs, budget_bytes: float) -> Array:
-    """That each candidate needs no more than the budget, shape (candidates,)."""
+    """Probability that each candidate needs at most the budget, shape (candidates,)."""
     if math.isinf(budget_bytes):
         return np.ones(len(beliefs.log_memory))
+    # The logarithm of the memory is normally distributed. Measured memory has no deviation, so a
+    # tiny one keeps the division valid.
     room = math.log(budget_bytes) - beliefs.log_memory
     deviation = np.maximum(beliefs.memory_deviation, 1e-9)
     return _normal_cdf(room / deviation)
@@ -75,8 +83,9 @@ def expected_gains(
 ) -> Array:
     """Expected improvement over the incumbent, shape (candidates,); 0 where a candidate is closed.
 
-    The closed form for a normal distribution (Jones, Schonlau and Welch, 1998), of the ratio to
-    the incumbent: an error that both share cancels out.
+    The closed form of the expected improvement for a normal distribution (Jones, Schonlau and
+    Welch, 1998). It is applied to the ratio of the speeds, so that an error that the candidate and
+    the incumbent share cancels out.
     """
     if not is_open.any():
         return np.zeros(len(is_open))
@@ -90,6 +99,7 @@ def expected_gains(
     score = mean / deviation
     density = np.exp(-(score**2) / 2) / math.sqrt(2 * math.pi)
     improvement = deviation * (score * _normal_cdf(score) + density)
+    # A candidate that does not fit or does not run gains nothing.
     fits = probability_to_fit(beliefs, budget_bytes)
     return np.asarray(rounded(is_open * improvement * fits * beliefs.works))
 
@@ -99,7 +109,7 @@ def _ratio_variance(times: CostModel, incumbent: int) -> Array:
     every = np.arange(len(times.variance))
     shared = times.covariance(every, np.array([incumbent]))[:, 0]
     variance = times.variance + times.variance[incumbent] - 2 * shared
-    # It can fall below zero by rounding.
+    # A variance can fall below zero by rounding.
     return np.asarray(np.maximum(variance, 0.0))
 
 
@@ -112,9 +122,10 @@ def remaining_gain(
     probability: float,
     seed: int,
 ) -> RemainingGain:
-    """The distribution of the largest gain, from joint samples of the likeliest candidates.
+    """The largest gain of any open candidate, from joint samples of those with the most promise.
 
-    ``gains`` are the expected gains of the open candidates.
+    ``gains`` are the expected gains from ``expected_gains``. ``probability`` is that of the upper
+    bound ``at_most``. Joint samples are needed, because the gains of similar candidates correlate.
     """
     shortlist = np.argsort(-gains, kind="stable")[:_SHORTLIST]
     shortlist = shortlist[gains[shortlist] > 0]
@@ -143,11 +154,12 @@ def remaining_gain(
 
 
 def _values(sampled: Array, expected: Array, covariance: Array) -> Array:
-    """What to measure each row is worth, shape (rows,): its expected gain, and what it tells.
+    """Value of measuring each row, shape (rows,): its expected gain plus its information.
 
-    ``sampled`` are gains of shape (samples, rows), ``expected`` their means. In each sample, the
-    best row gains more than is expected of any row. To measure a row explains a share of what is
-    uncertain about that best one: their squared correlation.
+    ``sampled`` are gains of shape (samples, rows), and ``expected`` are their means. In a sample,
+    the gain of the best row exceeds the largest expected gain: this excess can be found only by
+    measuring. A measurement of a row explains a part of the best row's variance, which is their
+    squared correlation. The information of a row is the mean of excess times this part.
     """
     best = sampled.argmax(axis=1)
     excess = np.maximum(sampled.max(axis=1) - expected.max(), 0.0)
@@ -161,29 +173,33 @@ def _values(sampled: Array, expected: Array, covariance: Array) -> Array:
 def _feasible(
     beliefs: Beliefs, rows: Indices, budget_bytes: float, generator: np.random.Generator
 ) -> Mask:
-    """Whether candidates fit and run, in each sample, shape (samples, rows)."""
-    is_working = generator.random((_SAMPLES, len(beliefs.unproven))) < beliefs.works_untried
+    """Whether each candidate fits and runs, in each sample, shape (samples, rows)."""
+    # Whether a choice runs is drawn once per sample, for all candidates with this choice together.
+    is_working = generator.random((_SAMPLES, len(beliefs.unproven))) < beliefs.untried_probability
     is_working |= ~beliefs.unproven
     runs = is_working[:, beliefs.choices[rows]].all(axis=2)
     if math.isinf(budget_bytes):
         return np.asarray(runs)
+    # A normal error as the sum of a common part and an independent part; their variances add to 1.
     shared = generator.standard_normal((_SAMPLES, 1)) * math.sqrt(_SHARED_MEMORY_ERROR)
-    own = generator.standard_normal((_SAMPLES, len(rows))) * math.sqrt(1 - _SHARED_MEMORY_ERROR)
-    log_memory = beliefs.log_memory[rows] + beliefs.memory_deviation[rows] * (shared + own)
+    independent = generator.standard_normal((_SAMPLES, len(rows)))
+    independent *= math.sqrt(1 - _SHARED_MEMORY_ERROR)
+    log_memory = beliefs.log_memory[rows] + beliefs.memory_deviation[rows] * (shared + independent)
     return np.asarray(runs & (log_memory <= math.log(budget_bytes)))
 
 
 def _ratios(beliefs: Beliefs, rows: Indices, incumbent: int | None) -> tuple[Array, Array]:
-    """Mean and covariance of the logarithms of speeds relative to the incumbent's.
+    """Mean and covariance of the logarithms of the speeds relative to the incumbent's.
 
-    Without an incumbent, relative to one slower than all rows.
+    Without an incumbent, they are relative to a speed below those of all rows.
     """
     if incumbent is None:
         slowest = beliefs.log_speed[rows].min() - _NO_INCUMBENT_DEFICIT
         return beliefs.log_speed[rows] - slowest, beliefs.times.covariance(rows, rows)
     together = np.append(rows, incumbent)
     covariance = beliefs.times.covariance(together, together)
-    # Var and covariance of the differences from the incumbent, which is last.
+    # With the incumbent i as the last row, Cov(a - i, b - i) = Cov(a, b) - Cov(a, i) - Cov(i, b)
+    # + Var(i).
     of_ratios = (
         covariance[:-1, :-1] - covariance[:-1, -1:] - covariance[-1:, :-1] + covariance[-1, -1]
     )
@@ -192,7 +208,8 @@ def _ratios(beliefs: Beliefs, rows: Indices, incumbent: int | None) -> tuple[Arr
 
 def _sampled(mean: Array, covariance: Array, generator: np.random.Generator) -> Array:
     """Joint samples of a normal distribution, shape (samples, rows)."""
-    # Rounding can make it slightly indefinite, so negative eigenvalues count as zero.
+    # A root of the covariance turns independent normal draws into correlated ones. Rounding can
+    # make an eigenvalue slightly negative; it counts as zero.
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     normal = generator.standard_normal((_SAMPLES, len(mean)))
@@ -205,7 +222,7 @@ def _normal_cdf(scores: Array) -> Array:
 
 
 def fastest_of(beliefs: Beliefs, candidates: Sequence[int], budget_bytes: float) -> int | None:
-    """The candidate with the highest expected speed of those that fit; None if none does."""
+    """The candidate with the highest expected speed among those that fit; None if none fits."""
     fitting = []
     for index in candidates:
         if math.isinf(budget_bytes) or beliefs.log_memory[index] <= math.log(budget_bytes):

@@ -1,4 +1,4 @@
-"""Predicted memory for every candidate of a plan, from predictions of a few."""
+"""Predicted memory of every candidate of a plan, interpolated from predictions of a few."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve, candidates_of
 from orchestrator.search.frontier.technique_knowledge import NO_DEVICE_MEMORY
 
-_FEW = 300
-"""A plan of so few trials is predicted whole."""
+_SMALL_PLAN = 300
+"""In a plan with at most this many trials, all are predicted."""
 _LARGEST_PREDICTED = 256
-"""Beyond it, the line through the last two sizes goes on."""
+"""The largest micro-batch to predict. Larger ones are extrapolated from the last two."""
 _SIZE_RATIO = 4
-"""In a larger plan, each predicted micro-batch is at least so many times the one before."""
+"""In a larger plan, each predicted micro-batch is at least this many times the one before."""
 
 
 def worth_predicting(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
-    """The trials whose memory is worth a prediction: a few sizes of each set of techniques.
+    """The trials to predict: a few micro-batches of each set of techniques, the fastest sets first.
 
-    Memory is nearly affine in the micro-batch, so the other sizes lie between.
+    Memory is nearly affine in the micro-batch, so the other micro-batches can be interpolated.
     """
-    if len(trials) <= _FEW:
+    if len(trials) <= _SMALL_PLAN:
         return list(trials)
     by_curve: dict[Curve, list[Candidate]] = {}
     for candidate in candidates_of(trials):
         by_curve.setdefault(candidate.curve, []).append(candidate)
     first = next(iter(by_curve))
     chosen: list[TrialSpec] = []
-    for curve in sorted(filter(partial(_needs_own, first), by_curve), key=_expected_log_time):
+    for curve in sorted(
+        filter(partial(_needs_prediction, first), by_curve), key=_expected_log_time
+    ):
         last = 0
         for candidate in sorted(by_curve[curve], key=_micro_batch):
             size = candidate.micro_batch
@@ -44,8 +46,12 @@ def worth_predicting(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
     return chosen
 
 
-def _needs_own(first: Curve, curve: Curve) -> bool:
-    """Whether a curve's memory may differ from that of the curve without its other loop."""
+def _needs_prediction(first: Curve, curve: Curve) -> bool:
+    """Whether a curve needs predictions of its own.
+
+    A curve that differs from the first one in a technique without effect on device memory, such as
+    a data loader, has the memory of another curve.
+    """
     usual = {axis: value for axis, _, value in first.techniques}
     for axis, _, value in curve.techniques:
         if axis in NO_DEVICE_MEMORY and value != usual.get(axis):
@@ -54,12 +60,15 @@ def _needs_own(first: Curve, curve: Curve) -> bool:
 
 
 def _expected_log_time(curve: Curve) -> float:
-    """The fastest first, as recorded tables let expect: they are the likeliest picks."""
+    """Expected logarithm of a curve's time, by the recorded tables; a key to sort by.
+
+    The fastest curves are predicted first, because they are the likeliest picks.
+    """
     priors = shipped_priors()
     total = 0.0
     for axis, _, value in curve.techniques:
         effect = priors.of(axis, value)
-        # A technique that no table has waits, so that the likely ones are predicted soon.
+        # A technique without a recorded effect comes later, as if it were slower.
         if effect.models:
             total += effect.log_time
         elif axis in AXES and value != AXES[axis].default:
@@ -72,11 +81,11 @@ def _micro_batch(candidate: Candidate) -> int:
 
 
 class PredictedMemory:
-    """Reads predictions, and completes them.
+    """Reads predictions, and fills in the missing ones.
 
-    Between two predicted sizes of a curve, memory is a straight line. A curve without predictions
-    borrows those of the most similar curve that has some, times what its other techniques are
-    expected to do.
+    Between two predicted micro-batches of a curve, memory is interpolated linearly. A curve without
+    predictions borrows those of the predicted curve that differs in the fewest choices. They are
+    multiplied by the expected effect of these choices.
     """
 
     def __init__(
@@ -86,41 +95,48 @@ class PredictedMemory:
         priors: TechniquePriors,
     ) -> None:
         self._predicted_bytes = predicted_bytes
-        self._trial_ids = [own.trial_ids[0] for own in candidates]
-        self._sizes = np.array([own.micro_batch for own in candidates], float)
+        self._trial_ids = [candidate.trial_ids[0] for candidate in candidates]
+        self._sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         numbers: Numbering[Curve] = Numbering()
-        self.curves: Indices = np.array([numbers[own.curve] for own in candidates], int)
-        """Number of each candidate's curve, optimizer included, shape (candidates,)."""
+        self.curves: Indices = np.array([numbers[candidate.curve] for candidate in candidates], int)
+        """Index of each candidate's curve, optimizer included, shape (candidates,)."""
         self._codes, values = _codes(list(numbers))
-        self._members = [np.flatnonzero(self.curves == own) for own in range(len(numbers))]
+        self._members = [np.flatnonzero(self.curves == curve) for curve in range(len(numbers))]
+        """The candidates of each curve."""
         self.log_bytes: Array = np.zeros(len(candidates))
-        """Logarithms of predicted bytes, shape (candidates,)."""
+        """Logarithms of predicted bytes, shape (candidates,); zeros before ``read``."""
         self.borrows: Mask = np.zeros(len(candidates), bool)
-        """Whether a prediction is another curve's, shape (candidates,)."""
+        """Whether a candidate's prediction is borrowed, shape (candidates,)."""
         self._changed: Indices = np.full(self._codes.shape, -1)
-        """What each curve has that its lender has not, or -1, shape (curves, axes)."""
+        """Index of a curve's value on an axis where its lender has another one; -1 where it has
+        not.
+
+        Shape (curves, axes)."""
         self._effects = [_MemoryEffects(axis, listed, priors) for axis, listed in values]
 
     def read(self) -> bool:
-        """Take in the predictions that there are now. Returns whether there is any."""
+        """Take in all predictions that have arrived. Returns whether there are any."""
         lines = self._lines()
         if not lines:
             return False
-        lending = np.array(sorted(lines), int)
+        predicted_curves = np.array(sorted(lines), int)
         for curve, rows in enumerate(self._members):
             lender = curve
             if curve not in lines:
-                differing = (self._codes[lending] != self._codes[curve]).sum(axis=1)
-                lender = int(lending[np.argmin(differing)])
+                differing = (self._codes[predicted_curves] != self._codes[curve]).sum(axis=1)
+                lender = int(predicted_curves[np.argmin(differing)])
             sizes, sizes_bytes = lines[lender]
-            log_bytes = np.log(_along(sizes, sizes_bytes, self._sizes[rows]))
+            log_bytes = np.log(_interpolated(sizes, sizes_bytes, self._sizes[rows]))
             self.log_bytes[rows] = log_bytes + self._change(curve, lender)
-            # Without a change that takes memory, the lender's prediction is its own.
+            # If no choice that affects memory differs, the prediction counts as the curve's own.
             self.borrows[rows] = (self._changed[curve] >= 0).any()
         return True
 
     def borrowed_covariance(self, rows: Indices, columns: Indices) -> Array:
-        """Covariance of the errors of what was borrowed, shape (rows, columns)."""
+        """Covariance of the errors of borrowed predictions, shape (rows, columns).
+
+        Two curves share the errors of the choices in which both differ from their lenders.
+        """
         curves, row_numbers = np.unique(self.curves[rows], return_inverse=True)
         others, column_numbers = np.unique(self.curves[columns], return_inverse=True)
         covariance = np.zeros((len(curves), len(others)))
@@ -138,7 +154,7 @@ class PredictedMemory:
         return np.asarray(variances[self.curves])
 
     def _change(self, curve: int, lender: int) -> float:
-        """Note what a curve has that its lender has not. Returns what that does to the memory."""
+        """Set ``_changed`` of a curve. Returns the expected change of the logarithm of bytes."""
         log_memory = 0.0
         for axis, effects in enumerate(self._effects):
             before, after = self._codes[lender, axis], self._codes[curve, axis]
@@ -149,7 +165,7 @@ class PredictedMemory:
         return log_memory
 
     def _lines(self) -> dict[int, tuple[Array, Array]]:
-        """Curve -> its predicted sizes, ascending, and their bytes."""
+        """Curve -> its predicted micro-batches, ascending, and their bytes."""
         points: dict[int, dict[float, float]] = {}
         for row, trial_id in enumerate(self._trial_ids):
             predicted = self._predicted_bytes.get(trial_id)
@@ -157,7 +173,8 @@ class PredictedMemory:
                 points.setdefault(int(self.curves[row]), {})[self._sizes[row]] = predicted
         lines = {}
         for curve, line in points.items():
-            # One size says nothing of how memory grows, unless the curve has no other one.
+            # One micro-batch does not show how memory grows. It is used only if the curve has no
+            # other.
             if len(line) < 2 <= len(self._members[curve]):
                 continue
             sizes = sorted(line)
@@ -166,14 +183,14 @@ class PredictedMemory:
 
 
 class _MemoryEffects:
-    """What the values of one axis are expected to do to the memory."""
+    """The expected effects on memory of the values of one axis, and their covariance."""
 
     def __init__(self, axis: str, values: Sequence[Choice], priors: TechniquePriors) -> None:
         effects = [priors.of(axis, value) for value in values]
         self.log_memory = np.array([effect.log_memory for effect in effects])
-        """Shape (values,)."""
+        """Expected logarithms of the factors on the memory, shape (values,)."""
         deviations = np.array([effect.memory_deviation for effect in effects])
-        # The default has no deviation, but to change to it from another value has one.
+        # The default has no deviation, but a change from another value to the default has one.
         deviations = np.where(deviations > 0, deviations, deviations.max(initial=0.0))
         rows = []
         for first in values:
@@ -184,8 +201,11 @@ class _MemoryEffects:
         self.covariance[:count, :count] = np.outer(deviations, deviations) * np.array(rows)
 
 
-def _along(sizes: Array, sizes_bytes: Array, wanted: Array) -> Array:
-    """Bytes at any micro-batch: straight lines between known sizes, and beyond the last two."""
+def _interpolated(sizes: Array, sizes_bytes: Array, wanted: Array) -> Array:
+    """Bytes at the ``wanted`` micro-batches: linear between known ones, and beyond the last two.
+
+    Below the smallest known micro-batch it is that one's bytes.
+    """
     values = np.interp(wanted, sizes, sizes_bytes)
     if len(sizes) < 2:
         return np.asarray(values)
@@ -195,10 +215,10 @@ def _along(sizes: Array, sizes_bytes: Array, wanted: Array) -> Array:
 
 
 def _codes(curves: Sequence[Curve]) -> tuple[Indices, list[tuple[str, list[Choice]]]]:
-    """A number for each choice of each curve that takes memory, shape (curves, axes and regime).
+    """For each curve, the indices of its choices that affect memory, shape (curves, 1 + axes).
 
-    Also the name of each of these axes, and its values in the order of their numbers. The regime,
-    which is constant along a curve, has the name "".
+    Also the name of each axis, and its values in the order of their indices. Column 0 is the
+    regime, which is constant along a curve; its name is "".
     """
     axes = sorted({axis for curve in curves for axis, _, _ in curve.techniques} - NO_DEVICE_MEMORY)
     codes = np.zeros((len(curves), len(axes) + 1), int)
@@ -216,7 +236,7 @@ def _codes(curves: Sequence[Curve]) -> tuple[Indices, list[tuple[str, list[Choic
 
 
 def _choice(curve: Curve, axis: str) -> Choice:
-    """A curve's value on an axis; for "" its regime, as text."""
+    """The value of a curve on an axis; for "" its regime, as text."""
     if not axis:
         return str(curve.regime)
     for name, _, value in curve.techniques:

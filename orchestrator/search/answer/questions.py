@@ -1,4 +1,4 @@
-"""What the answer search decides from what it has learnt: the next candidate, or to end."""
+"""The decisions of the answer search: which candidate to measure next, or to end."""
 
 from __future__ import annotations
 
@@ -28,114 +28,113 @@ _HARDLY_FITS = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """What is fastest within a budget, among some of the candidates."""
+    """A search for the fastest of some candidates within a budget."""
 
     budget_bytes: float
-    """As the user named it; infinite without a budget and a GPU."""
+    """The budget that the user named; infinite if there is neither a budget nor a GPU."""
     within_bytes: float
-    """The same, or the GPU's memory where that is less."""
+    """The smaller of the budget and the GPU's memory."""
     recipe: str
     candidates: Mask
-    """Which candidates may answer, shape (candidates,)."""
+    """Which candidates can be the answer, shape (candidates,)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class StoppingRule:
     """When a question counts as answered."""
 
     regret: float
-    """The share of the speed that may be left unfound,"""
+    """No unmeasured candidate may be faster than the pick by more than this share,"""
     certainty: float
-    """with this probability."""
+    """with at least this probability."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanView:
-    """Which candidates can be asked for, and which are running."""
+    """The state of the plan: the candidates that can be asked for, and those that are running."""
 
     is_open: Mask
+    """Whether a candidate has a trial that was not asked for yet, shape (candidates,)."""
     outstanding: Sequence[int]
-    begun: Sequence[int]
-    """Candidates of which some repeats ran: the others follow."""
-    first_choices: Sequence[int]
-    """Candidates in the order of their likeness to the baseline."""
+    """Candidates with a running trial."""
+    partly_measured: Sequence[int]
+    """Candidates with some repeats measured and some open. The open ones run next."""
+    by_similarity: Sequence[int]
+    """All candidates, those most similar to the baseline first."""
     seconds_left: float = math.inf
     """Slot time that the search may still take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decisions:
-    """What follows from everything known at a moment."""
+    """The decisions that follow from all records so far."""
 
     next: int | None
-    is_worth: Mask
-    """Whether an open candidate may still be asked for, shape (candidates,)."""
+    """The candidate to measure now; None: none, or none before a running trial ends."""
+    is_worth_measuring: Mask
+    """Whether an open candidate may still be measured, shape (candidates,)."""
     rules: Sequence[str]
-    """For every candidate, the rule by which it is not measured if it is not worth a trial."""
+    """For every candidate, the rule that excludes it if it is not worth measuring."""
     answers: tuple[BudgetAnswer, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Assessment:
-    """A question, and what is left to gain in it."""
+    """The state of one question: its answer so far, and the gains that are still possible."""
 
     answer: BudgetAnswer
     gains: Array
     """Expected gain of each candidate; zeros once the question is answered."""
     values: Array
-    """What to measure each candidate is worth, in the same way."""
+    """Value of measuring each candidate; zeros once the question is answered."""
     fits: Array
     """Probability that each candidate fits, shape (candidates,)."""
 
 
 def decide(
-    state: AnswerState, questions: Sequence[Question], view: PlanView, wanted: Wanted
+    state: AnswerState, questions: Sequence[Question], view: PlanView, stopping: StoppingRule
 ) -> Decisions:
-    """The next candidate, and the answers so far. Equal knowledge leads to equal decisions."""
-    count = len(state.candidates)
-    if not count:
-        return Decisions(next=None, is_worth=np.zeros(0, bool), rules=(), answers=())
-    can_run = view.is_open & ~state.hopeless & ~state.too_large
+    """The next candidate, and the answers so far. Deterministic: equal records, equal decisions."""
+    if not len(state.candidates):
+        return Decisions(next=None, is_worth_measuring=np.zeros(0, bool), rules=(), answers=())
+    can_run = view.is_open & ~state.given_up & ~state.too_large
+    # A candidate with a running trial waits for its result.
     can_run[list(view.outstanding)] = False
     beliefs = state.beliefs()
     if beliefs is None:
-        return _before_any_speed(state, questions, view, can_run, wanted)
+        return _before_any_speed(state, questions, view, can_run, stopping)
     assessments = []
     for question in questions:
-        assessments.append(_assess(state, beliefs, question, view, can_run, wanted))
-    gains = np.sum([own.gains for own in assessments], axis=0)
-    values = np.sum([own.values for own in assessments], axis=0)
-    chosen = _begun(view, gains)
+        assessments.append(_assess(state, beliefs, question, view, can_run, stopping))
+    # One trial can improve several answers, so its gains add up.
+    gains = np.sum([assessment.gains for assessment in assessments], axis=0)
+    values = np.sum([assessment.values for assessment in assessments], axis=0)
+    chosen = next(iter(view.partly_measured), None)
     seconds = state.seconds(beliefs)
-    is_worth = (gains > 0) & can_run & (seconds <= view.seconds_left)
-    if chosen is None and is_worth.any():
-        if not (is_worth & (values > 0)).any():
+    is_worth_measuring = (gains > 0) & can_run & (seconds <= view.seconds_left)
+    if chosen is None and is_worth_measuring.any():
+        # Only the shortlist has values. If it cannot be measured, the expected gains decide.
+        if not (is_worth_measuring & (values > 0)).any():
             values = gains
-        chosen = _most_per_second(values, seconds, is_worth & (values > 0))
-    is_worth[list(view.begun)] = True
-    rules = _rules(state, questions, [own.fits for own in assessments])
-    rules[(gains > 0) & can_run & ~is_worth] = skip_reasons.OUT_OF_TIME
+        chosen = _most_per_second(values, seconds, is_worth_measuring & (values > 0))
+    is_worth_measuring[list(view.partly_measured)] = True
+    rules = _rules(state, questions, [assessment.fits for assessment in assessments])
+    rules[(gains > 0) & can_run & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
     return Decisions(
         next=chosen,
-        is_worth=is_worth,
+        is_worth_measuring=is_worth_measuring,
         rules=rules.tolist(),
-        answers=tuple(own.answer for own in assessments),
+        answers=tuple(assessment.answer for assessment in assessments),
     )
 
 
-def _most_per_second(values: Array, seconds: Array, is_worth: Mask) -> int:
-    """The candidate that is worth most for its slot time."""
-    # Logarithms, rounded, so that rounding errors of another machine lead to the same trials.
+def _most_per_second(values: Array, seconds: Array, is_worth_measuring: Mask) -> int:
+    """The candidate whose measurement has the largest value per second of slot time."""
+    # Rounded, so that the rounding errors of a machine do not decide between equal candidates.
     per_second = np.full(len(values), -math.inf)
-    per_second[is_worth] = rounded(np.log(values[is_worth]) - np.log(seconds[is_worth]))
+    log_values = np.log(values[is_worth_measuring])
+    per_second[is_worth_measuring] = rounded(log_values - np.log(seconds[is_worth_measuring]))
     return int(np.argmax(per_second))
-
-
-def _begun(view: PlanView, gains: Array) -> int | None:
-    """A candidate whose other repeats follow."""
-    for index in view.begun:
-        return index
-    return None
 
 
 def _before_any_speed(
@@ -143,43 +142,43 @@ def _before_any_speed(
     questions: Sequence[Question],
     view: PlanView,
     can_run: Mask,
-    wanted: Wanted,
+    stopping: StoppingRule,
 ) -> Decisions:
-    """The candidate most like the baseline comes first. One at a time, until a speed is known."""
-    may_answer = np.any([own.candidates for own in questions], axis=0)
-    is_worth = can_run & may_answer
+    """Before any speed is known: one candidate at a time, by similarity to the baseline."""
+    may_answer = np.any([question.candidates for question in questions], axis=0)
+    is_worth_measuring = can_run & may_answer
     # The baseline is measured even where it cannot answer, such as at another effective batch.
-    is_worth[list(view.first_choices[:1])] = can_run[list(view.first_choices[:1])]
+    is_worth_measuring[list(view.by_similarity[:1])] = can_run[list(view.by_similarity[:1])]
     if view.seconds_left <= 0:
-        is_worth[:] = False
+        is_worth_measuring[:] = False
     chosen = None
     if not view.outstanding:
-        chosen = next((index for index in view.first_choices if is_worth[index]), None)
+        chosen = next((index for index in view.by_similarity if is_worth_measuring[index]), None)
     certain = [np.ones(len(can_run)) for _ in questions]
-    answers = []
-    for question in questions:
-        answers.append(_unknown(state, question, can_run, wanted))
+    answers = [_unknown(state, question, can_run, stopping) for question in questions]
     return Decisions(
         next=chosen,
-        is_worth=is_worth,
+        is_worth_measuring=is_worth_measuring,
         rules=_rules(state, questions, certain).tolist(),
         answers=tuple(answers),
     )
 
 
-def _unknown(state: AnswerState, question: Question, can_run: Mask, wanted: Wanted) -> BudgetAnswer:
-    """The answer before a speed is known: there is none."""
+def _unknown(
+    state: AnswerState, question: Question, can_run: Mask, stopping: StoppingRule
+) -> BudgetAnswer:
+    """The answer before a speed is known: no pick, and unknown gains."""
     return BudgetAnswer(
         budget_bytes=question.budget_bytes,
         recipe=question.recipe,
         pick=None,
         runner_up=None,
         considered=int(question.candidates.sum()),
-        ruled_out=int((question.candidates & (state.hopeless | state.too_large)).sum()),
+        ruled_out=int((question.candidates & (state.given_up | state.too_large)).sum()),
         measured=0,
         expected_gain=None,
         gain_at_most=None,
-        certainty=wanted.certainty,
+        certainty=stopping.certainty,
         is_answered=not (question.candidates & can_run).any(),
     )
 
@@ -190,12 +189,12 @@ def _assess(
     question: Question,
     view: PlanView,
     can_run: Mask,
-    wanted: Wanted,
+    stopping: StoppingRule,
 ) -> _Assessment:
-    """What is known of one question, and which candidates could still improve its answer."""
+    """The answer to one question so far, and the gain that each candidate could still bring."""
     fits = probability_to_fit(beliefs, question.within_bytes)
     is_open = can_run & question.candidates
-    # What runs now counts as if it had been measured as expected.
+    # A running candidate counts as measured, with its expected speed.
     rivals = [index for index in state.measured if question.candidates[index]]
     rivals += [index for index in view.outstanding if question.candidates[index]]
     incumbent = fastest_of(beliefs, rivals, question.within_bytes)
@@ -205,23 +204,23 @@ def _assess(
         incumbent,
         question.within_bytes,
         gains,
-        probability=wanted.certainty,
+        probability=stopping.certainty,
         seed=len(state.measured),
     )
-    is_answered = _is_answered(remaining, incumbent, wanted)
+    is_answered = _is_answered(remaining, incumbent, stopping)
     values = remaining.values
     if is_answered:
         gains = np.zeros(len(gains))
         values = np.zeros(len(gains))
-    answer = _answer(state, beliefs, question, fits, remaining, wanted, is_answered=is_answered)
+    answer = _answer(state, beliefs, question, fits, remaining, stopping, is_answered=is_answered)
     return _Assessment(answer=answer, gains=gains, values=values, fits=fits)
 
 
-def _is_answered(remaining: RemainingGain, incumbent: int | None, wanted: Wanted) -> bool:
-    """Whether too little is left to gain, or hardly anything can fit."""
+def _is_answered(remaining: RemainingGain, incumbent: int | None, stopping: StoppingRule) -> bool:
+    """Whether the possible gain is below the regret, or surely no candidate fits."""
     if incumbent is None:
-        return remaining.probability_any_fits <= 1 - wanted.certainty
-    return remaining.at_most <= wanted.regret
+        return remaining.probability_any_fits <= 1 - stopping.certainty
+    return remaining.at_most <= stopping.regret
 
 
 def _answer(
@@ -230,11 +229,11 @@ def _answer(
     question: Question,
     fits: Array,
     remaining: RemainingGain,
-    wanted: Wanted,
+    stopping: StoppingRule,
     *,
     is_answered: bool,
 ) -> BudgetAnswer:
-    """The question's answer by what was measured, not by what is believed."""
+    """The answer to the question, from measured candidates only."""
     measured = [index for index in state.measured if question.candidates[index]]
     pick = fastest_of(beliefs, measured, question.within_bytes)
     runner_up = None
@@ -242,7 +241,8 @@ def _answer(
         curve = state.candidates[pick].curve
         others = [index for index in measured if state.candidates[index].curve != curve]
         runner_up = fastest_of(beliefs, others, question.within_bytes)
-    ruled_out = state.hopeless | state.too_large | (fits < _HARDLY_FITS)
+    # Ruled out without a trial, so measured candidates are not among them.
+    ruled_out = state.given_up | state.too_large | (fits < _HARDLY_FITS)
     ruled_out[measured] = False
     return BudgetAnswer(
         budget_bytes=question.budget_bytes,
@@ -254,7 +254,7 @@ def _answer(
         measured=len(measured),
         expected_gain=_finite(remaining.expected),
         gain_at_most=_finite(remaining.at_most),
-        certainty=wanted.certainty,
+        certainty=stopping.certainty,
         is_answered=is_answered,
     )
 
@@ -279,7 +279,7 @@ def _finite(figure: float) -> float | None:
 def _rules(
     state: AnswerState, questions: Sequence[Question], fits: Sequence[Array]
 ) -> NDArray[np.object_]:
-    """For every candidate, why it is not measured if it is not."""
+    """For every candidate, the rule that excludes it if it is not measured."""
     rules = np.full(len(state.candidates), skip_reasons.CANNOT_GAIN, dtype=object)
     for mask, rule in _masks(state, questions, fits):
         rules[mask] = rule
@@ -289,9 +289,10 @@ def _rules(
 def _masks(
     state: AnswerState, questions: Sequence[Question], fits: Sequence[Array]
 ) -> Iterator[tuple[Mask, str]]:
-    """Rules and the candidates that they apply to; a later one counts more."""
+    """Pairs of candidates and the rule that excludes them; a later rule replaces an earlier one."""
+    # The largest probability over all questions: a candidate may fit another budget.
     yield np.max(fits, axis=0) < _HARDLY_FITS, skip_reasons.DOES_NOT_FIT
     yield state.too_large, skip_reasons.TOO_LARGE
-    yield state.hopeless, skip_reasons.DOES_NOT_RUN
-    may_answer = np.any([own.candidates for own in questions], axis=0)
+    yield state.given_up, skip_reasons.DOES_NOT_RUN
+    may_answer = np.any([question.candidates for question in questions], axis=0)
     yield ~may_answer, skip_reasons.OTHER_RECIPE

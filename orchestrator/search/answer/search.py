@@ -1,7 +1,8 @@
-"""The answer search: the fastest configuration in each memory budget, from as few trials as it can.
+"""The answer search: finds the fastest configuration in each memory budget with few trials.
 
-It measures next what is expected to gain most per second, and ends when what it has not measured
-can hardly gain anything more.
+It always measures the candidate with the largest value per second of slot time: its own expected
+gain, and what it shows about other candidates. It ends when no unmeasured candidate is likely to be
+faster by more than a given share.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from orchestrator.search.answer.questions import (
     Decisions,
     PlanView,
     Question,
-    Wanted,
+    StoppingRule,
     decide,
 )
 from orchestrator.search.answer.skip_reasons import reason_of
@@ -34,17 +35,18 @@ from orchestrator.search.frontier.plan_state import PlanState
 
 
 class AnswerSearch(Search):
-    """Answers "what is fastest in this memory" for each budget, in bytes.
+    """Finds the fastest configuration in each of the ``budgets``, which are in bytes.
 
-    Without budgets the GPU's own memory is the only one. ``regret`` is the share of the speed that
-    may be left unfound, and ``certainty`` the probability with which no more is left. Only the
-    training recipe of the ``baseline`` is answered for; with ``any_recipe`` all recipes together
-    are a second question. ``predicted_bytes`` maps trials to predicted memory, and may grow.
+    Without budgets, the memory of the GPU is the only budget. The search ends when no unmeasured
+    configuration is faster by more than the share ``regret``, with the probability ``certainty``.
+    It answers for the training recipe of the ``baseline``. With ``any_recipe`` it also answers for
+    all recipes together. ``predicted_bytes`` maps trial ids to predicted memory. The mapping may
+    grow during the search.
 
-    With ``accounts_for_plan`` off, trials that were not measured are not listed one by one: the
-    plan is a space to choose from, of which no row is expected. Only configurations of
-    ``effective_batch`` answer, if it is given. The search ends when its trials have taken
-    ``slot_seconds``, and begins none that is expected to take more.
+    With ``accounts_for_plan`` off, the plan is a large space to choose from. Then only measured
+    trials get a record, and ``skipped`` lists no others. If ``effective_batch`` is given, only
+    configurations with this effective batch are answers. The search ends when its trials have
+    taken ``slot_seconds``, and starts no trial that is expected to take longer than what is left.
     """
 
     def __init__(
@@ -68,21 +70,21 @@ class AnswerSearch(Search):
         if priors is None:
             priors = _priors_of(self._candidates)
         self._plan = PlanState(self._candidates)
-        self._index = {own: index for index, own in enumerate(self._candidates)}
+        self._index = {candidate: index for index, candidate in enumerate(self._candidates)}
         self._state = AnswerState(self._candidates, predicted_bytes, priors)
         self._budgets = tuple(sorted(set(budgets)))
-        self._wanted = Wanted(regret=regret, certainty=certainty)
+        self._stopping_rule = StoppingRule(regret=regret, certainty=certainty)
         self._accounts_for_plan = accounts_for_plan
         self._baseline = dict(baseline or {})
         self._masks = self._recipe_masks(any_recipe=any_recipe, effective_batch=effective_batch)
         self._slot_seconds = slot_seconds
         self._effective_batch = effective_batch
-        self._first_choices = self._by_likeness()
+        self._by_similarity = self._sorted_by_similarity()
         self._decisions: Decisions | None = None
-        """None after news."""
+        """None: a record or a request has come since they were made."""
 
     def ask(self) -> TrialSpec | None:
-        """The next trial: of the candidate with the largest expected gain per second."""
+        """The next trial: of the candidate with the largest value per second."""
         chosen = self._current_decisions().next
         if chosen is None:
             return None
@@ -92,7 +94,7 @@ class AnswerSearch(Search):
         return trial
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
-        """What the latest records let expect more of."""
+        """A better trial in place of one that has not started, by the latest records."""
         if self._plan.candidate_of(spec.trial_id) is None:
             return spec
         self._plan.give_back(spec.trial_id)
@@ -100,7 +102,7 @@ class AnswerSearch(Search):
         return self.ask()
 
     def tell(self, record: TrialRecord) -> None:
-        """Learn from a trial of the plan, the first time that it has a record."""
+        """Learn from the first record of a trial; trials outside the plan are ignored."""
         candidate = self._plan.candidate_of(record.trial_id)
         if candidate is None or not self._plan.end(record.trial_id):
             return
@@ -109,26 +111,26 @@ class AnswerSearch(Search):
 
     @property
     def exhausted(self) -> bool:
-        """Whether all budgets are answered, and no trial is outstanding."""
+        """Whether no further trial follows and no trial is running."""
         return self._current_decisions().next is None and not self._plan.has_outstanding_trials
 
     def skipped(self) -> Iterable[TrialRecord]:
-        """The open trials of candidates that are not worth measuring, as it is known now."""
+        """Records of the open trials that the current decisions leave out, with the reason."""
         if not self._accounts_for_plan:
             return []
         records = []
         for index, rule in self._rules().items():
-            reason = reason_of(rule, self._wanted.regret, self._wanted.certainty)
+            reason = reason_of(rule, self._stopping_rule.regret, self._stopping_rule.certainty)
             for trial in self._plan.open_trials(self._candidates[index]):
                 records.append(skipped(trial, rule, reason))
         return records
 
     def pending(self) -> Iterable[TrialSpec]:
-        """The open trials that may still be asked for."""
+        """The open trials that ``ask`` may still return."""
         if not self._accounts_for_plan:
             return []
         rules = self._rules()
-        kept = [own for index, own in enumerate(self._candidates) if index not in rules]
+        kept = [candidate for index, candidate in enumerate(self._candidates) if index not in rules]
         return self._plan.open_trials_of(kept)
 
     def considers(self, spec: TrialSpec) -> bool:
@@ -136,7 +138,7 @@ class AnswerSearch(Search):
         return self._plan.candidate_of(spec.trial_id) is not None
 
     def answers(self) -> tuple[BudgetAnswer, ...]:
-        """What is known of each budget now: pick, runner-up, and what could still be gained."""
+        """The current answer for each budget: pick, runner-up, and the gain still possible."""
         return self._current_decisions().answers
 
     def summary(self) -> Mapping[str, Any]:
@@ -149,52 +151,64 @@ class AnswerSearch(Search):
             "planned": self._plan.trial_count,
             "measured": self._plan.ended_count,
             "skipped": dict(rules.most_common()),
-            "regret": self._wanted.regret,
-            "certainty": self._wanted.certainty,
+            "regret": self._stopping_rule.regret,
+            "certainty": self._stopping_rule.certainty,
             "effective_batch": self._effective_batch,
             "answers": [answer.to_json() for answer in self.answers()],
         }
 
     def _recipe_masks(self, *, any_recipe: bool, effective_batch: int | None) -> dict[str, Mask]:
-        """Name of a question -> which candidates may answer it, shape (candidates,)."""
+        """Recipe of a question ("" or "any") -> the candidates that can be its answer.
+
+        Each mask has the shape (candidates,).
+        """
         if not self._candidates:
             return {}
-        listed = [(own.trials[0].choices, own.training_recipe) for own in self._candidates]
+        listed = [
+            (candidate.trials[0].choices, candidate.training_recipe)
+            for candidate in self._candidates
+        ]
         recipe = ranked_recipe(listed, self._baseline)
-        is_own = np.array([own.training_recipe == recipe for own in self._candidates])
-        may_answer = np.ones(len(is_own), bool)
+        has_recipe = np.array(
+            [candidate.training_recipe == recipe for candidate in self._candidates]
+        )
+        may_answer = np.ones(len(has_recipe), bool)
         if effective_batch is not None:
-            batches = [own.trials[0].effective_batch for own in self._candidates]
+            batches = [candidate.trials[0].effective_batch for candidate in self._candidates]
             may_answer = np.array(batches) == effective_batch
-        masks = {"": is_own & may_answer}
-        if any_recipe and not is_own.all():
+        masks = {"": has_recipe & may_answer}
+        if any_recipe and not has_recipe.all():
             masks["any"] = may_answer
         return masks
 
     def _rules(self) -> dict[int, str]:
-        """Open candidate -> the rule by which it is not measured; those that may be have none."""
+        """Open candidate that will not be measured -> the rule that excludes it."""
         decisions = self._current_decisions()
         rules = {}
         for index, candidate in enumerate(self._candidates):
-            if self._plan.is_open(candidate) and not decisions.is_worth[index]:
+            if self._plan.is_open(candidate) and not decisions.is_worth_measuring[index]:
                 rules[index] = decisions.rules[index]
         return rules
 
     def _current_decisions(self) -> Decisions:
-        """Made once after every news."""
+        """The decisions by all records so far; computed once after every change."""
         if self._decisions is None:
             view = PlanView(
-                is_open=np.array([self._plan.is_open(own) for own in self._candidates], bool),
-                outstanding=[self._index[own] for own in self._plan.outstanding_candidates()],
-                begun=self._begun(),
-                first_choices=self._first_choices,
+                is_open=np.array(
+                    [self._plan.is_open(candidate) for candidate in self._candidates], bool
+                ),
+                outstanding=[
+                    self._index[candidate] for candidate in self._plan.outstanding_candidates()
+                ],
+                partly_measured=self._partly_measured(),
+                by_similarity=self._by_similarity,
                 seconds_left=self._slot_seconds - self._state.slot_seconds,
             )
-            self._decisions = decide(self._state, self._questions(), view, self._wanted)
+            self._decisions = decide(self._state, self._questions(), view, self._stopping_rule)
         return self._decisions
 
     def _questions(self) -> list[Question]:
-        """A budget of each recipe mask; without budgets the GPU's own memory."""
+        """One question for each pair of recipe mask and budget."""
         device_bytes = self._state.device_bytes or math.inf
         questions = []
         for name, mask in self._masks.items():
@@ -202,17 +216,17 @@ class AnswerSearch(Search):
                 questions.append(Question(budget, min(budget, device_bytes), name, mask))
         return questions
 
-    def _begun(self) -> list[int]:
-        """Candidates with repeats of which some ran ok: the others follow."""
-        begun = []
+    def _partly_measured(self) -> list[int]:
+        """Candidates with several repeats, some measured and some still open."""
+        partly_measured = []
         for index in self._state.measured:
             candidate = self._candidates[index]
             if len(candidate.trials) > 1 and self._plan.is_open(candidate):
-                begun.append(index)
-        return begun
+                partly_measured.append(index)
+        return partly_measured
 
-    def _by_likeness(self) -> list[int]:
-        """All candidates, those with most choices of the baseline first, then the smallest."""
+    def _sorted_by_similarity(self) -> list[int]:
+        """All candidates: first by the number of the baseline's choices, then by micro-batch."""
         keys = []
         for index, candidate in enumerate(self._candidates):
             choices = candidate.trials[0].choices
@@ -222,7 +236,7 @@ class AnswerSearch(Search):
 
 
 def _priors_of(candidates: Sequence[Candidate]) -> TechniquePriors:
-    """The shipped priors. Without a GPU, only what techniques take besides their steps."""
+    """The shipped priors; without a GPU, only their overheads, because the tables are of GPUs."""
     if candidates and candidates[0].trials[0].needs.gpus == 0:
         return shipped_priors().overheads_alone()
     return shipped_priors()

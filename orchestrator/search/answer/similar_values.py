@@ -1,7 +1,7 @@
-"""Which values of an axis do something similar, by their names: ``budget_0.2`` and ``budget_0.5``.
+"""Finds values of an axis with similar effects by their names: ``budget_0.2`` and ``budget_0.5``.
 
-A name is read as words and at most one number. Values with equal words are points of one curve.
-Values whose first words are equal are variants of one idea.
+A name consists of words and at most one number. Values that differ in the number only are points of
+one curve. Values with the same first word are variants of one technique.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from functools import cache
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 VARIANT_CORRELATION = 0.95
-"""How much two variants of one idea have in common. In recorded runs, variants of TorchInductor
-differ by 2 % where all of them slow the model down by 46 %, and variants of checkpointing by 4 %
-where they cost 30 %."""
+"""Correlation of the effects of two variants of one technique. In recorded runs, all variants of
+TorchInductor slow a model down by 46 %, and differ from each other by 2 %. Variants of
+checkpointing cost 30 %, and differ by 4 %."""
 _LARGE_NUMBER_SCALE = 4.0
 """Octaves over which the effect of a number above 1, such as a rank, is expected to change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValueName:
-    """A value's name, taken apart."""
+    """The parts of a value's name."""
 
     words: str
-    """The name with its number left out."""
+    """The name with "#" in place of its number."""
     first_word: str
     number: float | None
     """None without a number, or with several."""
 
     @property
     def is_share(self) -> bool:
-        """Whether the number is a share of what the axis's default has."""
+        """Whether the number is between 0 and 1, such as a share of activations to keep."""
         return self.number is not None and 0 < self.number < 1
 
 
@@ -50,7 +50,7 @@ def parsed(value: str) -> ValueName:
 
 
 def correlation(first: str, second: str) -> float:
-    """Prior correlation of what two values of an axis do, 0 to 1."""
+    """Prior correlation of the effects of two values of an axis, from 0 to 1."""
     if first == second:
         return 1.0
     one, other = parsed(first), parsed(second)
@@ -62,7 +62,7 @@ def correlation(first: str, second: str) -> float:
 
 
 def _distance(one: ValueName, other: ValueName) -> float:
-    """How far two numbers of one curve are apart: shares by difference, others by octaves."""
+    """Distance of two numbers of one curve: the difference of two shares, else in octaves."""
     assert one.number is not None
     assert other.number is not None
     if one.is_share and other.is_share:

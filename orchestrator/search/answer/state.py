@@ -1,4 +1,4 @@
-"""Everything that the answer search has learnt: speeds, memory, costs of trials, and failures."""
+"""Everything that the records say so far: speeds, memory, costs of trials, and failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from orchestrator.search.frontier.surrogate import branch_of
 
 
 class AnswerState:
-    """What was measured of a plan's candidates, and what follows for the others."""
+    """The measurements of a plan's candidates, and the expectations for those not measured."""
 
     def __init__(
         self,
@@ -34,28 +34,28 @@ class AnswerState:
         self.candidates = candidates
         self._records: dict[int, list[TrialRecord]] = {}
         self.measured: dict[int, Measurement] = {}
-        """Candidate -> its measurement, of those that ended ok."""
+        """Candidate -> its measurement; only candidates with a trial that ended ok."""
         self.device_bytes = 0
-        """Memory of the GPU; 0 while it is unknown, and without a GPU."""
+        """Memory of the GPU; 0 without a GPU, and before the first record."""
         self.slot_seconds = 0.0
         """Slot time of all trials so far."""
         self._is_current = False
         if not candidates:
             return
         curves = CurvePrior(candidates, priors, PriorScales())
-        self._sizes = np.array([own.micro_batch for own in candidates], float)
+        self._sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         self._times = CostModel(CostPrior(candidates, curves, is_time=True))
         prior_of_memory = CostPrior(candidates, curves, is_time=False)
         self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes, priors)
         self._costs = TrialCost(candidates, priors)
         self._failures = Failures(candidates, priors)
         numbers: Numbering[Curve] = Numbering()
-        self._curves = np.array([numbers[own.curve] for own in candidates], int)
+        self._curves = np.array([numbers[candidate.curve] for candidate in candidates], int)
         self._smallest_too_large: dict[int, float] = {}
         """Curve -> the smallest micro-batch that ran out of memory."""
 
     def note(self, index: int, record: TrialRecord) -> None:
-        """Take in the record of a trial of a candidate."""
+        """Learn from the record of a trial. ``index`` is the trial's candidate."""
         self._is_current = False
         self._records.setdefault(index, []).append(record)
         device_bytes = int(record.environment.get("gpu_memory_bytes") or 0)
@@ -72,7 +72,10 @@ class AnswerState:
             self._times.observe(index, self._observation(index, measurement))
 
     def _observation(self, index: int, measurement: Measurement) -> Observation:
-        """The seconds of a micro-batch. As in ``frontier.surrogate``, waits count as errors."""
+        """The seconds of a micro-batch, with their relative error.
+
+        As in ``frontier.surrogate``, waiting for kernel launches adds to the error.
+        """
         branch = branch_of(measurement)
         waited = 0.0
         if branch == Branch.EITHER:
@@ -91,37 +94,41 @@ class AnswerState:
         self._smallest_too_large[curve] = min(smallest, self._sizes[index])
 
     @property
-    def hopeless(self) -> Mask:
-        """Candidates whose techniques do not run here, shape (candidates,)."""
-        return self._failures.hopeless
+    def given_up(self) -> Mask:
+        """Whether a candidate's techniques do not run on this machine, shape (candidates,)."""
+        return self._failures.given_up
 
     @property
     def too_large(self) -> Mask:
-        """Candidates of which a smaller one ran out of memory, shape (candidates,)."""
+        """Whether this or a smaller micro-batch of the same techniques ran out of memory.
+
+        Shape (candidates,).
+        """
         too_large = np.zeros(len(self.candidates), bool)
         for curve, smallest in self._smallest_too_large.items():
             too_large |= (self._curves == curve) & (self._sizes >= smallest)
         return too_large
 
     def beliefs(self) -> Beliefs | None:
-        """What follows for every candidate; None before a speed is measured."""
+        """The posterior of every candidate; None before a speed is measured."""
         if not self.measured:
             return None
         if not self._is_current:
             self._times.learn()
             self._is_current = True
-        # Predictions may have come since, so memory is learnt each time.
+        # New predictions may have arrived since the last call, so memory is always learnt again.
         self._memory.learn()
         assert self._times.mean is not None
         assert self._memory.mean is not None
         return Beliefs(
+            # Samples per second are the micro-batch divided by its seconds.
             log_speed=np.log(self._sizes) - self._times.mean,
             log_memory=self._memory.mean,
             memory_deviation=self._memory.deviation,
             works=self._failures.probability_to_work(),
             choices=self._failures.choices,
             unproven=self._failures.unproven,
-            works_untried=self._failures.works_untried,
+            untried_probability=self._failures.untried_probability,
             times=self._times,
         )
 

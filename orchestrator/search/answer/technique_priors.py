@@ -1,4 +1,4 @@
-"""What a technique is expected to do to speed and to a trial's time, before it is measured here."""
+"""The expected effect of each technique on speed, memory and trial time, before any measurement."""
 
 from __future__ import annotations
 
@@ -22,50 +22,51 @@ _FILE = Path(__file__).with_name("technique_priors.json")
 """Written by ``python -m tests.benchmarks.technique_priors`` from recorded tables."""
 
 UNKNOWN_DEVIATION_WITHOUT_TABLES = 0.7
-"""Expected deviation of the effect of a technique where no table has any, as a logarithm of time:
-it may be one that changes the speed most."""
+"""Standard deviation of an unknown effect if there are no tables at all, as a logarithm of time. It
+is large, because the technique may be one with a very large effect."""
 WORKS_IF_RECORDED = 0.95
-"""Probability that a technique works on this model that ran on another one."""
+"""Probability that a technique works on this model if it ran on another model."""
 WORKS_IF_SIMILAR_RECORDED = 0.85
-"""The same of a technique of which a similar one ran."""
+"""The same if only a similar technique ran on another model."""
 WORKS_IF_UNKNOWN = 0.7
-"""The same of a technique that no table has. Low, so that new techniques are tried one by one."""
+"""The same if no table has the technique. It is low, so that new techniques are tried one by one.
+"""
 
 _LEAST_DEVIATION = 0.05
 _DEVIATION_SHARE = 0.5
-"""How far the difference of two recorded effects may be from what was recorded: a constant, and a
-share of the difference."""
+"""Standard deviation of the difference of two recorded effects on a new model: a constant, plus
+this share of the recorded difference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effect:
-    """What is expected of one technique, compared with the default of its axis."""
+    """The expected effect of one technique, compared with the default of its axis."""
 
     log_time: float = 0.0
-    """Logarithm of the factor by which it changes the seconds of a sample."""
+    """Logarithm of the factor on the seconds of a sample."""
     deviation: float = 0.35
-    """How far another model's factor is from it, as a logarithm."""
+    """Standard deviation of ``log_time`` between models."""
     log_memory: float = 0.0
-    """Logarithm of the factor by which it changes the memory of a trial."""
+    """Logarithm of the factor on the memory of a trial."""
     memory_deviation: float = 0.35
-    """How far another model's factor is from that, as a logarithm."""
+    """Standard deviation of ``log_memory`` between models."""
     overhead_seconds: float = 0.0
-    """Seconds that a trial with it takes besides its steps, more than with the default."""
+    """Seconds that a trial with this technique takes besides its steps, more than the default."""
     models: int = 0
     """Number of models that it was measured on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TechniquePriors:
-    """Axis -> value -> its recorded effect.
+    """The recorded effects of techniques: axis -> value -> effect.
 
-    A value without an entry is expected to do what similar values did (``similar_values``), as far
-    as there are any, and else what ``unrecorded`` says.
+    For a value without a recorded effect, the effect is estimated from similar values
+    (``similar_values``). Without similar values, it is the assumption in ``unrecorded``.
     """
 
     effects: Mapping[str, Mapping[str, Effect]] = field(default_factory=dict)
     knows_speeds: bool = True
-    """Whether the effects on speed and memory are those of this kind of machine."""
+    """Whether the effects on speed and memory are valid for this kind of machine."""
     _expected: dict[tuple[str, str], Effect] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -82,7 +83,7 @@ class TechniquePriors:
         return self.knows_speeds and str(value) in self.effects.get(axis, {})
 
     def probability_to_work(self, axis: str, value: Choice) -> float:
-        """That a value works on a model on which it was never tried."""
+        """Probability that a value works on a model on which it was never tried."""
         if str(value) in self.effects.get(axis, {}):
             return WORKS_IF_RECORDED
         if self._similar(axis, str(value)):
@@ -95,10 +96,12 @@ class TechniquePriors:
             return Effect(deviation=0.0, memory_deviation=0.0)
         before = self.of(axis, reference)
         after = self.of(axis, value)
-        # The larger one: both are compared with the same default, so errors do not add up.
+        # Both effects are relative to the same default, so their errors do not add up. The larger
+        # deviation counts.
         deviation = max(before.deviation, after.deviation)
         if before.models and after.models:
-            # What did nearly the same elsewhere, such as fp16 and bf16, does nearly the same here.
+            # Two values with nearly equal effects on other models, such as fp16 and bf16, are
+            # expected to have nearly equal effects here.
             between = abs(after.log_time - before.log_time)
             deviation = min(deviation, _LEAST_DEVIATION + _DEVIATION_SHARE * between)
         return Effect(
@@ -111,13 +114,13 @@ class TechniquePriors:
         )
 
     def correlation(self, axis: str, first: Choice, second: Choice) -> float:
-        """How much the effects of two values have in common, 0 to 1."""
+        """Prior correlation of the effects of two values, from 0 to 1."""
         if type(first) is not type(second):
             return 0.0
         return correlation(str(first), str(second))
 
     def overheads_alone(self) -> TechniquePriors:
-        """What trials take besides their steps, without any expected effect on speed."""
+        """The same priors with overheads only, without effects on speed and memory."""
         return replace(self, knows_speeds=False, _expected={})
 
     def to_json(self) -> dict[str, Any]:
@@ -139,22 +142,23 @@ class TechniquePriors:
         return self._from_similar(axis, value)
 
     def _similar(self, axis: str, value: str) -> list[str]:
-        """Recorded values of an axis that do something similar."""
+        """The recorded values of an axis whose effects correlate with that of a value."""
         recorded = self.effects.get(axis, {})
-        return [own for own in recorded if recorded[own].deviation and correlation(own, value)]
+        # The default has no deviation: its effect is zero by definition, so it shows nothing.
+        return [name for name in recorded if recorded[name].deviation and correlation(name, value)]
 
     def _from_similar(self, axis: str, value: Choice) -> Effect:
-        """What is expected of a value that no table has.
+        """The expected effect of a value without a recorded effect.
 
-        A small Gaussian process over the values of the axis: the mean is what ``unrecorded`` says,
-        and what similar values did beyond their own mean moves it.
+        A small Gaussian process over the values of the axis. Its mean function is ``unrecorded``,
+        and its observations are the recorded effects of similar values.
         """
-        own = unrecorded.expectation(axis, value)
+        prior = unrecorded.expectation(axis, value)
         expected = Effect(
-            log_time=own.log_time,
-            deviation=own.deviation,
-            log_memory=own.log_memory,
-            memory_deviation=own.memory_deviation,
+            log_time=prior.log_time,
+            deviation=prior.deviation,
+            log_memory=prior.log_memory,
+            memory_deviation=prior.memory_deviation,
             overhead_seconds=unrecorded.overhead_seconds(axis, value),
         )
         similar = self._similar(axis, str(value))
@@ -168,23 +172,27 @@ class TechniquePriors:
         usual_memories = np.array([known.log_memory for known in usual])
         to_similar = np.array([correlation(str(value), name) for name in similar])
         explained = _weights(similar, [effect.models for effect in recorded], to_similar)
-        # An effect of a new model varies about its mean besides: half of the variance is that.
+        # The effect also varies between models. This is assumed to be half of the variance, which
+        # similar values do not reduce.
         left = math.sqrt(max(0.5, 1 - float(explained @ to_similar)))
-        # Where similar values differ more between models than is usual, so may this one.
+        # If similar values vary more between models than assumed, this value may, too.
         spread = statistics.fmean(effect.deviation for effect in recorded)
         return replace(
             expected,
-            log_time=own.log_time + float(explained @ (times - usual_times)),
-            deviation=max(own.deviation, spread) * left,
-            log_memory=own.log_memory + float(explained @ (memories - usual_memories)),
-            memory_deviation=own.memory_deviation * left,
+            log_time=prior.log_time + float(explained @ (times - usual_times)),
+            deviation=max(prior.deviation, spread) * left,
+            log_memory=prior.log_memory + float(explained @ (memories - usual_memories)),
+            memory_deviation=prior.memory_deviation * left,
         )
 
 
 def _weights(similar: list[str], models: list[int], to_similar: Array) -> Array:
-    """Weights of recorded effects in the expectation of another one, shape (similar,)."""
+    """Weights of recorded effects in the expected effect of another value, shape (similar,).
+
+    The weights of a Gaussian process: inverse of (correlations + noise) · ``to_similar``.
+    """
     rows = [[correlation(one, other) for other in similar] for one in similar]
-    # A single model's effect is as uncertain as the effects of models are unlike.
+    # The effect on one model has the full variance between models; the mean of n models, 1 / n.
     noise = np.diag([1 / max(1, count) for count in models])
     return np.asarray(np.linalg.solve(np.array(rows) + noise, to_similar))
 

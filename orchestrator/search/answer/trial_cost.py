@@ -1,4 +1,4 @@
-"""Slot time that a trial of each candidate will likely take: its steps, and what comes before."""
+"""The expected slot time of a trial of each candidate: its steps, and everything else."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ from orchestrator.search.frontier.arrays import Array, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate
 
 USUAL_SECONDS = 2.5
-"""Seconds of a trial besides its steps and its compiler: process, model, data, first step."""
+"""Seconds of a trial without its steps and its compilation: process, model, data, first step.
+Assumed until a trial without overhead has ended."""
 _LEAST_SECONDS = 0.2
+"""A trial takes at least this long besides its steps. A smaller difference is measurement error."""
 _LEAST_SCALE = 0.1
+"""The smallest ratio of a measured overhead to the expected one."""
 _STEPS_OF_AN_EPOCH = 100
-"""Steps assumed of a trial that runs a whole epoch."""
+"""Assumed number of steps of a trial that runs a whole epoch."""
 
 
 class TrialCost:
-    """Expected slot time. What a trial takes besides its steps is learnt from those that ran.
+    """Expected slot time of trials: the time of their steps, and an overhead.
 
-    A compiled trial takes many times as long as an eager one, so what each technique adds
-    (``technique_priors``) is scaled by what its trials took here. What is built once on a machine
-    counts until a trial with it has ended.
+    A compiled trial takes many times as long as an eager one. So each technique has an expected
+    overhead (``technique_priors``), which is scaled by the measured overhead of its trials. The
+    time to build DeepSpeed's ops is added until a trial with these ops has ended.
     """
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
         self._slow: Numbering[tuple[str, object]] = Numbering()
-        """Techniques that take time of their own."""
+        """Techniques with an expected overhead."""
         additions: list[list[tuple[int, float]]] = []
         builds: Numbering[frozenset[str]] = Numbering()
         self._builds = np.zeros(len(candidates), int)
-        """Number of the set of ops that each candidate builds, shape (candidates,)."""
+        """Index of the set of ops that each candidate builds, shape (candidates,)."""
         steps = []
         batches = []
         for index, candidate in enumerate(candidates):
@@ -46,21 +49,21 @@ class TrialCost:
             steps.append(trial.measure.warmup_steps + counted)
             batches.append(trial.effective_batch)
         self._overheads = np.zeros((len(candidates), len(self._slow)))
-        """Expected seconds that each slow technique adds, shape (candidates, slow techniques)."""
+        """Expected overhead of each slow technique in seconds, shape (candidates, techniques)."""
         for index, listed in enumerate(additions):
             for number, seconds in listed:
                 self._overheads[index, number] = seconds
         self._steps = np.array(steps, float)
         self._batches = np.array(batches, float)
         self._is_built: Mask = np.array([not ops for ops in builds], bool)
-        """Whether each set of ops is there, shape (sets,)."""
+        """Whether each set of ops is already built, shape (sets,)."""
         self._plain: list[float] = []
-        """Seconds besides steps of trials without slow techniques."""
+        """Overheads of trials without slow techniques, in seconds."""
         self._scales: list[list[float]] = [[] for _ in self._slow]
-        """For each slow technique: what its trials took, as a share of what was expected."""
+        """For each slow technique: measured overhead / expected overhead of each of its trials."""
 
     def _additions(self, candidate: Candidate, priors: TechniquePriors) -> list[tuple[int, float]]:
-        """Numbers of a candidate's slow techniques, and the seconds that each is to take."""
+        """Index and expected overhead in seconds of each slow technique of a candidate."""
         additions = []
         for axis, _, value in candidate.techniques:
             seconds = priors.of(axis, value).overhead_seconds
@@ -69,10 +72,11 @@ class TrialCost:
         return additions
 
     def note(self, index: int, record: TrialRecord) -> None:
-        """Take in what a trial took; one without a speed says nothing."""
+        """Learn the overhead of a trial; a trial without a speed is ignored."""
         speed = record.measurements.get("samples_per_second")
         if not speed or not record.slot_seconds:
             return
+        # Overhead = slot time - optimizer steps × samples per step / samples per second.
         in_steps = self._steps[index] * self._batches[index] / speed
         besides = max(_LEAST_SECONDS, record.slot_seconds - in_steps)
         expected = self._overheads[index].sum() + self._to_build()[index]
@@ -85,16 +89,21 @@ class TrialCost:
         self._is_built[self._builds[index]] = True
 
     def seconds(self, speeds: Array) -> Array:
-        """Seconds of a trial of each candidate, given samples per second, shape (candidates,)."""
-        scales = [statistics.median(own) if own else 1.0 for own in self._scales]
+        """Expected seconds of a trial of each candidate, shape (candidates,).
+
+        ``speeds`` are the expected samples per second, of the same shape.
+        """
+        # The median ignores a trial that was disturbed.
+        scales = [statistics.median(ratios) if ratios else 1.0 for ratios in self._scales]
         besides = self._usual() + self._overheads @ np.array(scales) + self._to_build()
         return np.asarray(besides + self._steps * self._batches / speeds)
 
     def _usual(self) -> float:
+        """Seconds of a trial besides its steps, without slow techniques."""
         if self._plain:
             return statistics.median(self._plain)
         return USUAL_SECONDS
 
     def _to_build(self) -> Array:
-        """Seconds of building what is not there yet, shape (candidates,)."""
+        """Seconds to build the ops that are not built yet, shape (candidates,)."""
         return np.where(self._is_built[self._builds], 0.0, BUILD_SECONDS)

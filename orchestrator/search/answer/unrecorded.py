@@ -1,6 +1,6 @@
-"""What is expected of a technique that no recorded table has: by its traits, else by its axis.
+"""Expected effects of techniques without a recorded table: by their traits, else by their axis.
 
-These are assumptions, and wide. A recorded table of any model takes their place.
+These are assumptions with large deviations. A recorded table of any model replaces them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from orchestrator.search.answer.similar_values import parsed
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Expectation:
-    """A technique compared with the default of its axis; logarithms except for the seconds."""
+    """Expected effect of a technique, compared with the default of its axis."""
 
     log_time: float = 0.0
+    """Logarithm of the factor on the seconds of a sample."""
     deviation: float = 0.35
-    """Of ``log_time`` between models, for one model's measured effect, too."""
+    """Standard deviation of ``log_time`` between models."""
     log_memory: float = 0.0
     memory_deviation: float = 0.35
     overhead_seconds: float = 0.0
@@ -43,7 +44,7 @@ BY_TRAIT: Mapping[str, Expectation] = {
         memory_deviation=0.3,
         overhead_seconds=45.0,
     ),
-    # Optimizer states cross the bus and are updated by the host, in every step.
+    # In every step, gradients and weights cross the bus, and the host updates the weights.
     "offloaded_optimizer": Expectation(
         log_time=1.0,
         deviation=0.6,
@@ -54,7 +55,8 @@ BY_TRAIT: Mapping[str, Expectation] = {
     "activation_budget": Expectation(
         log_time=0.15, deviation=0.1, log_memory=-0.5, memory_deviation=0.25
     ),
-    # One more forward pass: a third of the passes' time at most.
+    # One more forward pass. A backward pass takes about two forward passes, so this is at most a
+    # third of the time of the passes.
     "checkpointing": Expectation(
         log_time=0.25, deviation=0.15, log_memory=-0.6, memory_deviation=0.3
     ),
@@ -62,18 +64,18 @@ BY_TRAIT: Mapping[str, Expectation] = {
         deviation=0.12, log_memory=-0.2, memory_deviation=0.2, overhead_seconds=2.0
     ),
 }
-"""Trait of a technique -> what it is expected to do. The first that a technique has counts."""
+"""Trait -> expected effect. If a technique has several of the traits, the first one counts."""
 
 BY_AXIS: Mapping[str, Expectation] = {
     "activations": Expectation(deviation=0.2, memory_deviation=0.3),
     "adapter": Expectation(deviation=0.3, memory_deviation=0.4),
-    # Where memory lies changes hardly any time.
+    # The addresses of memory hardly affect the time.
     "allocator": Expectation(deviation=0.03, memory_deviation=0.05),
     "attention": Expectation(deviation=0.12, memory_deviation=0.15),
     "base": Expectation(deviation=0.2, memory_deviation=0.3),
     "batching": Expectation(deviation=0.12, memory_deviation=0.1),
     "compile": Expectation(deviation=0.25, memory_deviation=0.3),
-    # Data and loop are the host's. They matter where the GPU waits for it.
+    # Data loader and loop run on the host. They matter only if the GPU waits for the host.
     "dataloader": Expectation(deviation=0.04, memory_deviation=0.01),
     "experts": Expectation(deviation=0.3, memory_deviation=0.2),
     "kernels": Expectation(log_time=-0.05, deviation=0.15, log_memory=-0.1, memory_deviation=0.15),
@@ -84,22 +86,22 @@ BY_AXIS: Mapping[str, Expectation] = {
     "precision": Expectation(deviation=0.3, memory_deviation=0.2),
 }
 # Dense matrix products of an H200 in TFLOP/s, by its datasheet: fp32 67, tf32 495, 16 bits 989.
-# They are a part of the time, so half of the logarithm is expected.
+# Matrix products are only a part of the time, so half of this logarithm is assumed.
 _TF32 = Expectation(log_time=-1.0, deviation=0.4, memory_deviation=0.1)
 _HALF = Expectation(log_time=-1.35, deviation=0.4, log_memory=-0.3, memory_deviation=0.2)
 BY_VALUE: Mapping[str, Mapping[str, Expectation]] = {
     "precision": {"tf32": _TF32, "bf16": _HALF, "fp16": _HALF, "bf16_weights": _HALF},
 }
-"""Axis -> value -> what it is expected to do, where its traits do not say it."""
+"""Axis -> value -> expected effect. It has precedence over traits and axis."""
 BUILD_SECONDS = 50.0
-"""Seconds for what DeepSpeed compiles on its first use: 39 to 42 s were seen for its CPU Adam, and
-its engine starts besides."""
+"""Seconds that DeepSpeed needs to compile an op on its first use, and to start its engine. The
+compilation of its CPU Adam was measured: 39 to 42 s."""
 _UNKNOWN_AXIS = Expectation()
 _LEAST_DEVIATION = 0.03
 
 
 def expectation(axis: str, value: Choice) -> Expectation:
-    """What is expected of a value before any table has it."""
+    """The expected effect of a value without a recorded table."""
     by_value = BY_VALUE.get(axis, {})
     if value in by_value:
         return by_value[str(value)]
@@ -113,7 +115,11 @@ def expectation(axis: str, value: Choice) -> Expectation:
 
 
 def _of_share(expected: Expectation, value: str) -> Expectation:
-    """A value that keeps a share of what the default keeps does the less, the larger the share."""
+    """The effect of a value that keeps a share, such as ``budget_0.5``: the larger the share, the
+    less.
+
+    It is proportional to the share that is not kept.
+    """
     name = parsed(value)
     if not name.is_share or name.number is None:
         return expected
@@ -127,15 +133,15 @@ def _of_share(expected: Expectation, value: str) -> Expectation:
 
 
 def overhead_seconds(axis: str, value: Choice) -> float:
-    """Seconds that a trial with it takes besides its steps, more than with the default.
+    """Seconds that a trial with this value takes besides its steps, compared with the default.
 
-    Those of what is built once on a machine (``BUILD_SECONDS``) are no part of it.
+    They do not include ``BUILD_SECONDS``, which a machine spends once.
     """
     return expectation(axis, value).overhead_seconds
 
 
 def variant_of(axis: str, value: Choice) -> Variant | None:
-    """The row of a value; None for one that its axis does not have, such as "custom"."""
+    """The row of a value; None if its axis does not have the value, such as "custom"."""
     if axis not in AXES:
         return None
     try:

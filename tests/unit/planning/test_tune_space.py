@@ -118,7 +118,7 @@ def test_own_arguments_become_values_of_axes(
 
 def test_own_arguments_that_no_value_stands_for_stay() -> None:
     baseline = {name: own.default for name, own in AXES.items()} | {"precision": "custom"}
-    arguments = {"bf16": True, "tf32": True, "learning_rate": 1e-4}
+    arguments = {"fp16": True, "tf32": True, "learning_rate": 1e-4}
     choices, kept = with_own_values(baseline, arguments)
     assert choices["precision"] == "custom"
     assert kept == arguments

@@ -43,3 +43,8 @@ def test_reference_writes_defaults_as_they_are_typed() -> None:
     cpus = next(line for line in lines if line.startswith("| `cpus_per_trial` |"))
     assert "| `5m` |" in timeout
     assert "| integer from 1 or `auto` | `auto` |" in cpus
+
+
+def test_reference_search_option_that_is_a_switch_has_no_bounds() -> None:
+    row = next(line for line in render().splitlines() if line.startswith("| `any_recipe` |"))
+    assert row.startswith("| `any_recipe` | true or false | `false` |")

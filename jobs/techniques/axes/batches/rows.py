@@ -40,9 +40,8 @@ BATCHING = Axis(
             traits=("trainer_batches", "packed_rows", OTHER_WORKLOAD),
         ),
         "packed_whole_rows": Variant(
-            doc="Whole rows put together into blocks of at most the sequence length, each where it "
-            "fits best; attention stays within a row. The micro-batch counts blocks, and a sample "
-            "is a row",
+            doc="Whole rows joined to blocks of at most the sequence length, by best fit; "
+            "attention stays within a row. The micro-batch counts blocks, but a sample is a row",
             hooks={"batching": Hook("packed_whole_rows")},
             requires=("task:causal-lm",),
             numerical_effect="training",
@@ -114,9 +113,9 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
 def packed_whole_rows(
     dataset: Any, collate: Collate, *, attention: str, tokens: int
 ) -> tuple[Any, Any]:
-    """Blocks of whole rows, and a collator that makes one sequence of the blocks of a batch.
+    """Blocks of whole rows, and a collator that joins the blocks of a batch to one sequence.
 
-    A block has at most ``tokens`` tokens, and a longer row is cut to them. Nothing is padded.
+    A block has at most ``tokens`` tokens. Longer rows are cut to ``tokens``. There is no padding.
     """
     import datasets
 
@@ -137,7 +136,7 @@ def packed_whole_rows(
         return one_sequence([dict(block) for block in blocks_of_batch], attention)
 
     def count(inputs: Mapping[str, Any]) -> Any:
-        """The rows of a batch, as a scalar on its device."""
+        """The number of rows in a batch, as a scalar tensor on its device."""
         return (inputs["position_ids"] == 0).sum()
 
     collated.count_samples = count  # type: ignore[attr-defined]
@@ -145,14 +144,15 @@ def packed_whole_rows(
 
 
 def _blocks_of_rows(lengths: list[int], tokens: int) -> list[list[int]]:
-    """The indices of the rows in each block, blocks in the order of their first row.
+    """The indices of the rows of each block; blocks are in the order of their first row.
 
-    Best fit decreasing: the longest row first, each into the fullest block that has room for it.
+    The heuristic *best fit decreasing* for bin packing: from the longest row to the shortest, each
+    row goes into the fullest block that has room for it.
     """
     import bisect
 
     blocks: list[list[int]] = []
-    # Free tokens and the number of each block with room, sorted by the free tokens.
+    # (free tokens, index) of each block that is not full, sorted by the free tokens.
     room: list[tuple[int, int]] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         fitting = bisect.bisect_left(room, (lengths[index], -1))
@@ -226,7 +226,7 @@ def one_sequence(parts: list[dict[str, Any]], attention: str) -> dict[str, Any]:
 
 
 def takes_row_lengths(attention: str) -> bool:
-    """Whether an implementation of attention is given where rows begin, in place of a mask."""
+    """Whether an implementation of attention takes the beginnings of rows instead of a mask."""
     return any(name in attention for name in ("flash", "varlen", "xformers"))
 
 

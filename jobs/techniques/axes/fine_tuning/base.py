@@ -19,14 +19,14 @@ _UPCAST = {"upcast": "bool"}
 """A parameter that the library's class does not have: whether the weights that are not quantized
 are cast to 32 bits, as ``peft.prepare_model_for_kbit_training`` does. The default is true."""
 _EXPERTS = {"quantize_experts": "bool"}
-"""A further parameter of 4 bits: whether the experts of a mixture are packed, too. The default is
+"""A further parameter of bnb_4bit: whether the experts of a mixture are also packed. The default is
 false, because transformers keeps experts that share one parameter in 16 bits."""
 _4_BIT_VALUES = {
     "bnb_4bit_quant_type": "Literal['nf4', 'fp4']",
     "bnb_4bit_compute_dtype": "Literal['bfloat16', 'float16', 'float32']",
     "bnb_4bit_quant_storage": "Literal['uint8', 'bfloat16', 'float16', 'float32']",
 }
-"""Parameter of 4 bits -> the values that work. The library takes any text, and fails later."""
+"""Parameter of bnb_4bit -> the valid values. The library accepts any text, and fails later."""
 _BITS_DECIDED = "the name of the technique decides it"
 
 

@@ -1,4 +1,4 @@
-"""Hooks that make a model with a quantized base: by bitsandbytes or torchao, and frozen."""
+"""Hooks that build a model with a frozen base, quantized by bitsandbytes or torchao."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def quantized_base(
     method: str,
     parameters: Mapping[str, Any],
 ) -> torch.nn.Module:
-    """The model that ``make`` makes, on ``device``, quantized by bitsandbytes and frozen.
+    """The model that ``make`` returns, on ``device``, quantized by bitsandbytes and frozen.
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. The output layer is
-    not quantized. What is not quantized is in 16 bits, or in 32 where the parameter ``upcast`` is
-    true. The experts of a mixture are quantized where the parameter ``quantize_experts`` is true.
-    Raises ValueError if the model then has no experts that share one parameter.
+    not quantized. Weights that are not quantized have 16 bits, or 32 if the parameter ``upcast`` is
+    true. The experts of a mixture are quantized if the parameter ``quantize_experts`` is true.
+    Raises ValueError if they should be, and the model has no experts that share one parameter.
     """
     import transformers
     from peft import prepare_model_for_kbit_training
@@ -51,7 +51,7 @@ def quantized_base(
     pack = _ExpertPacker(config) if packs_experts else None
     model = _frozen(make, is_checkpoint, device, config, pack)
     if is_upcast:
-        # The training loop turns checkpointing on, if it is asked for.
+        # Checkpointing is off here, because the training loop turns it on if the trial asks for it.
         prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     return model
 
@@ -60,7 +60,7 @@ def quantized_base(
 def torchao_int8_base(
     make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
 ) -> torch.nn.Module:
-    """The model that ``make`` makes, on ``device``, with 8-bit linear layers, and frozen."""
+    """The model that ``make`` returns, on ``device``, with 8-bit linear layers, and frozen."""
     import transformers
     from torchao.quantization import Int8WeightOnlyConfig
 
@@ -70,11 +70,12 @@ def torchao_int8_base(
 
 
 def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
-    """The linear layers that stay in 16 bits; empty if transformers itself finds them all.
+    """The linear layers to keep in 16 bits; empty if transformers finds them all itself.
 
-    Of a vision-language model these are its vision tower, its projector and its output layer. Of a
-    classifier it is the head, which PEFT trains. transformers looks for the head by the model's
-    last parameter. If that is a bias, it does not find it, and quantizes the head.
+    In a vision-language model, these are the layers of the vision tower, the projector and the
+    output layer. In a classifier, it is the head, which PEFT trains. transformers takes the layer
+    of the last parameter as the head. If this parameter is a bias, the name does not match the
+    layer, and the head would be quantized.
     """
     import torch
     from transformers.quantizers.base import get_keys_to_not_convert
@@ -98,22 +99,22 @@ def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
 
 
 class _ExpertPacker:
-    """Packs the experts of a mixture in 4 bits: the weights of all of them in one parameter."""
+    """Packs the experts of a mixture in 4 bits, if one parameter has the weights of all experts."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
         self.packed = 0
-        """Parameters that were packed."""
+        """Number of parameters that were packed."""
 
     def __call__(self, layer: Any) -> None:
-        """Pack the experts in a layer, or in a model."""
+        """Pack the experts in a layer or in a model, in place."""
         from bitsandbytes.nn.parametrize import replace_parameter_4bit
 
         for path, module in list(layer.named_modules()):
             if "expert" not in f"{path} {type(module).__name__}".lower():
                 continue
             for name, parameter in list(module.named_parameters(recurse=False)):
-                # One matrix for each expert. Biases and routers have fewer dimensions.
+                # Three dimensions: a matrix for each expert. Biases and routers have fewer.
                 if parameter.dim() == 3 and parameter.is_floating_point():
                     replace_parameter_4bit(
                         module,
@@ -122,7 +123,8 @@ class _ExpertPacker:
                         quant_type=self._config.bnb_4bit_quant_type,
                     )
                     weights = module.parametrizations[name]
-                    # As bitsandbytes does for a linear layer: the scales beside the packed values.
+                    # The scales are an attribute of the packed values, as in a linear layer of
+                    # bitsandbytes.
                     weights.original.quant_state = weights[0].quant_state
                     self.packed += 1
 
@@ -134,10 +136,10 @@ def _frozen(
     config: Any,
     pack_experts: _ExpertPacker | None = None,
 ) -> torch.nn.Module:
-    """The model, quantized as the configuration says; all else of it is in 16 bits.
+    """The frozen model, quantized by ``config``; weights that are not quantized have 16 bits.
 
-    A checkpoint is quantized as transformers loads it, and its experts thereafter. Random weights
-    are quantized layer by layer, so that the device never holds more than one layer in 16 bits.
+    transformers quantizes a checkpoint while it loads it; its experts are packed after that. Random
+    weights are quantized layer by layer, so that at most one layer with 16 bits is in memory.
     """
     import torch
 
@@ -161,7 +163,7 @@ def _quantized_at_random(
     device: torch.device,
     pack_experts: _ExpertPacker | None,
 ) -> torch.nn.Module:
-    """A model of random weights, made by the quantizer through which transformers loads."""
+    """A model with random weights, quantized by the quantizer of transformers."""
     import torch
     from transformers import initialization
     from transformers.quantizers.auto import AutoHfQuantizer
@@ -177,7 +179,7 @@ def _quantized_at_random(
             _quantize(layer, prefix, replaced, model, quantizer)
             if pack_experts is not None:
                 pack_experts(layer)
-    # A weight that two modules share was drawn for both.
+    # A weight that two modules share was drawn twice, so it is tied again.
     model.tie_weights()
     model.hf_quantizer = quantizer
     quantizer.postprocess_model(model)
@@ -200,7 +202,8 @@ def _layers(model: Any) -> Iterator[tuple[Any, Any, str]]:
         module, owner, prefix = waiting.pop()
         for name, child in module.named_children():
             full_name = f"{prefix}{name}."
-            # A part that is a model of its own draws its weights in its own way.
+            # A part that is a transformers model, such as an encoder, has its own
+            # ``_init_weights``.
             child_owner = child if isinstance(child, PreTrainedModel) else owner
             if isinstance(module, ModuleList):
                 yield child, child_owner, full_name
@@ -212,7 +215,7 @@ def _layers(model: Any) -> Iterator[tuple[Any, Any, str]]:
 def _drawn(
     module: Any, owner: Any, dtype: torch.dtype, device: torch.device
 ) -> dict[tuple[Any, str], Any]:
-    """Draw a module's weights on the device, children first; tensors that exist stay.
+    """Draw the random weights of a module on the device, those of its children first.
 
     Returns the empty parameters that were replaced, by their module and name: they say how to
     quantize.
@@ -229,7 +232,7 @@ def _drawn(
     empty = [tensor for tensor in (*parameters.values(), *buffers.values()) if tensor.is_meta]
     for name, parameter in parameters.items():
         if parameter.is_meta:
-            # A quantizer's layer is made in 32 bits; its weight has the model's dtype.
+            # A quantizer creates its layers in 32 bits, but their weights have the model's dtype.
             kind = dtype if hasattr(module, "source_cls") else parameter.dtype
             values = torch.empty(parameter.shape, dtype=kind, device=device)
             replaced[module, name] = parameter
@@ -245,7 +248,7 @@ def _drawn(
 def _quantize(
     layer: Any, prefix: str, replaced: Mapping[tuple[Any, str], Any], model: Any, quantizer: Any
 ) -> None:
-    """Quantize the weights of a layer that the quantizer is made for."""
+    """Quantize those weights of a layer that the quantizer supports."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
@@ -257,7 +260,7 @@ def _quantize(
                 continue
             values = module._parameters[name].data
             if issubclass(getattr(module, "source_cls", torch.nn.Linear), Conv1D):
-                values = values.T  # the quantizer expects it as a checkpoint of Conv1D has it
+                values = values.T  # the quantizer expects the layout of a Conv1D's checkpoint
             module._parameters[name] = replaced[module, name]
             packed = operation.convert(
                 {full_name: values}, full_layer_name=full_name, model=model, missing_keys=set()

@@ -1,7 +1,7 @@
 """Vision axis: whether the vision tower of a vision-language model is trained.
 
-It is an axis of its own, and not a matter of an adapter's targets, because people freeze the tower
-in full fine-tuning, too. Adapters reach the tower only by a regular expression in their targets.
+It is a separate axis, because the tower can also be frozen in full fine-tuning. An adapter adapts
+the tower only if a regular expression in its targets names it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ VISION = Axis(
     doc="Whether the vision tower of a vision-language model is trained",
     default="default",
     variants={
-        "default": Variant(doc="Trained with the rest, unless an adapter freezes the whole model"),
+        "default": Variant(
+            doc="Trained together with the language model, unless an adapter freezes the model"
+        ),
         "frozen": Variant(
-            doc="The vision tower keeps its weights: no gradients, optimizer states or "
-            "activations of it; its projector and the language model are trained",
+            doc="The vision tower is not trained, so it has no gradients, optimizer states or "
+            "saved activations; the projector and the language model are trained",
             hooks={"vision": Hook("frozen_vision")},
             requires=("task:image-text-to-text",),
             numerical_effect="training",
@@ -39,7 +41,7 @@ VISION = Axis(
 def frozen_vision(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
     """``model`` with its vision tower frozen. Raises NotImplementedError if it has none."""
     tower: Any = model.get_encoder(modality="image")  # type: ignore[operator]
-    # transformers returns the model itself where it knows no tower.
+    # transformers returns the model itself if it finds no tower.
     if tower is model or tower is getattr(model, "model", None):
         raise NotImplementedError(f"{type(model).__name__} does not support a frozen vision tower")
     tower.requires_grad_(False)
