@@ -32,7 +32,7 @@ from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
 with warnings.catch_warnings():
     # What TRL and the libraries that it imports warn about, while they are imported.
     warnings.simplefilter("ignore")
-    trl = pytest.importorskip("trl")
+    import trl
 
 LLAMA = {
     "hidden_size": 32,
