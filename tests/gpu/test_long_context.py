@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +12,11 @@ from typing import Any
 import pytest
 
 from jobs.isolation.slot import Slot
-from jobs.record import Outcome, TrialRecord
-from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import plan
+from jobs.record import TrialRecord
 from tests.gpu.bare_rows import CONFIG, LONG, MICRO_BATCH, STEPS, unequal_rows
 from tests.gpu.shared import gpu_marks
+from tests.gpu.side_by_side import bare_figures, measured
 
-ROOT = Path(__file__).parents[2]
-TIMEOUT = 600.0
 WARMUP_STEPS = 2
 RAGGED = {"sequence_length": 2048, "samples": 64, "lengths": {"mean": 700}}
 
@@ -34,25 +29,7 @@ def slot() -> Iterator[Slot]:
         yield slot
 
 
-def bare(case: str) -> Mapping[str, Any]:
-    """The figures that the script prints on its last line."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "tests/gpu/bare_rows.py", case],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT,
-    )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    figures: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    print(figures)
-    return figures
-
-
-def measured(
+def trained(
     slot: Slot, folder: Path, choices: Mapping[str, Any], data: Any, **measure: Any
 ) -> TrialRecord:
     """One trial of the Llama in bf16."""
@@ -67,11 +44,7 @@ def measured(
             **measure,
         },
     }
-    path = folder / "sweep.yaml"
-    path.write_text(json.dumps(config))
-    (spec,) = plan(load_config(path)).trials
-    record = slot.run(spec, TIMEOUT)
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+    record = measured(slot, folder, config)
     names = ("peak_allocated_bytes", "device_peak_bytes", "samples_per_second")
     tokens = ("real_tokens_per_second", "padding_share", "attention_kernel")
     print(choices, {name: record.measurements.get(name) for name in (*names, *tokens)})
@@ -84,17 +57,19 @@ def test_peak_of_a_long_sequence_equals_the_bare_script(
 ) -> None:
     data = {"synthetic": {"sequence_length": 512, "samples": STEPS * MICRO_BATCH}}
     choices = {"sequence_length": LONG, "activations": activations}
-    row = measured(slot, tmp_path, choices, data).measurements
+    row = trained(slot, tmp_path, choices, data).measurements
     case = "long" if activations == "keep" else "long_checkpoint"
-    assert row["peak_allocated_bytes"] == bare(case)["peak_allocated_bytes"]
+    bare = bare_figures("bare_rows.py", case)
+    assert row["peak_allocated_bytes"] == bare["peak_allocated_bytes"]
 
 
 def test_peak_of_padding_free_rows_equals_the_bare_script(slot: Slot, tmp_path: Path) -> None:
     lines = [json.dumps({"input_ids": row}) + "\n" for row in unequal_rows()]
     (tmp_path / "rows.jsonl").write_text("".join(lines))
     data = {"file": {"path": "rows.jsonl"}}
-    row = measured(slot, tmp_path, {"batching": "padding_free"}, data).measurements
-    assert row["typical_peak_allocated_bytes"] == bare("padding_free")["peak_allocated_bytes"]
+    row = trained(slot, tmp_path, {"batching": "padding_free"}, data).measurements
+    bare = bare_figures("bare_rows.py", "padding_free")
+    assert row["typical_peak_allocated_bytes"] == bare["peak_allocated_bytes"]
     # The longest rows together take more than random ones.
     assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]
 
@@ -104,16 +79,16 @@ def test_losses_without_padding_are_those_of_padded_rows(
     attention: str, slot: Slot, tmp_path: Path
 ) -> None:
     data = {"synthetic": RAGGED}
-    padded = measured(slot, tmp_path, {}, data).steps["loss"]
+    padded = trained(slot, tmp_path, {}, data).steps["loss"]
     choices = {"batching": "padding_free", "attention": attention}
-    flat = measured(slot, tmp_path, choices, data)
+    flat = trained(slot, tmp_path, choices, data)
     assert flat.measurements["padding_share"] == 0.0
     assert statistics.fmean(flat.steps["loss"]) == pytest.approx(statistics.fmean(padded), rel=0.01)
 
 
 def test_packed_blocks_with_variable_length_attention_train(slot: Slot, tmp_path: Path) -> None:
     choices = {"batching": "packed", "attention": "varlen"}
-    row = measured(slot, tmp_path, choices, {"synthetic": RAGGED}).measurements
+    row = trained(slot, tmp_path, choices, {"synthetic": RAGGED}).measurements
     assert row["real_tokens_per_second"] == row["tokens_per_second"]
     tokens = row["real_tokens_per_second"] * row["counted_seconds"]
     assert tokens == pytest.approx(row["steps_counted"] * MICRO_BATCH * 2048)
@@ -121,8 +96,8 @@ def test_packed_blocks_with_variable_length_attention_train(slot: Slot, tmp_path
 
 def test_upkeep_peaks_are_measured_and_change_nothing_else(slot: Slot, tmp_path: Path) -> None:
     data = {"synthetic": {"sequence_length": 2048, "samples": STEPS * MICRO_BATCH}}
-    plain = measured(slot, tmp_path, {}, data).measurements
-    row = measured(slot, tmp_path, {}, data, evaluate_and_save=True).measurements
+    plain = trained(slot, tmp_path, {}, data).measurements
+    row = trained(slot, tmp_path, {}, data, evaluate_and_save=True).measurements
     assert row["peak_allocated_bytes"] == plain["peak_allocated_bytes"]
     for name in ("evaluate", "save"):
         print(name, row[f"peak_{name}_allocated_bytes"], row[f"{name}_seconds"])
