@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from jobs.isolation.child_main import end_with
+from jobs.isolation.child_main import end_with_parent
 from jobs.node import environment
 from jobs.record import TrialRecord
 from orchestrator.running.cluster.gpu_slot import GpuProbe, GpuSlot
@@ -28,7 +28,7 @@ class SlotTrainable(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         """Make the slot. Its processes start with the first trial."""
         # Where the raylet is killed, Ray's worker notices by itself, unless it is stopped.
-        end_with(os.getppid())
+        end_with_parent(os.getppid())
         self._slot = GpuSlot(GpuProbe())
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
