@@ -50,7 +50,7 @@ class ChildRunner:
         release_seconds: float = RELEASE_SECONDS,
         gpu_bytes: Callable[[], int] = slot_gpu_bytes,
     ) -> None:
-        """``folder`` holds the files of the children. ``owner`` is sent heartbeats of this process."""
+        """``folder`` holds the files of the children. ``owner`` gets heartbeats of this process."""
         self._folder = folder
         self._owner = owner
         self._gpu = GpuAccount(gpu_bytes, release_seconds)

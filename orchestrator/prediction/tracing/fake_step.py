@@ -81,7 +81,7 @@ class FakeStep:
             if spec.settings.deepspeed is not None:
                 zero.cast(self.model, autocast_dtype(spec) or torch.float32)
         self.weights = self._recorder.stream()
-        self._recorder.know_parameters(self.model.parameters())
+        self._recorder.register_parameters(self.model.parameters())
         self._set_up_model()
 
     def _set_up_model(self) -> None:

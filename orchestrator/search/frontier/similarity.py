@@ -108,11 +108,11 @@ def similarity_groups(candidates: Sequence[Candidate]) -> dict[Candidate, int]:
     return groups
 
 
-def asking_no_more_of_the_host(
+def with_no_more_host_work(
     candidates: Sequence[Candidate],
 ) -> dict[Candidate, frozenset[Candidate]]:
-    """Candidate -> the others of the same batch that ask no more work of the host."""
-    # Only candidates of one batch can ask for equal work.
+    """Candidate -> the others of the same batch whose steps need no more work of the host."""
+    # Only candidates of one batch can need equal work.
     groups: dict[Hashable, list[Candidate]] = {}
     for candidate in candidates:
         batch = (candidate.training_recipe, candidate.micro_batch, candidate.curve.regime)
