@@ -81,10 +81,7 @@ def part_of(document: Document, key: str) -> Part | None:
 
 
 def read_document(path: Path) -> Document:
-    """The mapping in a YAML or JSON file.
-
-    Raises ConfigError: unreadable, malformed, empty, or not a mapping.
-    """
+    """The mapping in a YAML or JSON file. Raises ConfigError if the file has none."""
     try:
         # No more than the limit is read: a device has no end, and a pipe no size.
         with open(path, "rb") as file:
