@@ -1,4 +1,4 @@
-"""The kernels of the surrogate: how similar candidates and their curves are, by their choices."""
+"""The kernels of the surrogate: the similarity of candidates and curves, from their choices."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ def with_no_more_host_work(
     for candidate in candidates:
         batch = (candidate.training_recipe, candidate.micro_batch, candidate.curve.regime)
         groups.setdefault(batch, []).append(candidate)
-    asking_no_more = {}
+    covered = {}
     for group in groups.values():
         for candidate in group:
-            asking_no_more[candidate] = _asking_no_more_than(candidate, group)
-    return asking_no_more
+            covered[candidate] = _covered_by(candidate, group)
+    return covered
 
 
-def _asking_no_more_than(candidate: Candidate, group: Iterable[Candidate]) -> frozenset[Candidate]:
+def _covered_by(candidate: Candidate, group: Iterable[Candidate]) -> frozenset[Candidate]:
     """The other candidates of the group whose host work the candidate's includes."""
     covered = set()
     for other in group:
