@@ -251,13 +251,13 @@ def holding(
     on stderr and the exit status says so.
     """
     # Not before: a dry run needs none of it.
-    from orchestrator.running.holding import NothingToResumeError, held
+    from orchestrator.running.holding import NothingToResumeError, locked_run_folder
     from orchestrator.running.nodes import ClusterError, NoSuchGpuError
     from orchestrator.storage.run_folder import RunFolderError
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        with held(target, resume=resume, force=force) as folder:
+        with locked_run_folder(target, resume=resume, force=force) as folder:
             return run(folder)
     except (FileExistsError, NothingToResumeError) as error:
         print(error, file=sys.stderr)

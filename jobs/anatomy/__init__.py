@@ -5,7 +5,7 @@ observer.py           trains the extra steps: some timed by phase (phase_timer.p
 trace.py              that profiled step as plain data (read by trace_reader.py)
 memory/live_tensors   the tensors that exist between steps: weights, gradients, optimizer states
 memory/timeline       names every byte of the step, at the peak and over time
-memory/ledger         adds up from those bytes to what NVML reported
+memory/ledger         the steps from those bytes to the memory that NVML reported
 memory/kinds          the kinds of memory, which predictions share
 time/operations       the step's time by kind of operation
 time/modules          the step's time by class of module

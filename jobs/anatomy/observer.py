@@ -64,7 +64,7 @@ class Observer:
         self.phase_seconds: Mapping[str, float] = {}
         """Phase -> seconds of one step that was not profiled."""
         self.repetitions = 1.0
-        """How many micro-batches of a whole step each trained one stands for."""
+        """Micro-batches of a whole step, divided by those that were trained for this profile."""
 
     @property
     def live_tensors(self) -> list[LiveTensor]:

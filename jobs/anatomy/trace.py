@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 COMPILED = "compiled graphs"
-"""Stands for all modules whose code torch.compile took."""
+"""Name for all modules that torch.compile compiled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

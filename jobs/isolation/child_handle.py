@@ -25,14 +25,14 @@ from jobs.isolation.child_main import (
     READY,
     RESULT,
     STARTED,
-    end_with,
+    end_with_parent,
     run_as_forked_child,
 )
 from jobs.isolation.messages import HEARTBEAT_SECONDS, Owner
 from jobs.spec import TrialSpec, to_json
 
 _LOG_TAIL_CHARACTERS = 16_000
-"""What is kept of a log: its end, where errors are."""
+"""How many characters of a log are kept: the last ones, because errors are at the end."""
 
 
 class Child:
@@ -44,18 +44,19 @@ class Child:
     """
 
     def __init__(
-        self, pid: int, folder: Path, trial_pipe: int | None = None, news_pipe: int | None = None
+        self, pid: int, folder: Path, trial_pipe: int | None = None, status_pipe: int | None = None
     ) -> None:
         self.pid = pid
         self._folder = folder
         self._trial_pipe = trial_pipe
         """The trial is written to it. None for a process that was started with its trial."""
-        self._news_pipe = news_pipe
-        """The child writes to it that it is ready, and that it is done."""
+        self._status_pipe = status_pipe
+        """The child writes to it when it is ready, when its trial begins, and when it is done."""
         self._pidfd = os.pidfd_open(pid)
         self._made_at = time.monotonic()
         self._begun_at = self._made_at
-        self._news = b""
+        self._status = b""
+        """What the child has written to its status pipe so far."""
 
     @property
     def is_alive(self) -> bool:
@@ -88,8 +89,8 @@ class Child:
 
         ``deadline`` is in monotonic seconds. Exits this process if the owner's requests end.
         """
-        # The news begins with the ``READY.size`` bytes that say when the child was ready.
-        while self.is_alive and not self._news.endswith(DONE, READY.size):
+        # The status begins with the ``READY.size`` bytes that say when the child was ready.
+        while self.is_alive and not self._status.endswith(DONE, READY.size):
             if not self._listen(deadline, owner):
                 return False
         return True
@@ -97,13 +98,13 @@ class Child:
     @property
     def has_started(self) -> bool:
         """Whether the trial has begun. A forked child says so; every child announces its phases."""
-        self._read_last_news()
-        return STARTED in self._news[READY.size :] or self.phase != ""
+        self._read_last_status()
+        return STARTED in self._status[READY.size :] or self.phase != ""
 
     def _listen(self, deadline: float, owner: Owner) -> bool:
-        """Wait for news or the process's end, until ``deadline``; False if neither came.
+        """Wait for a message of the child or its end, until ``deadline``; False if neither came.
 
-        Meanwhile the owner hears that this process is alive.
+        Meanwhile the owner gets heartbeats of this process.
         """
         while True:
             owner.beat()
@@ -114,36 +115,36 @@ class Child:
                 return False
 
     def _hear(self, seconds: float, owner: Owner) -> bool:
-        """Wait at most ``seconds`` for news or the process's end; False if neither came."""
+        """Wait at most ``seconds`` for a message of the child or its end; False if neither came."""
         # A pidfd is readable once its process has ended.
         watched = [self._pidfd, owner.requests]
-        if self._news_pipe is not None:
-            watched.append(self._news_pipe)
+        if self._status_pipe is not None:
+            watched.append(self._status_pipe)
         readable, _, _ = select.select(watched, [], [], max(0.0, seconds))
-        if self._news_pipe is not None and self._news_pipe in readable:
-            self._news += os.read(self._news_pipe, READY.size)
+        if self._status_pipe is not None and self._status_pipe in readable:
+            self._status += os.read(self._status_pipe, READY.size)
         elif owner.requests in readable:
             # No request is sent while a trial runs, so the owner has closed its end.
             self.kill()
             sys.exit(0)
         return bool(readable)
 
-    def _read_last_news(self) -> None:
-        """Read the news that has come but was not read yet."""
-        if self._news_pipe is None:
+    def _read_last_status(self) -> None:
+        """Read what the child has written and was not read yet."""
+        if self._status_pipe is None:
             return
-        while select.select([self._news_pipe], [], [], 0)[0]:
-            news = os.read(self._news_pipe, READY.size)
-            if not news:
+        while select.select([self._status_pipe], [], [], 0)[0]:
+            written = os.read(self._status_pipe, READY.size)
+            if not written:
                 return
-            self._news += news
+            self._status += written
 
     @property
     def _ready(self) -> tuple[float, bool] | None:
         """When it was ready (monotonic seconds), and whether it had a context. None: not yet."""
-        if len(self._news) < READY.size:
+        if len(self._status) < READY.size:
             return None
-        return READY.unpack(self._news[: READY.size])
+        return READY.unpack(self._status[: READY.size])
 
     @property
     def busy_seconds(self) -> float:
@@ -163,7 +164,7 @@ class Child:
     def reap(self) -> int:
         """Wait for its end and remove its folder; returns ``os.waitstatus_to_exitcode``'s value."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        for descriptor in (self._pidfd, self._trial_pipe, self._news_pipe):
+        for descriptor in (self._pidfd, self._trial_pipe, self._status_pipe):
             if descriptor is not None:
                 os.close(descriptor)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -195,20 +196,20 @@ def fork(folder: Path, parent_channels: Sequence[int]) -> Child:
     parent = os.getpid()
     # One pipe for each direction. After the fork, each process closes the other one's ends.
     read_trial, write_trial = os.pipe()
-    read_news, write_news = os.pipe()
+    read_status, write_status = os.pipe()
     pid = os.fork()
     if pid == 0:
-        end_with(parent)
+        end_with_parent(parent)
         # While the child holds a channel open, the process at its other end cannot see it close.
-        for descriptor in (*parent_channels, write_trial, read_news):
+        for descriptor in (*parent_channels, write_trial, read_status):
             os.close(descriptor)
-        run_as_forked_child(own_folder, read_trial, write_news)
+        run_as_forked_child(own_folder, read_trial, write_status)
     os.close(read_trial)
-    os.close(write_news)
+    os.close(write_status)
     # Parent and child both ask for the process group. The second request fails, or changes nothing.
     with contextlib.suppress(PermissionError, ProcessLookupError):
         os.setpgid(pid, pid)
-    return Child(pid, own_folder, write_trial, read_news)
+    return Child(pid, own_folder, write_trial, read_status)
 
 
 def spawn(spec: TrialSpec, folder: Path) -> Child:
@@ -237,7 +238,7 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
             stdout=log,
             stderr=log,
             process_group=0,
-            preexec_fn=functools.partial(end_with, os.getpid()),
+            preexec_fn=functools.partial(end_with_parent, os.getpid()),
         )
     process.returncode = 0  # reaped by Child.reap, not by subprocess
     return Child(process.pid, own_folder)

@@ -29,19 +29,22 @@ LOG = "log.txt"
 """The file that holds what the trial printed."""
 PHASE_BYTES = 64
 READY = struct.Struct("d?")
-"""The child's first news: when it was ready (monotonic seconds) and whether with a context."""
+"""The child's first message: when it was ready (monotonic seconds), and if it has a context."""
 STARTED = b"s"
-"""Its second news: it has its trial, and begins it."""
+"""Its second message: it has received its trial, and begins to run it."""
 DONE = b"!"
-"""Its last news: its record is written."""
+"""Its last message: its record is written."""
 UNWRITABLE = 73
 """Exit status of a child that could not write its files (EX_CANTCREAT of sysexits.h)."""
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
-def end_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends: no orphan may hold the GPU."""
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends: no orphan may hold the GPU.
+
+    ``parent`` is the parent's process id.
+    """
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before the kernel was asked
         os._exit(1)
@@ -56,8 +59,11 @@ def continue_without_owner() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
-def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoReturn:
-    """The life of a forked child: it reads its trial from one pipe and writes news to the other."""
+def run_as_forked_child(folder: Path, trial_pipe: int, status_pipe: int) -> NoReturn:
+    """The life of a forked child: it reads its trial from one pipe, and reports to the other.
+
+    The reports are ``READY``, ``STARTED`` and ``DONE``, in this order.
+    """
     status = 1
     try:
         with contextlib.suppress(PermissionError):
@@ -65,13 +71,13 @@ def run_as_forked_child(folder: Path, trial_pipe: int, news_pipe: int) -> NoRetu
         _redirect_output(folder / LOG)
         # Ahead of the trial, so that the trial does not wait for its context.
         resident_bytes = _create_context()
-        os.write(news_pipe, READY.pack(time.monotonic(), resident_bytes is not None))
+        os.write(status_pipe, READY.pack(time.monotonic(), resident_bytes is not None))
         spec, context = _read_trial(trial_pipe, resident_bytes)
-        os.write(news_pipe, STARTED)
+        os.write(status_pipe, STARTED)
         status = run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context)
         _flush()
-        if status == 0:  # else the parent shall see the exit status
-            os.write(news_pipe, DONE)
+        if status == 0:  # otherwise the parent waits for the exit status
+            os.write(status_pipe, DONE)
     except BaseException as error:
         # On a full disk not even the traceback can be written.
         with contextlib.suppress(OSError):

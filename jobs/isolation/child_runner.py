@@ -27,16 +27,16 @@ from jobs.record import Delivery, Outcome, TrialRecord, delivered, record_from_j
 from jobs.spec import TrialSpec
 
 _SUSPICIOUS = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FAILED)
-"""Outcomes after which the GPU is looked at before anything else touches it."""
+"""Outcomes after which the GPU is checked before another process uses it."""
 START_ATTEMPTS = 3
-"""How many processes a trial is given to, if each ends before it has begun the trial."""
+"""How many processes are started for a trial, if each ends before it begins the trial."""
 
 
 class ChildRunner:
     """Runs each trial in a child process, and prepares the next child meanwhile.
 
-    While one child ends and the next trial is being chosen, the next child is forked ahead and
-    creates its CUDA context. So the kernel takes memory back from the one while the other begins::
+    While one child ends and the next trial is being chosen, the next child is already forked and
+    creates its CUDA context. So the memory of one child is freed while the next child starts::
 
         trial k      │ child k runs its trial │ killed, its memory is freed │
         trial k + 1                           │ child k+1: context, waits   │ runs its trial │
@@ -50,14 +50,14 @@ class ChildRunner:
         release_seconds: float = RELEASE_SECONDS,
         gpu_bytes: Callable[[], int] = slot_gpu_bytes,
     ) -> None:
-        """``folder`` holds the children's files; ``owner`` hears that this process is alive."""
+        """``folder`` holds the files of the children. ``owner`` gets heartbeats of this process."""
         self._folder = folder
         self._owner = owner
         self._gpu = GpuAccount(gpu_bytes, release_seconds)
         self._next: Child | None = None
-        """Forked ahead."""
+        """The child that was forked ahead of its trial."""
         self._last: Child | None = None
-        """Killed, and perhaps not gone yet."""
+        """The last child that got a trial. It may not have ended yet."""
 
     def run(
         self, spec: TrialSpec, timeout_seconds: float, isolation: str, isolation_fallback: str = ""
@@ -65,7 +65,8 @@ class ChildRunner:
         """Run one trial. Whatever the trial does, its processes are ended.
 
         ``isolation`` is "fork" or "fresh"; ``isolation_fallback`` says why it is not "fork". If a
-        process ends before it has begun the trial, another gets it: ``START_ATTEMPTS`` in all.
+        process ends before it begins the trial, another process gets the trial. At most
+        ``START_ATTEMPTS`` processes are started.
         """
         deadline = time.monotonic() + bounded_timeout(timeout_seconds)
         record = None
@@ -87,13 +88,13 @@ class ChildRunner:
     ) -> TrialRecord:
         """Give the trial to one process. Raises OSError if there is no room for its files."""
         oom_kills_before = _host_oom_kills()
-        # The timeout covers a new child's start; a child that was forked ahead has none left.
+        # The timeout covers the start of a new child. A child that was forked ahead has started.
         child = self._take_child(spec, isolation, deadline)
         self._last = child
         child.begin(spec, self._gpu.context_bytes or 0)
         # The trial runs in the child. This process only waits, so that a crash costs one trial.
         in_time = child.wait(deadline, self._owner)
-        # All that is read from the child's folder is read before the folder goes.
+        # Read everything in the child's folder before ``reap`` removes the folder.
         delivery = _delivery(spec, child, isolation)
         phase = child.phase
         child.kill()
@@ -131,7 +132,7 @@ class ChildRunner:
         return _record_without_result(spec, outcome, reason, phase)
 
     def _record_without_start(self, spec: TrialSpec) -> TrialRecord:
-        """The record of a child that ended before it had begun its trial: not the trial's doing."""
+        """The record of a child that ended before its trial began. The trial is not to blame."""
         status = self.reap()
         # The next process's context must not be measured against memory that is still being freed.
         self._gpu.wait_for_release(has_waiting_child=False)
@@ -142,8 +143,9 @@ class ChildRunner:
     def fork_ahead(self, last: TrialRecord) -> None:
         """Fork the next child if it is likely to be needed, while the last one ends.
 
-        Not if another process uses the GPU, because each child's memory is then measured anew; nor
-        after an outcome for which the caller looks at the GPU first.
+        It is not forked ahead if another process uses the GPU, because the memory of each child's
+        context must then be measured again. It is not forked ahead either if the last outcome
+        makes the caller check the GPU first.
         """
         is_suspicious = last.outcome in _SUSPICIOUS or last.rule in RULES
         is_likely = last.delivery.isolation == "fork" and not is_suspicious
@@ -187,7 +189,7 @@ class ChildRunner:
             self._next = None
             return child
         self.discard_next()
-        # Now there is no child: what the GPU holds is not ours.
+        # There is no child now, so the GPU memory in use belongs to other processes.
         self._gpu.note_idle()
         if isolation != "fork":
             return child_handle.spawn(spec, self._folder)
@@ -199,10 +201,10 @@ class ChildRunner:
 
 
 def _delivery(spec: TrialSpec, child: Child, isolation: str) -> Delivery:
-    """How the trial was run; its child's clock stops here."""
+    """How the trial was run. Its slot time ends with this call."""
     return Delivery(
-        # The start that leaves out the idle wait, so that the times of successive trials do not
-        # overlap.
+        # Counted back from now without the child's idle wait, so that the times of successive
+        # trials do not overlap.
         started_at=time.time() - child.busy_seconds,
         slot_seconds=child.busy_seconds,
         isolation=isolation,
@@ -231,7 +233,7 @@ def _record_without_result(
 
 
 def _host_oom_kills() -> int:
-    """How often this kernel's out-of-memory killer has struck since boot; 0 if it is not known."""
+    """Processes that the kernel killed for lack of memory since boot; 0 if it is not known."""
     try:
         for line in Path("/proc/vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):

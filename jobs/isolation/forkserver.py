@@ -32,7 +32,7 @@ IDLE_CHILD_SECONDS = 10.0
 
 
 def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
-    """Preload, say so, then run trials until the requests end.
+    """Preload, send the first message, then run trials until the requests end.
 
     ``channels`` returns the descriptors of requests and replies. Until it returns, this process may
     not use the GPU.
@@ -116,7 +116,7 @@ def main() -> None:
         if sys.argv[1:2] == ["--socket"]:
             listener = int(sys.argv[2])
             starter = int(sys.argv[3])
-            child_main.end_with(starter)
+            child_main.end_with_parent(starter)
             serve(functools.partial(prewarm.accept, listener), folder)
         else:
             child_main.continue_without_owner()

@@ -89,13 +89,13 @@ class Channel:
                 return message
 
     def end_requests(self) -> None:
-        """Close the way to the parent, which asks it to end."""
+        """Close the pipe of requests, which asks the parent to end."""
         if self._requests is not None:
             os.close(self._requests)
             self._requests = None
 
     def close(self) -> None:
-        """Close both ways."""
+        """Close both pipes."""
         self.end_requests()
         os.close(self._replies)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from jobs.node import nvml
 
-# In this order, because later modules import earlier ones. A failed import costs only itself.
+# In this order, because later modules import earlier ones. If an import fails, the next are tried.
 MODULES = (
     "torch",
     "torch.profiler",

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from jobs.loops.base import Setup, Trained
 from jobs.loops.meter import Listener
 from jobs.loops.worst_batch import loader_of
+from jobs.loss_scaling import LossScaling
 from jobs.techniques.axes.optimizer import decay_groups
 
 
@@ -24,6 +25,9 @@ def train(setup: Setup) -> Trained:
     begin = time.perf_counter()
     samples = loop.run(setup.meter)
     seconds = time.perf_counter() - begin
+    loss_scaling: LossScaling | None = None
+    if setup.arguments.gradient_accumulation_steps > 1:
+        loss_scaling = "divided"
     return Trained(
         model=loop.model,
         optimizer=loop.optimizer,
@@ -35,7 +39,7 @@ def train(setup: Setup) -> Trained:
         train_rows=loop.train_rows,
         evaluate=loop.evaluate_rows,
         save=loop.save_checkpoint,
-        loss_scaling="divided" if setup.arguments.gradient_accumulation_steps > 1 else None,
+        loss_scaling=loss_scaling,
     )
 
 

@@ -1,7 +1,8 @@
-"""The loss of accumulated steps in the Trainer: who divides it, its correction, and a check.
+"""The loss of accumulated steps in the Trainer: what divides it, its correction, and a check.
 
-None of this costs the training memory. The forward pass of the first micro-batch shows who divides.
-The check runs when training has ended and the peaks have been read.
+The loss of each micro-batch must be divided by the number of micro-batches in the step. Either the
+model or the Trainer does that. The forward pass of the first micro-batch shows which of the two.
+Finding that out takes no memory. The check runs after training, when the peaks have been read.
 """
 
 from __future__ import annotations
@@ -137,11 +138,11 @@ def _loss_for_gradient(
     count = trainer._get_num_items_in_batch([batch] * micro_batches, trainer.args.device)
     trainer.current_gradient_accumulation_steps = micro_batches
     # ZeRO-3 gathers its parameters in the engine's forward pass. All other models run uncompiled,
-    # because a forward pass without gradients would be compiled anew.
+    # because a forward pass without gradients would be compiled again.
     is_engine = hasattr(trainer.model_wrapped, "zero_optimization_stage")
     model: Any = trainer.model_wrapped if is_engine else trainer.model
     with _without_backward(trainer.accelerator), _same_draws(), torch.no_grad():
-        # The own method of the Trainer's class, because that of ``Metered`` also reports.
+        # The method of the Trainer's class, because ``Metered`` overrides it with one that reports.
         step = getattr(trainer, "unreported_step", trainer.training_step)
         loss = step(model, dict(batch), count)
     return float(loss)
@@ -164,7 +165,7 @@ def _without_backward(accelerator: Any) -> Iterator[None]:
 
 @contextmanager
 def _same_draws() -> Iterator[None]:
-    """Random numbers are the same in each such context. Outside, their sequence is not changed."""
+    """Each such context has the same random numbers. The sequence outside is not changed."""
     devices = []
     if torch.cuda.is_initialized():
         devices.append(torch.cuda.current_device())
@@ -174,7 +175,7 @@ def _same_draws() -> Iterator[None]:
 
 
 def _is_compiled(model: torch.nn.Module) -> bool:
-    """Whether torch.compile took the model or one of its modules."""
+    """Whether torch.compile compiled the model or one of its modules."""
     for module in model.modules():
         if getattr(module, "_compiled_call_impl", None) or hasattr(module, "_orig_mod"):
             return True

@@ -26,6 +26,10 @@ def training_arguments(
         _installed_name(name, installed): value
         for name, value in spec.settings.training_arguments.items()
     }
+    # -1: ``num_train_epochs`` decides.
+    max_steps = -1
+    if total_steps is not None:
+        max_steps = total_steps
     # What a measurement decides itself: no checkpoints, evaluations, progress bars or reports.
     arguments |= {
         "output_dir": output_dir,
@@ -37,15 +41,15 @@ def training_arguments(
         "use_cpu": not torch.cuda.is_available(),
         "seed": spec.measure.seed,
         "num_train_epochs": 1,
-        "max_steps": -1 if total_steps is None else total_steps,  # -1: num_train_epochs decides
+        "max_steps": max_steps,
     }
     if deepspeed is not None:
         arguments["deepspeed"] = deepspeed
-    make = bound(spec, "arguments")
-    if make is None:
+    make_arguments = bound(spec, "arguments")
+    if make_arguments is None:
         return TrainingArguments(**arguments)
-    made: TrainingArguments = make(arguments, batching=hook_name(spec, "batching"))
-    return made
+    result: TrainingArguments = make_arguments(arguments, batching=hook_name(spec, "batching"))
+    return result
 
 
 def _installed_name(name: str, installed: set[str]) -> str:
@@ -56,4 +60,4 @@ def _installed_name(name: str, installed: set[str]) -> str:
     for older, newer in RENAMED.items():
         if newer == name and older in installed:
             return older
-    return name  # TrainingArguments then names what it does not know
+    return name  # if it is unknown, TrainingArguments raises an error that names it

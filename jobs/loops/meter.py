@@ -38,7 +38,7 @@ class Listener(Protocol):
 
 
 class NoListener:
-    """A ``Listener`` that takes no notice, for forward passes beside the training."""
+    """A ``Listener`` that ignores everything, for forward passes that are no part of training."""
 
     def train_begin(self) -> None:
         """Nothing to do."""
@@ -68,9 +68,9 @@ class Meter:
     """A ``Listener`` that reports to the trackers.
 
     Trains at most ``total_steps``, of which the first ``warmup_steps`` do not count. Stops earlier
-    once the mean step is known to within ``relative_error``, or would not be after all steps
-    either. At least one step counts. ``count_samples`` counts the samples of a batch, where its
-    first dimension does not.
+    in two cases: the mean step time is known to within ``relative_error``, or it would not be known
+    to that even after all steps. At least one step counts. ``count_samples`` returns the number of
+    samples of a batch; None: it is the size of the first dimension.
     """
 
     def __init__(

@@ -9,11 +9,11 @@ import torch
 
 
 class StepsInRandomOrder(torch.utils.data.Sampler[int]):
-    """The rows of another sampler in its own groups of ``step`` rows, the groups shuffled.
+    """Shuffles the order of another sampler's groups of ``step`` rows, and keeps each group's rows.
 
     transformers' ``LengthGroupedSampler`` draws about fifty steps at a time and yields them longest
-    first. So the first ten steps of an epoch are its slowest, and say nothing of its speed. The
-    groups themselves, and with them padding and memory, stay as they are.
+    first. So the first ten steps of an epoch are its slowest, and do not show its usual speed. The
+    groups stay as they are, so padding and memory do not change.
     """
 
     def __init__(self, sampler: Any, step: int) -> None:

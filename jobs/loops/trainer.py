@@ -1,4 +1,4 @@
-"""The ``transformers.Trainer`` loop, which reports what it does. Only a wrong loss is corrected."""
+"""The ``transformers.Trainer`` loop, with a meter. Its one correction is that of a wrong loss."""
 
 from __future__ import annotations
 
@@ -201,8 +201,8 @@ def own_trainer(
 ) -> Metered:
     """The Trainer that the user's own class or function makes of the parts, metered.
 
-    ``default`` is the class without one of the user's own, and what it must be a subclass of.
-    Raises OwnCodeError if it is none, or if it trains another model or with other arguments.
+    ``default`` is used if the user gives no class; a class of the user's must be a subclass of it.
+    Raises OwnCodeError if it is not, or if it trains another model or with other arguments.
     """
     kind = own.trainer or default
     if not issubclass(kind, default):
@@ -281,7 +281,7 @@ def _loss_check(trainer: Metered) -> Callable[[], float | None] | None:
         return None
 
     def check() -> float | None:
-        """Compare the losses of one micro-batch, without a report to anybody."""
+        """Compare the losses of one micro-batch; the meter does not count it."""
         trainer.meter = NoListener()
         return loss_ratio(trainer)
 

@@ -67,7 +67,7 @@ class Calibration:
     clock_mhz: int = 0
     temperature_celsius: int = 0
     slowed: tuple[str, ...] = ()
-    """Why the clocks were held down at the end, if they were."""
+    """Why the GPU was throttled at the end; empty if it was not."""
     seconds: float
     """How long the calibration took."""
 

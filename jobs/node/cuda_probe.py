@@ -14,7 +14,7 @@ from jobs.node import nvml
 from jobs.node.probe_process import probe
 
 TIMEOUT_SECONDS = 60.0
-"""Longer than the process needs, which mostly imports torch. A dead GPU may never answer."""
+"""More time than the process needs, most of it to import torch. A dead GPU may never answer."""
 
 
 def dead() -> str:

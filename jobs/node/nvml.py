@@ -1,4 +1,4 @@
-"""What NVIDIA's management library (NVML) says of the visible GPUs, which it knows by UUID.
+"""What NVIDIA's management library (NVML) reports about the visible GPUs, identified by UUID.
 
 Nothing here creates a CUDA context.
 """
@@ -128,7 +128,7 @@ def _process_count(nvml: Any, handle: Any) -> int:
 
 
 def slowed_by(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Why a GPU's clocks are held down now, in words; empty if they are not, or NVML cannot say."""
+    """Why a GPU is throttled now, in words; empty if it is not, or if NVML does not report it."""
     reasons = {
         "power brake": nvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
         "hardware thermal limit": nvml.nvmlClocksThrottleReasonHwThermalSlowdown,

@@ -13,7 +13,7 @@ END_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Probed:
-    """What came of a probe."""
+    """The result of a probe."""
 
     output: str = ""
     """What it printed."""
@@ -24,10 +24,10 @@ class Probed:
 def probe(
     command: Sequence[str], timeout_seconds: float, env: Mapping[str, str] | None = None
 ) -> Probed:
-    """Run a command; one that does not end in time is killed, and failed.
+    """Run a command. If it does not end in time, it is killed and counts as failed.
 
-    A process that waits for a dead driver cannot even be killed. It is left behind then, because
-    ``subprocess.run`` would wait for it for ever.
+    A process that waits for a dead driver cannot even be killed. This function then returns without
+    waiting for its end. ``subprocess.run`` would wait for ever.
     """
     process = subprocess.Popen(
         command,

@@ -48,7 +48,7 @@ def load(own: OwnCode) -> OwnObjects:
 
 
 def _check_kinds(own: OwnCode, objects: Mapping[str, Any]) -> None:
-    """Raises OwnCodeError if an object cannot be what it is named for."""
+    """Raises OwnCodeError if an object has the wrong type for its key, such as ``trainer``."""
     import transformers
 
     for name in own.callbacks:
@@ -88,7 +88,7 @@ def called_with(function: Callable[..., Any], parts: Mapping[str, Any]) -> Any:
 
 
 def _check_sources(own: OwnCode) -> None:
-    # A spec may come from a record, so nothing in it is taken for granted.
+    # A spec may come from a record that was edited by hand, so everything in it is checked.
     for name in own.names:
         if not is_object_name(name):
             raise OwnCodeError(f"{name!r} is not of the form module:object")

@@ -85,7 +85,7 @@ def _below(folder: Path, parts: list[str]) -> Path | None:
 
 
 def _with_imports(module: str, search: _Search) -> dict[str, Path]:
-    """The module and, as far as they are the user's own, the modules that it imports: the files."""
+    """Module -> file, for this module and the user's own modules that it imports."""
     package = module.partition(".")[0]
     files: dict[str, Path] = {}
     waiting = [module]

@@ -19,7 +19,7 @@ def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
 
     Fields at their defaults are left out, so that a new field with a default renames no trial. The
     choices are left out, too, because ``settings`` holds what they decide. Only micro-batch and
-    accumulation are put in, because no settings hold an accumulation that is no whole number.
+    accumulation are included: an accumulation that is not a whole number is in no settings.
     """
     content = without_defaults(spec)
     for name in ("choices", "needs", "training_recipe"):

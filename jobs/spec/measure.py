@@ -29,8 +29,8 @@ class MeasureSpec:
     steps: int | None = 10
     """Optimizer steps that count, at most; None: one whole epoch, as the Hugging Face guides do."""
     relative_error: float = 0.0
-    """Stop early once the mean step is known to within this share (95 % confidence), or cannot be.
-    0: never stop early."""
+    """Stop early once the mean step is known to within this share (95 % confidence), or if it would
+    not be known even after all steps. 0: never stop early."""
     timeout_seconds: float = 300.0
     """Not part of the trial's identity."""
     seed: int = 42

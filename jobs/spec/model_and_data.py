@@ -17,7 +17,7 @@ Task = Literal[
 ]
 """What a model is trained for; decides its Auto class and the columns of its data."""
 Distribution = Literal["lognormal", "uniform"]
-"""Of the lengths of random rows. "uniform" is from one token to twice the mean."""
+"""The distribution of the lengths of random rows. "uniform" is from one token to twice the mean."""
 FileFormat = Literal["parquet", "json", "csv", "arrow", "disk", "imagefolder"]
 """How a dataset is stored; "disk" is a folder of ``datasets.save_to_disk``, "imagefolder" a folder
 of images with a metadata.jsonl or metadata.csv that has their texts."""
@@ -46,7 +46,7 @@ class RowLengthDistribution:
     mean: float
     """Mean tokens of a row."""
     sigma: float = 0.7
-    """Of "lognormal": the standard deviation of the logarithm of the length."""
+    """The standard deviation of the logarithm of the length; used by "lognormal" only."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""The user's own code that a trial runs, by name; nothing of it is in a spec."""
+"""The user's own code that a trial runs. A spec has only the names, not the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 _MOST_CHARACTERS = 200
-"""Of a name; that of a file may have 255 bytes."""
+"""The most characters of a name: the name of a file may have 255 bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,13 +21,13 @@ class OwnCode:
     callbacks: tuple[str, ...] = ()
     """Subclasses of ``transformers.TrainerCallback``, or objects of one."""
     collator: str = ""
-    """A function from rows to a batch, or a class whose objects are one."""
+    """A function from rows to a batch, or a class whose objects can be called like that."""
     entry: str = ""
     """A function that makes the Trainer from the parts that it takes by name."""
     folder: str = ""
     """Modules are looked for here first, and then in the environment."""
     digest: str = ""
-    """Of the sources of these modules, and of the modules beside them that they import."""
+    """Digest of the sources of these modules, and of the modules beside them that they import."""
 
     @property
     def names(self) -> tuple[str, ...]:

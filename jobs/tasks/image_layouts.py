@@ -1,7 +1,8 @@
-"""What an image becomes in a batch of each vision-language family, by its configuration alone.
+"""The tokens and tensors that an image becomes in a batch, for each vision-language family.
 
-An image takes the place of some tokens of a text. How many these are, and in which tensors the
-pixels come, is each family's own. This table says what the processor of the family would make.
+An image takes the place of some tokens of a text. The number of these tokens and the tensors with
+the pixels differ between families. This table computes what the processor of a family would make.
+It needs only the model's configuration.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class ImageLayout:
     """One image among the tokens and the tensors of a sample."""
 
     pieces: tuple[tuple[int, int], ...]
-    """Tokens of text, then tokens of the image; several where text divides the tiles or rows."""
+    """Pairs: tokens of text, then tokens of the image. Several pairs: text divides the image."""
     text_after: int
     """Tokens of text that close the image."""
     pixel_values: tuple[int, ...]
@@ -96,7 +97,7 @@ def _of_patches(read: Read, side: int | None) -> ImageLayout:
     channels = _number(read, "vision_config.in_channels")
     # As their processors' smart_resize: a whole number of merged patches, the nearest one.
     factor = patch * merged
-    patches = max(1, round(_given(side) / factor)) * merged
+    patches = max(1, round(_required_side(side) / factor)) * merged
     return ImageLayout(
         # One token before and one after, such as <|vision_start|> and <|vision_end|>.
         pieces=((1, (patches // merged) ** 2),),
@@ -110,10 +111,10 @@ def _of_rows(read: Read, side: int | None) -> ImageLayout:
     """Whole images with their sizes, and a token that ends each row of patches: Mistral 3."""
     factor = _number(read, "vision_config.patch_size") * _number(read, "spatial_merge_size")
     largest = _number(read, "vision_config.image_size")
-    if _given(side) > largest:
+    if _required_side(side) > largest:
         raise ImageLayoutError(f"has images of at most {largest} pixels a side, not {side}")
     # As PixtralImageProcessor: the next whole number of merged patches.
-    rows = math.ceil(_given(side) / factor)
+    rows = math.ceil(_required_side(side) / factor)
     pixels = rows * factor
     return ImageLayout(
         pieces=((0, rows), *[(1, rows)] * (rows - 1)),
@@ -152,7 +153,7 @@ def _of_one_size(
     """The function for a family whose images all have the size of its configuration."""
 
     def layout(read: Read, side: int | None) -> ImageLayout:
-        """The layout of an image of this size; of ``tokens``, and of so much text on each side."""
+        """An image that has ``tokens``, with ``text_around`` tokens of text on each side."""
         pixels = _number(read, "vision_config.image_size")
         if side not in (None, pixels):
             raise ImageLayoutError(
@@ -215,10 +216,11 @@ FAMILIES: Mapping[str, Family] = {
     "smolvlm": Family(layout=_of_tiles),
     "mistral3": Family(layout=_of_rows),
 }
-"""``model_type`` -> how its images come. Checked against the processors of transformers."""
+"""``model_type`` -> how it gets images. Checked against the processors of transformers."""
 
 
-def _given(side: int | None) -> int:
+def _required_side(side: int | None) -> int:
+    """The side. Raises ImageLayoutError if the user gave none."""
     if side is None:
         raise ImageLayoutError("takes images of any size: set data.synthetic.image_size")
     return side

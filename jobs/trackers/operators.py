@@ -123,7 +123,7 @@ class Operators(Tracker):
         if self._profile is None:
             return
         begin = time.perf_counter()
-        # Forgotten before it is read, because the end of the next step must not find it.
+        # Cleared first, so that the end of the next step does not read the same profile again.
         profile = self._profile
         self._profile = None
         profile.__exit__(None, None, None)

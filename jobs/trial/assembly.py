@@ -147,7 +147,7 @@ def _dataset(
 def _collator(
     spec: TrialSpec, collator: Collator | None, own: OwnObjects | None
 ) -> Collator | None:
-    """The user's own collator, else the data's; with what a technique changes about it."""
+    """The user's own collator, else the data's, wrapped by the technique that changes it."""
     if own is not None and own.collator is not None:
         collator = collator_of(own.collator, getattr(collator, "tokenizer", None))
     if wrap := bound(spec, "collator"):
@@ -158,7 +158,7 @@ def _collator(
 def _batched(
     spec: TrialSpec, dataset: Any, collator: Collator | None
 ) -> tuple[Any, Collator | None]:
-    """Dataset and collator as the way of batching wants them."""
+    """Dataset and collator, changed by the batching technique if there is one."""
     if batch := bound(spec, "batching"):
         dataset, collator = batch(
             dataset,
@@ -211,7 +211,7 @@ def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) 
 def _optimizer(
     spec: TrialSpec, model: torch.nn.Module, arguments: Any
 ) -> torch.optim.Optimizer | None:
-    """The optimizer that a technique makes by hand; None: the loop makes the one it names."""
+    """The optimizer that a technique makes itself; None: the loop makes the one in ``optim``."""
     make_optimizer = bound(spec, "optimizer")
     if make_optimizer is None:
         return None

@@ -107,7 +107,7 @@ def _compilation() -> dict[str, Any]:
 def _loss(model: Any) -> dict[str, Any]:
     """Who computed the loss; empty for a model whose loss has no vocabulary."""
     inner = _inside_adapter(model)
-    # TRL's forward has the name of the one that it replaces, and only its globals tell.
+    # TRL's forward has the same name as the one that it replaces. Only its globals are TRL's.
     function = getattr(getattr(inner, "forward", None), "__func__", None)
     if getattr(function, "__globals__", {}).get("__name__", "").startswith("trl."):
         return {"loss_implementation": "trl"}

@@ -259,4 +259,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "text_task": _text_task,
     "virtual_tokens:": _virtual_tokens,
 }
-"""Beginning of a requirement -> function of its rest that says why it is not met."""
+"""Prefix of a requirement -> function that says why it is not met.
+
+The function gets the text after the prefix, and the trial's spec.
+"""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 _TOKENS = 16
 """Tokens of each of the two rows."""
-_ROUNDING = 1e-4
-"""By how much of the largest logit a row may change with the row before it, in 32 bits. Kernels of
-equal shapes give equal results. Experts get other shapes, whose results are rounded differently."""
-_ROUNDING_IN_16_BITS = 5e-3
+_LARGEST_CHANGE = 1e-4
+"""The largest change of a row's logits, in 32 bits, that rounding explains; a share of the largest
+logit. Only experts round differently, because another row before changes their input shapes."""
+_LARGEST_CHANGE_IN_16_BITS = 5e-3
 
 
 def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
@@ -34,9 +34,9 @@ def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
         # The module itself, because compiled code would be compiled again for this shape.
         model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
     share = change_by_the_row_before(model, trained.accelerator, spec)
-    bound = _ROUNDING
+    bound = _LARGEST_CHANGE
     if _is_in_16_bits(model, spec):
-        bound = _ROUNDING_IN_16_BITS
+        bound = _LARGEST_CHANGE_IN_16_BITS
     if share > bound:
         raise UnsupportedError(
             "rows_stay_separate",
@@ -50,7 +50,7 @@ def change_by_the_row_before(model: Any, accelerator: Any, spec: TrialSpec) -> f
     was_training = model.training
     model.eval()
     try:
-        logits = _logits_behind_two_rows(model, accelerator, spec)
+        logits = _logits_after_two_rows(model, accelerator, spec)
     finally:
         model.train(was_training)
     largest = float(logits[0].abs().max())
@@ -59,8 +59,8 @@ def change_by_the_row_before(model: Any, accelerator: Any, spec: TrialSpec) -> f
     return difference / largest if largest > 0 else 0.0
 
 
-def _logits_behind_two_rows(model: Any, accelerator: Any, spec: TrialSpec) -> list[torch.Tensor]:
-    """The logits of one row, behind two different rows, each of shape (tokens, vocabulary)."""
+def _logits_after_two_rows(model: Any, accelerator: Any, spec: TrialSpec) -> list[torch.Tensor]:
+    """The logits of one row after each of two other rows, each of shape (tokens, vocabulary)."""
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
     vocabulary = int(model.get_input_embeddings().num_embeddings)
     # Steps of three different primes give three rows that differ in nearly every token.

@@ -95,7 +95,10 @@ class _End(NamedTuple):
 
 
 def _classify(error: Exception, spec: TrialSpec, phase: str) -> _End:
-    """The end that an exception in this phase means. An unknown exception is printed whole."""
+    """How the trial ended, from the exception that a phase raised.
+
+    The traceback is printed if the exception means no known outcome.
+    """
     outcome, rule, reason = errors.classify(error)
     if outcome is Outcome.FAILED:
         traceback.print_exc()
@@ -109,7 +112,7 @@ def _classify(error: Exception, spec: TrialSpec, phase: str) -> _End:
 
 
 def _with_sharing_flags(measurements: Measurements, spec: TrialSpec) -> Measurements:
-    """With flags for other processes on the GPU, whatever the outcome was."""
+    """The measurements with flags for other processes on the GPU. Failed trials get them, too."""
     flags = (*flags_of(measurements), *gpu_sharing.flags(measurements, spec.settings))
     return {**measurements, **flag_columns(flags)}
 

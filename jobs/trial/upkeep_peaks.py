@@ -1,4 +1,4 @@
-"""Memory beside the training step: the peaks of an evaluation and of saving a checkpoint."""
+"""Memory outside the training step: the peaks of an evaluation and of saving a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jobs.trial.data import RowLengths
 
 _BATCHES = 2
-"""Batches of the evaluation: the second one meets what the first one left."""
+"""Batches of the evaluation: the second one runs with the memory that the first one left."""
 
 
 def measure(
@@ -65,13 +65,13 @@ def _rows(setup: Setup, lengths: RowLengths | None) -> list[int]:
 
 
 def _peaks(name: str, act: Callable[[], None]) -> dict[str, Any] | None:
-    """The columns of one action; None if it is impossible. Raises errors of memory."""
+    """The columns of one action; None if it fails. Raises errors of memory."""
     has_gpu = torch.cuda.is_initialized()
     if has_gpu:
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     begin = time.perf_counter()
-    if not _is_possible(act):
+    if not _succeeds(act):
         return None
     figures: dict[str, Any] = {}
     if has_gpu:
@@ -82,8 +82,8 @@ def _peaks(name: str, act: Callable[[], None]) -> dict[str, Any] | None:
     return {**figures, f"{name}_seconds": time.perf_counter() - begin}
 
 
-def _is_possible(act: Callable[[], None]) -> bool:
-    """Act; returns whether it went without an error. Raises errors of memory."""
+def _succeeds(act: Callable[[], None]) -> bool:
+    """Run the action; returns whether it raised no error. Re-raises errors of memory."""
     try:
         act()
     except Exception as error:

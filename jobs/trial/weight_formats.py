@@ -60,11 +60,11 @@ class Weight:
     """One parameter as it is stored."""
 
     elements: int
-    """Of the weight, not of what it is packed in."""
+    """Number of elements of the weight, not of the packed tensor."""
     bits: int
-    """Of one element."""
+    """Bits of one element."""
     nbytes: int
-    """With the scales of a quantized weight."""
+    """Bytes in memory, the scales of a quantized weight included."""
     format: str
     is_trained: bool
     is_layer: bool
@@ -101,7 +101,7 @@ def measurements(model: torch.nn.Module) -> dict[str, Any]:
     for bits in (4, 8, 16, 32):
         sizes = [weight.nbytes for weight in weights if weight.bits == bits]
         values[f"weights_{bits}bit_bytes"] = sum(sizes)
-    # transformers marks a model that it was asked to quantize, whatever came of that.
+    # transformers sets this mark if quantization was asked for, even if no layer was quantized.
     if getattr(_inside_adapter(model), "is_quantized", False):
         values["base_quantized_share"] = _quantized_share(weights)
     return values
@@ -150,7 +150,7 @@ def unquantized_flag(share: float | None) -> Flag | None:
 
 
 def _quantized_share(weights: list[Weight]) -> float | None:
-    """Elements of the frozen layers' matrices in few bits, divided by all of theirs."""
+    """Share of the elements of the frozen layers' matrices that are in 8 bits or fewer."""
     frozen = [weight for weight in weights if weight.is_layer and not weight.is_trained]
     total = sum(weight.elements for weight in frozen)
     if not total:
@@ -197,7 +197,7 @@ def _inside_adapter(model: Any) -> Any:
 
 
 def _output_layers(model: Any) -> Iterator[Any]:
-    """The layers that make the output. Quantizers leave their format."""
+    """The layers that make the output. Quantizers do not change their format."""
     model = _inside_adapter(model)
     for module in model.modules():
         # PEFT trains a copy of a classifier's head, and keeps the frozen original beside it.

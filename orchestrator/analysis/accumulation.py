@@ -115,9 +115,9 @@ def candidates(
     listed = list(configurations)
     if effective_batch is None:
         return tuple(map(as_measured, listed))
-    exact = [own for own in listed if own.effective_batch == effective_batch]
-    # What was measured right at this batch needs no inference.
-    taken = {key_of(own) for own in exact if not own.trains_wrongly}
+    exact = [item for item in listed if item.effective_batch == effective_batch]
+    # A configuration that was measured at this batch, with correct losses, needs no inference.
+    taken = {key_of(item) for item in exact if not item.trains_wrongly}
     return (*map(as_measured, exact), *_nearest_inferred(listed, effective_batch, taken))
 
 
@@ -127,7 +127,8 @@ def _nearest_inferred(
     """One inferred candidate for each key that is not ``taken``."""
     recorded = WrongAccumulations.of(configurations, effective_batch)
     nearest: dict[Key, Candidate] = {}
-    # Most accumulation first: of those that serve, it is nearest, so the others need no inference.
+    # Most accumulation first. It is nearest to the effective batch, so only the first configuration
+    # of each key is inferred from.
     for configuration in sorted(configurations, key=accumulation_of, reverse=True):
         if configuration.trains_wrongly or not _can_accumulate(configuration, effective_batch):
             continue
@@ -239,7 +240,7 @@ def _inferred(
         return None
     micro_batch = configuration.row["micro_batch"]
     measured_accumulation = configuration.row["accumulation"]
-    # Whole, by the check above: one optimizer step of so many passes.
+    # A whole number of passes in an optimizer step, by the check above.
     accumulation = effective_batch // micro_batch
     # Measured memory and speed are better than inferred ones, even from a row with a wrong loss.
     if evidence is not None and accumulation_of(evidence) > measured_accumulation:

@@ -71,6 +71,9 @@ class BatchMeasurement:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as null."""
+        error95 = None
+        if math.isfinite(self.error95):
+            error95 = self.error95
         return {
             "micro_batch": self.micro_batch,
             "accumulation": self.accumulation,
@@ -80,7 +83,7 @@ class BatchMeasurement:
             "fits": self.fits,
             "memory_bytes": self.memory_bytes,
             "samples_per_second": self.samples_per_second,
-            "samples_per_second_error95": self.error95 if math.isfinite(self.error95) else None,
+            "samples_per_second_error95": error95,
             "flags": flag_columns(self.flags)["flags"],
             "slot_seconds": self.slot_seconds,
         }

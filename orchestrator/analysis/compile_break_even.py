@@ -23,7 +23,7 @@ def set_break_even(
 ) -> None:
     """Set the column ``compile_break_even_steps`` of all rows; None if a row has no figure.
 
-    ``rows`` are those that are compared: the search's own.
+    ``rows`` are the rows that are compared: those of the search, without follow-ups.
     """
     break_even = break_even_steps(rows, axes)
     for row in all_rows:
@@ -33,17 +33,17 @@ def set_break_even(
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
     """Compiled trial -> steps until compiling has paid for itself.
 
-    Only trials with an eager trial that is equal otherwise are listed. The figure is the extra time
-    of the first step, divided by the time that each later step saves. It is infinite if later steps
-    save no time. A trial that took code from the node's compile cache does not show what compiling
-    costs. It has no figure, unless its later steps save no time.
+    A trial is listed only if an eager trial has the same other choices. The figure is the extra
+    time of the first step, divided by the time that a later step saves. It is infinite if later
+    steps save no time. A trial that took code from the node's compile cache does not show what
+    compiling costs. It has no figure, unless its later steps save no time.
     """
     if _AXIS not in axes:
         return {}
     eager, compiled = _eager_and_compiled(rows, axes)
     steps = {}
     for row in compiled:
-        reference = eager.get(_otherwise(row, axes))
+        reference = eager.get(_other_choices(row, axes))
         if reference is None:
             continue
         count = _steps(row, reference)
@@ -60,7 +60,7 @@ def _eager_and_compiled(
     compiled: list[Row] = []
     for row in filter(_is_measured, rows):
         if row[axes[_AXIS]] == _EAGER:
-            eager[_otherwise(row, axes)] = row
+            eager[_other_choices(row, axes)] = row
         else:
             compiled.append(row)
     return eager, compiled
@@ -76,7 +76,7 @@ def _is_measured(row: Row) -> bool:
     return row["outcome"] == Outcome.OK and has_figures
 
 
-def _otherwise(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
+def _other_choices(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
     """The environment, and every choice except compilation."""
     others = [row.get(column) for axis, column in axes.items() if axis != _AXIS]
     return (row["environment_id"], *others)

@@ -51,7 +51,7 @@ def sweep(
     """
     from orchestrator.planning.loggers import refuse_missing
     from orchestrator.reporting.publish import publish
-    from orchestrator.running.holding import held
+    from orchestrator.running.holding import locked_run_folder
     from orchestrator.running.options import RunOptions
     from orchestrator.running.sweep_run import run_sweep
 
@@ -68,7 +68,8 @@ def sweep(
     options = RunOptions(
         address=address, time_budget_seconds=seconds, resume=resume, fresh=fresh, force=force
     )
-    with held(_target(output, checked), resume=resume, force=force) as folder:
+    target = _target(output, checked)
+    with locked_run_folder(target, resume=resume, force=force) as folder:
         end = run_sweep(checked, options, folder)
         publish(folder.path)
         if end.failure and not end.is_interrupted:

@@ -15,7 +15,7 @@ from jobs.spec import (
 )
 from orchestrator.export.generated_code import NotExportableError, known, literal
 
-_WRITTEN = frozenset({"path", "format", "columns", "tokenizer", "max_length", "max_tokens"})
+_SUPPORTED = frozenset({"path", "format", "columns", "tokenizer", "max_length", "max_tokens"})
 """Fields of ``DatasetFile`` that train.py can use."""
 
 
@@ -60,7 +60,7 @@ def _check_fields(file: DatasetFile) -> None:
     for declared in dataclasses.fields(file):
         value = getattr(file, declared.name)
         # An empty value means that the field is not used.
-        if declared.name in _WRITTEN or value == declared.default or not value:
+        if declared.name in _SUPPORTED or value == declared.default or not value:
             continue
         raise NotExportableError(
             f"the data were read with {declared.name}, which the exported files cannot do"

@@ -37,7 +37,7 @@ class Code(str):
 def literal(value: Any) -> Code:
     """A plain value as a Python literal.
 
-    Plain are None, booleans, finite numbers, texts, and lists and mappings of these. Raises
+    None, booleans, finite numbers, texts, and lists and mappings of these are plain. Raises
     NotExportableError for any other value.
     """
     check_plain(value)

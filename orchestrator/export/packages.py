@@ -26,7 +26,7 @@ def requirements(spec: TrialSpec, versions: Mapping[str, object]) -> str:
         else:
             unknown.append(package)
     for module in unknown:
-        lines.append(f"# and the package that brings the module {one_line(module)}")
+        lines.append(f"# and the package that provides the module {one_line(module)}")
     return "\n".join(lines) + "\n"
 
 

@@ -61,8 +61,8 @@ def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
             f"{trial_id}: the table's config does not say how it ran ({error!r})"
         ) from error
     # In a sweep over several GPU models, the identity of a trial includes its GPU model.
-    tied = dataclasses.replace(spec, gpu_model=row["gpu_model"])
-    for candidate in (spec, tied):
+    with_gpu_model = dataclasses.replace(spec, gpu_model=row["gpu_model"])
+    for candidate in (spec, with_gpu_model):
         if trial_id in _identities(candidate):
             return SourceTrial(spec=candidate, is_checked=True)
     return SourceTrial(spec=spec, is_checked=False)

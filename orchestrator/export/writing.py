@@ -68,7 +68,7 @@ def export(
 def _refuse_secrets(spec: TrialSpec) -> None:
     """Raise NotExportableError if a value of the spec looks like a secret.
 
-    A configuration with one is refused today, but an earlier version recorded it.
+    A configuration with a secret is refused today, but earlier versions recorded it.
     """
     for at in secret_paths(to_json(spec)):
         name = ".".join(map(str, at))
@@ -132,6 +132,9 @@ def export_candidate(
         spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
     label = dataset.label(candidate.configuration.choices)
     results = dataset.environment_of(candidate.measured.environment_id)
+    versions: Mapping[str, object] = {}
+    if results is not None:
+        versions = results.environment
     return export(
         spec,
         folder,
@@ -140,7 +143,7 @@ def export_candidate(
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(dataset, candidate, packages(spec)),
         notes=[*notes(dataset, candidate), *_warnings(source, row)],
-        versions=results.environment if results else {},
+        versions=versions,
         force=force,
     )
 

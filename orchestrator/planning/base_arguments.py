@@ -14,7 +14,7 @@ from jobs.techniques import AXES, Variant
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
 from orchestrator.planning.axes import deciding_axis
 from orchestrator.planning.document import Document, Part, part_of
-from orchestrator.planning.prechecks.arguments_file import without_what_is_decided
+from orchestrator.planning.prechecks.arguments_file import usable_arguments
 from orchestrator.planning.prechecks.secrets import secret_problems
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 
@@ -57,7 +57,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
         if deepspeed is None and arguments.value.get("deepspeed"):
             # As for the Trainer, the arguments file may name the DeepSpeed file.
             deepspeed = _part(arguments.document, "deepspeed", problems)
-        arguments, note = without_what_is_decided(arguments, used)
+        arguments, note = usable_arguments(arguments, used)
         notes += note
     problems += _problems_of(arguments, deepspeed, used)
     return BaseArguments(

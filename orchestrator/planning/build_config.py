@@ -88,7 +88,7 @@ def build_config(
 
 
 def format_of(file: FileSection) -> FileFormat | None:
-    """A dataset's format as given, else from its suffix; None if the suffix does not tell."""
+    """A dataset's format as given, else from its suffix; None if the suffix is unknown."""
     return file.format or FORMAT_OF_SUFFIX.get(Path(file.path).suffix.lower())
 
 
@@ -113,7 +113,7 @@ def _located(name: str | None, folder: Path) -> str | None:
 def _data(section: SweepSection, folder: Path) -> DataSpec:
     if section.data.synthetic is not None:
         return DataSpec(synthetic=_synthetic(section.data.synthetic))
-    # The checks before have made sure of one source and its format.
+    # Earlier checks have refused a section without exactly one source, or without a known format.
     file = section.data.file
     assert file is not None
     file_format = format_of(file)
@@ -200,8 +200,8 @@ def _baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Assignment:
     As the file says; else each axis's first value; else the user's own arguments; else the axis's
     default.
     """
-    # Arguments of TrainingArguments that only a part of the plan names: elsewhere they stay as they
-    # are without the sweep.
+    # A training argument that only subsets, trials or exclusions name keeps its value from outside
+    # the sweep in all other trials.
     named: set[str] = set().union(*grids.subsets.values(), *grids.trials, *grids.exclude)
     choices: dict[str, Choice] = {}
     for argument in sorted(named - {*AXES, EFFECTIVE_BATCH}):

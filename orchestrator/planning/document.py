@@ -27,12 +27,14 @@ _SHOWN_CHARACTERS = 40
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """A file's top-level mapping; ``lines`` (from 1) and ``written`` (scalars as typed) by path."""
+    """A file's top-level mapping, with the line and the spelling of its values."""
 
     file: str
     value: dict[str, Any]
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    """Path of a value -> its line, from 1."""
     written: Mapping[KeyPath, str] = field(default_factory=dict)
+    """Path of a scalar -> its text as it was typed."""
 
     def problem(self, at: KeyPath, message: str) -> Problem:
         """A problem of the value at ``at``, at its line or that of the nearest enclosing value."""
@@ -79,10 +81,7 @@ def part_of(document: Document, key: str) -> Part | None:
 
 
 def read_document(path: Path) -> Document:
-    """The mapping in a YAML or JSON file.
-
-    Raises ConfigError: unreadable, malformed, empty, or not a mapping.
-    """
+    """The mapping in a YAML or JSON file. Raises ConfigError if the file has none."""
     try:
         # No more than the limit is read: a device has no end, and a pipe no size.
         with open(path, "rb") as file:
@@ -115,7 +114,7 @@ class _Loader(yaml.SafeLoader):
 
         PyYAML keeps overridden keys, so that merges of merges grow exponentially.
         """
-        # After PyYAML's own work, each key is there once per merge that has it.
+        # After PyYAML's own work, a key occurs once for every merge that contains it.
         super().flatten_mapping(node)
         last: dict[str | int, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
@@ -143,7 +142,7 @@ class _Reader:
         self._lines: dict[KeyPath, int] = {}
         self._written: dict[KeyPath, str] = {}
         self._open_nodes: set[int] = set()
-        """Nodes whose content is being read now: one of them inside itself is endless."""
+        """Nodes whose content is being read now. A node inside itself would never end."""
         self._flattened: set[int] = set()
         """Mappings whose merge keys (<<) have been resolved."""
         self._loader: Any = None
@@ -155,7 +154,7 @@ class _Reader:
             self._complain(1, "the file is empty; it needs at least a model")
         elif not self._problems and not isinstance(value, dict):
             self._complain(1, "the top level must be a mapping of keys to values")
-        # Every problem at once: a reader mends them all, not one a run.
+        # All problems at once, so that the user can fix all of them before the next run.
         if self._problems:
             raise ConfigError(self._problems)
         return Document(file=self._file, value=value, lines=self._lines, written=self._written)

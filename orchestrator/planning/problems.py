@@ -62,7 +62,7 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
     written = word.lower()
 
     def similarity(choice: str) -> tuple[float, bool, int]:
-        """Letters in common; of equally similar ones, those with the same letters, or beginning."""
+        """Share of letters in common; ties go to equal letters, then to a longer common start."""
         ratio = difflib.SequenceMatcher(a=choice, b=written).ratio()
         return ratio, sorted(choice) == sorted(written), _shared_beginning(choice, written)
 

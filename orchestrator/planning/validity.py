@@ -124,7 +124,8 @@ def _leaves_the_mask_out_of_trls_batches(choices: Choices, variants: Variants) -
 
 _OWN_CODE = Rule(
     name="own_code_needs_trainer",
-    reason="The plain Accelerate loop has no Trainer that could be your own, or call callbacks.",
+    reason="The plain Accelerate loop uses no Trainer, so your own Trainer and callbacks cannot "
+    "run.",
     applies=_all_of("accelerate"),
 )
 RULES: tuple[Rule, ...] = (
@@ -193,10 +194,11 @@ RULES: tuple[Rule, ...] = (
         applies=_all_of("deepspeed", "accelerate"),
     ),
     Rule(
-        # A plain loop keeps the model's cache, with which masking_utils looks for no packed rows.
+        # The Trainer turns the model's key-value cache off, and a plain loop keeps it. With a
+        # cache, transformers' masking_utils does not look for packed rows.
         name="batching_needs_trainer",
-        reason="Batches of this kind are the Trainer's: its sampler groups rows by length, and "
-        "only without the cache, which it turns off, does attention stay within a row.",
+        reason="Only the Trainer makes batches of this kind: its sampler groups rows by length, "
+        "and it turns the model's cache off, so that attention stays within a row.",
         applies=_all_of("trainer_batches", "accelerate"),
     ),
     Rule(

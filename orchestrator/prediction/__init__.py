@@ -5,19 +5,19 @@ Read in this order:
 
 prediction.py        what is predicted of a trial: figures, intervals, anatomy, the cards it fits
 intervals.py         how far a measurement may lie from a replay
-other_cards.py       how much further on a GPU model that was not measured
+other_cards.py       the wider intervals for a GPU model that was not measured
 estimator.py         trials -> predictions; trials of one model share its traces
 model_group.py       the trials of one model: traced, replayed, predicted
 model_size.py        the parameters of a model that is built without memory
 unsupported.py       trials that are not predicted, and why
 libraries.py         how the traced libraries are imported
 gpus.py              a GPU's constants: calibration data in gpus/*.yaml
-allocator.py         PyTorch's caching allocator, as far as byte counts go
+allocator.py         a model of PyTorch's caching allocator, for byte counts only
 kernels.py           what CUDA kernels take for themselves: workspaces that no tensor shows
 affine_stream.py     allocations and frees in order, as functions of the micro-batch
 replay.py            streams put together to training steps and run through the allocator
 tracing/             a step traced on tensors without data
 zero.py              DeepSpeed's engine: its flat buffers and buckets
 
-Only tracing/ and zero.py import torch as they are imported.
+Only tracing/ and zero.py import torch at the top of their files.
 """

@@ -1,10 +1,11 @@
 """How far a measurement may lie from a replay: the interval of each predicted figure.
 
-The tensors of a step follow from the trace, so their interval is narrow. What the allocator keeps
-does not. Of several free blocks of one size it splits the one at the lowest address, and addresses
-are the driver's choice. Where it splits a block that the step needs whole again, it opens another
-segment, as large as the largest request. So the reserved memory of two runs that allocate the same
-tensors can differ by that block: 16 GB of logits for a vocabulary of 128,256 (docs/validity.md).
+The tensors of a step follow from the trace, so their interval is narrow. The memory that the
+allocator reserves does not follow from the trace. Of several free blocks of one size, the allocator
+splits the one at the lowest address, and the driver chooses the addresses. If the step later needs
+the split block as a whole, the allocator opens another segment, as large as the largest request. So
+the reserved memory of two runs that allocate the same tensors can differ by that block. It can be
+large: 16 GB of logits for a vocabulary of 128,256.
 
 The constants are fitted to recorded residuals, not chosen:
 ``python -m tests.benchmarks.tables predictions tests/data/predictions/recorded.parquet
@@ -23,10 +24,11 @@ from orchestrator.prediction.replay import ReplayedPeaks
 from orchestrator.units import MIB
 
 LARGEST_BLOCKS = 1.0
-"""Largest blocks by which the allocator may keep more, or less, than its replay.
+"""How far the reserved memory may be from its replay, in multiples of the largest block.
 
-Of 475 configurations recorded without DeepSpeed the residuals of 95 % are within 0.50, of 99 %
-within 0.88, and of all but two within 1.00. Those two are within 1.61, or 3 % of what is reserved.
+475 configurations were recorded without DeepSpeed. The residuals of 95 % of them are within 0.50,
+of 99 % within 0.88, and of all but two within 1.00. Those two are within 1.61, which is 3 % of the
+reserved memory.
 """
 UNTRACED = 0.01
 """Share by which what is not traced may change a figure.
@@ -34,14 +36,15 @@ UNTRACED = 0.01
 Allocated peaks recorded without DeepSpeed differ by at most 0.65 % from their replays.
 """
 OUTSIDE_SLACK = 20 * MIB
-"""What context and libraries took more than a GPU's constants say: 16 MiB at most, recorded."""
+"""Memory of context and libraries beyond the GPU's constants. The largest recorded is 16 MiB."""
 DEEPSPEED_BELOW = 0.05
 DEEPSPEED_ABOVE = 0.1
-"""Shares for DeepSpeed's engine, whose setup copies stay reserved: 4.9 % more, recorded."""
+"""Shares for DeepSpeed's engine, whose setup copies stay reserved. The largest recorded excess is
+4.9 %."""
 DEEPSPEED_ALLOCATED = 0.03
-"""Share for the tensors under DeepSpeed: 2.4 %, recorded."""
+"""Share for the tensors under DeepSpeed. The largest recorded difference is 2.4 %."""
 _FRAGILE = 0.02
-"""Share by which the order of segments may change the replay before neither order is likely."""
+"""If the two orders of segments differ by more than this share, neither is taken as more likely."""
 _PAGE_BYTES = 2 * MIB
 _PADDED = (
     "padded batches: no run with padding was measured, so the interval is wider by a mask for each "

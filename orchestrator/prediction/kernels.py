@@ -41,8 +41,8 @@ def column_sum_bytes(gpu: Gpu, *layout: int) -> int:
 def _vectorized(reduced: list[Dimension], kept: list[Dimension], *, along: bool) -> tuple[int, int]:
     """Length of the closest dimension in vectors, and the outputs in a vector.
 
-    Contiguous inputs are read as vectors. Along the reduction these are four inputs of one output.
-    Across it they are as many outputs as divide every size and stride.
+    Contiguous inputs are read as vectors. Along the reduction a vector holds four inputs of one
+    output. Across it a vector holds as many outputs as divide every size and stride.
     """
     closest = kept
     if along:
@@ -175,8 +175,8 @@ def _last_power_of_2(size: int) -> int:
 def embedding_backward_bytes(gpu: Gpu, indices: int, rows: int, width: int) -> int:
     """Sorted indices and partial rows of ``embedding_dense_backward``.
 
-    Small inputs take another kernel. After aten/src/ATen/native/cuda/Embedding.cu and
-    EmbeddingBackwardKernel.cu: partial sums of ten indices each.
+    Small inputs take another kernel. Each partial sum has ten indices, as in
+    aten/src/ATen/native/cuda/Embedding.cu and EmbeddingBackwardKernel.cu.
     """
     if indices <= 3072:
         return 0
@@ -189,7 +189,7 @@ def embedding_backward_bytes(gpu: Gpu, indices: int, rows: int, width: int) -> i
 def layer_norm_backward_bytes(gpu: Gpu, rows: int, width: int, element: int) -> int:
     """Partial sums of a weight's or bias's gradient if very many rows are normalized.
 
-    32 rows to a block. After ``LaunchGammaBetaBackwardCUDAKernel`` in
+    A block has 32 rows, as in ``LaunchGammaBetaBackwardCUDAKernel`` in
     aten/src/ATen/native/cuda/layer_norm_kernel.cu.
     """
     if rows <= 2**16 or width // _WARP >= gpu.multiprocessors // 2:
@@ -218,7 +218,7 @@ def efficient_attention_backward_bytes(
     """Row sums, and query gradients in 32 bits in whole tiles of 64 × 64 with a lock each.
 
     Before these, the product of 32-bit outputs with their gradients; for wide 16-bit heads also
-    accumulators of keys and values. After
+    accumulators of keys and values. The source is
     aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h.
     """
     row_sums = _FLOAT_BYTES * batch * heads * queries

@@ -25,15 +25,16 @@ class _MicroBatches:
     """The traces of one batch."""
 
     first: Stream
-    """A micro-batch that meets no gradients."""
+    """The first micro-batch of a step. No gradients are in memory when it begins."""
     later: Stream | None
-    """With accumulation one that meets those of the micro-batch before."""
+    """Any later micro-batch of a step, which adds to the gradients. None without accumulation."""
 
 
 class ModelGroup:
-    """Trials of one model. A micro-batch is traced at two sizes if three or more are asked.
+    """Trials of one model. If they have three or more micro-batches, only two sizes are traced.
 
-    ``update_key`` is equal for trials whose optimizer makes the same step.
+    The sizes between are interpolated. ``update_key`` is equal for trials with the same optimizer
+    step.
     """
 
     def __init__(

@@ -21,8 +21,7 @@ def elsewhere(
 ) -> Elsewhere:
     """The needs on a card of another model, from the figures on the measured one.
 
-    Another attention kernel may do without the workspaces of the measured one, or take as much
-    again.
+    Another attention kernel may need no workspaces, or twice those of the measured kernel.
     """
     # Context and libraries: what the device holds beyond the allocator.
     outside = device.high - reserved.high

@@ -13,7 +13,7 @@ from orchestrator.prediction.gpus import Gpu
 _STEPS = 3
 """Optimizer states exist from the second step on; the third shows what fragmentation adds."""
 _REPLAYED_MICRO_BATCHES = 3
-"""Micro-batches of an accumulation: the second meets gradients, later ones repeat it."""
+"""Micro-batches of an accumulation: the second adds to gradients, later ones repeat it."""
 Key = tuple[int, int]
 """An allocation: the run of a stream, and its number in the stream."""
 
@@ -24,9 +24,9 @@ class TrialStreams:
 
     model: Stream
     first: Stream
-    """A micro-batch that meets no gradients."""
+    """A micro-batch that starts without gradients."""
     later: Stream | None
-    """A micro-batch that meets the gradients of the one before; None without accumulation."""
+    """A micro-batch that adds to the gradients of the one before; None without accumulation."""
     accumulation: int
     first_update: Stream
     """Clipping, and the optimizer's step that creates its states."""
@@ -46,7 +46,7 @@ class ReplayedPeaks:
     at_peak: Mapping[str, int]
     """Kind -> bytes at the moment of the allocated peak; they add up to it."""
     largest_block: int = 0
-    """The segment of the largest request of a step: what one reuse that fails costs."""
+    """The segment of a step's largest request: the extra bytes if it cannot reuse a cached one."""
     kernel_workspaces: int = 0
     """Bytes of a step's largest kernel workspace and of all libraries' workspaces."""
 

@@ -1,4 +1,4 @@
-"""Trials whose memory is not predicted, and why: no figure is better than a wrong one."""
+"""Trials whose memory is not predicted, and why: a missing figure is better than a wrong one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _untraced_code(spec: TrialSpec) -> str:
 
 def _untraced_images(spec: TrialSpec) -> str:
     if spec.model.task == "image-text-to-text":
-        return "where images lie in a batch are values of the batch, which a trace does not have"
+        return "image positions depend on the tokens of a batch, which a trace does not have"
     return ""
 
 

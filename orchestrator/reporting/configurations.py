@@ -76,9 +76,9 @@ def row_of(
 
 
 def _shown_tokens(dataset: Dataset, configuration: Configuration) -> float | None:
-    """Tokens a second without padding, where that is a figure of the run's own; else None.
+    """Tokens a second without padding; None if they say no more than samples a second.
 
-    It is, if the samples vary or if the model is a language model.
+    They do if the length of samples varies, or if the model is a language model.
     """
     task = str((dataset.run.config.get("model") or {}).get("task", ""))
     varies = _LENGTH_AXES.intersection(dataset.varying_axes)

@@ -36,13 +36,13 @@ _WRITTEN = (
 
 
 def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
-    """Write tables and pages, each beside its place and then moved there; the report names them.
+    """Write tables and pages, each under a temporary name first; the report names the files.
 
     Raises FileNotFoundError if the folder holds neither records nor a table, UnreadableRunError
-    on a damaged file. With ``keeps_rows``, FewerRowsError if the table that is there has rows
-    that the records do not tell.
+    on a damaged file. With ``keeps_rows``, FewerRowsError if the present table has rows that have
+    no record.
     """
-    # Tables first: if a page cannot be drawn, the figures are there.
+    # Tables first: if a page cannot be drawn, the figures are already written.
     dataset = write_tables(run_folder, keeps_rows=keeps_rows)
     report = Report(dataset=dataset)
     parquet.write(frontier_table(dataset), run_folder / layout.FRONTIER)
@@ -77,7 +77,7 @@ def write_tables(run_folder: Path, *, keeps_rows: bool = False) -> Dataset:
 def frontier_table(dataset: Dataset) -> Any:
     """The configurations on a front of equal recipe and effective batch, as an Arrow table.
 
-    Each is its first repeat's row with what the repeats combine to.
+    A row is that of the first repeat, with columns for all repeats together.
     """
     first_repeats: list[dict[str, Any]] = []
     combined: list[dict[str, Any]] = []

@@ -51,7 +51,7 @@ def _has_other_recipe(results: EnvironmentResults | None, candidate: Candidate) 
 
 
 def _losses(candidate: Candidate) -> Iterator[str]:
-    """What is known of the losses: by what they are ranked, or that nothing was checked."""
+    """What is known of the losses: the measure that ranks them, or that nothing was checked."""
     configuration = candidate.configuration
     same_losses = configuration.same_losses
     if same_losses is not None:

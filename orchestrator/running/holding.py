@@ -1,4 +1,4 @@
-"""A run folder held by one driver for a run's time; one at a URI is copied before and after."""
+"""Locks a run folder for one driver during a run. A run at a URI is copied before and after."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from orchestrator.storage.user_files import refuse_folder_of_another
 
 
 class NothingToResumeError(RuntimeError):
-    """There is no run where one was to be continued."""
+    """``--resume`` was given, and the folder has no run to continue."""
 
 
 @contextlib.contextmanager
-def held(target: Location, *, resume: bool, force: bool = False) -> Iterator[RunFolder]:
+def locked_run_folder(
+    target: Location, *, resume: bool, force: bool = False
+) -> Iterator[RunFolder]:
     """The run folder of ``target``, locked against other writers until the end.
 
     A run at a URI is downloaded before, and uploaded at the end. Raises FileExistsError for a

@@ -59,7 +59,7 @@ def progress_stream(options: RunOptions) -> TextIO:
 def opening_lines(
     cluster: Cluster, folder: RunFolder, time_budget_seconds: float | None
 ) -> Iterator[str]:
-    """What to say before measuring: about the machine, the time budget and the folder."""
+    """Lines to print before the first trial: about the machine, the time budget and the folder."""
     if not cluster.gpus:
         yield (
             "   without a GPU, memory is that of live tensors and the process's resident peak,"
@@ -103,7 +103,7 @@ def _differing(earlier: Mapping[str, Any], today: Mapping[str, Any]) -> set[str]
     return {name for name in {*earlier, *today} if earlier.get(name) != today.get(name)}
 
 
-def say_what_is_kept(session: Session) -> None:
+def print_kept_count(session: Session) -> None:
     """Print how many earlier records were kept, if there are any."""
     if session.reused:
         kept = count(session.reused, "trial")
@@ -143,7 +143,7 @@ def measure(
         notes = _run_all(session, cluster, needs, on_slots)
         # Some searches create trials while they run. Only now is it known which had a record.
         if session.reused > reused_at_first:
-            say_what_is_kept(session)
+            print_kept_count(session)
     finally:
         session.tell_closed()
     end = {"notes": [*run.get("notes", ()), *notes], "search": dict(session.search.summary())}

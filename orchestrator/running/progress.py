@@ -62,7 +62,7 @@ class Progress:
         self._slot_seconds = 0.0
         self._fastest: TrialRecord | None = None
         self._workloads: set[Workload] = set()
-        """Of the trials so far: speeds of several workloads have no fastest."""
+        """Workloads of the trials so far. With several, no trial is shown as the fastest."""
 
     def started(self, spec: TrialSpec) -> None:
         """No line: a trial is printed when it has ended."""
@@ -127,7 +127,7 @@ class Progress:
         return ", ".join(f"{amount} {_OUTCOME_WORDS[outcome]}" for outcome, amount in counts)
 
     def _seconds_left(self) -> float | None:
-        """Until all planned trials have ended, at the pace of those measured so far."""
+        """Seconds until all planned trials end, at the pace of those measured so far."""
         done = self._counts.total()
         if not self._measured or not self._planned or done >= self._planned:
             return None

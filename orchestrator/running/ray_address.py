@@ -35,7 +35,10 @@ def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
 
 
 def why_unreachable(address: str) -> str:
-    """Why nothing answers at HOST:PORT; empty if something does, or if Ray is to look ("auto")."""
+    """Why nothing answers at HOST:PORT; empty if something does.
+
+    Also empty without a port: with "auto", Ray looks for a cluster itself.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdigit():
         return ""

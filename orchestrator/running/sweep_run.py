@@ -151,7 +151,7 @@ class _Sweep:
         for line in (*self._opening_lines(), *self._lines_about(earlier)):
             progress.print(line)
         session.reuse(earlier.wanted, self._cluster.environments, resume=self._options.resume)
-        lifecycle.say_what_is_kept(session)
+        lifecycle.print_kept_count(session)
         # Combinations that cannot run have their records before the first trial.
         if not self._config.search.is_space:
             for record in self._plan.ruled_out:

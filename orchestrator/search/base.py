@@ -70,7 +70,7 @@ class Search(ABC):
         return False
 
     def summary(self) -> Mapping[str, Any]:
-        """What the search did, as JSON values; empty if it skips nothing by nature.
+        """What the search did, as JSON values; empty for a kind of search that never skips trials.
 
         ``kind``, ``planned``, ``measured`` (numbers of trials), ``skipped`` (rule -> trials), and
         ``audit`` from a search that checks itself.

@@ -105,7 +105,7 @@ class PerGpuModel(Search):
         An audit is about one model, so it is left out if there are several.
         """
         summaries = {model: search.summary() for model, search in self._searches.items()}
-        # A search that skips nothing by nature has an empty summary.
+        # A kind of search that never skips trials has an empty summary.
         total = _sum_of(list(filter(None, summaries.values())))
         # An answer is about one model, so each model keeps its own.
         if any("answers" in summary for summary in summaries.values()):

@@ -11,7 +11,7 @@ from orchestrator.search.base import Search
 
 
 class RoundRobin(Search):
-    """Asks the search first that was asked longest ago.
+    """Asks the searches in turn: the one that gave a trial last is asked last.
 
     Each search gets every record, and ignores records of trials that are not its own.
     """

@@ -1,5 +1,6 @@
-"""Records read with suspicion: a file may be damaged, foreign, of another version, or hold what no
-table can.
+"""Reads records and checks them: a file may be damaged, foreign or of another version.
+
+It may also hold values that do not fit into a table.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _YEAR_2100 = 4102444800.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordsFound:
-    """What lies among a run folder's records."""
+    """The readable and the unreadable files among a run folder's records."""
 
     records: tuple[tuple[Path, TrialRecord], ...]
     """File and record, by file name."""
@@ -103,7 +104,7 @@ def _record(path: Path) -> TrialRecord | None:
 
 
 def find_records(run_folder: Path) -> RecordsFound:
-    """Every record of a run folder, and the files that are none."""
+    """Every record of a run folder, and the files that are not readable records."""
     records: list[tuple[Path, TrialRecord]] = []
     unreadable = []
     newer = []
@@ -135,14 +136,17 @@ def _order(record: TrialRecord) -> tuple[bool, float]:
 def _with_todays_ids(
     records: Sequence[tuple[Path, TrialRecord]],
 ) -> Iterator[tuple[Path, TrialRecord]]:
-    """Follow-ups of version 1 name trials by old identities, which are the names of their files."""
+    """The records, with today's trial ids in their follow-ups.
+
+    Follow-ups of version 1 have old trial ids, which are also the names of the records' files.
+    """
     todays_ids = {path.stem: record.trial_id for path, record in records}
     for path, record in records:
-        yield path, _following(record, todays_ids)
+        yield path, _with_todays_follow_up(record, todays_ids)
 
 
-def _following(record: TrialRecord, todays_ids: Mapping[str, str]) -> TrialRecord:
-    """The record with today's identities in its follow-up."""
+def _with_todays_follow_up(record: TrialRecord, todays_ids: Mapping[str, str]) -> TrialRecord:
+    """The record with today's trial ids in its follow-up."""
     follow_up = record.spec.follow_up
     if follow_up is None:
         return record

@@ -19,9 +19,9 @@ from orchestrator.storage.record_reader import read_record
 
 _PARALLEL_COPIES = 16
 _BUCKETS = ("s3", "gs", "gcs")
-"""Schemes that pyarrow itself speaks; every other is fsspec's."""
-_GCS_PATIENCE = "?retry_limit_seconds=60"
-"""Without credentials pyarrow would ask Google for them for a quarter of an hour."""
+"""Schemes that pyarrow supports itself. fsspec serves all others."""
+_GCS_RETRY_LIMIT = "?retry_limit_seconds=60"
+"""Without a limit, and without credentials, pyarrow asks Google for a quarter of an hour."""
 _LOCAL_FILES = ("lock", ".*", "*/.*")
 """Patterns of files that mean nothing on another machine."""
 
@@ -36,7 +36,7 @@ def check_writable(uri: Uri) -> None:
         if uri.scheme == "hf":
             from huggingface_hub import HfApi
 
-            # The Hub has no empty file to test with; making the repository tells the same.
+            # The Hub takes no empty file as a test. Creating the repository also tests the access.
             name, _ = _repository(uri)
             HfApi().create_repo(name, repo_type="dataset", private=True, exist_ok=True)
         else:
@@ -52,7 +52,7 @@ def download(uri: Uri, folder: Path) -> list[str]:
     with _errors_named(uri), tempfile.TemporaryDirectory() as scratch:
         remote = _at(uri)
         names = sorted(_needed(remote.names()))
-        # All files first, then the choice between two: a download that breaks off changes nothing.
+        # First download all files, then replace older ones: an incomplete download changes nothing.
         _copy(names, remote, _on_disk(Path(scratch)))
         for name in names:
             _keep_later(Path(scratch, name), folder / name)
@@ -72,7 +72,7 @@ def upload(folder: Path, uri: Uri, *, card: str = "") -> None:
         remote = _at(uri)
         names = {name for name in local.names() if not _is_local(name)}
         _copy(names, local, remote)
-        # What lies there and not here, this run has dropped.
+        # Records that are only at the URI were dropped by this run.
         for name in _records(remote.names()) - names:
             # With the last file of a folder pyarrow writes a folder object, which not every S3
             # server takes. An empty file counts as absent instead.
@@ -159,7 +159,7 @@ def _at(uri: Uri) -> _Folder:
     if uri.scheme in _BUCKETS:
         # Other S3 servers than Amazon's do not know the checksums that Amazon's now expects.
         os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
-        options = _GCS_PATIENCE
+        options = _GCS_RETRY_LIMIT
         if uri.scheme == "s3":
             options = ""
         files, path = FileSystem.from_uri(f"{uri}{options}")

@@ -98,7 +98,7 @@ class RunFolder:
         if not self.is_ours():
             raise RunFolderLostError(
                 f"{self.path} was moved, deleted or replaced while this sweep ran: nothing more is"
-                " written there; put it back, and --resume goes on"
+                " written there; put it back and continue with --resume"
             )
 
     def exists(self) -> bool:

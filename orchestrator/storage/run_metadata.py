@@ -136,7 +136,7 @@ def read_run(run_folder: Path) -> RunMetadata:
         name = raw.get("name") or run_folder.resolve().name
         return RunMetadata.from_json({**raw, "name": name})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        # Of the errors' texts, only the one about the version helps a user. Others are pydantic's.
+        # Only the error about the version has a text for users. The other texts are pydantic's.
         reason = "damaged or not of this program"
         if "newer version" in str(error):
             reason = str(error)

@@ -86,7 +86,7 @@ def test_technique_lists_the_packages_that_its_script_imports(spec: TrialSpec) -
     # Beside those, only what transformers imports itself for the chosen technique. PyPI has no
     # package of FlashAttention-3.
     unlisted = packages.requirements(spec, {}).partition("# and the package")[2]
-    assert unlisted.strip() in ("", "that brings the module flash_attn_interface")
+    assert unlisted.strip() in ("", "that provides the module flash_attn_interface")
     assert len(listed) <= 8
 
 

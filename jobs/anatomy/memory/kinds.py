@@ -14,7 +14,7 @@ KINDS: Mapping[str, str] = {
     "inputs": "The batch",
     "temporary buffers": "Intermediate results of operators",
     "kernel workspaces": "Scratch memory of single kernels while they run",
-    "library workspaces": "Scratch memory that cuBLAS keeps once it has taken it",
+    "library workspaces": "Scratch memory that cuBLAS keeps once it has allocated it",
     "ZeRO buffers": "DeepSpeed's flat partitions and buckets",
 }
 """Kind of memory -> meaning. A measurement counts kernel workspaces as temporary buffers."""

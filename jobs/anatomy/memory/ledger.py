@@ -1,4 +1,4 @@
-"""The memory ledger: entries that add up from the tensors at the peak to what NVML reported."""
+"""The memory ledger: the tensors at the peak, and all other memory up to what NVML reported."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class KnownBlocks:
     before: Mapping[int, int] = field(default_factory=dict)
     """Address -> size of every block that was allocated when the step began."""
     names: Mapping[int, str] = field(default_factory=dict)
-    """Address -> name of what exists between steps."""
+    """Address -> name of the tensor there that exists between steps."""
     gradients: Collection[int] = frozenset()
     inputs: Collection[int] = frozenset()
     parameters: Collection[int] = frozenset()
@@ -63,7 +63,7 @@ def step_memory(trace: Trace, known: KnownBlocks) -> StepMemory:
     """Follow the step's allocations, from the blocks that existed before it."""
     # Which block does each event allocate or release?
     blocks, changes = _blocks(trace, known)
-    # What is each block for? That takes its whole life, so it comes after the first pass.
+    # The purpose of a block depends on when it is released, so blocks are named in a second pass.
     phases = PhaseIndex(trace.phases)
     for block in blocks:
         block.name = _name(block, known, phases)
@@ -100,10 +100,13 @@ def _blocks(
 def _released_block(
     event: MemoryEvent, allocated: dict[int, _Block], blocks: list[_Block]
 ) -> _Block:
-    """The block that an event releases. It leaves ``allocated``; unlisted, it joins ``blocks``."""
+    """The block that an event releases, which is removed from ``allocated``.
+
+    A block that is in neither collection is new there, and is added to ``blocks``.
+    """
     if event.address in allocated:
         block = allocated.pop(event.address)
-    else:  # it is in no list, so it existed before the step
+    else:  # its allocation was not seen, so it existed before the step
         block = _Block(address=event.address, nbytes=-event.nbytes, allocation=None)
         blocks.append(block)
     block.freed_at = event.time
@@ -125,11 +128,11 @@ def _name(block: _Block, known: KnownBlocks, phases: PhaseIndex) -> str:
     outlives_step = block.freed_at == math.inf
     if outlives_step and address in known.names:
         return known.names[address]
-    return _passing_name(block, allocation, phase, known)
+    return _name_by_lifetime(block, allocation, phase, known)
 
 
 def _name_from_before(address: int, known: KnownBlocks) -> str:
-    """What a block is for that was allocated before the step."""
+    """The purpose of a block that was allocated before the step."""
     if address in known.inputs:
         return "inputs"
     if address in known.names:
@@ -139,10 +142,10 @@ def _name_from_before(address: int, known: KnownBlocks) -> str:
     return OTHER
 
 
-def _passing_name(
+def _name_by_lifetime(
     block: _Block, allocation: MemoryEvent, phase: PhaseSpan, known: KnownBlocks
 ) -> str:
-    """What a block is for that was allocated in the step and is released in it."""
+    """The purpose of a block that the step allocated, judged by when it is released."""
     if allocation.nbytes in known.bucket_sizes:
         return "ZeRO buffers"
     if phase.name == "data":
@@ -224,10 +227,10 @@ class _Samples:
             times += [phase.begin, phase.end]
         self._begin = min(times, default=0)
         self._phases = trace.phases
-        # Nanoseconds; at least one, so that an empty trace divides by no zero.
+        # Nanoseconds; at least one, so that an empty trace causes no division by zero.
         self._stretch = max(1, max(times, default=1) - self._begin) / SAMPLES
         self._highest: list[tuple[int, Mapping[str, int]]] = [(sum(held.values()), dict(held))]
-        """Of each stretch so far: total bytes, and bytes by name."""
+        """Total bytes and bytes by name at the highest moment of each stretch so far."""
 
     def add(self, time: int, total: int, held: Counter[str]) -> None:
         """The memory after an event."""

@@ -71,7 +71,7 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
 
 
 def is_compiled(model: torch.nn.Module) -> bool:
-    """Whether torch.compile took some of its modules. Hooks would make it compile them again."""
+    """Whether torch.compile compiled some of the modules. Hooks would cause recompilation."""
     return any(
         getattr(module, "_compiled_call_impl", None) or hasattr(module, "_orig_mod")
         for module in model.modules()

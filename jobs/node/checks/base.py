@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """A name, and a pure function that judges a machine. No finding: it does not apply."""
+    """A name, and a pure function that judges a machine; it finds nothing if it does not apply."""
 
     name: str
     judge: Callable[[Machine], Iterable[Finding]]

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 BLOCK_BYTES = 16 * 2**20
-"""Bytes of one write or read. Offload uses as many."""
+"""Bytes of one write or read, the same as in NVMe offload."""
 PROBE_BYTES = 512 * 2**20
 """The size of the file that is written and read. Most disks' own caches are smaller."""
 

@@ -79,7 +79,7 @@ def _is_in_use(gpu: Gpu) -> bool:
 
 
 def clocks(machine: Machine) -> Iterator[Finding]:
-    """A GPU whose clocks are held down measures its cooling."""
+    """No GPU is throttled: the speed of a throttled GPU depends on its cooling or power supply."""
     for gpu in machine.gpus:
         if gpu.slowed:
             yield warning(

@@ -28,6 +28,7 @@ HEADER_FOLDERS = (
 
 
 def commands() -> dict[str, str]:
+    """Command -> its path, for those of ``COMMANDS`` that are installed."""
     paths = {}
     for name in COMMANDS:
         path = shutil.which(name)
@@ -47,7 +48,10 @@ def packages() -> dict[str, str]:
 
 
 def requirements() -> tuple[str, ...]:
-    """From the installed distribution; without one, from the source tree's pyproject.toml."""
+    """The requirements of this program, without its extras.
+
+    They are read from the installed distribution, else from the source tree's pyproject.toml.
+    """
     try:
         lines = importlib.metadata.requires("training-frontier") or ()
     except importlib.metadata.PackageNotFoundError:
@@ -68,9 +72,10 @@ def _package_folder(name: str) -> Path | None:
 
 
 def torch_cuda() -> tuple[int, int] | None:
-    """Read from torch/version.py as text.
+    """The CUDA version that torch was built for; None without torch or without CUDA.
 
-    Importing torch takes a second, and some builds look for a GPU then.
+    It is read from torch/version.py as text: importing torch takes a second, and some builds look
+    for a GPU then.
     """
     folder = _package_folder("torch")
     if folder is None:
@@ -80,6 +85,7 @@ def torch_cuda() -> tuple[int, int] | None:
 
 
 def bitsandbytes_cuda() -> tuple[str, ...]:
+    """The CUDA versions that bitsandbytes has a library for, such as 128 for CUDA 12.8."""
     folder = _package_folder("bitsandbytes")
     if folder is None:
         return ()
@@ -88,7 +94,10 @@ def bitsandbytes_cuda() -> tuple[str, ...]:
 
 
 def prebuilt_ops() -> tuple[str, ...]:
-    """As DeepSpeed's installation noted them; read as text, because deepspeed imports torch."""
+    """The ops that DeepSpeed compiled when it was installed.
+
+    They are read as text from a file of DeepSpeed, because importing deepspeed imports torch.
+    """
     folder = _package_folder("deepspeed")
     if folder is None:
         return ()
@@ -104,7 +113,7 @@ def prebuilt_ops() -> tuple[str, ...]:
 
 
 def nvcc_cuda() -> tuple[int, int] | None:
-    """Version of the nvcc that torch's extension builder would use; None without one."""
+    """The version of the nvcc that torch's extension builder would use; None without an nvcc."""
     nvcc = _nvcc_path()
     if not os.access(nvcc, os.X_OK):
         return None
@@ -128,7 +137,7 @@ def _version(match: re.Match[str] | None) -> tuple[int, int] | None:
 
 
 def headers() -> tuple[str, ...]:
-    """Those of Python.h and libaio.h that are in the compiler's folders."""
+    """Which of Python.h and libaio.h are in the compiler's folders."""
     folders_of = {"Python.h": (sysconfig.get_path("include"),), "libaio.h": HEADER_FOLDERS}
     return tuple(name for name, folders in folders_of.items() if _is_in_any(name, folders))
 
@@ -138,5 +147,6 @@ def _is_in_any(name: str, folders: Sequence[str]) -> bool:
 
 
 def build_locks() -> tuple[str, ...]:
+    """The lock files of builds of torch extensions; a crashed build leaves its lock."""
     root = os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.expanduser("~/.cache/torch_extensions")
     return tuple(str(path) for path in sorted(Path(root).glob("**/lock")))

@@ -37,7 +37,7 @@ class Gpu:
     used_bytes: int
     processes: tuple[int, ...] = ()
     slowed: tuple[str, ...] = ()
-    """Why its clocks are held down now, if they are."""
+    """Why the GPU is throttled now; empty if it is not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -51,7 +51,7 @@ def one_pynvml(machine: Machine) -> Iterator[Finding]:
     """Only NVIDIA's own package provides the module ``pynvml``."""
     for rival in ("nvidia-ml-py3", "pynvml"):
         version = machine.packages.get(rival)
-        if version is not None and _brings_module(rival, version):
+        if version is not None and _provides_module(rival, version):
             yield problem(
                 f"{rival} {version} and nvidia-ml-py overwrite each other: both install the module "
                 "pynvml",
@@ -59,7 +59,7 @@ def one_pynvml(machine: Machine) -> Iterator[Finding]:
             )
 
 
-def _brings_module(package: str, version: str) -> bool:
+def _provides_module(package: str, version: str) -> bool:
     """Whether a package installs the module ``pynvml``.
 
     From version 12 on, the package ``pynvml`` leaves that module to nvidia-ml-py.

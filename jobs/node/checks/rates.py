@@ -1,4 +1,4 @@
-"""Compares calibrated GPUs: one slower than others of its model is faulty, hot or held down."""
+"""Compares calibrated GPUs: one that is slower than others of its model is faulty or throttled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
         rate, slowdown = _largest_slowdown(calibration, calibrations, max)
         if calibration["slowed"]:
             yield warning(
-                f"{name} is held down under load: {', '.join(calibration['slowed'])}; {figures}",
+                f"{name} is throttled under load: {', '.join(calibration['slowed'])}; {figures}",
                 "check its cooling and power supply; leave it out with CUDA_VISIBLE_DEVICES until "
                 "then",
             )
@@ -43,14 +43,15 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
 def unfit(calibrations: Sequence[Values], max_slowdown: float) -> dict[int, str]:
     """Index of a GPU that must not measure -> why.
 
-    Such a GPU is held down, or slower than the median of its model by more than ``max_slowdown``,
-    a share. The median and not the fastest, because a few GPUs may be faster than usual.
+    Such a GPU is throttled, or slower than the median of its model by more than ``max_slowdown``,
+    a share. The reference is the median and not the fastest, because a few GPUs may be faster than
+    usual.
     """
     reasons: dict[int, str] = {}
     for index, calibration in enumerate(calibrations):
         rate, slowdown = _largest_slowdown(calibration, calibrations, statistics.median)
         if calibration["slowed"]:
-            reasons[index] = f"it is held down under load: {', '.join(calibration['slowed'])}"
+            reasons[index] = f"it is throttled under load: {', '.join(calibration['slowed'])}"
         elif slowdown > max_slowdown:
             reasons[index] = f"it is {slowdown:.0%} slower than the median of its model at {rate}"
     return reasons
@@ -61,7 +62,7 @@ def _largest_slowdown(
     calibrations: Sequence[Values],
     reference: Callable[[Iterable[float]], float],
 ) -> tuple[str, float]:
-    """The name of the rate that is furthest behind, and by what share it is.
+    """The name of the rate with the largest slowdown, and that slowdown as a share.
 
     ``reference`` is the maximum or the median, taken over all GPUs of the same model.
     """

@@ -92,7 +92,7 @@ def architectures(machine: Machine) -> Iterator[Finding]:
     if invalid:
         yield warning(
             f"TORCH_CUDA_ARCH_LIST holds {', '.join(invalid)}, which DeepSpeed's builder cannot "
-            "parse; trials replace it by their GPU's own, other programs here do not",
+            "parse; trials set it to their GPU's capability, but other programs use it as it is",
             "set it to your GPU's capability alone, as in TORCH_CUDA_ARCH_LIST=9.0",
         )
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import torch
 
 IDLE_LAG_SECONDS = 200e-6
-"""A device that is less behind the host than this waits for the host. Asking about an event takes
-some of this time, so zero would be too strict."""
+"""If the device is less than this behind the host, it had no queued work and waited for the host.
+Asking about an event takes some of this time, so zero would be too strict."""
 
 
 def recorded() -> torch.cuda.Event:

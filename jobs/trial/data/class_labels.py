@@ -88,7 +88,7 @@ def fitted(model: ModelSpec, dataset: Any, *, config_labels: int) -> ModelSpec:
 
 
 def _names_of_feature(feature: Any) -> Sequence[str]:
-    """The names of the classes of a column, of one label a row or of a list; empty: numbers."""
+    """The names of a column's classes, whether a row has one label or a list; empty for numbers."""
     inner = getattr(feature, "feature", feature)
     names: Sequence[str] = getattr(inner, "names", None) or ()
     return names

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 _POOL_BYTES = 64 * 2**20
-"""Of distinct random images. Further samples repeat them, so that host memory stays small."""
+"""Memory of the distinct random images. Other samples repeat them, to save host memory."""
 _COUNTED_ROWS = 1_000
-"""Of a user's data, to say how many image tokens a row has."""
+"""Rows of a user's data in which image tokens are counted."""
 _SPECIAL_TOKENS = ("image_token_id", "video_token_id")
 """Keys of tokens that no random text may hold, because the model replaces them by features."""
 

@@ -75,12 +75,12 @@ class _Rows:
         """The columns ``text``, ``input_ids`` and ``labels`` of the row."""
         images = _opened(row["images"], self._file)
         prompt, text = self._texts(row, len(images), index)
-        ids = self._ids(text, images)
+        whole = self._ids(text, images)
         learnt_from = 0
         if prompt is not None:
-            # The loss leaves the prompt out: so many tokens the prompt alone has.
+            # The loss leaves out the prompt, which has as many tokens as the prompt alone.
             learnt_from = len(self._ids(prompt, images))
-        ids, whole = ids[: self._file.max_length], ids
+        ids = whole[: self._file.max_length]
         if ids.count(self._image_token) < whole.count(self._image_token):
             raise ValueError(
                 f"row {index} of {self._file.path} has {whole.count(self._image_token)} tokens of "
@@ -88,8 +88,10 @@ class _Rows:
             )
         labels = []
         for position, token in enumerate(ids):
-            is_learnt = position >= learnt_from and token != self._image_token
-            labels.append(token if is_learnt else IGNORED)
+            if position >= learnt_from and token != self._image_token:
+                labels.append(token)
+            else:
+                labels.append(IGNORED)
         return {"text": text, "input_ids": ids, "labels": labels}
 
     def _ids(self, text: str, images: list[Any]) -> list[int]:
@@ -105,7 +107,7 @@ class _Rows:
         prompt, completion = row["prompt"], row["completion"]
         if isinstance(prompt, str) and isinstance(completion, str):
             marked = self._marked(prompt, images, index)
-            return marked, marked + completion + self._end()
+            return marked, marked + completion + self._end_token()
         if not isinstance(prompt, list) or not isinstance(completion, list):
             raise ValueError(
                 f"prompt and completion of {self._file.path} must both be texts, or both lists of "
@@ -114,14 +116,15 @@ class _Rows:
         before = self._chat(prompt, images, answers_next=True)
         return before, self._chat([*prompt, *completion], images)
 
-    def _end(self) -> str:
+    def _end_token(self) -> str:
         return getattr(self._processor.tokenizer, "eos_token", None) or ""
 
     def _marked(self, text: Any, images: int, index: int) -> str:
-        """A text with a mark for each image: its own marks, else all of them in front."""
+        """A text with a mark for each image. If it has no marks, they are put before the text."""
         if not isinstance(text, str):
             raise ValueError(f"row {index} of {self._file.path} has no text")
-        # Gemma 3's processor replaces another token than the one that fills the image's place.
+        # Gemma 3's processor looks for ``boi_token``. The other processors look for the token that
+        # also fills the place of the image.
         mark: str = getattr(self._processor, "boi_token", None) or self._processor.image_token
         if mark in text:
             return text

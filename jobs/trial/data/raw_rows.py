@@ -23,9 +23,9 @@ class RawRows:
     dataset: Any
     """A ``datasets.Dataset`` of lists and texts."""
     tokenizer: Any
-    """The file's; for token ids without one, a tokenizer that can only pad."""
+    """The tokenizer of the data file; for token ids without a tokenizer, one that can only pad."""
     width: int | None = None
-    """Tokens to which every row was padded, and is to be padded again; None: no such number."""
+    """Tokens to which every row was padded, and is to be padded again; None: no fixed number."""
     tokens: int | None = None
     """Longer rows are to be cut to this many tokens; None: they stay as they are."""
     block_tokens: int = 0

@@ -57,7 +57,7 @@ class RowLengths:
         tokens = 0
         positions = 0
         for rows in batches:
-            # A dataset may be repeated to last for all steps; its rows then count on.
+            # A dataset may be repeated to last for all steps. Row numbers then go on increasing.
             lengths = self.tokens[np.asarray(rows) % len(self.tokens)]
             tokens += int(lengths.sum())
             # Every row of a batch takes as many positions as the longest one.

@@ -25,11 +25,11 @@ def synthetic(
 ) -> Any:
     """A dataset of at least ``samples`` random samples, with columns of tensors.
 
-    Rows of unequal length are always as many as ``spec`` says.
+    Of rows of unequal length there are always ``spec.samples``.
     """
     count = max(spec.samples, samples or 0)
     if spec.lengths is not None:
-        # As in a data file, how many steps are measured does not change which rows there are.
+        # As in a data file, the rows do not depend on the number of measured steps.
         count = spec.samples
     rng = np.random.default_rng(seed)
     if task == "image-classification":

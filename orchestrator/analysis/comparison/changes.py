@@ -122,7 +122,7 @@ class Comparison:
         Regressions and loss mismatches have no ratio and always count.
         """
         worse = [change for change in self.changes if change.kind in WORSE]
-        return tuple(own for own in worse if own.ratio is None or own.loss > tolerance)
+        return tuple(item for item in worse if item.ratio is None or item.loss > tolerance)
 
     def fails(self, tolerance: float) -> bool:
         """Whether a configuration, a technique or everything got worse by more than a tolerance."""

@@ -37,17 +37,18 @@ def results_by_key(run: Dataset) -> dict[Key, Result]:
 
 def _key(choices: Mapping[str, Any]) -> Key:
     """The choices without those at their default: one run may have an axis the other lacks."""
-    moved = []
+    changed = []
     for axis, value in choices.items():
         if axis not in AXES or str(value) != str(AXES[axis].default):
-            moved.append((axis, str(value)))
-    return tuple(sorted(moved))
+            changed.append((axis, str(value)))
+    return tuple(sorted(changed))
 
 
 def pace_of_pair(pair: Pair) -> Pace:
-    """What sets the pace of both: where they differ, the less repeatable of the two."""
+    """What limits the speed of both. If that differs, the less repeatable of the two counts."""
+    # The members of ``Pace`` are in order of falling repeatability.
     paces = list(Pace)
-    return max((pace_of(own.row) for own in pair), key=paces.index)
+    return max((pace_of(configuration.row) for configuration in pair), key=paces.index)
 
 
 def log_speed_ratio(pair: Pair) -> float:

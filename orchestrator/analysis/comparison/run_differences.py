@@ -66,8 +66,9 @@ def _settings(run: Dataset, part: Part) -> Mapping[str, Any]:
 
 
 def _schedule(run: Dataset) -> Mapping[str, Any]:
-    """The seed, and the steps over which the learning rate decays: without a GPU those of
-    ``cpu_fallback``.
+    """The seed, and the steps over which the learning rate decays.
+
+    Without a GPU these are the values of ``cpu_fallback``.
     """
     config = run.run.config
     has_gpu = any(row["gpu_model"] for row in _measured_rows(run))

@@ -44,11 +44,11 @@ class _Pairs:
 
     matched: list[Pair]
     precise: list[Pair]
-    """Their speeds are known well."""
+    """The matched pairs whose speeds are known well."""
     of_device: list[Pair]
-    """Of these, no host sets the pace."""
+    """The precise pairs that are not host-bound."""
     judged: list[Pair]
-    """Of these, the GPU sets the pace or the hosts are equal."""
+    """The pairs of ``of_device`` that are GPU-bound, or whose hosts are equal."""
 
     @property
     def unsteady(self) -> int:

@@ -27,11 +27,11 @@ It was tried on recorded sizes, each between a neighbour half as large and one t
 LEAST_HOST_SPEED = 0.75
 """The same if a neighbour is limited by the host, because such speeds repeat less well."""
 MOST_MEMORY = 1.07
-"""Factor on an interpolated memory. Of 645 recorded sizes the largest needs a factor of 1.063."""
+"""Factor on an interpolated memory. The largest that any of 645 recorded sizes needs is 1.063."""
 MOST_OF_LARGER = 1.02
 """Factor on the memory of the larger neighbour, which a smaller batch can exceed by workspaces.
 
-Of the 645 recorded sizes the largest needs a factor of 1.019.
+The largest that any of the 645 recorded sizes needs is 1.019.
 """
 _HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND})
 

@@ -68,7 +68,7 @@ def _of_recipe(
 ) -> list[Configuration]:
     """The configurations with this recipe, at any sequence length."""
     wanted = without_length(recipe)
-    return [own for own in configurations if without_length(own.training_recipe) == wanted]
+    return [item for item in configurations if without_length(item.training_recipe) == wanted]
 
 
 def _failed_lengths(out_of_memory: Iterable[Choices]) -> dict[TechniqueChoices, list[int]]:

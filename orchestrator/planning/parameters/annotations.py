@@ -46,7 +46,7 @@ def accepts(annotation: ast.expr | None, value: Any) -> bool:
 
 
 def converted(annotation: ast.expr | None, value: Any) -> Any:
-    """The value as the one of its equals that a config should hold: 0 of a float is 0.0."""
+    """The value as a config should hold it: 0 becomes 0.0 if the annotation is ``float``."""
     is_float = isinstance(annotation, ast.Name) and annotation.id == "float"
     if is_float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

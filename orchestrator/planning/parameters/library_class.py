@@ -29,7 +29,7 @@ def parameters_of(reference: str) -> Mapping[str, ast.expr | None] | None:
     installed, or has no such class.
     """
     module, _, name = reference.partition(":")
-    definitions = list(_line_of_descent(module, name))
+    definitions = list(_inheritance_chain(module, name))
     if not definitions:
         return None
     # From the base down, so that a class overrides what it inherits.
@@ -40,7 +40,7 @@ def parameters_of(reference: str) -> Mapping[str, ast.expr | None] | None:
     return parameters
 
 
-def _line_of_descent(module: str, name: str) -> Iterator[ast.ClassDef]:
+def _inheritance_chain(module: str, name: str) -> Iterator[ast.ClassDef]:
     """The class, then its first base, and so on as far as they can be found."""
     for _ in range(_MOST_STEPS):
         found = _definition(module, name)

@@ -115,7 +115,7 @@ def _mistakes(
 
 
 def _problem(family: Family, checked: Mapping[str, ast.expr | None], name: str, value: Any) -> str:
-    """What the library's class has against a parameter; empty if nothing."""
+    """Why the library's class does not accept a parameter; empty if it does."""
     class_name = family.config_class.partition(":")[2]
     if name not in checked:
         names = sorted(checked.keys() - family.decided.keys())
@@ -162,9 +162,11 @@ def _unknown_text(axis: Axis, text: str) -> str:
         numbers = axis.pattern.doc.partition(";")[0].replace("`", "")
         return f'"{text}" is not known; write {axis.pattern.form}: {numbers}'
     problem = f'"{text}" is not known; {advice(text, axis.names)}'
-    return problem + _with_parameters(
-        axis, text, joint=" With" if problem.endswith("?") else "; with"
-    )
+    # A question ends a sentence, so the next clause then begins a new one.
+    joint = "; with"
+    if problem.endswith("?"):
+        joint = " With"
+    return problem + _with_parameters(axis, text, joint=joint)
 
 
 def _with_parameters(axis: Axis, text: str, *, joint: str) -> str:

@@ -1,5 +1,6 @@
-"""The user's own TrainingArguments file taken as it is: what a measurement decides itself is left
-aside, and named in one line.
+"""The user's own TrainingArguments file, unchanged. Arguments that a trial cannot use are ignored.
+
+One note names the ignored arguments, with the reasons.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ _FORMER = frozenset(
         "split_batches",
     }
 )
-"""Fields of TrainingArguments in transformers 4 that version 5 has no more."""
+"""Fields of TrainingArguments in transformers 4 that version 5 removed."""
 _TODAY: Mapping[str, str] = {
     "adafactor": "optim: adafactor",
     "group_by_length": "train_sampling_strategy: group_by_length",
     "per_gpu_train_batch_size": "per_device_train_batch_size",
 }
-"""Former fields that change the cost of a step if they are set -> how they are written today."""
+"""Removed field that changes the cost of a step if it is set -> how to write it today."""
 _FILLED_IN: tuple[Any, ...] = (
     [],
     {},
@@ -71,50 +72,52 @@ _FILLED_IN: tuple[Any, ...] = (
 )
 """What a field without a value becomes when TrainingArguments are written to a file."""
 _LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_model", "debug")
-"""Prefixes of arguments that only say what is written where."""
+"""Prefixes of arguments about logs and names, which do not change the training."""
 
 
-def without_what_is_decided(part: Part, used: Collection[str]) -> tuple[Part, list[str]]:
-    """The file's arguments that a trial keeps, and a note about the others.
+def usable_arguments(part: Part, used: Collection[str]) -> tuple[Part, list[str]]:
+    """The file's arguments that a trial uses, and a note about the others.
 
-    ``used`` are the axes of the sweep. What transformers never knew is kept, to be reported.
+    ``used`` are the axes of the sweep. An argument that no version of transformers has is kept, so
+    that a later check reports it.
     """
     kept: dict[str, Any] = {}
-    aside: dict[str, list[str]] = {}
+    ignored: dict[str, list[str]] = {}
     for name, value in part.value.items():
         if _is_default(name, value):
             continue  # a file that the Trainer wrote has every field
         reason = _reason(name, value, used)
         if reason:
-            aside.setdefault(reason, []).append(name)
+            ignored.setdefault(reason, []).append(name)
         else:
             kept[name] = value
-    return replace(part, value=kept), list(_note(part, aside))
+    return replace(part, value=kept), list(_note(part, ignored))
 
 
-def _note(part: Part, aside: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What was left aside, by its reason; nothing if everything was kept."""
-    if aside:
-        listed = [f"{reason} ({', '.join(names)})" for reason, names in aside.items()]
+def _note(part: Part, ignored: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """A note about the ignored arguments, by reason; nothing if there are none."""
+    if ignored:
+        listed = [f"{reason} ({', '.join(names)})" for reason, names in ignored.items()]
         yield f"{part.document.file}: left aside: {'; '.join(listed)}"
 
 
 def _is_default(name: str, value: Any) -> bool:
-    """Whether an argument says what TrainingArguments, or the default of its axis, says anyway."""
+    """Whether a value is the default of TrainingArguments, or of the argument's axis."""
     default = (argument_defaults() or {}).get(name, ...)
-    # transformers fills in what nothing was said about: false, empty lists, accelerate's own table.
+    # What transformers writes for arguments that were not set: false, empty lists, and accelerate's
+    # own defaults.
     if default in (None, ...) and (value in (False, None, "") or value in _FILLED_IN):
         return True
     values = [default]
     axis = AXES.get(owned_arguments().get(name, ""))
     if axis is not None and isinstance(axis.default, str):
         values.append(axis.variants[axis.default].training_arguments.get(name, ...))
-    # By type, too: to Python 0 and False are equal.
+    # The types are compared, too, because 0 and False are equal in Python.
     return any(type(value) is type(known) and value == known for known in values)
 
 
 def _reason(name: str, value: Any, used: Collection[str]) -> str:
-    """Why a trial has no use for an argument of the file; empty if it keeps the argument."""
+    """Why a trial ignores an argument of the file; empty if it uses the argument."""
     if runner_reason(name) or name.startswith(_LOGGING):
         return "what a measurement decides itself"
     axis = deciding_axis(name, used)

@@ -128,7 +128,7 @@ def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
 
 
 def _named_files(config: SweepConfig) -> Iterator[tuple[KeyPath, str, Callable[[str], str]]]:
-    """The checkpoint and the tokenizer that the configuration names, with what checks each."""
+    """The checkpoint and the tokenizer of the configuration: key, name, and the check for it."""
     if config.model.name_or_path is not None:
         yield ("model", "name_or_path"), config.model.name_or_path, checkpoints.model_problem
     file = config.data.file

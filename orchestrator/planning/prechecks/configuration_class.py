@@ -41,7 +41,7 @@ class ConfigurationClass:
     module: str
     """The folder of its architecture in ``transformers/models``."""
     keys: frozenset[str]
-    """What its constructor does something with."""
+    """The keys that its constructor uses."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Key -> its default, if that is a plain value."""
     other_names: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def named_class(name: str, module: str) -> ConfigurationClass | None:
 
     None if the class cannot be read whole, up to the base of all configurations.
     """
-    definitions = list(_line_of_descent(name, module))
+    definitions = list(_inheritance_chain(name, module))
     if not definitions or definitions[-1].name != _BASE_CLASS:
         return None
     # From the base down, so that a class overrides what it inherits.
@@ -122,7 +122,7 @@ def _class_attributes(
 
 
 def _keys(fields: Collection[str], taken_keys: Collection[str]) -> frozenset[str]:
-    """What a class with these fields does something with, besides its other names."""
+    """The keys that a class with these fields uses, without the other names of its keys."""
     keys = {*fields, *taken_keys, *_settable_properties()}
     if "rope_parameters" in fields:
         return frozenset(keys | _ROTARY_KEYS)
@@ -140,7 +140,7 @@ _UNKNOWN = object()
 """A default that is not a plain value."""
 
 
-def _line_of_descent(name: str, module: str) -> Iterator[ast.ClassDef]:
+def _inheritance_chain(name: str, module: str) -> Iterator[ast.ClassDef]:
     """The class and its bases, one after the other; mixins are left out."""
     for _ in range(_MAX_BASES):
         if name in _BASE_NAMES:
@@ -175,7 +175,7 @@ def _tree_with(name: str, module: str) -> ast.Module | None:
 
 @functools.cache
 def _base_class() -> tuple[ast.ClassDef, ...]:
-    """The class that all others descend from; empty if its source looks otherwise."""
+    """The base of all configuration classes; empty if it is not found in its source file."""
     text = source(_BASE_FILE) or ""
     start = text.find(f"class {_BASE_CLASS}(")
     end = text.find(_BASE_END, start)
@@ -214,7 +214,7 @@ def _module_imported_from(tree: ast.Module, name: str) -> str:
 
 
 def _fields_of(definition: ast.ClassDef) -> dict[str, Any]:
-    """A dataclass's fields with their defaults; class variables are none."""
+    """A dataclass's fields with their defaults, without its class variables."""
     fields: dict[str, Any] = {}
     for statement in definition.body:
         if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):

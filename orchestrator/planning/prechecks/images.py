@@ -119,8 +119,8 @@ def _joined(
 def _reader(model_type: str, given: Mapping[str, Any]) -> Read:
     """A function that returns a value of the configuration by its dotted key.
 
-    None: the value is not known from the text alone. So it is for a part that is not given, because
-    some architectures make such a part by code.
+    None: the value is not known from the text alone. That is so for every value of a part that is
+    not given, because the code of some architectures makes such a part.
     """
 
     def read(key: str) -> Any:

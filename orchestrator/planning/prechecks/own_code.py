@@ -10,13 +10,13 @@ from jobs.spec.own_code import OwnCode, is_object_name
 from orchestrator.planning.problems import KeyPath
 from orchestrator.planning.schema_models import SweepSection
 
-Found = tuple[KeyPath, str]
+KeyProblem = tuple[KeyPath, str]
 """The path of a key, and what is wrong with its value."""
 
 
 def read_own_code(
     section: SweepSection, path: Path, *, is_allowed: bool
-) -> tuple[OwnCode | None, list[Found]]:
+) -> tuple[OwnCode | None, list[KeyProblem]]:
     """The user's own code with the digest of its sources, and what is wrong with it.
 
     Without ``is_allowed`` nothing of it is read, and its presence is the problem.
@@ -46,8 +46,8 @@ def _refused(own: OwnCode) -> str:
     )
 
 
-def _name_problems(own: OwnCode) -> list[Found]:
-    problems: list[Found] = []
+def _name_problems(own: OwnCode) -> list[KeyProblem]:
+    problems: list[KeyProblem] = []
     for at, name in _named(own):
         if not is_object_name(name):
             message = (
@@ -64,8 +64,11 @@ def _name_problems(own: OwnCode) -> list[Found]:
     return problems
 
 
-def _with_digest(own: OwnCode) -> tuple[OwnCode | None, list[Found]]:
-    """The code with its digest. Each object is first looked for alone, so that its key is named."""
+def _with_digest(own: OwnCode) -> tuple[OwnCode | None, list[KeyProblem]]:
+    """The code with its digest.
+
+    Each object is first looked up alone, so that a problem names the key of the missing object.
+    """
     for at, name in _named(own):
         try:
             digest(OwnCode(entry=name, folder=own.folder))

@@ -1,4 +1,4 @@
-"""Sequence lengths against the positions that a model has, as its source's text tells."""
+"""Checks sequence lengths against the number of positions of a model, read from its source."""
 
 from __future__ import annotations
 

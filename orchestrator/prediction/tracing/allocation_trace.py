@@ -34,13 +34,13 @@ _KIND_LEFT_BY = {
     "backward": "gradients",
     "update": "optimizer states",
 }
-"""Phase -> the kind of those of its allocations that still live when it ends."""
+"""Phase -> the kind of its allocations that are still in memory when the phase ends."""
 _TEMPORARY = "temporary buffers"
 
 
 @dataclass(slots=True)
 class _Taken:
-    """A recorded allocation. Its kind is stored elsewhere, as it is known only after its phase."""
+    """A recorded allocation, without its kind, which is known only when its phase has ended."""
 
     number: int
     formula: str
@@ -148,7 +148,7 @@ class AllocationRecorder(TorchDispatchMode):
         self._recording = _Recording()
         return stream
 
-    def know_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
+    def register_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
         """Register the model's parameters, to recognize the copies that autocast makes of them."""
         self._parameters = {parameter.untyped_storage()._cdata for parameter in parameters}
 
@@ -182,12 +182,12 @@ class AllocationRecorder(TorchDispatchMode):
         # Run the operator, and record the storages that it makes.
         results = run_as_cuda(func, args, kwargs)
         for tensor in (*results.intermediate, *_tensors(results.output)):
-            self._see(tensor, func, args)
+            self._record_storage(tensor, func, args)
         self._note_conditions(func, args, results.output)
         if func in _KERNELS:
             self._recording.kernels.add(_KERNELS[func])
         # Record the workspaces that are free again when the kernel has run.
-        self._pass_through_workspaces(func, args)
+        self._record_kernel_workspaces(func, args)
         return results.output
 
     def _value_of(self, tensor: torch.Tensor) -> bool:
@@ -227,26 +227,26 @@ class AllocationRecorder(TorchDispatchMode):
                 self._recording.kernels.add(name)
                 self._recording.take(library, (), "library workspaces", once=name)
 
-    def _pass_through_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
+    def _record_kernel_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
         """Record the workspaces of an operator's kernel, which are freed when it has run."""
         numbers = []
         for formula, integers in workspaces(func, args):
             numbers.append(self._recording.take(formula, integers, "kernel workspaces"))
         self._recording.events += [Free(number=number) for number in numbers]
 
-    def _see(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
+    def _record_storage(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
         """Record a tensor's storage if it is new."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._storages:
             return
-        # The weak reference calls ``_forget`` when the storage is deleted and its memory is free.
+        # The weak reference calls ``_record_free`` when the storage is deleted.
         recording = self._recording
         number = recording.take("tensor", (storage.nbytes(),), self._kind(func, args))
         if self._phase:
             recording.alive[number] = self._phase
         self._storages[key] = (recording, number)
-        self._references[key] = weakref.ref(storage, lambda _: self._forget(key))
+        self._references[key] = weakref.ref(storage, lambda _: self._record_free(key))
 
     def _kind(self, func: Any, args: tuple[Any, ...]) -> str:
         """The kind of memory of an operator's results; empty if the phase decides it."""
@@ -256,8 +256,8 @@ class AllocationRecorder(TorchDispatchMode):
             return "recomputed activations"
         return ""
 
-    def _forget(self, key: int) -> None:
-        """Record that a storage was deleted."""
+    def _record_free(self, key: int) -> None:
+        """Record that a storage was deleted, so its memory is free."""
         recording, number = self._storages.pop(key)
         del self._references[key]
         self._results_of_all.discard(key)

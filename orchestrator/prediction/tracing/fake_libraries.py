@@ -13,7 +13,7 @@ from transformers.utils import import_utils
 
 
 def movable_modules() -> AbstractContextManager[Any]:
-    """Let modules be moved and cast: PyTorch would swap their tensors, which fake ones refuse."""
+    """Let modules be moved and cast. PyTorch would swap tensors, and fake tensors refuse that."""
     return patch.object(torch.nn.Module, "_apply", _apply)
 
 
@@ -41,7 +41,7 @@ def plain_paged_memory() -> Iterator[None]:
 
 
 def forget_bitsandbytes_overrides() -> None:
-    """Drop bitsandbytes' record of parameters with 32-bit states: those are the last trial's."""
+    """Drop bitsandbytes' list of parameters with 32-bit states, which belong to the last trial."""
     if "bitsandbytes" in sys.modules:
         sys.modules["bitsandbytes"].optim.GlobalOptimManager._instance = None
 
@@ -65,8 +65,9 @@ def _apply(
 ) -> torch.nn.Module:
     """``Module._apply`` without its swap: new parameters take the old ones' places."""
     # Children first, as in PyTorch; then the module's own parameters and buffers.
-    for child in module.children() if recurse else ():
-        _apply(child, function)
+    if recurse:
+        for child in module.children():
+            _apply(child, function)
     for name, parameter in module._parameters.items():
         if parameter is None:
             continue

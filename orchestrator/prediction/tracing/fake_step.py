@@ -81,7 +81,7 @@ class FakeStep:
             if spec.settings.deepspeed is not None:
                 zero.cast(self.model, autocast_dtype(spec) or torch.float32)
         self.weights = self._recorder.stream()
-        self._recorder.know_parameters(self.model.parameters())
+        self._recorder.register_parameters(self.model.parameters())
         self._set_up_model()
 
     def _set_up_model(self) -> None:
@@ -123,13 +123,13 @@ class FakeStep:
 
     @property
     def attention_heads(self) -> int:
-        """The most heads of an attention, 1 if the configuration does not say."""
+        """Heads of an attention layer; 1 if the configuration does not say."""
         return int(getattr(self.model.config, "num_attention_heads", 0) or 1)
 
     def micro_batches(
         self, batch: Batch, *, samples: int, accumulated: bool
     ) -> tuple[Stream, Stream | None]:
-        """A micro-batch that meets no gradients, and one that meets those of the first.
+        """A micro-batch that starts without gradients, and one that adds to those of the first.
 
         The second is None unless ``accumulated``.
         """
@@ -181,7 +181,7 @@ class FakeStep:
         """Clipping and the optimizer's step of ``spec``."""
         arguments = _arguments(spec)
         with self._traced(), plain_paged_memory():
-            # The update meets gradients that a micro-batch left.
+            # The update needs the gradients that a micro-batch leaves.
             for parameter in self.model.parameters():
                 parameter.grad = None
                 if parameter.requires_grad:

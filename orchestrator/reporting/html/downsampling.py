@@ -9,7 +9,7 @@ from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.pareto import fronts_by
 
 MAX_CONFIGURATIONS = 20_000
-"""A browser still moves as many smoothly; each takes about 200 bytes of the page."""
+"""A chart of this many points still zooms smoothly; each takes about 200 bytes of the page."""
 
 Shown = Mapping[str, Sequence[Configuration]]
 """Environment's id -> its configurations that a page shows."""

@@ -32,7 +32,7 @@ _ESCAPED = "<>&\u2028\u2029"
 
 
 def render(report: Report) -> str:
-    """The page's text, half a megabyte of it the chart library. Foreign strings are escaped."""
+    """The page's text with the chart library (half a megabyte). Foreign strings are escaped."""
     from markupsafe import Markup
 
     # The script's data: what it draws and filters, thinned if there are very many rows.

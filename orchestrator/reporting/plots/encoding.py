@@ -69,13 +69,13 @@ def key_of(value: Choice) -> tuple[str, Choice]:
 
 
 def _order(value: Choice) -> tuple[bool, bool, Any]:
-    """Nothing, then numbers by size, then names."""
+    """A sort key: None first, then numbers by size, then names."""
     return isinstance(value, str), value is not None, value or 0
 
 
 def label_axes(dataset: Dataset, results: EnvironmentResults) -> Sequence[str]:
     """The axes that vary among the ranked configurations: a label in a chart names no others."""
-    ranked = [own for own in results.configurations if own.training_recipe == results.recipe]
+    ranked = [item for item in results.configurations if item.training_recipe == results.recipe]
     varying = []
     for axis in dataset.varying_axes:
         values = {configuration.choices[axis] for configuration in ranked}

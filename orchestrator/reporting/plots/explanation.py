@@ -15,7 +15,7 @@ from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import memory
 
 _WIDTH = 10.0
-"""Of the picture, in inches."""
+"""Width of the picture, in inches."""
 _HEADING = 0.66
 """Height of its two lines of text, in inches."""
 _PANEL = 2.42
@@ -56,7 +56,7 @@ def render(explanation: Explanation) -> bytes:
 
 
 def _losses_title(losses: LossCurves) -> str:
-    """What the band means; without one, that nothing was checked."""
+    """What the band means; without a band, that the losses were not checked."""
     if losses.state is CheckState.NOT_CHECKED:
         return "Loss of each step; not checked: over so few steps a mismatch could be chance"
     return "Loss of each step; grey is where B's mean (dashed) matches A"

@@ -239,7 +239,7 @@ def _labels(picture: _Picture) -> None:
     A label names only the axes that vary within the ranked recipe.
     """
     results = picture.results
-    ranked = [own for own in results.configurations if own.training_recipe == results.recipe]
+    ranked = [item for item in results.configurations if item.training_recipe == results.recipe]
     axes = label_axes(picture.dataset, results)
     wanted: list[Configuration] = []
     # Label the picks of budgets that the run names, but not those of common card sizes.

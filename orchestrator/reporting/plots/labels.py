@@ -11,7 +11,7 @@ from orchestrator.reporting.plots.style import INK, SOFT
 
 MAX_LABELS = 5
 MIN_DISTANCE = 0.2
-"""Of two labelled configurations, as a share of the front's width and height together."""
+"""Least distance of two labelled configurations: shares of the front's width and height, added."""
 
 Line = tuple[Sequence[float], Sequence[float]]
 """The coordinates of points, or of a line's corners."""
@@ -31,14 +31,15 @@ def labelled(
 ) -> list[Configuration]:
     """The few configurations of a front to name, most important first.
 
-    Its ends, those ``wanted``, then the ones furthest from all before.
+    First come the two ends of the front, then those ``wanted``. Each further one is the
+    configuration with the largest distance to all labelled ones.
     """
-    # Most important first: the fastest, the smallest, then what the caller wants.
-    by_trials = {own.trial_ids: own for own in (front[-1], front[0], *wanted)}
+    # The fastest, the one with the least memory, and what the caller wants, each once.
+    by_trials = {item.trial_ids: item for item in (front[-1], front[0], *wanted)}
     chosen = list(by_trials.values())[:MAX_LABELS]
     while len(chosen) < MAX_LABELS:
         # Farthest-point sampling: next comes the configuration whose nearest label is furthest.
-        distances = [_distance_to_nearest(own, chosen, front) for own in front]
+        distances = [_distance_to_nearest(item, chosen, front) for item in front]
         largest = max(distances)
         if largest < MIN_DISTANCE:
             break
@@ -64,7 +65,7 @@ def _distance(first: Configuration, second: Configuration, front: Sequence[Confi
 
 
 def write(axes: Any, labels: Sequence[Label], points: Line, lines: Sequence[Line]) -> None:
-    """Write each label near its point, over nothing else; leave out one without room."""
+    """Write each label near its point, covering nothing. A label without room is left out."""
     import textalloc
     from matplotlib.patheffects import withStroke
 

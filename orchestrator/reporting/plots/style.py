@@ -11,7 +11,7 @@ from jobs.spec import Choice
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5539", "#6c757d")
 """Okabe and Ito's colours, which people with any colour vision can distinguish, and two more."""
 RISING = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39")
-"""Viridis without its palest end: numbers by size, in an order that is seen without a legend."""
+"""Viridis without its palest end, for numbers: the order is visible without a legend."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "h", "*")
 """matplotlib's names of the shapes that report.html draws in the same order."""
 INK = "#1b1f24"
@@ -33,7 +33,7 @@ def colours_of(values: Sequence[Choice]) -> list[str]:
         return [RISING[round(index * (len(RISING) - 1) / last)] for index in range(len(values))]
     colours = list(PALETTE[: len(values)])
     for index in range(len(colours), len(values)):
-        # Steps of 47 degrees meet no hue twice before 360 values.
+        # Steps of 47 degrees repeat no hue before 360 values.
         colours.append(f"hsl({index * 47 % 360} 55% 50%)")
     return colours
 

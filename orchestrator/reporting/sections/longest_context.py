@@ -30,7 +30,7 @@ _FITS = Column(key="fits", heading="fits")
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     """A row for each budget and set of techniques; None if all samples have the same length."""
-    lengths = {own.choices.get("sequence_length") for own in results.configurations}
+    lengths = {item.choices.get("sequence_length") for item in results.configurations}
     if len(lengths) < 2:
         return None
     rows: list[Row] = []
@@ -90,14 +90,18 @@ def to_json(
 ) -> dict[str, Any]:
     """The answer as plain JSON values: tokens, bytes, tokens per second."""
     results = dataset.main
+    hardware = None
+    memory_column = None
     entries: list[Row] = []
     if results is not None:
+        hardware = results.hardware
+        memory_column = results.memory_column
         for context in contexts:
             entries.append(_row(dataset, results, context, memory_bytes))
     return {
         "run": dataset.name,
-        "hardware": results.hardware if results else None,
-        "memory_column": results.memory_column if results else None,
+        "hardware": hardware,
+        "memory_column": memory_column,
         "memory_bytes": memory_bytes,
         "longest": entries,
     }
@@ -158,7 +162,7 @@ def _notes(
 
 
 def _nothing(results: EnvironmentResults) -> str:
-    lengths = {own.choices.get("sequence_length") for own in results.configurations}
+    lengths = {item.choices.get("sequence_length") for item in results.configurations}
     if lengths == {"data"}:
         return NOT_VARIED
     return "nothing measured fits"

@@ -188,7 +188,7 @@ class GpuSlot:
         if not self._assignment.may_share:
             return True
         with self._probe.session():
-            return not self._shared_for_good()
+            return not self._shared_persistently()
 
     def _check_before(self) -> UnfitGpu | None:
         """Why no trial can start on the GPU now; None if one can."""
@@ -208,7 +208,7 @@ class GpuSlot:
             if may_share and self._slot is not None:
                 # The slot waited for other processes to leave before its first trial.
                 return None
-            reason = self._shared_for_good()
+            reason = self._shared_persistently()
             if reason and not may_share:
                 return self._found_unfit(GpuProblem.SHARED, reason)
         return None
@@ -238,7 +238,7 @@ class GpuSlot:
             return self._shared()
         return self._unfit.reason  # a dead GPU, or one of another model, does not become fit
 
-    def _shared_for_good(self) -> str:
+    def _shared_persistently(self) -> str:
         """Which other processes use the GPU and do not leave soon; empty if there are none."""
         give_up_at = self._clock() + self._release_seconds
         while True:

@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from jobs.isolation.child_main import end_with
+from jobs.isolation.child_main import end_with_parent
 from jobs.node import environment
 from jobs.record import TrialRecord
 from orchestrator.running.cluster.gpu_slot import GpuProbe, GpuSlot
@@ -20,15 +20,15 @@ from orchestrator.running.cluster.slot_watch import this_process
 class SlotTrainable(tune.Trainable):
     """An actor that keeps one slot for as long as it lives. Each step is one of our trials.
 
-    The driver calls ``assign`` before ``train``; calls of one actor run in order. Ray
-    offers no way to leave a GPU out. So the actor of an unfit GPU reports it and keeps the GPU: its
-    further steps only look whether the GPU is fit again, which ends the Tune trial.
+    The driver calls ``assign`` before ``train``; calls of one actor run in order. Ray offers no way
+    to leave a GPU out. So the actor of an unfit GPU reports it and keeps the GPU. Its next steps
+    only check whether the GPU is fit again; if it is, the Tune trial ends.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make the slot. Its processes start with the first trial."""
-        # Where the raylet is killed, Ray's worker notices by itself, unless it is stopped.
-        end_with(os.getppid())
+        # Ray's worker notices by itself that the raylet was killed, but not while it is stopped.
+        end_with_parent(os.getppid())
         self._slot = GpuSlot(GpuProbe())
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

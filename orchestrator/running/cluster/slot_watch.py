@@ -1,7 +1,7 @@
-"""A bound on the wait for a slot: one that does not answer is killed, and its trial runs elsewhere.
+"""A time limit for slots: one that does not answer is killed, and its trial runs in another slot.
 
-A trial's timeout is kept by its slot's parent. If the actor itself stands still (SIGSTOP, a dead
-network filesystem, a hung node), the parent cannot keep it.
+A slot's parent process enforces the timeout of a trial. It cannot if the actor itself hangs
+(SIGSTOP, a dead network filesystem, a hung node).
 """
 
 from __future__ import annotations

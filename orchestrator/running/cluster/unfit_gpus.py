@@ -1,4 +1,4 @@
-"""GPUs that turned out unfit during a sweep, and which of them run trials all the same."""
+"""GPUs that turned out unfit during a sweep, and which of them run trials nevertheless."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHAT_HAPPENED = {
 
 
 def new_model_message(gpu_model: str) -> str:
-    """What to say of a GPU model that joined during a sweep."""
+    """The message about a GPU model that joined during a sweep."""
     return (
         f"a new GPU model joined ({gpu_model}): run the same command with --resume to measure on"
         " it, too"
@@ -23,10 +23,10 @@ def new_model_message(gpu_model: str) -> str:
 
 
 class UnfitGpus:
-    """Keeps account of the unfit GPUs.
+    """The unfit GPUs of a sweep.
 
     The Tune trial that found a GPU unfit keeps the GPU until it is fit (see ``SlotTrainable``). If
-    all GPUs of a model are unfit, trials run on the shared ones all the same. ``say`` takes
+    all GPUs of a model are unfit, trials run on the shared ones nevertheless. ``say`` takes
     messages. ``first_nodes`` are the ids of the nodes that the sweep began with.
     """
 
@@ -54,7 +54,7 @@ class UnfitGpus:
         return gpu_model in self._measured_shared
 
     def report(self, tune_trial_id: str, gpu: UnfitGpu, *, slots: int) -> bool:
-        """Take an actor's report; returns whether its Tune trial shall give the GPU back.
+        """Take an actor's report. Returns whether its Tune trial must give the GPU back.
 
         ``slots`` are those of the GPU's model, unfit GPUs included.
         """

@@ -1,6 +1,7 @@
 """Toward an effective batch: which micro-batch to accumulate next.
 
-A way, or split, is a micro-batch and an accumulation whose product is the effective batch.
+A split (in names: ``way``) is a micro-batch and an accumulation whose product is the effective
+batch.
 """
 
 from __future__ import annotations

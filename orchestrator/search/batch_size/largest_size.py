@@ -36,7 +36,9 @@ class LargestSize:
 
     def granularity(self, size: int) -> int:
         """The largest size is known well enough when it is known to this many samples."""
-        return 1 if self.exact else max(1, size // _RESOLUTION)
+        if self.exact:
+            return 1
+        return max(1, size // _RESOLUTION)
 
     def next_size(self, sizes: MeasuredSizes) -> int | None:
         """The next size to try.
@@ -81,8 +83,10 @@ class LargestSize:
 
     def _first(self, failed: int | None) -> int | None:
         """The first size, and a smaller one while none fits; None after 1."""
+        if failed == 1:
+            return None
         if failed is not None:
-            return max(1, failed // _GROWTH) if failed > 1 else None
+            return max(1, failed // _GROWTH)
         start = _START
         if self.is_limited:
             start = _START_WITH_LIMIT

@@ -1,9 +1,9 @@
 """The acquisition: which open candidate the frontier search measures next.
 
-A search may be cut at any time. So first comes what raises the Pareto front of memory and speed
-most per second of slot time. When nothing raises it by more than the tolerance, what remains is to
-rule out the rest: then comes the candidate that is likely on the front and whose measurement prunes
-most others per second.
+A search may be stopped at any time. So the first candidates are those that raise the Pareto front
+of memory and speed most per second of slot time. When no candidate raises it by more than the
+tolerance, the search rules out the rest: next are candidates that are likely on the front, and of
+these the one that prunes most others per second.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def next_candidate(
         return None
     seconds = _slot_seconds(choices, shortest_seconds)
     improvements = np.where(is_unsettled, _front_improvements(figures, open_count), 0.0)
-    # A higher front first; when no candidate raises it noticeably, certainty about the rest.
+    # Raise the front first. When no candidate raises it noticeably, rule out the rest.
     if improvements.max() > tolerance:
         return _best_to_improve(choices, improvements, seconds, tolerance)
     return _best_to_settle(choices, prunes[:open_count], is_unsettled, seconds)
@@ -108,13 +108,13 @@ def _best_to_improve(
 def _best_to_settle(
     choices: Choices, prunes: Mask, is_unsettled: Mask, seconds: Array
 ) -> Candidate:
-    """The unsettled candidate that settles most per second; first one on the likely front.
+    """The unsettled candidate that settles most others per second; those on the likely front first.
 
     ``prunes`` says which open candidate prunes which.
     """
     # A measurement settles its own candidate, too: hence the identity matrix.
     settles = prunes | np.eye(len(prunes), dtype=bool)
-    # Only candidates that are still open questions count.
+    # Only unsettled candidates count.
     settled_per_second = (settles & is_unsettled).sum(axis=1) / seconds
     likely_front = _likely_front([*choices.open.items(), *choices.measured])
     candidates = list(choices.open)

@@ -3,8 +3,8 @@
     cost = max(floor, base + slope × micro-batch) + extra
 
 Memory: the floor is the optimizer's step, the line is weights and activations. Time: the floor is
-the host, which launches kernels at its own pace, and the line is the GPU. The extra is what an
-optimizer costs more than the plan's first optimizer: bytes of states, or seconds of its step.
+the host, which launches kernels at its own pace, and the line is the GPU. The extra is the
+difference between an optimizer and the plan's first one: bytes of states, or seconds of its step.
 """
 
 from __future__ import annotations

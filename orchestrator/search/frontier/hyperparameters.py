@@ -37,7 +37,7 @@ class Hyperparameters:
     replay."""
 
     misfit_deviations: tuple[float, ...] = (0.002, 0.004, 0.008, 0.016, 0.03)
-    """How far costs are from the law, together with their neighbors. By likelihood."""
+    """How far costs are from the law. Similar candidates have similar misfits. By likelihood."""
     extra_deviations: tuple[float, ...] = (0.0, 0.1, 0.3)
     """How far an optimizer's extra is from a constant, relative to itself. By likelihood.
 
@@ -55,15 +55,14 @@ class Hyperparameters:
     """Exponent of the norm that replaces the maximum in the law, to have derivatives: within 0.7 %
     of it."""
     branch_slack: float = 0.05
-    """A branch of the law may exceed the branch that was seen by this much at the price of one
-    deviation. By replay."""
+    """How far a branch of the law may exceed the branch that was seen. An excess of this size costs
+    as much as one standard deviation. By replay."""
     floor_corner: float = 0.1
-    """The floor may exceed a seen line by this much at no price: near the corner real curves bend.
-
-    By replay."""
+    """How far the floor may exceed a line that was seen, at no cost: real curves bend near the
+    corner between floor and line. By replay."""
     other_branch_weight: float = 1e-6
-    """Weight of the noise of rows on the other branch; above zero, so that the weights never sum to
-    zero."""
+    """Weight of rows on the other branch when the noise of one branch is estimated. It is above
+    zero, so that the weights never sum to zero."""
     min_extra_factor: float = 0.02
     """An extra below zero leaves at least this factor of a cost (not a logarithm). Keeps the
     logarithm defined."""

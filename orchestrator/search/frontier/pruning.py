@@ -12,7 +12,7 @@ from orchestrator.search.frontier import pruning_reasons
 from orchestrator.search.frontier.arrays import Array
 from orchestrator.search.frontier.candidates import Candidate, Curve, Techniques
 from orchestrator.search.frontier.measurements import Measurement
-from orchestrator.search.frontier.similarity import asking_no_more_of_the_host
+from orchestrator.search.frontier.similarity import with_no_more_host_work
 from orchestrator.search.frontier.surrogate import Prediction, Surrogate
 
 CERTAINTY = 2.5
@@ -25,7 +25,7 @@ MAX_EXTRAPOLATION = 16
 Runs on the reference curve count, too. Up to some micro-batch the cost is a constant floor
 (``cost_law``). Trials there do not show at which micro-batch the cost begins to grow."""
 HOST_PACE_VARIATION = 0.1
-"""The pace of a host varies by this much from trial to trial. Nearer speeds of a host are equal."""
+"""How much the speed of a host varies from trial to trial. Smaller differences count as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Pruning:
         self._tolerance = tolerance
         # The rows of the matrix of speed ratios below.
         self._row = {candidate: row for row, candidate in enumerate(candidates)}
-        self._no_heavier_on_host = asking_no_more_of_the_host(candidates)
-        """Candidate -> the candidates whose steps ask no more of the host than its own steps."""
+        self._with_no_more_host_work = with_no_more_host_work(candidates)
+        """Candidate -> the candidates whose steps need no more host work than its own steps."""
         self._largest_run: dict[Curve, int] = {}
         """Curve -> the largest micro-batch that ran, however it ended."""
         self._out_of_memory: dict[Techniques, list[tuple[Candidate, str]]] = {}
@@ -192,17 +192,17 @@ class Pruning:
         return PruningDecision("dominated", reason, self._tolerance)
 
     def _host_bound(self, candidate: Candidate, prediction: Prediction) -> PruningDecision | None:
-        """A measured candidate was limited by the host, and this one asks at least as much of it.
+        """A measured candidate was host-bound, and this one needs at least as much host work.
 
         A measured candidate that is slower than the prediction for this one, by more than a host's
         pace varies, is no evidence. It prunes nothing.
         """
         likely_speed = (1 - HOST_PACE_VARIATION) * prediction.speed
-        no_heavier_on_host = self._no_heavier_on_host[candidate]
+        with_no_more_host_work = self._with_no_more_host_work[candidate]
         for _, other, rival in self._rivals(candidate, prediction.least_memory):
             is_host_bound = rival.host_bound_share == 1
             is_as_fast_as_expected = rival.samples_per_second >= likely_speed
-            if is_host_bound and is_as_fast_as_expected and other in no_heavier_on_host:
+            if is_host_bound and is_as_fast_as_expected and other in with_no_more_host_work:
                 reason = pruning_reasons.host_bound(prediction, rival, HOST_PACE_VARIATION)
                 return PruningDecision("host_bound", reason, HOST_PACE_VARIATION)
         return None
@@ -214,8 +214,8 @@ class Pruning:
 
         Each comes with its number among all measured candidates, and its measurement.
         """
-        # Not analysis.pareto: this is dominance within a tolerance, and by bounds that depend on
-        # both candidates.
+        # ``analysis.pareto`` cannot be used here. This dominance has a tolerance, and the bounds
+        # depend on both candidates.
         limit = (1 + self._tolerance) * memory_bytes
         for column, (other, measurement) in enumerate(self.measurements.items()):
             is_comparable = other.training_recipe == candidate.training_recipe

@@ -21,7 +21,7 @@ def out_of_memory_below(micro_batch: int, trial_id: str) -> str:
 def more_than_the_device(
     prediction: Prediction, device_bytes: int, trial_ids: Sequence[str]
 ) -> str:
-    """It would not fit, as far as these trials show."""
+    """It would not fit, as predicted from these trials."""
     device = f"the device has {device_bytes / GIB:.2f} GiB"
     return (
         f"{_least_memory(prediction)}, and {device} (predicted from trials {', '.join(trial_ids)})"

@@ -47,10 +47,10 @@ class FrontierSearch(Search):
 
     After the initial design, a surrogate predicts memory and speed of every candidate from those
     measured. Pruning leaves out candidates that do not fit, or that are no better than a measured
-    one even at their best. The acquisition picks the next of the others. All decisions are made
-    anew after every record. When no candidate is left, an audit measures ``audit_fraction`` of the
-    pruned ones, drawn by ``seed``. ``tolerance`` is the share of memory and speed by which a
-    candidate has to be better to be worth a trial.
+    one even at their best. Of the remaining candidates, the acquisition picks the next one. After
+    every record all decisions are made anew. When no candidate is left, an audit measures
+    ``audit_fraction`` of the pruned ones, drawn by ``seed``. ``tolerance`` is the share of memory
+    and speed by which a candidate has to be better to be worth a trial.
 
     ``predicted_bytes`` maps trials to memory that was predicted without measuring; it may grow
     during the search.
@@ -82,7 +82,7 @@ class FrontierSearch(Search):
         self._groups = similarity_groups(self._candidates)
         self._design = initial_design(self._candidates, self._groups)
         self._decisions: _Decisions | None = None
-        """None after news."""
+        """None if something was recorded since they were made."""
 
     def ask(self) -> TrialSpec | None:
         """The next open trial of the chosen candidate."""
@@ -174,7 +174,7 @@ class FrontierSearch(Search):
             self._auditor.add_result(candidate, records[0], measurement, contradicts)
 
     def _current_decisions(self) -> _Decisions:
-        """Made once after every news."""
+        """The decisions, made anew if something was recorded since the last ones."""
         if self._decisions is None:
             self._decisions = self._decide()
         return self._decisions
@@ -228,7 +228,7 @@ class FrontierSearch(Search):
     def _before_acquisition(
         self, kept: Sequence[Candidate], predictions: Mapping[Candidate, Prediction]
     ) -> Iterator[Candidate]:
-        """The kept candidates that are measured whatever the acquisition says, in their order."""
+        """The kept candidates that are measured without asking the acquisition, in their order."""
         yield from filter(self._plan.is_begun, kept)
         remaining = set(kept)
         design = self._design.candidates

@@ -1,4 +1,4 @@
-"""The kernels of the surrogate: how similar candidates and their curves are, by their choices."""
+"""The kernels of the surrogate: the similarity of candidates and curves, from their choices."""
 
 from __future__ import annotations
 
@@ -108,23 +108,23 @@ def similarity_groups(candidates: Sequence[Candidate]) -> dict[Candidate, int]:
     return groups
 
 
-def asking_no_more_of_the_host(
+def with_no_more_host_work(
     candidates: Sequence[Candidate],
 ) -> dict[Candidate, frozenset[Candidate]]:
-    """Candidate -> the others of the same batch that ask no more work of the host."""
-    # Only candidates of one batch can ask for equal work.
+    """Candidate -> the others of the same batch whose steps need no more work of the host."""
+    # Only candidates of one batch can need equal work.
     groups: dict[Hashable, list[Candidate]] = {}
     for candidate in candidates:
         batch = (candidate.training_recipe, candidate.micro_batch, candidate.curve.regime)
         groups.setdefault(batch, []).append(candidate)
-    asking_no_more = {}
+    covered = {}
     for group in groups.values():
         for candidate in group:
-            asking_no_more[candidate] = _asking_no_more_than(candidate, group)
-    return asking_no_more
+            covered[candidate] = _covered_by(candidate, group)
+    return covered
 
 
-def _asking_no_more_than(candidate: Candidate, group: Iterable[Candidate]) -> frozenset[Candidate]:
+def _covered_by(candidate: Candidate, group: Iterable[Candidate]) -> frozenset[Candidate]:
     """The other candidates of the group whose host work the candidate's includes."""
     covered = set()
     for other in group:

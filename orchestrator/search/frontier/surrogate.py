@@ -31,9 +31,9 @@ class Prediction:
 class Surrogate:
     """Posterior of the memory and of the seconds of a micro-batch.
 
-    ``predicted_bytes`` maps trials to memory that was predicted without measuring; it may grow
-    during the search. Where it has a candidate, its memory is that prediction, corrected; else it
-    follows from a cost model like the time.
+    ``predicted_bytes`` maps trials to memory that was predicted without measuring. It may grow
+    during the search. The memory of a candidate in this mapping is the prediction, corrected by
+    measurements. The memory of any other candidate comes from a cost model, as its time does.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Surrogate:
         )
 
     def predictions(self, certainty: float) -> dict[Candidate, Prediction]:
-        """Of every candidate, with bounds ``certainty`` standard deviations away.
+        """The prediction of every candidate, with bounds ``certainty`` standard deviations away.
 
         Empty before any measurement.
         """
@@ -134,7 +134,7 @@ class Surrogate:
         return True
 
     def _memory_posterior(self) -> Posterior:
-        """The corrected predictions, and the cost model if there are none."""
+        """The corrected predictions. Candidates without one get the figures of the cost model."""
         predicted = []
         for candidate in self._candidates:
             predicted.append(self._predicted_bytes.get(candidate.trial_ids[0], math.nan))
@@ -146,7 +146,7 @@ class Surrogate:
         corrected = self._correction.posterior(log_predicted)
         if modeled is None:
             return corrected
-        # If there is no prediction, the cost model serves.
+        # A candidate without a prediction gets the figures of the cost model.
         return Posterior(
             mean=np.where(is_predicted, corrected.mean, modeled.mean),
             deviation=np.where(is_predicted, corrected.deviation, modeled.deviation),
@@ -156,8 +156,8 @@ class Surrogate:
 def branch_of(measurement: Measurement) -> Branch:
     """Which branch of the law a measured time shows.
 
-    A host-bound time is the host's: of the GPU's it says only that it is no longer. A time that is
-    the host's in part may be either's.
+    A host-bound time is the time of the host. It is only an upper bound of the GPU's time. If the
+    host limits a part of the time, either branch is possible.
     """
     if measurement.host_bound_share is None:
         return Branch.EITHER

@@ -1,4 +1,4 @@
-"""Anatomies as rows of their table, and back, checked."""
+"""Converts anatomies to rows of their table, and rows back to anatomies, which are checked."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def anatomy_of(rows: Sequence[Mapping[str, Any]]) -> Anatomy:
             entries.append({name: row[name] for name in Entry.__dataclass_fields__})
     anatomy = _SHAPE.validate_python({"entries": entries, "timeline": timeline})
     if not is_sound(anatomy):
-        raise ValueError("an anatomy with figures that are none")
+        raise ValueError("an anatomy with a figure that is not finite, or with an unfit timeline")
     return anatomy
 
 

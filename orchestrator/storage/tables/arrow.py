@@ -16,7 +16,8 @@ ARROW_TYPES: dict[ArrowType, pa.DataType] = {
     "string": pa.string(),
     "bool": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
-    # Parquet calls a list's values "element"; so do these, and a table is the same written or read.
+    # Parquet names a list's values "element". With this name, a table that was written and read
+    # again has the same schema.
     "list<double>": pa.list_(pa.field("element", pa.float64())),
     "list<string>": pa.list_(pa.field("element", pa.string())),
 }
@@ -53,7 +54,7 @@ def field_of(column: Column, axis: str | None = None) -> pa.Field:
 
 
 def type_name(kind: pa.DataType) -> ArrowType:
-    """The declared type that an Arrow type belongs to; "string" for every other."""
+    """The declared type of an Arrow type; "string" if it belongs to none."""
     for name, arrow_type in ARROW_TYPES.items():
         if arrow_type == kind:
             return name

@@ -148,7 +148,7 @@ def trial_table_columns(
 def axis_columns(
     records: Sequence[TrialRecord], declared: Iterable[Column] = ()
 ) -> dict[str, Column]:
-    """Axis -> its column, for every axis chosen on.
+    """Axis -> its column, for every axis on which a record has a choice.
 
     A training argument with the name of another column becomes ``argument_<name>``.
     """
@@ -164,7 +164,8 @@ def axis_columns(
 
 
 def _axis_column(axis: str, choices: Sequence[Choice], taken: Collection[str]) -> Column:
-    """The column of a technique axis, or of a training argument; ``taken`` names are others'."""
+    """The column of a technique axis or of a training argument. Other columns have the names
+    ``taken``."""
     doc = f"TrainingArguments.{axis}"
     if axis in AXES:
         doc = AXES[axis].doc

@@ -25,9 +25,9 @@ def write_predictions(rows: Sequence[Mapping[str, Any]], path: Path, *, gpu: str
 
 
 def read_predictions(path: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The rows that ``write_predictions`` wrote, and what predicted them.
+    """The rows that ``write_predictions`` wrote, and the table's metadata.
 
-    The second are names and values: the GPU, and the versions of this program and its libraries.
+    The metadata are the GPU, and the versions of this program and its libraries, by name.
     Raises FileNotFoundError or pyarrow.ArrowInvalid.
     """
     table = pq.read_table(path)

@@ -115,7 +115,8 @@ def _follow_up(record: TrialRecord) -> dict[str, Any]:
 
 def _delivery(record: TrialRecord) -> dict[str, Any]:
     delivery = record.delivery
-    started_at = overhead_seconds = None
+    started_at = None
+    overhead_seconds = None
     if delivery.started_at > 0:
         # Arrow's timestamps are whole microseconds.
         started_at = round(delivery.started_at * 1e6)

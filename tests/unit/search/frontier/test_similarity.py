@@ -6,10 +6,10 @@ import pytest
 
 from orchestrator.search.frontier.candidates import candidates_of
 from orchestrator.search.frontier.similarity import (
-    asking_no_more_of_the_host,
     misfit_kernel,
     shared_choices,
     similarity_groups,
+    with_no_more_host_work,
 )
 from tests.benchmarks.grids import make_spec
 
@@ -44,7 +44,7 @@ def test_similarity_groups_join_similar_values_of_equal_batch() -> None:
 
 
 def test_host_work_of_a_precision_includes_that_of_simpler_ones() -> None:
-    asking_no_more = asking_no_more_of_the_host(CANDIDATES)
+    asking_no_more = with_no_more_host_work(CANDIDATES)
     names = {}
     for candidate in CANDIDATES[:4]:
         others = asking_no_more[candidate]

@@ -24,7 +24,7 @@ def test_judge_warns_of_a_gpu_slower_than_its_model() -> None:
 def test_judge_warns_of_a_gpu_that_is_held_down() -> None:
     (finding,) = judge([calibration_of(3, 790e12, slowed=("power brake",))])
     assert finding.severity is Severity.WARNING
-    assert "held down under load: power brake" in finding.message
+    assert "throttled under load: power brake" in finding.message
 
 
 def test_judge_compares_gpus_of_one_model_only() -> None:
@@ -41,5 +41,5 @@ def test_unfit_compares_with_the_median_of_the_model() -> None:
 
 def test_unfit_names_a_gpu_that_is_held_down() -> None:
     assert unfit([calibration_of(0, 790e12, slowed=("power brake",))], 0.1) == {
-        0: "it is held down under load: power brake"
+        0: "it is throttled under load: power brake"
     }
