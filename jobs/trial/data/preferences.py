@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jobs.loops.trl.pairs import ANSWERS, pair_problem
 from jobs.loops.trl.token_rows import padding_tokenizer
 from jobs.spec import DatasetFile, SyntheticData
 from jobs.trial.data.raw_rows import RawRows
@@ -16,8 +16,6 @@ from jobs.trial.data.user_file import named_rows
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-ANSWERS = ("chosen", "rejected")
-"""Columns that every row of a file of pairs has."""
 _PAIR_COLUMNS = ("prompt", *ANSWERS, "tools", "chat_template_kwargs")
 """Columns that TRL reads. Without a prompt, it is what both answers begin with."""
 
@@ -49,49 +47,6 @@ def pairs_of_file(file: DatasetFile, *, seed: int) -> RawRows:
     return RawRows(dataset=dataset, tokenizer=tokenizer, tokens=file.max_length, seed=seed)
 
 
-def pair_problem(row: Mapping[str, Any]) -> str:
-    """What is wrong with a row of a prompt and two answers; empty if nothing is.
-
-    A row without a prompt has it at the beginning of both answers.
-    """
-    names = [name for name in ("prompt", *ANSWERS) if name in row]
-    kinds = set()
-    for name in names:
-        value = row[name]
-        # An empty prompt trains on the answers alone. An empty answer teaches nothing.
-        if value is None or (name in ANSWERS and not value):
-            return f"has no {_spoken(name)}"
-        if not isinstance(value, (str, list)) or not all(map(_is_message, value)):
-            return f"has a {_spoken(name)} that is neither a text nor a list of messages"
-        kinds.add(type(value))
-    if len(kinds) > 1:
-        return "has texts and messages; prompt and answers must be of one kind"
-    if "prompt" in row:
-        return ""
-    return _implicit_prompt_problem(row["chosen"], row["rejected"])
-
-
-def _implicit_prompt_problem(chosen: Any, rejected: Any) -> str:
-    if chosen == rejected:
-        return "has two equal answers, in which no prompt ends"
-    if isinstance(chosen, list) and chosen[0] != rejected[0]:
-        return "has no prompt: its two chats begin with different messages"
-    shorter = min(chosen, rejected, key=len)
-    if chosen[: len(shorter)] == rejected[: len(shorter)]:
-        return "has an answer that is the beginning of the other, so that no prompt ends"
-    return ""
-
-
-def _spoken(name: str) -> str:
-    """``chosen answer`` for the column ``chosen``; a prompt is a prompt."""
-    return f"{name} answer" if name in ANSWERS else name
-
-
-def _is_message(value: Any) -> bool:
-    """Whether an item is a message of a chat. The items of a text are its letters."""
-    return isinstance(value, str) or (isinstance(value, Mapping) and "role" in value)
-
-
 def _check_tokenizer(tokenizer: Any, name: str, *, is_chat: bool) -> None:
     """Raise ValueError if the tokenizer cannot make token ids of the pairs as TRL does."""
     if is_chat and not tokenizer.chat_template:
@@ -101,7 +56,9 @@ def _check_tokenizer(tokenizer: Any, name: str, *, is_chat: bool) -> None:
             "yours"
         )
     if not is_chat and tokenizer.eos_token is None:
-        raise ValueError(f"TRL ends each answer with an end token, and the tokenizer {name} has none")
+        raise ValueError(
+            f"TRL ends each answer with an end token, and the tokenizer {name} has none"
+        )
 
 
 def random_pairs(
