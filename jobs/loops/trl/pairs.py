@@ -18,10 +18,10 @@ def pair_problem(row: Mapping[str, Any]) -> str:
     kinds = set()
     for name in names:
         value = row[name]
-        # An empty prompt trains on the answers alone. An empty answer teaches nothing.
-        if value is None or (name in ANSWERS and not value):
+        # A text may have an empty prompt. An empty answer teaches nothing.
+        if value is None or (not value and (name, value) != ("prompt", "")):
             return f"has no {_spoken(name)}"
-        if not isinstance(value, (str, list)) or not all(map(_is_message, value)):
+        if not isinstance(value, str) and not _is_chat(value):
             return f"has a {_spoken(name)} that is neither a text nor a list of messages"
         kinds.add(type(value))
     if len(kinds) > 1:
@@ -47,9 +47,11 @@ def _spoken(name: str) -> str:
     return f"{name} answer" if name in ANSWERS else name
 
 
-def _is_message(value: Any) -> bool:
-    """Whether an item is a message of a chat. The items of a text are its letters."""
-    return isinstance(value, str) or (isinstance(value, Mapping) and "role" in value)
+def _is_chat(value: Any) -> bool:
+    """Whether a value is a list of messages."""
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(item, Mapping) and "role" in item for item in value)
 
 
 def prompt_of(row: Mapping[str, Any]) -> Any:
