@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.errors import UnsupportedError
 from jobs.loops.trl.config import plain_defaults
 from jobs.loops.trl.preference_rows import prepared_pairs
 from jobs.record import Outcome, TrialRecord
@@ -161,3 +160,183 @@ def test_dpo_trains_with_the_losses_of_a_bare_trainer(
     losses = records[case].steps["loss"]
     assert losses == pytest.approx(_bare_losses(case, tmp_path), rel=1e-5)
     assert max(losses) > min(losses) + 1e-3
+
+
+def test_dpo_with_references_computed_before_has_the_same_losses(records: Records) -> None:
+    assert records["before"].steps["loss"] == pytest.approx(records["ragged"].steps["loss"])
+    assert records["lora_before"].steps["loss"] == pytest.approx(
+        records["lora"].steps["loss"], rel=1e-5
+    )
+
+
+def test_dpo_counts_pairs_and_the_tokens_of_both_answers(records: Records) -> None:
+    for case, record in records.items():
+        row = record.measurements
+        accumulation = int(CASES[case][1].get("accumulation", 1))
+        pairs = row["samples_per_second"] * row["counted_seconds"]
+        assert pairs == pytest.approx(4 * accumulation * row["steps_counted"]), case
+    row = records["padded"].measurements
+    # Two answers of 32 positions each, of which 30 % are padding on average.
+    assert row["tokens_per_second"] == pytest.approx(64 * row["samples_per_second"])
+    assert row["real_tokens_per_second"] < 0.8 * row["tokens_per_second"]
+
+
+def test_dpo_reads_back_its_reference_and_loss(records: Records) -> None:
+    row = records["ragged"].measurements
+    assert row["trainer_class"].endswith("DPOTrainer")
+    assert row["loss_implementation"] == "trl"
+    assert row["reference"] == "model"
+    # The weights in 32 bits, and the frequencies of the rotary positions.
+    assert 0 <= row["reference_model_bytes"] - 4 * row["parameters_total"] < 1000
+    assert (row["preference_loss"], row["preference_beta"]) == ("sigmoid", 0.1)
+    assert "reference_seconds" not in row
+    ipo = records["ipo"].measurements
+    assert (ipo["preference_loss"], ipo["preference_beta"]) == ("ipo", 0.5)
+
+
+def test_dpo_keeps_no_reference_model_that_it_does_not_need(records: Records) -> None:
+    full, before = records["ragged"].measurements, records["before"].measurements
+    assert before["reference"] == "computed before"
+    assert before["reference_model_bytes"] == 0
+    assert before["reference_seconds"] > 0
+    saved = full["persistent_bytes"] - before["persistent_bytes"]
+    assert saved == full["reference_model_bytes"]
+    lora = records["lora"].measurements
+    assert lora["reference"] == "adapter off"
+    assert lora["reference_model_bytes"] == 0
+    # No second adapter, which TRL would make for an adapter that was trained before.
+    assert lora["parameters_total"] == full["parameters_total"] + lora["parameters_trainable"]
+
+
+def test_dpo_measures_worst_batch_evaluation_and_checkpoint(records: Records) -> None:
+    for case in ("ragged", "before"):
+        row = records[case].measurements
+        assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]
+        assert row["longest_row_tokens"] > row["mean_row_tokens"]
+        assert 0 < row["padding_share"] < 1
+        assert row["evaluate_seconds"] > 0
+        assert row["save_seconds"] > 0
+        assert row["accumulation_loss_scaling"] == "divided"
+        assert row["accumulation_loss_ratio"] == pytest.approx(1)
+        assert not row["flags"]
+
+
+def test_dpo_anatomy_names_the_reference_model(records: Records) -> None:
+    anatomy = records["padded"].anatomy
+    assert anatomy is not None
+    sizes = {entry.name: entry.value for entry in anatomy.entries if entry.part == "memory"}
+    assert sizes["reference model"] == records["padded"].measurements["reference_model_bytes"]
+
+
+TEXTS = [
+    {"prompt": "was the film", "chosen": " good yes", "rejected": " bad"},
+    {"prompt": "a very", "chosen": " good film", "rejected": " bad film no"},
+] * 4
+CHATS = [
+    {
+        "prompt": [{"role": "user", "content": "good film"}],
+        "chosen": [{"role": "assistant", "content": "yes very good"}],
+        "rejected": [{"role": "assistant", "content": "no"}],
+    }
+] * 8
+IMPLICIT_CHATS = [
+    {name: [*row["prompt"], *row[name]] for name in ("chosen", "rejected")} for row in CHATS
+]
+IMPLICIT_TEXTS = [
+    {"chosen": "was the film good yes", "rejected": "was the film bad"},
+    {"chosen": "a very good film", "rejected": "a very bad film no"},
+] * 4
+FILES = {
+    "texts": TEXTS,
+    "chats": CHATS,
+    "implicit_texts": IMPLICIT_TEXTS,
+    "implicit_chats": IMPLICIT_CHATS,
+}
+
+
+def _pairs(rows: list[Any], folder: Path, **special_tokens: Any) -> data.RawRows:
+    """The pairs of a file of JSON lines, before TRL prepares them."""
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tokenizer = save_word_tokenizer(
+        folder / "tokenizer", chat_template=CHAT_TEMPLATE, **special_tokens
+    )
+    file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=6)
+    return data.load_pairs(DataSpec(file=file), architecture_config(MODEL), samples=None, seed=0)
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_prepared_pairs_make_the_batches_of_the_dpo_trainer_itself(
+    case: str, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    pairs = _pairs(FILES[case], tmp_path)
+    dataset, _ = prepared_pairs(pairs, trainer="dpo", parameters={})
+    model = AutoModelForCausalLM.from_config(architecture_config(MODEL))
+    bare = trl.DPOTrainer(
+        model=model,
+        ref_model=AutoModelForCausalLM.from_config(architecture_config(MODEL)),
+        args=trl.DPOConfig(
+            **plain_defaults(trl.DPOConfig), output_dir=str(tmp_path), use_cpu=True, max_length=6
+        ),
+        train_dataset=pairs.dataset,
+        processing_class=pairs.tokenizer,
+    )
+    assert len(dataset) == len(bare.train_dataset)
+    for index in range(2):
+        ours = bare.data_collator([dataset[index]])
+        theirs = bare.data_collator([bare.train_dataset[index]])
+        for name, tensor in theirs.items():
+            assert torch.equal(ours[name], tensor), name
+        # The limit of the trial cuts in the rows, and that of TRL in its collator.
+        assert len(dataset[index]["prompt_ids"] + dataset[index]["chosen_ids"]) <= 6
+
+
+def test_pairs_whose_prompts_fill_the_limit_are_left_out_and_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = {"prompt": "was the film a very good film", "chosen": " yes", "rejected": " no"}
+    pairs = _pairs([*TEXTS, long], tmp_path)
+    dataset, _ = prepared_pairs(pairs, trainer="dpo", parameters={})
+    assert len(dataset) == len(TEXTS)
+    assert "leaves out 1 of 9 pairs, whose prompts have 6 tokens" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="TRL leaves no pair"):
+        prepared_pairs(_pairs([long] * 4, tmp_path), trainer="dpo", parameters={})
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([{"prompt": "a", "chosen": "yes"}], "needs rejected: name yours"),
+        ([*TEXTS, {**TEXTS[0], "rejected": None}], "row 9 of .* has no rejected answer"),
+        ([{**CHATS[0], "chosen": "yes"}], "has texts and messages"),
+    ],
+)
+def test_pairs_that_cannot_be_trained_on_are_refused_by_row(
+    rows: list[Any], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        _pairs(rows, tmp_path)
+
+
+def test_pairs_of_texts_need_an_end_token(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has none"):
+        _pairs(TEXTS, tmp_path, eos_token=None)
+
+
+def test_dpo_that_trl_refuses_is_unsupported_with_the_reason(tmp_path: Path) -> None:
+    spec = build_tiny_spec({"loop": "trl_dpo(sync_ref_model=true)", "adapter": "lora_r8"})
+    spec = replace(spec, model=MODEL, data=DataSpec(synthetic=PADDED))
+    record = run(spec, lambda phase: None, scratch=tmp_path)
+    assert record.outcome is Outcome.UNSUPPORTED
+    assert "sync_ref_model" in record.reason
+
+
+def test_worst_batch_of_pairs_has_the_longest_answer_of_either_side() -> None:
+    chosen, rejected = np.array([4, 9, 5, 3]), np.array([6, 2, 7, 8])
+    lengths = PairLengths(by_column={"chosen": chosen, "rejected": rejected})
+    assert lengths.worst_micro_batches(2, 2) == [[2, 0], [1, 3]]
+    # Of 2 pairs with at most 9 tokens an answer, 22 of 36 positions are tokens.
+    assert lengths.padding_share([[1, 3]]) == pytest.approx(1 - 22 / 36)
+    assert lengths.mean_tokens == pytest.approx(44 / 8)
