@@ -36,7 +36,8 @@ import json, sys, torch, transformers, trl
 from datasets import Dataset
 from tokenizers import Tokenizer, models
 config = transformers.AutoConfig.for_model("llama", pad_token_id=0, **json.loads(sys.argv[1]))
-steps, has_adapter, precomputes = int(sys.argv[2]), sys.argv[4] == "adapter", sys.argv[4] == "before"
+steps = int(sys.argv[2])
+has_adapter, precomputes = sys.argv[4] == "adapter", sys.argv[4] == "before"
 columns = {}
 for name in ("prompt_ids", "chosen_ids", "rejected_ids"):
     columns[name] = torch.randint(100, 30000, (4 * steps, 512)).tolist()

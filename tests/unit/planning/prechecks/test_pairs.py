@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.planning.config import load_config
+from orchestrator.planning.prechecks.batch_shape import batch_shapes
 from orchestrator.planning.prechecks.checks import check_files
 from orchestrator.planning.problems import ConfigError
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
@@ -96,3 +97,13 @@ def test_a_file_that_another_loop_reads_too_is_checked_for_both(tmp_path: Path) 
             tmp_path,
             loop="[trl_dpo, trainer]",
         )
+
+
+def test_one_batch_of_pairs_has_both_answers_of_each(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(
+        "model: {task: causal-lm, architecture: llama}\n"
+        "data: {synthetic: {sequence_length: 64}}\naxes: {loop: trl_dpo}\n"
+    )
+    shapes = batch_shapes(load_config(path), "llama", {}, 4)
+    assert shapes["input_ids"] == (8, 64)
