@@ -148,14 +148,14 @@ def _template_with_masks(tokenizer: Any, row: Mapping[str, Any]) -> str | None:
     from trl.chat_template_utils import get_training_chat_template, has_generation_markers
     from trl.data_utils import is_conversational
 
-    if not is_conversational(row):
+    if not is_conversational(dict(row)):
         raise ValueError(
             "assistant_only_loss is for chats: rows of messages, or a prompt and a completion of "
             "messages"
         )
     if has_generation_markers(tokenizer.chat_template):
         return None
-    template: str = get_training_chat_template(tokenizer)
+    template: str | None = get_training_chat_template(tokenizer)
     return template
 
 

@@ -85,7 +85,8 @@ class PairLengths(RowLengths):
     def tokens(self) -> np.ndarray:
         """Tokens of the longer answer of each pair, with its prompt."""
         chosen, rejected = self.by_column.values()
-        return np.maximum(chosen, rejected)
+        longer: np.ndarray = np.maximum(chosen, rejected)
+        return longer
 
     @property
     def mean_tokens(self) -> float:
