@@ -115,6 +115,9 @@ PREFERENCE_TRAINERS: Mapping[str, PreferenceTrainer] = {
 }
 """Name of a loop, without its ``trl_`` -> the Trainer."""
 
+_PLAIN_AGAIN = (
+    "In each step TRL switches checkpointing off for the reference, and then on again without the"
+)
 INCOMPATIBLE: Mapping[str, tuple[tuple[str, ...], str]] = {
     "preference_batches_are_padded": (
         ("preferences", "trainer_batches"),
@@ -128,9 +131,16 @@ INCOMPATIBLE: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     # trl.models.utils.disable_gradient_checkpointing switches it on again with plain settings.
     "preferences_checkpoint_whole_layers": (
-        ("preferences", "selective"),
-        "TRL switches checkpointing off for the reference and then on again without the choice of "
-        "operators, so that whole layers would be recomputed.",
+        ("reference_pass", "selective"),
+        f"{_PLAIN_AGAIN} choice of operators: whole layers would be recomputed.",
+    ),
+    "preferences_checkpoint_every_layer": (
+        ("reference_pass", "every_n_layers"),
+        f"{_PLAIN_AGAIN} choice of layers: every layer would be recomputed.",
+    ),
+    "preferences_checkpoint_on_the_gpu": (
+        ("reference_pass", "offload"),
+        f"{_PLAIN_AGAIN} move to the host: the layers' inputs would stay on the GPU.",
     ),
     # trl.DPOTrainer raises this.
     "synced_reference_is_a_model": (
@@ -149,6 +159,11 @@ def preference_row(name: str, parameters: Mapping[str, Any]) -> Variant:
     traits = ["trl", "preferences", OTHER_WORKLOAD]
     if parameters.get("sync_ref_model"):
         traits.append("synced_reference")
+    if not parameters.get("precompute_ref_log_probs"):
+        traits.append("reference_pass")
+    requires = ["task:causal-lm", "package:trl", "trl>=1.16"]
+    if parameters.get("activation_offloading"):
+        requires.append("cuda")
     learned = {key: value for key, value in parameters.items() if key not in trainer.exact}
     return Variant(
         doc=trainer.doc,
@@ -157,7 +172,7 @@ def preference_row(name: str, parameters: Mapping[str, Any]) -> Variant:
             "arguments": Hook("trl_preference_arguments", arguments),
             "loop": Hook("trl_preference_loop", {"trainer": name}),
         },
-        requires=("task:causal-lm", "package:trl", "trl>=1.16"),
+        requires=tuple(requires),
         numerical_effect="training",
         recipe=written(f"trl_{name}", learned),
         traits=tuple(traits),
