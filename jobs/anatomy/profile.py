@@ -60,8 +60,11 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
 def _observer(trained: Trained, row: Mapping[str, Any]) -> Observer:
     """The listener of the extra steps."""
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
+    reference = None
+    if trained.preferences is not None:
+        reference = trained.preferences.reference
     return Observer(
-        lambda: live_tensors(model, trained.optimizer),
+        lambda: live_tensors(model, trained.optimizer, reference),
         _ranges(trained.model, model),
         on_gpu=torch.cuda.is_available(),
         timed_steps=_timed_steps(row),

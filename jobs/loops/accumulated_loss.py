@@ -37,11 +37,15 @@ class LossScale:
     def as_declared(cls, trainer: transformers.Trainer) -> LossScale:
         """For a Trainer whose class computes the loss itself: nothing is corrected.
 
-        If the class gets the count of the step's items, it divides. Otherwise the Trainer does.
+        If the class gets the count of the step's items, it divides. Otherwise the Trainer does. A
+        class may also say who does: transformers has that attribute since 5.19.
         """
         scale = cls(trainer)
+        divides = getattr(trainer, "loss_is_scaled_for_ga", None)
+        if divides is None:
+            divides = trainer.model_accepts_loss_kwargs
         if trainer.args.gradient_accumulation_steps > 1:
-            scale.scaling = "native" if trainer.model_accepts_loss_kwargs else "divided"
+            scale.scaling = "native" if divides else "divided"
         return scale
 
     def compute(

@@ -31,6 +31,20 @@ class Setup:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PreferenceFacts:
+    """What a preference training compared with, and its loss, read back from its Trainer."""
+
+    reference: torch.nn.Module | None
+    """The frozen model; None: there is no such model in memory during the training."""
+    source: str
+    """Where the reference comes from: "model", "adapter off" or "computed before"."""
+    losses: tuple[str, ...]
+    beta: float
+    reference_seconds: float | None = None
+    """Time of computing the reference before the training; None: each step computes it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Trained:
     """The live objects after training, and the two speed figures of the Hugging Face guide."""
 
@@ -59,5 +73,7 @@ class Trained:
     """Module and name of the Trainer's class; empty: a plain loop."""
     trainer_settings: str = ""
     """The settings that its own class of arguments adds to ``TrainingArguments``."""
+    preferences: PreferenceFacts | None = None
+    """None: not a preference training."""
     save: Callable[[], None] | None = None
     """Saves a checkpoint with optimizer states in the trial's own folder; None: the loop cannot."""

@@ -51,3 +51,31 @@ def trl_sft_loop(setup: Setup) -> Trained:
     from jobs.loops.trl.sft import train
 
     return train(setup)
+
+
+@hook("trl_preference_rows")
+def trl_preference_rows(
+    rows: Any, *, trainer: str, parameters: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Pairs of answers as token ids, and the settings of TRL's collator."""
+    from jobs.loops.trl.preference_rows import prepared_pairs
+
+    return prepared_pairs(rows, trainer=trainer, parameters=parameters)
+
+
+@hook("trl_preference_arguments")
+def trl_preference_arguments(
+    fields: Mapping[str, Any], *, batching: str, trainer: str, parameters: Mapping[str, Any]
+) -> Any:
+    """The configuration of a preference trainer whose rows have been prepared."""
+    from jobs.loops.trl.config import preference_config
+
+    return preference_config(fields, trainer=trainer, parameters=parameters)
+
+
+@hook("trl_preference_loop")
+def trl_preference_loop(setup: Setup, *, trainer: str) -> Trained:
+    """Train with one of TRL's preference trainers."""
+    from jobs.loops.trl.preference import train
+
+    return train(setup, trainer=trainer)

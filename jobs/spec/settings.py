@@ -18,6 +18,7 @@ class Hook:
 HookPlace = Literal[
     "allocator",
     "rows",
+    "preferences",
     "collator",
     "batching",
     "compiler",
@@ -41,6 +42,7 @@ HookPlace = Literal[
 - ``rows(rows, batching)`` returns the dataset and the collator to use, in place of ``collator``
   and ``batching``. ``rows`` are a ``jobs.trial.data.RawRows``, and ``batching`` is the name of the
   hook there (empty: none).
+- ``preferences(rows)`` does the same as ``rows`` for a loop that trains on pairs of answers.
 - ``collator(collator)`` returns the collator to use.
 - ``batching(dataset, collator, attention, tokens)`` returns the dataset and the collator to use;
   ``attention`` is the name of its implementation (empty: the model's own), ``tokens`` the length of

@@ -42,6 +42,9 @@ class Variant:
     traits: tuple[str, ...] = ()
     """Properties that the rules of ``orchestrator.planning.validity`` check ("lomo",
     "offloaded_optimizer", "torch_adamw" ...). A trait without a rule has no effect."""
+    recipe: str = ""
+    """The name of its training in a recipe, if several rows are the same training; empty: the value
+    of the axis."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +63,8 @@ class Family:
     extra: Mapping[str, str] = field(default_factory=dict)
     """Parameter -> its type as a Python annotation: of one beyond those of the class, or a narrower
     type than the class's own."""
+    problem: Callable[[Mapping[str, Any]], str] | None = None
+    """Says which parameters contradict each other, and why; empty if none. None: no check."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

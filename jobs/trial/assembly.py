@@ -134,9 +134,14 @@ def _dataset(
         # Enough for all steps, because an epoch that ends within a measurement disturbs it.
         samples = steps * spec.effective_batch
     config = models.architecture_config(spec.model)
+    prepared: tuple[Any, Collator | None]
     if prepare := bound(spec, "rows"):
         rows = data.load_raw(spec.data, config, samples=samples, seed=spec.measure.seed)
-        prepared: tuple[Any, Collator | None] = prepare(rows, batching=hook_name(spec, "batching"))
+        prepared = prepare(rows, batching=hook_name(spec, "batching"))
+        return prepared
+    if prepare := bound(spec, "preferences"):
+        pairs = data.load_pairs(spec.data, config, samples=samples, seed=spec.measure.seed)
+        prepared = prepare(pairs)
         return prepared
     dataset, collator = data.load(
         spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed

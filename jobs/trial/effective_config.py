@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jobs.loops.trl import facts as preference_facts
 from jobs.record import Column
 from jobs.trial import effective_code, weight_formats
 from jobs.trial.weight_formats import plain_tensors, stored_tensors
@@ -25,6 +26,7 @@ COLUMNS = (
         "Settings beyond TrainingArguments that the Trainer's class had after the training, as far "
         "as they are not at the class's default, such as TRL's packing",
     ),
+    *preference_facts.COLUMNS,
     Column("optimizer_class", "string", "Class of the optimizer that updated the weights"),
     Column(
         "optimizer_implementation",
@@ -95,13 +97,14 @@ def inspect(trained: Trained) -> dict[str, Any]:
         "attention_kernel": f"{implementation} (compiled)",
         "trainer_class": trained.trainer_class,
         "trainer_settings": trained.trainer_settings,
+        **preference_facts.measurements(trained.preferences),
         **_optimizer(optimizer),
         # In the order of COLUMNS; whatever does not apply is left out.
         **weight_formats.measurements(model),
         **_loop_settings(trained, model),
         **effective_code.code(model),
         **_deepspeed(trained.model),
-        **_persistent(model, optimizer),
+        **_persistent(_models(trained, model), optimizer),
     }
 
 
@@ -213,15 +216,25 @@ def _device_of(zero: Mapping[str, Any], section: str) -> Any:
     return (zero.get(section) or {}).get("device", "none")
 
 
-def _persistent(model: torch.nn.Module, optimizer: Any) -> dict[str, Any]:
+def _models(trained: Trained, model: torch.nn.Module) -> list[torch.nn.Module]:
+    """The model, and the reference that a preference training compares it with."""
+    if trained.preferences is None or trained.preferences.reference is None:
+        return [model]
+    return [model, trained.preferences.reference]
+
+
+def _persistent(models: Sequence[torch.nn.Module], optimizer: Any) -> dict[str, Any]:
     """Bytes of the storages that live through a step; on a GPU the allocator counts them."""
     import torch
 
     if torch.cuda.is_available():
         return {}
     nbytes_by_address: dict[int, int] = {}  # tensors may share a storage
-    weights = [tensor for item in model.parameters() for tensor in stored_tensors(item)]
-    for tensor in (*weights, *model.buffers(), *_state_tensors(optimizer)):
+    weights: list[torch.Tensor] = []
+    for model in models:
+        weights += [tensor for item in model.parameters() for tensor in stored_tensors(item)]
+        weights += model.buffers()
+    for tensor in (*weights, *_state_tensors(optimizer)):
         if tensor.device.type == "cpu":
             storage = tensor.untyped_storage()
             nbytes_by_address[storage.data_ptr()] = storage.nbytes()

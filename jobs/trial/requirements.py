@@ -71,6 +71,7 @@ A run folder can name no other package, because installing a package runs its co
 _NOT_FOR_IMAGES = {
     "flattened_rows": "images belong to rows, and this technique makes one sequence of all rows",
     "packed_rows": "images belong to rows, and this technique cuts rows into blocks of tokens",
+    "trl_preference_rows": "pairs of answers are made here from texts alone",
     "trl_sft_rows": "TRL's own rows are made here from texts alone",
     "variable_length_attention": "this kernel is causal, and a vision tower attends both ways",
 }

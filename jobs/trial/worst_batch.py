@@ -36,7 +36,7 @@ def train_worst_batch(
     tracker = _tracker(trackers)
     tracker.describe(
         longest=int(lengths.tokens.max()),
-        mean=float(lengths.tokens.mean()),
+        mean=lengths.mean_tokens,
         padding_share=_padding_share(trained, lengths) if is_padded else 0.0,
     )
     rows = lengths.worst_micro_batches(spec.micro_batch, spec.accumulation)

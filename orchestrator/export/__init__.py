@@ -7,7 +7,7 @@ model_code.py       the model of train.py
 data_code.py        the data of train.py
 data_module.py      measured_data.py, which reads a user's file as trials do
 own_code.py         imports of the user's own Trainer, callbacks and collator
-sft_code.py         what only a training with TRL's SFTTrainer needs
+trl/                what only a training with a Trainer of TRL needs
 packages.py         requirements.txt
 script.py           train.py and its README, from templates
 generated_code.py   turns values into literals, names and comments of the generated code

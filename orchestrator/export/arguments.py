@@ -9,7 +9,8 @@ from typing import Any
 from jobs.spec import TrialSpec, to_json
 from jobs.techniques.axes.activations import RENAMED
 from orchestrator.export.generated_code import NotExportableError, check_plain
-from orchestrator.export.sft_code import sft_arguments
+from orchestrator.export.trl.preference_code import preference_arguments
+from orchestrator.export.trl.sft_code import sft_arguments
 from orchestrator.planning.arguments import argument_names, runner_reason
 
 DEEPSPEED_FILE = "deepspeed.json"
@@ -56,7 +57,11 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
     NotExportableError if ``TrainingArguments`` does not have an argument, or if a trial may not set
     it.
     """
-    arguments = {**sft_arguments(spec), **_checked_arguments(spec)}
+    arguments = {
+        **sft_arguments(spec),
+        **preference_arguments(spec),
+        **_checked_arguments(spec),
+    }
     arguments |= {
         "output_dir": "output",
         "num_train_epochs": epochs,

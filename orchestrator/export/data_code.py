@@ -90,6 +90,7 @@ def _lengths(lengths: RowLengthDistribution | None) -> dict[str, Any] | None:
         return None
     known(lengths.distribution, get_args(Distribution), "a distribution of lengths")
     return {
+        "distribution": literal(str(lengths.distribution)),
         "is_uniform": lengths.distribution == "uniform",
         "mean": literal(float(lengths.mean)),
         "sigma": literal(float(lengths.sigma)),

@@ -29,6 +29,8 @@ _MODULES = (
     "trial/data/user_file.py",
     "loops/trl/token_rows.py",
     "trial/data/raw_rows.py",
+    "loops/trl/pairs.py",
+    "trial/data/preferences.py",
 )
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 _NOT_NEEDED = ("annotations", "TYPE_CHECKING")

@@ -12,7 +12,6 @@ from jobs.spec import Hook, TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, hook_name, registered
-from orchestrator.export import sft_code
 from orchestrator.export.data_code import data_code
 from orchestrator.export.generated_code import (
     Code,
@@ -26,9 +25,20 @@ from orchestrator.export.generated_code import (
 from orchestrator.export.model_code import model_code
 from orchestrator.export.own_code import own_code
 from orchestrator.export.source_lifting import lifted
+from orchestrator.export.trl import preference_code, sft_code
 
-_LOOPS = {"trainer_loop": "trainer", "accelerate_loop": "accelerate", sft_code.LOOP: "trl_sft"}
+_LOOPS = {
+    "trainer_loop": "trainer",
+    "accelerate_loop": "accelerate",
+    sft_code.LOOP: "trl_sft",
+    preference_code.LOOP: "trl_preference",
+}
 """Name of a loop's hook -> the name of the loop in the templates."""
+_OWN_PLACES = {
+    sft_code.LOOP: ("rows", "arguments", "batching"),
+    preference_code.LOOP: ("preferences", "arguments"),
+}
+"""Name of a loop's hook -> places whose work TRL does itself."""
 _ARGUMENTS = {
     "trainer": "transformers.TrainingArguments",
     "accelerate": "transformers.TrainingArguments",
@@ -75,6 +85,7 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
             **model_code(spec),
             **data_code(spec.data, spec.model),
             **sft_code.sft_code(spec),
+            **preference_code.preference_code(spec),
             **own_code(spec.own_code),
             "label": one_line(label),
             "hooks": _hook_codes(spec),
@@ -134,9 +145,12 @@ def _facts(spec: TrialSpec) -> dict[str, Any]:
     loop = spec.settings.hooks.get("loop", Hook("trainer_loop"))
     if loop.name not in _LOOPS:
         raise NotExportableError(f"the loop {loop.name} is known to this project only")
+    arguments_class = _ARGUMENTS.get(_LOOPS[loop.name], "")
+    if loop.name == preference_code.LOOP:
+        arguments_class = f"trl.{preference_code.preference_trainer(spec).config}"
     return {
         "loop": _LOOPS[loop.name],
-        "arguments_class": Code(_ARGUMENTS[_LOOPS[loop.name]]),
+        "arguments_class": Code(arguments_class),
         "uses_deepspeed": spec.settings.deepspeed is not None,
     }
 
@@ -144,9 +158,9 @@ def _facts(spec: TrialSpec) -> dict[str, Any]:
 def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
     """Place -> the hook that train.py calls there. The loop is left out: a template has it."""
     codes = {}
-    is_sft = hook_name(spec, "loop") == sft_code.LOOP
+    own = _OWN_PLACES.get(hook_name(spec, "loop"), ())
     for place, hook in spec.settings.hooks.items():
-        if is_sft and place in ("rows", "arguments", "batching"):
+        if place in own:
             continue  # TRL's own code does this, as the settings ask
         if place in _HOOK_INPUTS:
             codes[place] = _hook_code(place, hook, spec)

@@ -81,8 +81,10 @@ def _training_files(
     """The files that the training reads and runs: name -> text."""
     texts = _settings_files(spec, epochs)
     texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
-    # Images with texts have a layout of their own for each family, in random data, too.
-    if spec.data.file is not None or spec.model.task == "image-text-to-text":
+    # Random images with texts have a layout for each family, and random pairs a length for each
+    # answer.
+    has_own_form = spec.model.task == "image-text-to-text" or "preferences" in spec.settings.hooks
+    if spec.data.file is not None or has_own_form:
         texts[FILE_NAME] = data_module()
     return texts
 

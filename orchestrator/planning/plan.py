@@ -238,8 +238,15 @@ def _training_recipe(
     for axis, choice in _without_data_length(choices, config).items():
         is_other = _changes_training(axis, choice, variants)
         if is_other or _makes_own_rows(axis, variants, config):
-            recipe[axis] = choice
+            recipe[axis] = _name_in_recipe(axis, choice, variants)
     return TrainingRecipe.of(recipe)
+
+
+def _name_in_recipe(axis: str, choice: Choice, variants: Mapping[str, Variant]) -> Choice:
+    """The choice, without parameters that do not change the training where its row says so."""
+    if axis in variants and variants[axis].recipe:
+        return variants[axis].recipe
+    return choice
 
 
 def _makes_own_rows(axis: str, variants: Mapping[str, Variant], config: SweepConfig) -> bool:

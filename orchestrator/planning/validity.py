@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from jobs.spec import Choice, OwnCode
 from jobs.techniques import Variant
+from jobs.techniques.axes.fine_tuning.preferences import INCOMPATIBLE
 
 Choices = Mapping[str, Choice]
 Variants = Mapping[str, Variant]
@@ -243,16 +244,20 @@ RULES: tuple[Rule, ...] = (
     Rule(
         # trl.trainer.utils.add_fused_lm_head multiplies the hidden states by the output layer.
         name="trl_computes_the_loss",
-        reason="TRL's SFTTrainer computes the loss itself, in chunks, and never calls the model's "
+        reason="TRL's Trainers compute the loss themselves, in chunks, and never call the model's "
         "own: another loss would have no effect.",
         applies=_all_of("trl", "fused_loss"),
     ),
     Rule(
         # trl.SFTTrainer.compute_loss counts the tokens of a batch by its mask.
         name="trl_needs_the_mask",
-        reason="TRL's SFTTrainer makes the batches itself and needs their mask, which this "
+        reason="TRL's Trainers make the batches themselves and need their mask, which this "
         "attention leaves out.",
         applies=_leaves_the_mask_out_of_trls_batches,
+    ),
+    *(
+        Rule(name=name, reason=reason, applies=_all_of(*traits))
+        for name, (traits, reason) in INCOMPATIBLE.items()
     ),
     Rule(
         name="base_needs_adapter",

@@ -16,7 +16,15 @@ import pytest
 
 from jobs.own_code.sources import digest
 from jobs.record import Outcome, record_from_json
-from jobs.spec import DatasetFile, DataSpec, ModelSpec, OwnCode, SyntheticData, TrialSpec
+from jobs.spec import (
+    DatasetFile,
+    DataSpec,
+    ModelSpec,
+    OwnCode,
+    RowLengthDistribution,
+    SyntheticData,
+    TrialSpec,
+)
 from orchestrator.export.writing import export
 from tests.conftest import build_tiny_spec
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
@@ -109,6 +117,57 @@ def test_exported_sft_trains_with_the_trials_losses(case: str, tmp_path: Path) -
     assert "trl>=1.16,<1.17" in (exported / "requirements.txt").read_text().splitlines()
     figures = _trained(exported, len(losses), options)
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
+
+
+CHATS = [
+    {
+        "prompt": [{"role": "user", "content": f"was the {adverb} film good"}],
+        "chosen": [{"role": "assistant", "content": "yes the film was very good"}],
+        "rejected": [{"role": "assistant", "content": "no"}],
+    }
+    for adverb in ("very", "a", "the")
+] * 8
+IMPLICIT = [
+    {"chosen": "was the film good yes very", "rejected": "was the film good no"},
+    {"chosen": "a bad film yes", "rejected": "a bad film no no"},
+] * 12
+PREFERENCES: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "random": ([], {}),
+    "chats": (CHATS, {"loop": "trl_dpo(beta=0.3,loss_type=[ipo,sft])"}),
+    "adapter": (
+        IMPLICIT,
+        {"adapter": "lora_r8", "loop": "trl_dpo(precompute_ref_log_probs=true)"},
+    ),
+}
+"""Name -> rows of a file, if there is one, and choices."""
+
+
+@needs_trl
+@pytest.mark.slow
+@pytest.mark.parametrize("case", PREFERENCES)
+def test_exported_dpo_trains_with_the_trials_losses(case: str, tmp_path: Path) -> None:
+    rows, choices = PREFERENCES[case]
+    lengths = RowLengthDistribution(distribution="uniform", mean=10)
+    synthetic = SyntheticData(sequence_length=16, samples=16, lengths=lengths)
+    spec = replace(
+        build_tiny_spec({"loop": "trl_dpo", **choices}, training_arguments={"learning_rate": 1e-2}),
+        model=MODEL,
+        data=DataSpec(synthetic=synthetic),
+    )
+    options = ["--synthetic"]
+    if rows:
+        path = tmp_path / "pairs.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        tokenizer = save_word_tokenizer(tmp_path / "tokenizer", chat_template=CHAT_TEMPLATE)
+        # Shorter than some answers, so that both trainings cut.
+        file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=9)
+        spec = replace(spec, data=DataSpec(file=file))
+        options = []
+    losses = _losses(spec, tmp_path)
+    exported = tmp_path / "exported"
+    export(spec, exported, label="a test")
+    figures = _trained(exported, len(losses), options)
+    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ OTHER = "other"
 
 _PART_OF: Mapping[str, str] = {
     "LoRA adapters": "weights",
+    "reference model": "weights",
     "32-bit master weights": "optimizer states",
 }
 """Name with an entry of its own in the anatomy -> the kind of memory that it belongs to."""

@@ -40,13 +40,14 @@ class LiveTensor:
     name: str
 
 
-def live_tensors(model: Any, optimizer: Any) -> list[LiveTensor]:
+def live_tensors(model: Any, optimizer: Any, reference: Any = None) -> list[LiveTensor]:
     """Every storage that the model, its gradients and its optimizer hold now, each once.
 
-    If a storage has several uses, the first name that ``_named_tensors`` gives it counts.
+    ``reference`` is the frozen model of a preference training, if there is one. If a storage has
+    several uses, the first name that ``_named_tensors`` gives it counts.
     """
     by_address: dict[int, LiveTensor] = {}
-    for name, tensor in _named_tensors(model, optimizer):
+    for name, tensor in _named_tensors(model, optimizer, reference):
         # Views share a storage, and only the storage takes memory.
         storage = tensor.untyped_storage()
         if storage.nbytes() == 0 or storage.data_ptr() == 0:
@@ -68,9 +69,12 @@ def _device_of(tensor: torch.Tensor) -> str:
     return tensor.device.type
 
 
-def _named_tensors(model: Any, optimizer: Any) -> Iterator[NamedTensor]:
+def _named_tensors(model: Any, optimizer: Any, reference: Any) -> Iterator[NamedTensor]:
     """Every tensor with its name. Some tensors come twice: the more specific name comes first."""
     yield from _model_tensors(model)
+    if reference is not None:
+        for tensor in (*reference.parameters(), *reference.buffers()):
+            yield from _named("reference model", tensor.data)
     layers = list(_optimizer_layers(optimizer))
     for layer in layers:
         for attribute, name in _ZERO_ATTRIBUTES.items():

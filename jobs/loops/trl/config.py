@@ -1,4 +1,4 @@
-"""A trial's settings as TRL's ``SFTConfig``, with the defaults of ``TrainingArguments``."""
+"""A trial's settings as TRL's configuration, with the defaults of ``TrainingArguments``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from jobs.loops.trl.parameters import OF_ROWS, checked
+from jobs.loops.trl.parameters import OF_ROWS, checked, checked_preferences
+from jobs.techniques.axes.fine_tuning.preferences import PREFERENCE_TRAINERS
 
 
 def sft_config(
@@ -33,6 +34,24 @@ def sft_config(
     }
     config: TrainingArguments = SFTConfig(
         **{**plain_defaults(SFTConfig), **fields, **of_trainer, **own}
+    )
+    return config
+
+
+def preference_config(
+    fields: Mapping[str, Any], *, trainer: str, parameters: Mapping[str, Any]
+) -> TrainingArguments:
+    """The configuration of a preference trainer, for pairs that have been prepared and cut.
+
+    Fields of ``TrainingArguments`` get their defaults as in ``sft_config``. Raises ValueError for a
+    parameter that a trial may not set.
+    """
+    import trl
+
+    config_class = getattr(trl, PREFERENCE_TRAINERS[trainer].config)
+    given = checked_preferences(trainer, parameters)
+    config: TrainingArguments = config_class(
+        **{**plain_defaults(config_class), **fields, **given, "max_length": None}
     )
     return config
 

@@ -1,4 +1,4 @@
-"""The settings of TRL's ``SFTConfig`` that a technique may set. TRL is not imported."""
+"""The settings of TRL's configuration classes that a technique may set. TRL is not imported."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.errors import UnsupportedError
+from jobs.techniques.axes.fine_tuning.preferences import PREFERENCE_TRAINERS, contradiction
 
 TAKEN = frozenset(
     {
@@ -51,6 +52,24 @@ def checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
             f"TRL's packing strategy {strategy} lets rows of a block attend to each other, and "
             f"batching keeps them apart; those that do: {', '.join(_STRATEGIES)}",
         )
+    return dict(parameters)
+
+
+def checked_preferences(trainer: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a preference trainer.
+
+    Raises ValueError for an unknown trainer, for a parameter that a trial may not set, and for
+    parameters that contradict each other.
+    """
+    if trainer not in PREFERENCE_TRAINERS:
+        raise ValueError(f"{trainer!r:.40} is not a preference trainer")
+    known = PREFERENCE_TRAINERS[trainer]
+    refused = sorted(parameters.keys() - known.taken)
+    if refused:
+        raise ValueError(f"{known.config}'s parameter {refused[0]} is not taken")
+    problem = contradiction(parameters)
+    if problem:
+        raise ValueError(problem)
     return dict(parameters)
 
 

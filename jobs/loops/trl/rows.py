@@ -14,14 +14,17 @@ from jobs.loops.trl.parameters import checked, in_one_line
 class PreparedRows:
     """The settings for TRL's collator. The trial passes them on instead of a collator."""
 
-    def __init__(self, tokenizer: Any, width: int | None, *, flattens_rows: bool) -> None:
+    def __init__(
+        self, tokenizer: Any, width: int | None, *, flattens_rows: bool, counts_rows: bool = False
+    ) -> None:
         self.tokenizer = tokenizer
         self.width = width
         """Number of tokens to which every batch is padded; None: the length of its longest row."""
         self.flattens_rows = flattens_rows
         """Whether a batch is one sequence without padding."""
         self.count_samples: Callable[[Mapping[str, Any]], int] | None = None
-        if flattens_rows:
+        # The shape of these batches does not say how many rows they hold.
+        if flattens_rows or counts_rows:
             self.count_samples = _counted
 
 
@@ -145,14 +148,14 @@ def _template_with_masks(tokenizer: Any, row: Mapping[str, Any]) -> str | None:
     from trl.chat_template_utils import get_training_chat_template, has_generation_markers
     from trl.data_utils import is_conversational
 
-    if not is_conversational(row):
+    if not is_conversational(dict(row)):
         raise ValueError(
             "assistant_only_loss is for chats: rows of messages, or a prompt and a completion of "
             "messages"
         )
     if has_generation_markers(tokenizer.chat_template):
         return None
-    template: str = get_training_chat_template(tokenizer)
+    template: str | None = get_training_chat_template(tokenizer)
     return template
 
 

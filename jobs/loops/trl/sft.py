@@ -25,7 +25,7 @@ def train(setup: Setup) -> Trained:
     assert isinstance(rows, PreparedRows)
     arguments = setup.arguments
     arguments.pad_to_multiple_of = arguments.pad_to_multiple_of or rows.width
-    _leave_router_loss_to_the_model(arguments, setup.model)
+    leave_router_loss_to_the_model(arguments, setup.model)
     own = setup.own or OwnObjects()
     own_collator = None
     if own.collator is not None:
@@ -43,7 +43,7 @@ def train(setup: Setup) -> Trained:
                 "optimizers": (setup.optimizer, None),
             },
             SFTTrainer,
-            _send_telemetry=_send_nothing,
+            _send_telemetry=send_nothing,
         )
     except OwnCodeError:
         raise
@@ -54,11 +54,11 @@ def train(setup: Setup) -> Trained:
     return measured(trainer, setup, LossScale.as_declared(trainer))
 
 
-def _send_nothing(trainer: Metered) -> None:
+def send_nothing(trainer: Metered) -> None:
     """In place of TRL's telemetry."""
 
 
-def _leave_router_loss_to_the_model(arguments: Any, model: Any) -> None:
+def leave_router_loss_to_the_model(arguments: Any, model: Any) -> None:
     """Add the load-balancing loss of experts only if the model's configuration asks for it.
 
     ``SFTTrainer`` adds this loss to every mixture of experts whose configuration has a coefficient.

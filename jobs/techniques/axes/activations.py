@@ -21,6 +21,10 @@ RENAMED = {
 transformers 5.17 has only those."""
 
 
+_OWN_FORM = frozenset({"every_n_layers", "offload"})
+"""Settings that change what checkpointing does, beside PyTorch's own. Each is also a trait."""
+
+
 def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Variant:
     return Variant(
         doc=doc,
@@ -28,7 +32,7 @@ def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Vari
             "gradient_checkpointing": True,
             "gradient_checkpointing_kwargs": kwargs,
         },
-        traits=("checkpointing",),
+        traits=("checkpointing", *_OWN_FORM.intersection(kwargs)),
         requires=requires,
     )
 

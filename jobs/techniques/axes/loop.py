@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.spec import Hook
+from jobs.techniques.axes.fine_tuning.preferences import preference_family, preference_row
 from jobs.techniques.base import OTHER_WORKLOAD, Axis, Family, NumericalEffect, Variant
 
 _SAME_TRAINING = frozenset({"activation_offloading", "dataset_num_proc", "pad_to_multiple_of"})
@@ -84,6 +85,7 @@ LOOP = Axis(
             traits=("accelerate",),
         ),
         "trl_sft": _sft({}),
+        "trl_dpo": preference_row("dpo", {}),
     },
     families={
         "trl_sft": Family(
@@ -92,5 +94,6 @@ LOOP = Axis(
             build=_sft,
             decided=_NOT_TAKEN,
         ),
+        "trl_dpo": preference_family("dpo"),
     },
 )

@@ -9,6 +9,7 @@ tokenizing.py     texts, chats, and prompts with their completions as token ids
 class_labels.py   names of classes as numbers, and how many classes there are
 collators.py      rows of a file as a padded batch
 raw_rows.py       rows for a loop that tokenizes them itself
+preferences.py    pairs of a chosen and a rejected answer
 row_lengths.py    how long the rows are, and which take the most memory together
 base.py           names that these files share
 """
@@ -22,6 +23,7 @@ from jobs.trial.data.base import IGNORED, Collator
 from jobs.trial.data.class_labels import fitted
 from jobs.trial.data.collators import PadRows
 from jobs.trial.data.image_texts import image_texts, image_tokens
+from jobs.trial.data.preferences import pairs_of_file, random_pairs
 from jobs.trial.data.raw_rows import RawRows, raw_rows_of_file, raw_rows_of_tokens
 from jobs.trial.data.row_lengths import RowLengths, ragged_lengths
 from jobs.trial.data.synthetic import Images, synthetic
@@ -39,6 +41,7 @@ __all__ = [
     "fitted",
     "image_tokens",
     "load",
+    "load_pairs",
     "load_raw",
     "ragged_lengths",
 ]
@@ -74,3 +77,16 @@ def load_raw(
         return raw_rows_of_file(spec.file, config, block_tokens=spec.tokens, seed=seed)
     dataset, _ = load(spec, "causal-lm", config, samples=samples, seed=seed)
     return raw_rows_of_tokens(dataset, config, block_tokens=spec.tokens, seed=seed)
+
+
+def load_pairs(
+    spec: DataSpec, config: PretrainedConfig, *, samples: int | None, seed: int
+) -> RawRows:
+    """Pairs of a chosen and a rejected answer, for a loop that prepares them itself.
+
+    ``samples`` is as for ``load``. Raises ValueError, in one sentence, for an unsuitable file.
+    """
+    if spec.file is not None:
+        return pairs_of_file(spec.file, seed=seed)
+    assert spec.synthetic is not None
+    return random_pairs(spec.synthetic, config, samples=samples, seed=seed)

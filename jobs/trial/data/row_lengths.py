@@ -25,6 +25,11 @@ class RowLengths:
         """Tokens of each row in the first column, which is ``input_ids`` if there is one."""
         return next(iter(self.by_column.values()))
 
+    @property
+    def mean_tokens(self) -> float:
+        """Mean tokens of a row."""
+        return float(self.tokens.mean())
+
     def worst_micro_batches(self, micro_batch: int, count: int) -> list[list[int]]:
         """The rows of the ``count`` micro-batches that take the most memory, the worst one last.
 
@@ -67,8 +72,51 @@ class RowLengths:
         return 1 - tokens / positions
 
 
+class PairLengths(RowLengths):
+    """How long the answers of pairs are, each with its prompt.
+
+    A batch has the chosen answers of its pairs and then the rejected ones. It is padded to the
+    longest of all.
+    """
+
+    __slots__ = ()
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """Tokens of the longer answer of each pair, with its prompt."""
+        chosen, rejected = self.by_column.values()
+        longer: np.ndarray = np.maximum(chosen, rejected)
+        return longer
+
+    @property
+    def mean_tokens(self) -> float:
+        """Mean tokens of an answer with its prompt."""
+        return float(np.mean(list(self.by_column.values())))
+
+    def _longest_first(self) -> list[int]:
+        """All pairs: first by the longer answer, which decides the shape, then by both together."""
+        total = np.sum(list(self.by_column.values()), axis=0)
+        # ``lexsort`` sorts by its last key first, and is stable.
+        return [int(index) for index in np.lexsort((-total, -self.tokens))]
+
+    def padding_share(self, batches: Iterable[Sequence[int]]) -> float:
+        """The share of positions that are padding in these batches of pairs; 0 without batches."""
+        tokens = 0
+        positions = 0
+        for pairs in batches:
+            indices = np.asarray(pairs) % len(self.tokens)
+            tokens += sum(int(lengths[indices].sum()) for lengths in self.by_column.values())
+            # Both answers of every pair take as many positions as the longest answer.
+            positions += 2 * len(indices) * int(self.tokens[indices].max())
+        if positions == 0:
+            return 0.0
+        return 1 - tokens / positions
+
+
 def ragged_lengths(dataset: Any) -> RowLengths | None:
     """The lengths of the rows of a ``datasets.Dataset``; None if all rows are equally long."""
+    if "rejected_ids" in dataset.column_names:
+        return _pair_lengths(dataset)
     by_column = {}
     for name in _SEQUENCES:
         if name in dataset.column_names:
@@ -77,6 +125,21 @@ def ragged_lengths(dataset: Any) -> RowLengths | None:
                 by_column[name] = lengths
     is_ragged = any(lengths.min() < lengths.max() for lengths in by_column.values())
     return RowLengths(by_column=by_column) if is_ragged else None
+
+
+def _pair_lengths(dataset: Any) -> PairLengths | None:
+    """The lengths of the answers with their prompts; None if all are equally long."""
+    columns = {}
+    for name in ("prompt_ids", "chosen_ids", "rejected_ids"):
+        lengths = _lengths(dataset, name)
+        assert lengths is not None
+        columns[name] = lengths
+    chosen = columns["prompt_ids"] + columns["chosen_ids"]
+    rejected = columns["prompt_ids"] + columns["rejected_ids"]
+    shortest = min(chosen.min(), rejected.min())
+    if shortest == max(chosen.max(), rejected.max()):
+        return None
+    return PairLengths(by_column={"chosen": chosen, "rejected": rejected})
 
 
 def _lengths(dataset: Any, column: str) -> np.ndarray | None:

@@ -50,13 +50,19 @@ def rows_of_file(file: DatasetFile, task: Task) -> tuple[Any, Source]:
 
     Raises ValueError, in one sentence, for a file without rows or without such a column.
     """
-    dataset = _with_our_names(_rows(file), file)
-    if len(dataset) == 0:
-        raise ValueError(f"{file.path} has no rows")
+    dataset = named_rows(file)
     source = source_of(task, dataset.column_names)
     if source is None:
         raise ValueError(refusal(file.path, task, _their_names(dataset, file)))
     return dataset, source
+
+
+def named_rows(file: DatasetFile) -> Any:
+    """The file as a ``datasets.Dataset`` under our names. Raises ValueError if it has no rows."""
+    dataset = _with_our_names(_rows(file), file)
+    if len(dataset) == 0:
+        raise ValueError(f"{file.path} has no rows")
+    return dataset
 
 
 def _rows(file: DatasetFile) -> Any:

@@ -72,6 +72,10 @@ def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[
         return "", [Mistake(_no_family(axis, name))]
     checked = _checkable(family)
     mistakes = list(_mistakes(family, checked, parameters))
+    if not mistakes and family.problem is not None:
+        contradiction = family.problem(parameters)
+        if contradiction:
+            mistakes = [Mistake(contradiction)]
     if mistakes:
         return "", mistakes
     plain = {}

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.spec import DatasetFile, SyntheticData, Task
+from jobs.spec import DatasetFile, DataSpec, SyntheticData, Task
 from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.images import image_shapes
+from orchestrator.planning.prechecks.lengths import used_choices
+from orchestrator.planning.prechecks.pairs import reads_pairs
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.storage.data_file import NoDataFileError, read_data_file
 
@@ -28,6 +30,8 @@ def batch_shapes(
     """
     task = config.model.task
     data = config.data_of(config.baseline)
+    if all(map(reads_pairs, used_choices(config, "loop"))):
+        return _of_pairs(data, micro_batch)
     if data.file is not None:
         return _of_file(data.file, task, micro_batch)
     assert data.synthetic is not None
@@ -44,6 +48,15 @@ def in_words(shapes: Shapes) -> str:
     for name, sizes in shapes.items():
         words.append(f"{name} {' × '.join(map(str, sizes))}")
     return ", ".join(words)
+
+
+def _of_pairs(data: DataSpec, micro_batch: int) -> Shapes:
+    """Both answers of each pair, with their prompts, in one batch."""
+    length: Size = f"up to {data.tokens}"
+    if data.synthetic is not None and data.synthetic.lengths is None:
+        length = data.tokens
+    names = ("input_ids", "attention_mask", "completion_mask")
+    return dict.fromkeys(names, (2 * micro_batch, length))
 
 
 def _of_text(data: SyntheticData, task: Task, micro_batch: int) -> Shapes:

@@ -79,6 +79,15 @@ def checkpoint_config(name: str) -> dict[str, Any] | None:
     return None
 
 
+def tokenizer_file(name: str) -> Path | None:
+    """The tokenizer.json of a name that is on this machine; None if there is none."""
+    folders = [Path(name)] if _is_path(name) else _snapshots(name)
+    for folder in folders:
+        if (folder / "tokenizer.json").is_file():
+            return folder / "tokenizer.json"
+    return None
+
+
 def is_on_this_machine(name: str) -> bool:
     """Whether a folder, or a snapshot in the Hub's cache, has the files of a name."""
     return _is_path(name) or any(_snapshots(name))

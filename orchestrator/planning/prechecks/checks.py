@@ -8,15 +8,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.own_code import probe
+from jobs.spec import DatasetFile
 from orchestrator.planning.document import read_document
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.data_columns import data_problems
 from orchestrator.planning.prechecks.images import image_problems
-from orchestrator.planning.prechecks.lengths import lengths_of_axis, sequence_lengths
+from orchestrator.planning.prechecks.lengths import (
+    lengths_of_axis,
+    sequence_lengths,
+    used_choices,
+)
 from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.model_size import ModelSize, model_size
+from orchestrator.planning.prechecks.pairs import (
+    PromptFindings,
+    pair_problems,
+    prompt_findings,
+    reads_pairs,
+)
 from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
 from orchestrator.planning.prechecks.technique_requirements import model_keys
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem
@@ -64,6 +75,10 @@ def check_files(
     missing = list(_file_findings(config, asks_hub=asks_hub and not runs_elsewhere))
     unusual = list(_length_notes(config))
     mistakes = list(_text_findings(config))
+    if not missing:
+        long_prompts = _prompt_findings(config)
+        mistakes += long_prompts.mistakes
+        unusual += long_prompts.notes
     if runs_elsewhere:
         for at, message in missing:
             unusual.append((at, f"{message} (on this machine; the trials run on others)"))
@@ -123,8 +138,17 @@ def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
         if problem:
             yield at, problem
     if file is not None:
-        for below, message in data_problems(file, config.model.task, _num_labels(config)):
+        for below, message in _data_problems(config, file):
             yield ("data", "file", *below), message
+
+
+def _data_problems(config: SweepConfig, file: DatasetFile) -> Iterator[Finding]:
+    """Problems of the data file, for each kind of rows that a loop of the plan reads from it."""
+    of_pairs = set(map(reads_pairs, used_choices(config, "loop")))
+    if True in of_pairs:
+        yield from pair_problems(file)
+    if False in of_pairs:
+        yield from data_problems(file, config.model.task, _num_labels(config))
 
 
 def _named_files(config: SweepConfig) -> Iterator[tuple[KeyPath, str, Callable[[str], str]]]:
@@ -180,6 +204,14 @@ def _length_notes(config: SweepConfig) -> Iterator[Finding]:
             at,
             f"is {length} tokens, and {model_type} was made for {trained}; it runs all the same",
         )
+
+
+def _prompt_findings(config: SweepConfig) -> PromptFindings:
+    """Prompts of pairs that leave no room for an answer; none without pairs."""
+    file = config.data.file
+    if file is None or not any(map(reads_pairs, used_choices(config, "loop"))):
+        return PromptFindings()
+    return prompt_findings(file, list(sequence_lengths(config)))
 
 
 def _lengths_of_images(config: SweepConfig) -> Iterator[Finding]:

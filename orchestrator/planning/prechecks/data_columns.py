@@ -29,12 +29,11 @@ def data_problems(
 
     ``num_labels`` is the number of the model's classes; None if it is not known.
     """
-    try:
-        data = read_data_file(_first_path(file), file.format)
-    except NoDataFileError as error:
-        yield ("path",), _with_a_guess(str(error), Path(file.path))
+    data = read_or_problem(file)
+    if not isinstance(data, DataFile):
+        yield ("path",), data
         return
-    missing = list(_missing_columns(file, data))
+    missing = list(missing_columns(file, data))
     yield from missing
     if not missing:
         yield from _column_problems(file, data, task)
@@ -42,7 +41,15 @@ def data_problems(
         yield from _label_problems(file, data, task, num_labels)
 
 
-def _missing_columns(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
+def read_or_problem(file: DatasetFile) -> DataFile | str:
+    """The columns and first rows of a file; a sentence if they cannot be read."""
+    try:
+        return read_data_file(_first_path(file), file.format)
+    except NoDataFileError as error:
+        return _with_a_guess(str(error), Path(file.path))
+
+
+def missing_columns(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
     """A problem for each column that the configuration names and the file lacks."""
     for theirs in file.columns.values():
         if theirs in data.columns:

@@ -45,16 +45,20 @@ def lengths_of_axis(config: SweepConfig) -> Iterator[Length]:
 
 
 def _used_values(config: SweepConfig) -> set[Choice]:
-    """The values of the axis that trials have: of a grid, of single trials, or the baseline's."""
-    default = config.baseline.get(SEQUENCE_LENGTH, AXES[SEQUENCE_LENGTH].default)
+    return used_choices(config, SEQUENCE_LENGTH)
+
+
+def used_choices(config: SweepConfig, axis: str) -> set[Choice]:
+    """The values of an axis that trials have: of a grid, of single trials, or the baseline's."""
+    default = config.baseline.get(axis, AXES[axis].default)
     grids = [{**config.axes, **subset} for subset in config.subsets.values()]
     if not grids and (config.axes or not config.trials):
         grids = [dict(config.axes)]
     used: set[Choice] = set()
     for grid in grids:
-        used.update(grid.get(SEQUENCE_LENGTH, (default,)))
+        used.update(grid.get(axis, (default,)))
     for trial in config.trials:
-        used.add(trial.get(SEQUENCE_LENGTH, default))
+        used.add(trial.get(axis, default))
     return used
 
 

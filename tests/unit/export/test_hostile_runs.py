@@ -421,10 +421,22 @@ def _variants_of(text: str) -> Mapping[str, TrialSpec]:
     }
     trl_settings = dataclasses.replace(BASE.settings, hooks=hooks)
     specs["TRL's parameter"] = dataclasses.replace(BASE, settings=trl_settings)
+    specs["loss of pairs"] = _of_pairs("dpo", text)
+    specs["trainer of pairs"] = _of_pairs(text, "ipo")
     for name, changes in hostile_settings.items():
         chosen = dataclasses.replace(BASE.settings, **changes)
         specs[name] = dataclasses.replace(BASE, settings=chosen)
     return specs
+
+
+def _of_pairs(trainer: str, loss: str) -> TrialSpec:
+    """A trial that names a preference trainer, with a loss."""
+    arguments = {"trainer": trainer, "parameters": {"loss_type": loss}}
+    hooks = {
+        "preferences": Hook("trl_preference_rows", arguments),
+        "loop": Hook("trl_preference_loop", {"trainer": trainer}),
+    }
+    return dataclasses.replace(BASE, settings=dataclasses.replace(BASE.settings, hooks=hooks))
 
 
 @pytest.mark.parametrize("place", _variants_of("x"))

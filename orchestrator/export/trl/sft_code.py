@@ -15,13 +15,13 @@ from orchestrator.export.source_lifting import lifted
 
 LOOP = "trl_sft_loop"
 """Name of the loop's hook."""
-_UNDONE: Mapping[str, Any] = {
+UNDONE: Mapping[str, Any] = {
     "bf16": False,
     "gradient_checkpointing": False,
     "learning_rate": 5e-5,
     "logging_steps": 500,
 }
-"""Arguments whose defaults SFTConfig changes -> their defaults in ``TrainingArguments``."""
+"""Arguments whose defaults TRL changes -> their defaults in ``TrainingArguments``."""
 
 
 def sft_arguments(spec: TrialSpec) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def sft_arguments(spec: TrialSpec) -> dict[str, Any]:
     """
     if hook_name(spec, "loop") != LOOP:
         return {}
-    return {**_UNDONE, **_settings(spec)}
+    return {**UNDONE, **_settings(spec)}
 
 
 def _settings(spec: TrialSpec) -> dict[str, Any]:

@@ -1,0 +1,189 @@
+"""Checks of a data file of answer pairs before the first trial: columns, answers, long prompts."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.loops.trl.pairs import ANSWERS, implicit_prompt_note, pair_problem, prompt_of
+from jobs.spec import Choice, DatasetFile
+from jobs.techniques import AXES
+from orchestrator.planning.prechecks.checkpoints import tokenizer_file
+from orchestrator.planning.prechecks.data_columns import missing_columns, read_or_problem
+from orchestrator.planning.prechecks.lengths import Length
+from orchestrator.planning.problems import KeyPath
+from orchestrator.storage.data_file import DataFile, Row
+
+_COLUMNS = ("prompt", *ANSWERS)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptFindings:
+    """Prompts that leave no room for an answer: the path of a key, and a sentence about it."""
+
+    mistakes: tuple[tuple[KeyPath, str], ...] = ()
+    """No pair of the first rows is left to train on."""
+    notes: tuple[tuple[KeyPath, str], ...] = ()
+    """Some of the first rows are left out."""
+
+
+def reads_pairs(loop: Choice) -> bool:
+    """Whether a value of the axis ``loop`` trains on pairs of answers."""
+    try:
+        return "preferences" in AXES["loop"].variant(loop).hooks
+    except KeyError:
+        return False
+
+
+def pair_problems(file: DatasetFile) -> Iterator[tuple[KeyPath, str]]:
+    """The problems of a file of pairs: the path of the key below ``data.file``, and a sentence."""
+    data = read_or_problem(file)
+    if not isinstance(data, DataFile):
+        yield ("path",), data
+        return
+    missing = [*missing_columns(file, data), *_missing_answers(file, data)]
+    yield from missing
+    if file.tokenizer is None:
+        yield (), "needs a tokenizer: pairs of answers are read as texts or chats"
+    if not missing:
+        yield from _row_problem(file, data)
+
+
+def _missing_answers(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
+    """A problem for each answer that the file does not have, and one for images."""
+    ours = set(file.columns) or set(data.columns)
+    for name in ANSWERS:
+        if name not in ours:
+            yield (
+                ("columns",),
+                f"a training on pairs of answers needs a column {name}; the file has "
+                f"{data.listed_columns()}; name yours in columns, as in columns: {{{name}: YOURS}}",
+            )
+    if ours.intersection(("images", "image")):
+        yield (), "has images, and pairs of answers are made from texts alone"
+
+
+def _row_problem(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
+    """The problem of the first row that has one."""
+    for number, row in enumerate(_our_rows(file, data), 1):
+        problem = pair_problem(row)
+        if problem:
+            yield ("path",), f"row {number} {problem}"
+            return
+
+
+def _our_rows(file: DatasetFile, data: DataFile) -> Iterator[Row]:
+    """The first rows, with the columns of pairs under our names."""
+    names = file.columns or {name: name for name in data.columns}
+    present = {ours: theirs for ours, theirs in names.items() if ours in _COLUMNS}
+    for row in data.rows:
+        yield {ours: row.get(theirs) for ours, theirs in present.items()}
+
+
+def prompt_findings(file: DatasetFile, lengths: Sequence[Length]) -> PromptFindings:
+    """What TRL would leave out, because a prompt alone has all tokens of a row.
+
+    ``lengths`` are the numbers of tokens to which trials cut rows, each with its key. Nothing is
+    found if the tokenizer is not on this machine.
+    """
+    counts = _prompt_tokens(file)
+    mistakes = []
+    notes = list(_unclear_prompts(file))
+    for at, limit in lengths:
+        too_long = [number for number, tokens in enumerate(counts, 1) if tokens >= limit]
+        if not too_long:
+            continue
+        finding = (at, _sentence(too_long, len(counts), limit))
+        if len(too_long) == len(counts):
+            mistakes.append(finding)
+        else:
+            notes.append(finding)
+    return PromptFindings(mistakes=tuple(mistakes), notes=tuple(notes))
+
+
+def _unclear_prompts(file: DatasetFile) -> Iterator[tuple[KeyPath, str]]:
+    """The first row whose answers do not show where their common prompt ends."""
+    data = read_or_problem(file)
+    if not isinstance(data, DataFile):
+        return
+    for number, row in enumerate(_our_rows(file, data), 1):
+        note = implicit_prompt_note(row)
+        if note:
+            yield ("data", "file", "path"), f"row {number} {note}"
+            return
+
+
+def _sentence(too_long: Sequence[int], rows: int, limit: int) -> str:
+    share = f"{len(too_long)} of the first {rows} prompts have"
+    if len(too_long) == 1:
+        share = f"1 of the first {rows} prompts has"
+    return (
+        f"is {limit} tokens, and {share} as many or more (row {too_long[0]} first): TRL leaves out "
+        "such pairs, because no token of an answer is left"
+    )
+
+
+def _prompt_tokens(file: DatasetFile) -> list[int]:
+    """Tokens of the first prompts, at least; empty if they cannot be counted here.
+
+    A chat counts without the tokens of its template.
+    """
+    tokenizer = _tokenizer(file.tokenizer or "")
+    data = read_or_problem(file)
+    if tokenizer is None or not isinstance(data, DataFile):
+        return []
+    return [_tokens_of_prompt(row, tokenizer) for row in _our_rows(file, data)]
+
+
+def _tokens_of_prompt(row: Row, tokenizer: Any) -> int:
+    """Tokens with which both answers begin, as TRL counts them; of a chat, those of its texts."""
+    prompt = prompt_of(row)
+    if isinstance(prompt, list):
+        texts = [_text_of(message) for message in prompt]
+        return sum(len(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
+    before = tokenizer.encode(prompt).ids
+    lengths = []
+    for name in ANSWERS:
+        answer = row[name]
+        whole = answer if "prompt" not in row else prompt + answer
+        lengths.append(_shared_length(before, tokenizer.encode(whole).ids))
+    return min(lengths)
+
+
+def _text_of(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else ""
+
+
+def _shared_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many token ids are equal at the beginning of two sequences."""
+    length = 0
+    for left, right in zip(first, second, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length
+
+
+@functools.cache
+def _tokenizer(name: str) -> Any:
+    """The tokenizer by its tokenizer.json; None if it has none on this machine.
+
+    The package tokenizers is imported, because transformers would take seconds.
+    """
+    path = tokenizer_file(name)
+    if path is None or importlib.util.find_spec("tokenizers") is None:
+        return None
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception:  # the package raises no narrower class
+        return None
+    # A saved tokenizer may cut and pad, which transformers switches off.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

@@ -1,0 +1,109 @@
+"""Mistakes in files of answer pairs, found before the first trial."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.planning.config import load_config
+from orchestrator.planning.prechecks.batch_shape import batch_shapes
+from orchestrator.planning.prechecks.checks import check_files
+from orchestrator.planning.problems import ConfigError
+from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
+
+PAIR = {"prompt": "was the film", "chosen": "good yes", "rejected": "bad"}
+CHAT = {
+    "chosen": [{"role": "user", "content": "a film"}, {"role": "assistant", "content": "yes"}],
+    "rejected": [{"role": "user", "content": "a film"}, {"role": "assistant", "content": "no"}],
+}
+LONG = {**PAIR, "prompt": "was the film a very good film"}
+
+
+def _notes(
+    rows: list[Any], folder: Path, *, file: str = "", loop: str = "trl_dpo", limit: int = 6
+) -> str:
+    """The notes about a sweep on these rows. Raises ConfigError with its mistakes."""
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tokenizer = save_word_tokenizer(folder / "tokenizer", chat_template=CHAT_TEMPLATE)
+    config = folder / "sweep.yaml"
+    config.write_text(
+        "model: {task: causal-lm, architecture: llama}\n"
+        f"data: {{file: {{path: {path}, tokenizer: {tokenizer}, max_length: {limit}{file}}}}}\n"
+        f"axes: {{loop: {loop}}}\n"
+    )
+    return "\n".join(check_files(load_config(config)))
+
+
+@pytest.mark.parametrize("rows", [[PAIR], [CHAT], [{**PAIR, "prompt": ""}]])
+def test_pairs_without_mistakes_are_accepted(rows: list[Any], tmp_path: Path) -> None:
+    assert _notes(rows * 3, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [{"prompt": "a", "chosen": "yes"}],
+            "needs a column rejected; the file has prompt, chosen",
+        ),
+        ([{"text": "a"}], "needs a column chosen; the file has text"),
+        ([PAIR, {**PAIR, "rejected": None}], "row 2 has no rejected answer"),
+        ([PAIR, {**PAIR, "chosen": ""}], "row 2 has no chosen answer"),
+        ([{**PAIR, "prompt": None}], "row 1 has no prompt"),
+        ([PAIR, PAIR, {**PAIR, "rejected": 7}], "row 3 has a rejected answer that is neither"),
+        ([{**PAIR, "chosen": CHAT["chosen"]}], "row 1 has texts and messages"),
+        ([{**CHAT, "chosen": CHAT["chosen"][1:]}], "begin with different messages"),
+        ([{**PAIR, "images": [1]}], "has images"),
+        ([LONG, LONG], "2 of the first 2 prompts have as many or more (row 1 first)"),
+    ],
+)
+def test_mistake_in_pairs_is_named_before_the_first_trial(
+    rows: list[Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        _notes(rows, tmp_path)
+    assert message in str(error.value)
+
+
+def test_pairs_of_which_some_prompts_are_too_long_give_a_note(tmp_path: Path) -> None:
+    note = _notes([PAIR, LONG, PAIR], tmp_path)
+    assert "1 of the first 3 prompts has as many or more (row 2 first)" in note
+    chats = [{**CHAT, "prompt": [{"role": "user", "content": "very " * 9}]}, {**CHAT}]
+    chats[1]["prompt"] = [{"role": "user", "content": "film"}]
+    assert "1 of the first 2 prompts has" in _notes(chats, tmp_path)
+
+
+def test_pairs_whose_common_prompt_has_no_end_give_a_note(tmp_path: Path) -> None:
+    note = _notes([{"chosen": "the film", "rejected": "the film"}], tmp_path)
+    assert "row 1 has an answer with which the other begins" in note
+
+
+def test_columns_of_the_users_own_names_are_read(tmp_path: Path) -> None:
+    rows = [{"question": "was the film", "good": "yes", "bad": "no"}]
+    names = ", columns: {prompt: question, chosen: good, rejected: bad}"
+    assert _notes(rows, tmp_path, file=names) == ""
+    with pytest.raises(ConfigError, match='no column "worse"'):
+        _notes(rows, tmp_path, file=names.replace("bad", "worse"))
+
+
+def test_a_file_that_another_loop_reads_too_is_checked_for_both(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="needs a column text"):
+        _notes(
+            [{"chosen": "the film yes", "rejected": "the film no"}],
+            tmp_path,
+            loop="[trl_dpo, trainer]",
+        )
+
+
+def test_one_batch_of_pairs_has_both_answers_of_each(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(
+        "model: {task: causal-lm, architecture: llama}\n"
+        "data: {synthetic: {sequence_length: 64}}\naxes: {loop: trl_dpo}\n"
+    )
+    shapes = batch_shapes(load_config(path), "llama", {}, 4)
+    assert shapes["input_ids"] == (8, 64)
