@@ -21,8 +21,9 @@ from orchestrator.search.frontier.parameter_fit import ParameterFit
 
 _HYPERPARAMETERS = Hyperparameters(
     extra_deviations=(0.0,),
-    # Few measurements often fit the law by chance, so errors are never taken to be tiny.
-    misfit_deviations=(0.03, 0.06),
+    # Few measurements often fit the law by chance, so errors are never taken to be tiny. A model
+    # that the law does not describe, such as one that waits for its data, has large ones.
+    misfit_deviations=(0.03, 0.06, 0.12, 0.25),
     noises=(0.02, 0.03, 0.06, 0.1),
 )
 _FLOOR_BELOW = 0.3
@@ -35,6 +36,11 @@ _BASE_BELOW = 1.5
 _SLOPE_BELOW = 0.3
 """Expected distances of base and slope below the measured times, as logarithms: about a quarter of
 a time is the base, which does not depend on the micro-batch, and the rest is the slope."""
+_GROWS_ON_CURVE = 1.3
+"""A host-bound time above this many times that of a smaller micro-batch is no constant floor. The
+time of a host varies by less."""
+_GROWS_ELSEWHERE = 3.0
+"""The same compared with other techniques, which change the time of the host, too."""
 _USUAL_ERROR = 0.01
 """Misfit and noise of the first fit, before their scales are selected."""
 
@@ -146,9 +152,29 @@ class CostModel:
             # Half a 95 % interval is about two standard deviations. A small relative error is also
             # the error of the logarithm.
             stated_variances=(errors / 2) ** 2,
-            branches=np.array([observation.branch for observation in observations], int),
+            branches=self._branches(rows),
             curves=np.unique(self._prior.curves.curve_of[rows]),
         )
+
+    def _branches(self, rows: Indices) -> Indices:
+        """The branch of each observation, shape (measured,).
+
+        A time that grows with the micro-batch is no floor, whatever limits it: a host that loads
+        the samples takes longer for more of them. The law describes it by its line.
+        """
+        observations = [self._observations[int(row)] for row in rows]
+        branches = np.array([observation.branch for observation in observations], int)
+        costs = np.array([observation.cost for observation in observations])
+        sizes = self._prior.sizes[rows]
+        curves = self._prior.curves.curve_of[rows]
+        floors = branches == Branch.FLOOR
+        for row in np.flatnonzero(floors):
+            smaller = floors & (sizes < sizes[row])
+            on_curve = costs[smaller & (curves == curves[row])].min(initial=np.inf)
+            elsewhere = costs[smaller].min(initial=np.inf)
+            if costs[row] > min(_GROWS_ON_CURVE * on_curve, _GROWS_ELSEWHERE * elsewhere):
+                branches[row] = Branch.LINE
+        return branches
 
     def _law(self, measured: _Measured) -> CostLaw:
         """The law for the measured candidates and their curves only."""
@@ -162,8 +188,11 @@ class CostModel:
 
     def _prior_mean(self, curves: Indices, measured: _Measured) -> Array:
         """Expected parameters of curves, from the size of costs and the effects of techniques."""
-        effects = self._prior.effects(curves)
-        usual = np.median(self._prior.effects(self._prior.curves.curve_of[measured.rows]))
+        seen = self._prior.curves.curve_of[measured.rows]
+        base_effects = self._prior.base_effects(curves)
+        base_effects = base_effects - np.median(self._prior.base_effects(seen))
+        slope_effects = self._prior.slope_effects(curves)
+        slope_effects = slope_effects - np.median(self._prior.slope_effects(seen))
         unit = float(measured.log_costs.min())
         per_sample = measured.log_costs - np.log(self._prior.sizes[measured.rows])
         # By default, base and slope are 1/e of the measured costs each, so that their sum is near
@@ -174,8 +203,8 @@ class CostModel:
             floor_below, base_below = _TIME_FLOOR_BELOW, _BASE_BELOW
             slope_below = _SLOPE_BELOW
         floors = np.full(len(curves), unit - floor_below)
-        bases = unit - base_below + effects - usual
-        slopes = float(np.median(per_sample)) - slope_below + effects - usual
+        bases = unit - base_below + base_effects
+        slopes = float(np.median(per_sample)) - slope_below + slope_effects
         return np.concatenate([floors, bases, slopes, self._prior.extra_means])
 
     def _first_fit(self, law: CostLaw, measured: _Measured, prior_mean: Array) -> Array:
