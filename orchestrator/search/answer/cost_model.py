@@ -24,6 +24,7 @@ _HYPERPARAMETERS = Hyperparameters(
     # Few measurements often fit the law by chance, so errors are never taken to be tiny. A model
     # that the law does not describe, such as one that waits for its data, has large ones.
     misfit_deviations=(0.03, 0.06, 0.12, 0.25),
+    usual_misfit=0.03,
     noises=(0.02, 0.03, 0.06, 0.1),
 )
 _FLOOR_BELOW = 0.3
@@ -41,6 +42,9 @@ _GROWS_ON_CURVE = 1.3
 time of a host varies by less."""
 _GROWS_ELSEWHERE = 3.0
 """The same compared with other techniques, which change the time of the host, too."""
+_EQUAL_LOADING = 0.05
+"""Two host-bound rows within this distance of seconds per sample wait for the same loader, as a
+logarithm."""
 _USUAL_ERROR = 0.01
 """Misfit and noise of the first fit, before their scales are selected."""
 
@@ -174,6 +178,11 @@ class CostModel:
             elsewhere = costs[smaller].min(initial=np.inf)
             if costs[row] > min(_GROWS_ON_CURVE * on_curve, _GROWS_ELSEWHERE * elsewhere):
                 branches[row] = Branch.LINE
+        # A host that loads the samples is as fast in samples per second with other techniques.
+        per_sample = np.log(costs / sizes)
+        for row in np.flatnonzero(floors & (branches == Branch.LINE)):
+            is_equal = np.abs(per_sample - per_sample[row]) < _EQUAL_LOADING
+            branches[floors & is_equal] = Branch.LINE
         return branches
 
     def _law(self, measured: _Measured) -> CostLaw:

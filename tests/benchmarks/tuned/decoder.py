@@ -42,6 +42,9 @@ _START_SECONDS = 0.7
 _EAGER_FIRST_SECONDS = 0.8
 _FLOORS = {"keep": 0.075, "checkpoint": 0.136, "compiled": 0.060}
 """Seconds that the host takes for a step: recorded micro-batches of 2, and a compiled model."""
+_HOST_BOUND = 0.9
+"""A row is flagged as host-bound if its host takes at least this share of a step: the recorded row
+of checkpointing at micro-batch 2 is."""
 _LOGITS_EAGER = 1.1
 """Eager code saves this many times the logits that compiled code saves (facts of the model)."""
 _LEAST_GIB = 19.2
@@ -148,7 +151,7 @@ class Decoder:
             first_seconds=first,
             build="deepspeed" if build_seconds else "",
             build_seconds=build_seconds,
-            is_host_bound=floor > seconds,
+            is_host_bound=floor > _HOST_BOUND * seconds,
         )
 
     def _effects(self, choices: Mapping[str, Choice]) -> dict[tuple[str, str], SimulatedEffect]:
