@@ -19,13 +19,20 @@ from orchestrator.search.frontier.hyperparameters import Hyperparameters
 from orchestrator.search.frontier.noise_scales import Residuals, most_likely_scales
 from orchestrator.search.frontier.parameter_fit import ParameterFit
 
-_HYPERPARAMETERS = Hyperparameters(
+_OF_TIME = Hyperparameters(
     extra_deviations=(0.0,),
     # Few measurements often fit the law by chance, so errors are never taken to be tiny. A model
     # that the law does not describe, such as one that waits for its data, has large ones.
     misfit_deviations=(0.03, 0.06, 0.12, 0.25),
     usual_misfit=0.03,
     noises=(0.02, 0.03, 0.06, 0.1),
+)
+_OF_MEMORY = Hyperparameters(
+    extra_deviations=(0.0,),
+    # Memory repeats almost to the byte, and is nearly affine in the micro-batch.
+    misfit_deviations=(0.01, 0.02, 0.04, 0.08, 0.16),
+    usual_misfit=0.02,
+    noises=(0.001, 0.003, 0.01),
 )
 _FLOOR_BELOW = 0.3
 """Expected distance of a floor below the smallest measured cost, as a logarithm, if no measurement
@@ -104,6 +111,7 @@ class CostModel:
 
     def __init__(self, prior: CostPrior) -> None:
         self._prior = prior
+        self._hyperparameters = _OF_TIME if prior.is_time else _OF_MEMORY
         self._observations: dict[int, Observation] = {}
         self._posterior: _Posterior | None = None
         self.mean: Array | None = None
@@ -126,7 +134,7 @@ class CostModel:
         # second one uses these scales.
         start = self._first_fit(law, measured, prior_mean)
         residuals = self._residuals(law, measured, prior_mean, start)
-        scales = most_likely_scales(residuals, _HYPERPARAMETERS)
+        scales = most_likely_scales(residuals, self._hyperparameters)
         # Independent errors add up as variances: the stated error of a trial, and the noise between
         # trials. The misfit of the law is correlated between similar candidates.
         variances = measured.stated_variances + scales.noises**2
@@ -190,7 +198,7 @@ class CostModel:
         covariance = self._prior.of_parameters(measured.curves)
         return SeenBranchLaw(
             layout=self._prior.layout(measured.rows, measured.curves, covariance),
-            hyperparameters=_HYPERPARAMETERS,
+            hyperparameters=self._hyperparameters,
             unit=float(np.exp(measured.log_costs.min())),
             branches=measured.branches,
         )
@@ -299,7 +307,7 @@ class CostModel:
         every = np.arange(len(self._prior.sizes))
         law = SeenBranchLaw(
             layout=self._prior.layout(every, curves, np.zeros((0, 0))),
-            hyperparameters=_HYPERPARAMETERS,
+            hyperparameters=self._hyperparameters,
             unit=float(np.exp(measured.log_costs.min())),
             branches=branches,
         )
