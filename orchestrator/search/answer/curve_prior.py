@@ -59,7 +59,7 @@ _SLOPE_OF_MEMORY = 2.0
 """Effect of a technique on the memory of a sample / its effect on all memory of a trial. Recorded
 trials have about half of their memory in activations."""
 _SLOPE_PAIR = 0.3
-"""``PriorScales.pair`` of the memory of a sample. Two techniques often save the same activations."""
+"""``PriorScales.pair`` of the memory of a sample. Two techniques often save the same memory."""
 
 
 class CurvePrior:

@@ -1,4 +1,4 @@
-"""The grids that answer searches are judged on: recorded ones, and simulated ones of other models."""
+"""The grids that answer searches are judged on: recorded ones, and simulated other models."""
 
 from __future__ import annotations
 

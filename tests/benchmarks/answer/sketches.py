@@ -1,8 +1,8 @@
 """SIMULATED grids of unlike models, which guard a search against being fitted to recorded grids.
 
-Each model is a `Sketch`: data that says what limits it, and what each technique does to it. Times do
-not follow the law that the searches assume: the loader of data limits the vision transformer, small
-batches fill the GPU badly, and every configuration is a little off. A draw varies every figure.
+Each model is a `Sketch`: data that says what limits it, and what each technique does to it. Times
+do not follow the law that the searches assume: the loader of data limits the vision transformer,
+small batches fill the GPU badly, and every configuration is a little off. A draw varies all this.
 """
 
 from __future__ import annotations
