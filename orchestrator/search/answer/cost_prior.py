@@ -36,11 +36,9 @@ class CostPrior:
     ) -> None:
         part = Part.TIME if is_time else Part.MEMORY_BASE
         self.curves = CurvePrior(candidates, priors, scales, part)
-        """The prior of bases."""
-        self._floors = self._slopes = self.curves
-        if is_time:
-            self._floors = CurvePrior(candidates, priors, scales, Part.TIME_FLOOR)
-        else:
+        """The prior of floors and bases."""
+        self._slopes = self.curves
+        if not is_time:
             self._slopes = CurvePrior(candidates, priors, scales, Part.MEMORY_SLOPE)
         self.is_time = is_time
         self.sizes = np.array([candidate.micro_batch for candidate in candidates], float)
@@ -107,8 +105,7 @@ class CostPrior:
         A floor is independent of bases and slopes.
         """
         between = self.curves.covariance(rows, columns)
-        floor = self._floors.covariance(rows, columns) + self._common[0]
-        base = between + self._common[1]
+        floor, base = between + self._common[0], between + self._common[1]
         slope = self._slopes.covariance(rows, columns) + self._common[2]
         correlated = self._correlation * between + self._common_covariance
         none = np.zeros_like(between)
@@ -125,14 +122,12 @@ class CostPrior:
         # Linearized, Cov(cost a, cost b) is the sum over all pairs of parameters of derivative ·
         # derivative · covariance. Floor, base and slope of the same kind come first.
         of_curves = self._by_curve(rows, columns, self.curves.covariance)
-        of_floors = of_slopes = of_curves
-        if self._floors is not self.curves:
-            of_floors = self._by_curve(rows, columns, self._floors.covariance)
+        of_slopes = of_curves
         if self._slopes is not self.curves:
             of_slopes = self._by_curve(rows, columns, self._slopes.covariance)
         covariance = np.zeros_like(of_curves)
         derivatives_of = (derivatives.floor, derivatives.base, derivatives.slope)
-        kernels = (of_floors, of_curves, of_slopes)
+        kernels = (of_curves, of_curves, of_slopes)
         for derivative, kernel, common in zip(derivatives_of, kernels, self._common, strict=True):
             covariance += (kernel + common) * np.outer(derivative[rows], derivative[columns])
         # Then the pairs of a base and a slope, in both orders.
@@ -153,8 +148,7 @@ class CostPrior:
         The whole matrix would be too large.
         """
         of_curves = self.curves.variances()[self.curves.curve_of]
-        of_floors = self._floors.variances()[self.curves.curve_of]
-        variances = (of_floors + self._common[0]) * derivatives.floor**2
+        variances = (of_curves + self._common[0]) * derivatives.floor**2
         variances += (of_curves + self._common[1]) * derivatives.base**2
         of_slopes = self._slopes.variances()[self.curves.curve_of]
         variances += (of_slopes + self._common[2]) * derivatives.slope**2

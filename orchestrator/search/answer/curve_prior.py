@@ -43,18 +43,13 @@ class Part(enum.Enum):
     """The parameters of curves to which a prior applies."""
 
     TIME = enum.auto()
-    """Base and slope of a time: a technique affects both in a similar way."""
-    TIME_FLOOR = enum.auto()
-    """The time of the host, which the recorded effects do not tell."""
+    """Floor, base and slope of a time: a technique affects all in a similar way."""
     MEMORY_BASE = enum.auto()
     """The memory that does not depend on the micro-batch: weights and optimizer states."""
     MEMORY_SLOPE = enum.auto()
     """The memory of each sample, the activations."""
 
 
-_HOST_DEVIATION = 0.3
-"""Deviation of a technique's effect on the time of the host, as a logarithm. Compiled code starts
-fewer kernels, checkpointing starts more, and workers load the data."""
 _SLOPE_OF_MEMORY = 2.0
 """Effect of a technique on the memory of a sample / its effect on all memory of a trial. Recorded
 trials have about half of their memory in activations."""
@@ -162,9 +157,6 @@ def _of_part(effect: Effect, part: Part) -> tuple[float, float]:
     """Mean and deviation of the logarithm of a technique's effect on one part."""
     if part is Part.TIME:
         return effect.log_time, effect.deviation
-    if part is Part.TIME_FLOOR:
-        # Only the reference has no deviation of its own.
-        return 0.0, _HOST_DEVIATION if effect.deviation else 0.0
     if part is Part.MEMORY_BASE:
         return 0.0, effect.memory_deviation
     mean = _SLOPE_OF_MEMORY * effect.log_memory
