@@ -32,9 +32,7 @@ def printed(*records: TrialRecord, **evidence: Any) -> str:
     search: dict[str, Any] = {}
     if evidence:
         search = {"kind": "answer", "answers": [{**EVIDENCE, **evidence}]}
-    run = RunMetadata(
-        name="own", budgets=(24 * GIB,), baseline={"micro_batch": 4}, search=search
-    )
+    run = RunMetadata(name="own", budgets=(24 * GIB,), baseline={"micro_batch": 4}, search=search)
     dataset = dataset_of_records(records, run)
     return describe(dataset, tune_answers(dataset), {})
 
