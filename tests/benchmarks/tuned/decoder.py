@@ -42,9 +42,9 @@ _START_SECONDS = 0.7
 _EAGER_FIRST_SECONDS = 0.8
 _FLOORS = {"keep": 0.075, "checkpoint": 0.136, "compiled": 0.060}
 """Seconds that the host takes for a step: recorded micro-batches of 2, and a compiled model."""
-_HOST_BOUND = 0.9
-"""A row is flagged as host-bound if its host takes at least this share of a step: the recorded row
-of checkpointing at micro-batch 2 is."""
+_HOST_BOUND = 0.95
+"""A row is flagged as host-bound if its host takes more than this share of a step. The recorded row
+of checkpointing at micro-batch 2 is flagged, and that of keeping all is not."""
 _LOGITS_EAGER = 1.1
 """Eager code saves this many times the logits that compiled code saves (facts of the model)."""
 _LEAST_GIB = 19.2
