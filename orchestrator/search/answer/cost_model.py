@@ -49,6 +49,9 @@ _GROWS_ON_CURVE = 1.3
 time of a host varies by less."""
 _GROWS_ELSEWHERE = 3.0
 """The same compared with other techniques, which change the time of the host, too."""
+_UNCERTAIN_EXPONENT = 6.0
+"""Exponent of the norm where the floor of a curve was not measured. It is 1.7 / deviation of the
+floor from the line, about 0.3: the logistic function then is close to the normal one."""
 _EQUAL_LOADING = 0.05
 """Two host-bound rows within this distance of seconds per sample wait for the same loader, as a
 logarithm."""
@@ -69,6 +72,22 @@ class SeenBranchLaw(CostLaw):
         costs = CostLaw.costs_without_extra(self, parameters)
         _, base, slope_term = self.terms(parameters)
         return np.where(self.branches == Branch.LINE, np.logaddexp(base, slope_term), costs)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExtendedLaw(SeenBranchLaw):
+    """The law for all candidates, of which most are not measured."""
+
+    exponents: Array
+    """Exponent of the norm for each candidate, shape (candidates,)."""
+
+    def norm_exponents(self) -> Array:
+        """A smaller exponent where the floor is uncertain.
+
+        The mean of the maximum of two uncertain costs is above both (Clark, 1961). So a lower floor
+        gains little where the line is close to it.
+        """
+        return self.exponents
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -305,10 +324,22 @@ class CostModel:
         branches = np.full(len(self._prior.sizes), Branch.EITHER, int)
         branches[measured.rows] = measured.branches
         every = np.arange(len(self._prior.sizes))
-        law = SeenBranchLaw(
+        law = ExtendedLaw(
             layout=self._prior.layout(every, curves, np.zeros((0, 0))),
             hyperparameters=self._hyperparameters,
             unit=float(np.exp(measured.log_costs.min())),
             branches=branches,
+            exponents=self._exponents(measured),
         )
         return law, parameters
+
+    def _exponents(self, measured: _Measured) -> Array:
+        """Exponents of the norm for all candidates, shape (candidates,)."""
+        exponents = np.full(len(self._prior.sizes), self._hyperparameters.max_norm_exponent)
+        if self._prior.is_time:
+            on_floor = measured.rows[measured.branches == Branch.FLOOR]
+            curves = self._prior.curves.curve_of
+            has_floor = np.isin(curves, curves[on_floor])
+            exponents[~has_floor] = _UNCERTAIN_EXPONENT
+            exponents[measured.rows] = self._hyperparameters.max_norm_exponent
+        return exponents
