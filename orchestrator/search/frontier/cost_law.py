@@ -168,7 +168,7 @@ class CostLaw:
         return floor, base, slope + np.log(self.layout.sizes)
 
     def norm_exponents(self) -> Array:
-        """Exponents of the norm that replaces the maximum: one number, or shape (candidates,)."""
+        """Exponents of the norm for the maximum: one number, or shape (candidates,)."""
         return np.array(self.hyperparameters.max_norm_exponent)
 
     def costs_without_extra(self, parameters: Array) -> Array:
