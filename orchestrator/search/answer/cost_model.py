@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.answer.branch_laws import ExtendedLaw, SeenBranchLaw
+from orchestrator.search.answer.branch_laws import ExtendedLaw, SeenBranchLaw, branches_of
 from orchestrator.search.answer.cost_prior import CostPrior
 from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.cost_law import Branch, CostLaw, Derivatives
@@ -45,17 +45,9 @@ _BASE_BELOW = 1.5
 _SLOPE_BELOW = 0.3
 """Expected distances of base and slope below the measured times, as logarithms: about a quarter of
 a time is the base, which does not depend on the micro-batch, and the rest is the slope."""
-_GROWS_ON_CURVE = 1.3
-"""A host-bound time above this many times that of a smaller micro-batch is no constant floor. The
-time of a host varies by less."""
-_GROWS_ELSEWHERE = 3.0
-"""The same compared with other techniques, which change the time of the host, too."""
 _UNCERTAIN_EXPONENT = 6.0
 """Exponent of the norm where the floor of a curve was not measured. It is 1.7 / deviation of the
 floor from the line, about 0.3: the logistic function then is close to the normal one."""
-_EQUAL_LOADING = 0.05
-"""Two host-bound rows within this distance of seconds per sample wait for the same loader, as a
-logarithm."""
 _USUAL_ERROR = 0.01
 """Misfit and noise of the first fit, before their scales are selected."""
 
@@ -146,6 +138,7 @@ class CostModel:
         """The observations as arrays."""
         rows = np.array(list(self._observations), int)
         observations = self._observations.values()
+        curves = self._prior.curves.curve_of[rows]
         errors = np.array([observation.relative_error for observation in observations])
         return _Measured(
             rows=rows,
@@ -153,34 +146,14 @@ class CostModel:
             # Half a 95 % interval is about two standard deviations. A small relative error is also
             # the error of the logarithm.
             stated_variances=(errors / 2) ** 2,
-            branches=self._branches(rows),
-            curves=np.unique(self._prior.curves.curve_of[rows]),
+            branches=branches_of(
+                np.array([observation.branch for observation in observations], int),
+                costs=np.array([observation.cost for observation in observations]),
+                sizes=self._prior.sizes[rows],
+                curves=curves,
+            ),
+            curves=np.unique(curves),
         )
-
-    def _branches(self, rows: Indices) -> Indices:
-        """The branch of each observation, shape (measured,).
-
-        A time that grows with the micro-batch is no floor, whatever limits it: a host that loads
-        the samples takes longer for more of them. The law describes it by its line.
-        """
-        observations = [self._observations[int(row)] for row in rows]
-        branches = np.array([observation.branch for observation in observations], int)
-        costs = np.array([observation.cost for observation in observations])
-        sizes = self._prior.sizes[rows]
-        curves = self._prior.curves.curve_of[rows]
-        floors = branches == Branch.FLOOR
-        for row in np.flatnonzero(floors):
-            smaller = floors & (sizes < sizes[row])
-            on_curve = costs[smaller & (curves == curves[row])].min(initial=np.inf)
-            elsewhere = costs[smaller].min(initial=np.inf)
-            if costs[row] > min(_GROWS_ON_CURVE * on_curve, _GROWS_ELSEWHERE * elsewhere):
-                branches[row] = Branch.LINE
-        # A host that loads the samples is as fast in samples per second with other techniques.
-        per_sample = np.log(costs / sizes)
-        for row in np.flatnonzero(floors & (branches == Branch.LINE)):
-            is_equal = np.abs(per_sample - per_sample[row]) < _EQUAL_LOADING
-            branches[floors & is_equal] = Branch.LINE
-        return branches
 
     def _law(self, measured: _Measured) -> CostLaw:
         """The law for the measured candidates and their curves only."""
