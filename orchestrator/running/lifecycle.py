@@ -63,7 +63,7 @@ def opening_lines(
     if not cluster.gpus:
         yield (
             "   without a GPU, memory is that of live tensors and the process's resident peak,"
-            " and speed is this processor's; smallest trials first"
+            " and speed is this processor's"
         )
     if time_budget_seconds is not None:
         minutes = time_budget_seconds / 60

@@ -257,6 +257,8 @@ class _Sweep:
         yield f"{self._config.name}: {considered}, on {where}"
         yield from self._screening.notes
         yield from lifecycle.opening_lines(self._cluster, self._folder, self._time_budget_seconds)
+        if not self._cluster.gpus and self._config.search.kind == "grid":
+            yield "   the smallest trials run first"
 
     def _description(self, earlier: EarlierRecords) -> dict[str, object]:
         """The content of ``run.json`` before anything is measured."""

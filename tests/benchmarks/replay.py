@@ -20,6 +20,7 @@ os.environ.update(ENVIRONMENT)
 import argparse
 import random
 import statistics
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -71,6 +72,8 @@ class Replay:
     """The largest error of an audited prediction, relative; 0 without audits."""
     contradicted: float
     """Share of the reasons for skipping that the truth is beyond."""
+    slowest_choice: float = 0.0
+    """Processor seconds of the longest choice of a next trial."""
 
     @property
     def trials(self) -> int:
@@ -94,7 +97,7 @@ def replay(
     """Run a search against a table, with ``at_once`` trials out, and cut it when it has taken
     ``seconds``."""
     search = make([record.spec for record in table.values()])
-    asked = _run(search, table, at_once, seconds)
+    asked, slowest_choice = _run(search, table, at_once, seconds)
     audits = search.audits if isinstance(search, FrontierSearch) else ()
     errors = [error for audit in audits for error in (audit.memory_error, audit.speed_error)]
     true_table = table if truth is None else truth
@@ -107,24 +110,30 @@ def replay(
         height=height(table, asked),
         largest_audit_error=max((abs(error) for error in errors if error is not None), default=0.0),
         contradicted=contradicted(search.skipped(), true_table),
+        slowest_choice=slowest_choice,
     )
 
 
-def _run(search: Search, table: Table, at_once: int, seconds: float | None) -> list[str]:
-    """The trials asked for, in order."""
+def _run(
+    search: Search, table: Table, at_once: int, seconds: float | None
+) -> tuple[list[str], float]:
+    """The trials asked for, in order, and the processor seconds of the slowest choice."""
     asked: list[str] = []
     out: list[str] = []
     spent = 0.0
+    slowest = 0.0
     while True:
         while len(out) < at_once and (seconds is None or spent < seconds):
+            began = time.process_time()
             trial = search.ask()
+            slowest = max(slowest, time.process_time() - began)
             if trial is None:
                 break
             out.append(trial.trial_id)
             asked.append(trial.trial_id)
             spent += table[trial.trial_id].slot_seconds
         if not out:
-            return asked
+            return asked, slowest
         search.tell(table[out.pop(0)])
 
 

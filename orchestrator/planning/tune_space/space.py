@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.spec import Choice
+from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES, Variant
+from jobs.techniques.workload import same_workload
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Assignment
 from orchestrator.planning.base_arguments import CUSTOM
 from orchestrator.planning.plan import Plan, plan
@@ -21,6 +22,8 @@ _STEPS = 5
 _WARMUP_STEPS = 2
 """Fewer steps than in a sweep, because the search measures many configurations."""
 
+_TASK = "task:"
+"""Begins the requirement of a task."""
 _FEW_CHANGES = 3
 """Up to this many changed axes at a time, even the coarsest choice of micro-batches is accepted."""
 
@@ -67,7 +70,7 @@ def tune_space(
     baseline, arguments = with_own_values(config.baseline, config.training_arguments)
     effective_batch = goal.effective_batch or _own_effective_batch(baseline)
     baseline = _with_accumulation(baseline)
-    values, not_tried = _values(baseline, goal, is_missing)
+    values, not_tried = _values(baseline, goal, config.model.task, is_missing)
     tuned = replace(
         config,
         training_arguments=arguments,
@@ -132,7 +135,7 @@ def _with_accumulation(baseline: Assignment) -> dict[str, Choice]:
 
 
 def _values(
-    baseline: Mapping[str, Choice], goal: Goal, is_missing: IsMissing
+    baseline: Mapping[str, Choice], goal: Goal, task: str, is_missing: IsMissing
 ) -> tuple[dict[str, tuple[Choice, ...]], dict[str, dict[str, str]]]:
     """Axis -> the values to try, the user's first; and axis -> value -> why it is not tried."""
     values: dict[str, tuple[Choice, ...]] = {}
@@ -146,6 +149,7 @@ def _values(
             if value == own:
                 continue
             reason = _why_not(name, value, own, goal, is_missing)
+            reason = reason or _why_not_here(name, value, own, task)
             if reason:
                 not_tried.setdefault(name, {})[value] = reason
             else:
@@ -168,6 +172,17 @@ def _why_not(axis: str, value: str, own: Choice, goal: Goal, is_missing: IsMissi
         return "trains differently from your own arguments"
     if is_missing(variants[value]):
         return "needs what this machine lacks"
+    return ""
+
+
+def _why_not_here(axis: str, value: str, own: Choice, task: str) -> str:
+    """Why a value does not suit the task, or a comparison of speeds; empty if it suits both."""
+    variant = AXES[axis].variants[value]
+    if not same_workload(TrainingRecipe.of({axis: value}), TrainingRecipe.of({axis: own})):
+        return "trains on other rows, so its speed is that of another workload"
+    tasks = [name for name in variant.requires if name.startswith(_TASK)]
+    if tasks and f"{_TASK}{task}" not in tasks:
+        return f"needs another task than {task}"
     return ""
 
 

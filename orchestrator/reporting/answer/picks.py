@@ -158,7 +158,10 @@ def _answer_lines(
     dataset: Dataset, answer: TuneAnswer, exported: Mapping[str, str]
 ) -> Iterator[str]:
     yield _heading(answer)
-    yield from pick_lines(dataset, answer.recommendation)
+    if answer.best is None:
+        yield from _nothing_fits(dataset, answer)
+    else:
+        yield from pick_lines(dataset, answer.recommendation)
     if answer.gain is not None:
         yield f"    {change(answer.gain)} in speed over your own arguments"
     if answer.recommendation.runners_up:
@@ -167,8 +170,30 @@ def _answer_lines(
     if answer.evidence:
         yield f"  {counts(answer.evidence)}"
         yield f"  {certainty(answer.evidence)}"
+        if not answer.evidence["is_answered"]:
+            yield (
+                "  the search ended before this was certain; --resume with more --gpu-minutes"
+                " continues it"
+            )
     if answer.folder_name in exported:
         yield f"  files to train with: {exported[answer.folder_name]}"
+
+
+def _nothing_fits(dataset: Dataset, answer: TuneAnswer) -> Iterator[str]:
+    """That there is no pick, and the measured configuration with the least memory."""
+    batch = answer.recommendation.constraints.effective_batch
+    if batch is None:
+        yield "  no measured configuration fits"
+    else:
+        yield f"  no measured configuration fits with an effective batch of {batch}"
+    measured = answer.results.configurations
+    if measured:
+        least = min(measured, key=_memory_of)
+        yield f"  least memory measured: {_figures(dataset, least)}"
+
+
+def _memory_of(configuration: Configuration) -> float:
+    return configuration.memory_bytes
 
 
 def _heading(answer: TuneAnswer) -> str:

@@ -10,6 +10,9 @@ from orchestrator.units import change
 
 _CERTAIN = 0.0005
 """A possible gain below this share is written as no gain."""
+_TOO_LITTLE_KNOWN = 3.0
+"""A possible gain above this share is no figure to plan with. It follows from little more than the
+prior, for example while every measured row waits for the host."""
 _FEW_PERCENT = 0.1
 """Below this share, a gain is written with a decimal."""
 
@@ -17,8 +20,8 @@ _FEW_PERCENT = 0.1
 def counts(evidence: Mapping[str, Any]) -> str:
     """The configurations that were considered, ruled out and measured."""
     return (
-        f"considered {evidence['considered']:,}, ruled out by prediction {evidence['ruled_out']:,},"
-        f" measured {evidence['measured']:,}"
+        f"considered {evidence['considered']:,}, ruled out without a trial"
+        f" {evidence['ruled_out']:,}, measured {evidence['measured']:,}"
     )
 
 
@@ -32,6 +35,8 @@ def certainty(evidence: Mapping[str, Any]) -> str:
         return "nothing measured fits; whether anything does is not known"
     if at_most is None or not math.isfinite(at_most):
         return "how much faster anything unmeasured could be is not known"
+    if at_most > _TOO_LITTLE_KNOWN:
+        return "too little is known: something unmeasured could be several times faster"
     if at_most < _CERTAIN:
         return f"nothing unmeasured is faster, with {sure} probability"
     most = change(1 + at_most)

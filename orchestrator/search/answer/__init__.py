@@ -5,6 +5,7 @@ questions.py           the decisions of the search: the next candidate, or to en
 gain.py                how much faster an unmeasured candidate could be, and how likely that is
 state.py               everything learnt from the records: speeds, memory, costs of trials, failures
 cost_model.py          the posterior of one cost, time or memory, of every candidate
+branch_laws.py         the law of a cost for few measurements
 cost_prior.py          the prior covariance of this cost between candidates
 curve_prior.py         the prior mean and covariance of the curves' parameters
 technique_priors.py    the expected effect of each technique, from recorded tables

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.search.answer.branch_laws import ExtendedLaw, SeenBranchLaw, branches_of
 from orchestrator.search.answer.cost_prior import CostPrior
 from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.cost_law import Branch, CostLaw, Derivatives
@@ -19,11 +20,20 @@ from orchestrator.search.frontier.hyperparameters import Hyperparameters
 from orchestrator.search.frontier.noise_scales import Residuals, most_likely_scales
 from orchestrator.search.frontier.parameter_fit import ParameterFit
 
-_HYPERPARAMETERS = Hyperparameters(
+_OF_TIME = Hyperparameters(
     extra_deviations=(0.0,),
-    # Few measurements often fit the law by chance, so errors are never taken to be tiny.
-    misfit_deviations=(0.03, 0.06),
+    # Few measurements often fit the law by chance, so errors are never taken to be tiny. A model
+    # that the law does not describe, such as one that waits for its data, has large ones.
+    misfit_deviations=(0.03, 0.06, 0.12, 0.25),
+    usual_misfit=0.03,
     noises=(0.02, 0.03, 0.06, 0.1),
+)
+_OF_MEMORY = Hyperparameters(
+    extra_deviations=(0.0,),
+    # Memory repeats almost to the byte, and is nearly affine in the micro-batch.
+    misfit_deviations=(0.01, 0.02, 0.04, 0.08, 0.16),
+    usual_misfit=0.02,
+    noises=(0.001, 0.003, 0.01),
 )
 _FLOOR_BELOW = 0.3
 """Expected distance of a floor below the smallest measured cost, as a logarithm, if no measurement
@@ -35,23 +45,11 @@ _BASE_BELOW = 1.5
 _SLOPE_BELOW = 0.3
 """Expected distances of base and slope below the measured times, as logarithms: about a quarter of
 a time is the base, which does not depend on the micro-batch, and the rest is the slope."""
+_UNCERTAIN_EXPONENT = 6.0
+"""Exponent of the norm where the floor of a curve was not measured. It is 1.7 / deviation of the
+floor from the line, about 0.3: the logistic function then is close to the normal one."""
 _USUAL_ERROR = 0.01
 """Misfit and noise of the first fit, before their scales are selected."""
-
-
-class SeenBranchLaw(CostLaw):
-    """A law in which a measurement on the line does not affect the floor.
-
-    The cost is a constant floor for small micro-batches, and a line for large ones. With
-    few measurements, a fit could put the floor through a measurement of the line. Then the search
-    would rule out all smaller micro-batches.
-    """
-
-    def costs_without_extra(self, parameters: Array) -> Array:
-        """Logarithms of the costs: the line where it was measured, otherwise the whole law."""
-        costs = CostLaw.costs_without_extra(self, parameters)
-        _, base, slope_term = self.terms(parameters)
-        return np.where(self.branches == Branch.LINE, np.logaddexp(base, slope_term), costs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +92,7 @@ class CostModel:
 
     def __init__(self, prior: CostPrior) -> None:
         self._prior = prior
+        self._hyperparameters = _OF_TIME if prior.is_time else _OF_MEMORY
         self._observations: dict[int, Observation] = {}
         self._posterior: _Posterior | None = None
         self.mean: Array | None = None
@@ -116,7 +115,7 @@ class CostModel:
         # second one uses these scales.
         start = self._first_fit(law, measured, prior_mean)
         residuals = self._residuals(law, measured, prior_mean, start)
-        scales = most_likely_scales(residuals, _HYPERPARAMETERS)
+        scales = most_likely_scales(residuals, self._hyperparameters)
         # Independent errors add up as variances: the stated error of a trial, and the noise between
         # trials. The misfit of the law is correlated between similar candidates.
         variances = measured.stated_variances + scales.noises**2
@@ -139,6 +138,7 @@ class CostModel:
         """The observations as arrays."""
         rows = np.array(list(self._observations), int)
         observations = self._observations.values()
+        curves = self._prior.curves.curve_of[rows]
         errors = np.array([observation.relative_error for observation in observations])
         return _Measured(
             rows=rows,
@@ -146,8 +146,13 @@ class CostModel:
             # Half a 95 % interval is about two standard deviations. A small relative error is also
             # the error of the logarithm.
             stated_variances=(errors / 2) ** 2,
-            branches=np.array([observation.branch for observation in observations], int),
-            curves=np.unique(self._prior.curves.curve_of[rows]),
+            branches=branches_of(
+                np.array([observation.branch for observation in observations], int),
+                costs=np.array([observation.cost for observation in observations]),
+                sizes=self._prior.sizes[rows],
+                curves=curves,
+            ),
+            curves=np.unique(curves),
         )
 
     def _law(self, measured: _Measured) -> CostLaw:
@@ -155,15 +160,18 @@ class CostModel:
         covariance = self._prior.of_parameters(measured.curves)
         return SeenBranchLaw(
             layout=self._prior.layout(measured.rows, measured.curves, covariance),
-            hyperparameters=_HYPERPARAMETERS,
+            hyperparameters=self._hyperparameters,
             unit=float(np.exp(measured.log_costs.min())),
             branches=measured.branches,
         )
 
     def _prior_mean(self, curves: Indices, measured: _Measured) -> Array:
         """Expected parameters of curves, from the size of costs and the effects of techniques."""
-        effects = self._prior.effects(curves)
-        usual = np.median(self._prior.effects(self._prior.curves.curve_of[measured.rows]))
+        seen = self._prior.curves.curve_of[measured.rows]
+        base_effects = self._prior.base_effects(curves)
+        base_effects = base_effects - np.median(self._prior.base_effects(seen))
+        slope_effects = self._prior.slope_effects(curves)
+        slope_effects = slope_effects - np.median(self._prior.slope_effects(seen))
         unit = float(measured.log_costs.min())
         per_sample = measured.log_costs - np.log(self._prior.sizes[measured.rows])
         # By default, base and slope are 1/e of the measured costs each, so that their sum is near
@@ -174,8 +182,8 @@ class CostModel:
             floor_below, base_below = _TIME_FLOOR_BELOW, _BASE_BELOW
             slope_below = _SLOPE_BELOW
         floors = np.full(len(curves), unit - floor_below)
-        bases = unit - base_below + effects - usual
-        slopes = float(np.median(per_sample)) - slope_below + effects - usual
+        bases = unit - base_below + base_effects
+        slopes = float(np.median(per_sample)) - slope_below + slope_effects
         return np.concatenate([floors, bases, slopes, self._prior.extra_means])
 
     def _first_fit(self, law: CostLaw, measured: _Measured, prior_mean: Array) -> Array:
@@ -259,10 +267,22 @@ class CostModel:
         branches = np.full(len(self._prior.sizes), Branch.EITHER, int)
         branches[measured.rows] = measured.branches
         every = np.arange(len(self._prior.sizes))
-        law = SeenBranchLaw(
+        law = ExtendedLaw(
             layout=self._prior.layout(every, curves, np.zeros((0, 0))),
-            hyperparameters=_HYPERPARAMETERS,
+            hyperparameters=self._hyperparameters,
             unit=float(np.exp(measured.log_costs.min())),
             branches=branches,
+            exponents=self._exponents(measured),
         )
         return law, parameters
+
+    def _exponents(self, measured: _Measured) -> Array:
+        """Exponents of the norm for all candidates, shape (candidates,)."""
+        exponents = np.full(len(self._prior.sizes), self._hyperparameters.max_norm_exponent)
+        if self._prior.is_time:
+            on_floor = measured.rows[measured.branches == Branch.FLOOR]
+            curves = self._prior.curves.curve_of
+            has_floor = np.isin(curves, curves[on_floor])
+            exponents[~has_floor] = _UNCERTAIN_EXPONENT
+            exponents[measured.rows] = self._hyperparameters.max_norm_exponent
+        return exponents

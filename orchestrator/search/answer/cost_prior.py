@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from orchestrator.search.answer.curve_prior import CurvePrior
+from orchestrator.search.answer.curve_prior import CurvePrior, Part, PriorScales
+from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.frontier.arrays import Array, Indices, Numbering
 from orchestrator.search.frontier.candidates import Candidate, OptimizerFamily
 from orchestrator.search.frontier.cost_law import Derivatives, ParameterLayout
@@ -26,21 +27,32 @@ class CostPrior:
     """The candidates of the plan as arrays, and the covariance of their costs."""
 
     def __init__(
-        self, candidates: Sequence[Candidate], curves: CurvePrior, *, is_time: bool
+        self,
+        candidates: Sequence[Candidate],
+        priors: TechniquePriors,
+        scales: PriorScales,
+        *,
+        is_time: bool,
     ) -> None:
-        self.curves = curves
+        part = Part.TIME if is_time else Part.MEMORY_BASE
+        self.curves = CurvePrior(candidates, priors, scales, part)
+        """The prior of floors and bases."""
+        self._slopes = self.curves
+        if not is_time:
+            self._slopes = CurvePrior(candidates, priors, scales, Part.MEMORY_SLOPE)
         self.is_time = is_time
         self.sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         self._octaves = np.log2(self.sizes)
         families: Numbering[OptimizerFamily] = Numbering()
         self._families = np.array([_family(candidate, families) for candidate in candidates], int)
         self.family_count = len(families)
-        self.extra_means, self._extra_deviations = _extras(list(families), curves, is_time=is_time)
+        self.extra_means, self._extra_deviations = _extras(
+            list(families), self.curves, is_time=is_time
+        )
         self._shares = np.ones(len(candidates))
         if is_time:
             # An optimizer updates once per step, so each micro-batch pays its share of this time.
             self._shares = 1 / np.array([candidate.accumulation for candidate in candidates], float)
-        scales = curves.scales
         self._correlation = 0.0
         self._common = np.full(3, scales.common**2)
         """Variances of the parts of floor, base and slope that all curves share, shape (3,)."""
@@ -55,11 +67,13 @@ class CostPrior:
             # Var(base - slope) = Var(base) + Var(slope) - 2 Cov(base, slope), of logarithms.
             self._common_covariance = scales.common**2 - scales.common_base_to_slope**2 / 2
 
-    def effects(self, curves: Indices) -> Array:
-        """Expected logarithm of the effect of a curve's techniques on the cost, shape (curves,)."""
-        if self.is_time:
-            return self.curves.log_times[curves]
-        return np.zeros(len(curves))
+    def base_effects(self, curves: Indices) -> Array:
+        """Expected logarithm of the effect of curves' techniques on the base, shape (curves,)."""
+        return self.curves.log_effects[curves]
+
+    def slope_effects(self, curves: Indices) -> Array:
+        """The same of the slope."""
+        return self._slopes.log_effects[curves]
 
     def layout(self, rows: Indices, curves: Indices, prior_covariance: Array) -> ParameterLayout:
         """The parameters of the law for some candidates. ``curves`` are their curves, ascending."""
@@ -91,7 +105,8 @@ class CostPrior:
         A floor is independent of bases and slopes.
         """
         between = self.curves.covariance(rows, columns)
-        floor, base, slope = (between + variance for variance in self._common)
+        floor, base = between + self._common[0], between + self._common[1]
+        slope = self._slopes.covariance(rows, columns) + self._common[2]
         correlated = self._correlation * between + self._common_covariance
         none = np.zeros_like(between)
         return np.block([[floor, none, none], [none, base, correlated], [none, correlated, slope]])
@@ -107,10 +122,14 @@ class CostPrior:
         # Linearized, Cov(cost a, cost b) is the sum over all pairs of parameters of derivative ·
         # derivative · covariance. Floor, base and slope of the same kind come first.
         of_curves = self._by_curve(rows, columns, self.curves.covariance)
+        of_slopes = of_curves
+        if self._slopes is not self.curves:
+            of_slopes = self._by_curve(rows, columns, self._slopes.covariance)
         covariance = np.zeros_like(of_curves)
         derivatives_of = (derivatives.floor, derivatives.base, derivatives.slope)
-        for derivative, common in zip(derivatives_of, self._common, strict=True):
-            covariance += (of_curves + common) * np.outer(derivative[rows], derivative[columns])
+        kernels = (of_curves, of_curves, of_slopes)
+        for derivative, kernel, common in zip(derivatives_of, kernels, self._common, strict=True):
+            covariance += (kernel + common) * np.outer(derivative[rows], derivative[columns])
         # Then the pairs of a base and a slope, in both orders.
         crossed = np.outer(derivatives.base[rows], derivatives.slope[columns])
         crossed += np.outer(derivatives.slope[rows], derivatives.base[columns])
@@ -131,7 +150,8 @@ class CostPrior:
         of_curves = self.curves.variances()[self.curves.curve_of]
         variances = (of_curves + self._common[0]) * derivatives.floor**2
         variances += (of_curves + self._common[1]) * derivatives.base**2
-        variances += (of_curves + self._common[2]) * derivatives.slope**2
+        of_slopes = self._slopes.variances()[self.curves.curve_of]
+        variances += (of_slopes + self._common[2]) * derivatives.slope**2
         correlated = self._correlation * of_curves + self._common_covariance
         variances += 2 * correlated * derivatives.base * derivatives.slope
         deviations = np.append(self._extra_deviations, 0.0)[self._families]

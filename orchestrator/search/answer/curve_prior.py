@@ -8,6 +8,8 @@ all curves and the measured ones, so it is cheap for large plans.
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,8 +39,26 @@ class PriorScales:
     """Correlation of a technique's effects on the base and on the slope of a time."""
 
 
+class Part(enum.Enum):
+    """The parameters of curves to which a prior applies."""
+
+    TIME = enum.auto()
+    """Floor, base and slope of a time: a technique affects all in a similar way."""
+    MEMORY_BASE = enum.auto()
+    """The memory that does not depend on the micro-batch: weights and optimizer states."""
+    MEMORY_SLOPE = enum.auto()
+    """The memory of each sample, the activations."""
+
+
+_SLOPE_OF_MEMORY = 2.0
+"""Effect of a technique on the memory of a sample / its effect on all memory of a trial. Recorded
+trials have about half of their memory in activations."""
+_SLOPE_PAIR = 0.3
+"""``PriorScales.pair`` of the memory of a sample. Two techniques often save the same memory."""
+
+
 class CurvePrior:
-    """Prior means and covariances of the parameters of a plan's curves.
+    """Prior means and covariances of one part of the parameters of a plan's curves.
 
     Effects of techniques are relative to the techniques of the plan's first candidate.
     """
@@ -48,8 +68,11 @@ class CurvePrior:
         candidates: Sequence[Candidate],
         priors: TechniquePriors,
         scales: PriorScales,
+        part: Part = Part.TIME,
     ) -> None:
         self.scales = scales
+        self._part = part
+        self._pair = _SLOPE_PAIR if part is Part.MEMORY_SLOPE else scales.pair
         self._priors = priors
         self._reference = candidates[0].trials[0].choices.get(OPTIMIZER)
         curves: Numbering[Curve] = Numbering()
@@ -64,15 +87,16 @@ class CurvePrior:
         """Index of each curve's value on each axis that varies, shape (curves, axes)."""
         self._kernels: list[Array] = []
         """For each of these axes, the covariance of the effects of its values, (values, values)."""
-        self.log_times = np.zeros(len(listed))
-        """Expected logarithm of each curve's time, relative to the first curve, shape (curves,)."""
+        self.log_effects = np.zeros(len(listed))
+        """Expected logarithm of each curve's parameter, relative to the first curve's. Shape
+        (curves,)."""
         for column, axis in enumerate(axes):
             self._add_axis(column, axis, [choices.get(axis) for choices in listed], priors)
 
     def _add_axis(
         self, column: int, axis: str, values: Sequence[Hashable], priors: TechniquePriors
     ) -> None:
-        """Add one axis to codes, kernels and expected times. ``values`` has a value per curve."""
+        """Add one axis to codes, kernels and effects. ``values`` has a value per curve."""
         numbers: Numbering[tuple[str, Hashable]] = Numbering()
         distinct: list[Choice] = []
         for curve, value in enumerate(values):
@@ -80,13 +104,14 @@ class CurvePrior:
             if len(numbers) > len(distinct):
                 distinct.append(value)  # type: ignore[arg-type]
         effects = [priors.between(axis, distinct[0], value) for value in distinct]
-        deviations = np.array([effect.deviation for effect in effects])
+        expected = [_of_part(effect, self._part) for effect in effects]
+        deviations = np.array([deviation for _, deviation in expected])
         rows = []
         for first in distinct:
             rows.append([priors.correlation(axis, first, second) for second in distinct])
         # Cov(a, b) = correlation · deviation of a · deviation of b.
         self._kernels.append(np.outer(deviations, deviations) * np.array(rows))
-        self.log_times += np.array([effect.log_time for effect in effects])[self._codes[:, column]]
+        self.log_effects += np.array([mean for mean, _ in expected])[self._codes[:, column]]
 
     def effect_of_optimizer(self, family: OptimizerFamily) -> Effect | None:
         """What a family's optimizer is expected to do, compared with the plan's first one; None if
@@ -111,14 +136,14 @@ class CurvePrior:
         # as a share of all pairs of axes.
         pairs = shared * (shared - 1) / max(1, axes * (axes - 1))
         is_same = rows[:, None] == columns
-        return np.asarray(own + self.scales.pair**2 * pairs + self.scales.curve**2 * is_same)
+        return np.asarray(own + self._pair**2 * pairs + self.scales.curve**2 * is_same)
 
     def variances(self) -> Array:
         """Prior variance of one parameter of each curve, shape (curves,), without ``common``."""
         alone = np.zeros(len(self._codes))
         for axis, kernel in enumerate(self._kernels):
             alone += np.diag(kernel)[self._codes[:, axis]]
-        return np.asarray(alone + self.scales.pair**2 + self.scales.curve**2)
+        return np.asarray(alone + self._pair**2 + self.scales.curve**2)
 
     def differing(self, rows: Indices, columns: Indices) -> Array:
         """Number of axes on which two curves differ, shape (rows, columns)."""
@@ -126,6 +151,19 @@ class CurvePrior:
         for axis in range(self._codes.shape[1]):
             differing += self._codes[rows, axis][:, None] != self._codes[columns, axis]
         return differing
+
+
+def _of_part(effect: Effect, part: Part) -> tuple[float, float]:
+    """Mean and deviation of the logarithm of a technique's effect on one part."""
+    if part is Part.TIME:
+        return effect.log_time, effect.deviation
+    if part is Part.MEMORY_BASE:
+        return 0.0, effect.memory_deviation
+    mean = _SLOPE_OF_MEMORY * effect.log_memory
+    # The ratio itself is uncertain by half of it: how much of its memory a model has in activations
+    # differs.
+    deviation = math.hypot(mean / 2, _SLOPE_OF_MEMORY * effect.memory_deviation)
+    return mean, deviation
 
 
 def _choices(curve: Curve) -> Mapping[str, Hashable]:

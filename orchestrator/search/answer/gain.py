@@ -20,6 +20,9 @@ probability is at most 0.5 / sqrt(512), about 2 %."""
 _SHORTLIST = 256
 """Only the candidates with the largest expected gains are sampled, at most this many: the
 time of sampling grows with the cube of their number."""
+_MEASUREMENT_NOISE = 0.02
+"""Expected noise of a measured speed, as a logarithm. A row that is known nearly as well already
+shows little when it is measured."""
 _SHARED_MEMORY_ERROR = 0.5
 """Part of the variance of memory errors that is common to all candidates."""
 _LEAST_VARIANCE = 1e-12
@@ -158,15 +161,17 @@ def _values(sampled: Array, expected: Array, covariance: Array) -> Array:
 
     ``sampled`` are gains of shape (samples, rows), and ``expected`` are their means. In a sample,
     the gain of the best row exceeds the largest expected gain: this excess can be found only by
-    measuring. A measurement of a row explains a part of the best row's variance, which is their
-    squared correlation. The information of a row is the mean of excess times this part.
+    measuring. A measurement of a row explains a part of the best row's variance: the squared
+    correlation of the best row with the measurement, noise included. The information of a row is
+    the mean of excess times this part.
     """
     best = sampled.argmax(axis=1)
     excess = np.maximum(sampled.max(axis=1) - expected.max(), 0.0)
     of_best = np.bincount(best, weights=excess, minlength=len(expected)) / len(sampled)
-    deviations = np.sqrt(np.maximum(np.diag(covariance), _LEAST_VARIANCE))
-    explained = np.minimum((covariance / np.outer(deviations, deviations)) ** 2, 1.0)
-    np.fill_diagonal(explained, 1.0)
+    variances = np.maximum(np.diag(covariance), _LEAST_VARIANCE)
+    # Corr² = Cov² / (Var(measurement of the row) · Var(best row)).
+    explained = covariance**2 / np.outer(variances + _MEASUREMENT_NOISE**2, variances)
+    explained = np.minimum(explained, 1.0)
     return np.asarray(expected + explained @ of_best)
 
 

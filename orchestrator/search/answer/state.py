@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from jobs.record import Outcome, TrialRecord
 from orchestrator.search.answer.cost_model import CostModel, Observation
 from orchestrator.search.answer.cost_prior import CostPrior
-from orchestrator.search.answer.curve_prior import CurvePrior, PriorScales
+from orchestrator.search.answer.curve_prior import PriorScales
 from orchestrator.search.answer.failures import Failures
 from orchestrator.search.answer.gain import Beliefs
 from orchestrator.search.answer.memory_model import MemoryModel
@@ -20,6 +21,9 @@ from orchestrator.search.frontier.candidates import Candidate, Curve
 from orchestrator.search.frontier.cost_law import Branch
 from orchestrator.search.frontier.measurements import Measurement, measurement_of
 from orchestrator.search.frontier.surrogate import branch_of
+
+_SPEED_NOISE = 0.03
+"""Expected noise of a measured speed, as a logarithm."""
 
 
 class AnswerState:
@@ -42,10 +46,10 @@ class AnswerState:
         self._is_current = False
         if not candidates:
             return
-        curves = CurvePrior(candidates, priors, PriorScales())
         self._sizes = np.array([candidate.micro_batch for candidate in candidates], float)
-        self._times = CostModel(CostPrior(candidates, curves, is_time=True))
-        prior_of_memory = CostPrior(candidates, curves, is_time=False)
+        scales = PriorScales()
+        self._times = CostModel(CostPrior(candidates, priors, scales, is_time=True))
+        prior_of_memory = CostPrior(candidates, priors, scales, is_time=False)
         self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes, priors)
         self._costs = TrialCost(candidates, priors)
         self._failures = Failures(candidates, priors)
@@ -122,7 +126,7 @@ class AnswerState:
         assert self._memory.mean is not None
         return Beliefs(
             # Samples per second are the micro-batch divided by its seconds.
-            log_speed=np.log(self._sizes) - self._times.mean,
+            log_speed=self._corrected(np.log(self._sizes) - self._times.mean),
             log_memory=self._memory.mean,
             memory_deviation=self._memory.deviation,
             works=self._failures.probability_to_work(),
@@ -131,6 +135,20 @@ class AnswerState:
             untried_probability=self._failures.untried_probability,
             times=self._times,
         )
+
+    def _corrected(self, log_speed: Array) -> Array:
+        """Expected speeds, but the measured one where the model is far from it.
+
+        The model averages the noise of similar trials, so it is better than a single measurement. A
+        difference beyond any noise is the model's error. Shape (candidates,).
+        """
+        for index, measurement in self.measured.items():
+            log_measured = math.log(measurement.samples_per_second)
+            difference = log_speed[index] - log_measured
+            # The weight of a Cauchy distribution: 1/2 at the scale of the noise, and near 0 beyond.
+            weight = 1 / (1 + (difference / _SPEED_NOISE) ** 2)
+            log_speed[index] = log_measured + weight * difference
+        return log_speed
 
     def seconds(self, beliefs: Beliefs) -> Array:
         """Expected slot time of a trial of each candidate, shape (candidates,)."""

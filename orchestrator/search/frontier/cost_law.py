@@ -167,13 +167,17 @@ class CostLaw:
         slope = parameters[self.layout.slopes][curves]
         return floor, base, slope + np.log(self.layout.sizes)
 
+    def norm_exponents(self) -> Array:
+        """Exponents of the norm for the maximum: one number, or shape (candidates,)."""
+        return np.array(self.hyperparameters.max_norm_exponent)
+
     def costs_without_extra(self, parameters: Array) -> Array:
         """The floor if the candidate was measured on it, else the maximum of floor and line."""
         floor, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
         # The p-norm replaces the maximum, because it has derivatives everywhere:
         # log max(a, b) ≈ log(a^p + b^p) / p.
-        p = self.hyperparameters.max_norm_exponent
+        p = self.norm_exponents()
         maximum = np.logaddexp(p * floor, p * line) / p
         return np.where(self.branches == Branch.FLOOR, floor, maximum)
 
@@ -232,7 +236,7 @@ class CostLaw:
         _, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
         # The derivative of the p-norm by the logarithm of the line is (line / norm)^p.
-        p = self.hyperparameters.max_norm_exponent
+        p = self.norm_exponents()
         line_share = np.exp(p * (line - without_extra))
         seen_on_floor = self.branches == Branch.FLOOR
         return (

@@ -38,6 +38,9 @@ class Hyperparameters:
 
     misfit_deviations: tuple[float, ...] = (0.002, 0.004, 0.008, 0.016, 0.03)
     """How far costs are from the law. Similar candidates have similar misfits. By likelihood."""
+    usual_misfit: float | None = None
+    """The expected misfit: others become improbable with the distance of their logarithm. None: all
+    listed ones are equally probable before a measurement."""
     extra_deviations: tuple[float, ...] = (0.0, 0.1, 0.3)
     """How far an optimizer's extra is from a constant, relative to itself. By likelihood.
 

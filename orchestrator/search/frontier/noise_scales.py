@@ -8,6 +8,7 @@ current parameters. See Rasmussen and Williams, Gaussian Processes for Machine L
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,8 @@ import numpy as np
 from orchestrator.search.frontier.arrays import Array, Mask
 from orchestrator.search.frontier.hyperparameters import Hyperparameters
 
+_MISFIT_LOG_DEVIATION = 0.7
+"""Standard deviation of the logarithm of a misfit around the usual one: a factor of two."""
 _BEYOND_ANY_SQUARE = 1e300
 """Larger than any sum of squared residuals, smaller than infinity."""
 
@@ -79,11 +82,19 @@ def most_likely_scales(residuals: Residuals, hyperparameters: Hyperparameters) -
         )
         # Noise is independent from trial to trial, so it is on the diagonal only.
         variances = residuals.known_variances + noises**2
-        likelihoods.append(log_likelihoods(covariance, variances, residuals.from_prior))
+        likelihood = log_likelihoods(covariance, variances, residuals.from_prior)
+        likelihoods.append(likelihood + _log_prior(misfit, hyperparameters.usual_misfit))
     # ``likelihoods`` has the shape (pairs, choices of noise). Take the indices of the largest.
     best_pair, best_noise = np.unravel_index(np.argmax(likelihoods), (len(pairs), len(noises)))
     misfit, extra = pairs[best_pair]
     return Scales(misfit_deviation=misfit, extra_deviation=extra, noises=noises[best_noise])
+
+
+def _log_prior(misfit: float, usual: float | None) -> float:
+    """Logarithm of the prior density of a misfit, up to a constant: log-normal around the usual."""
+    if usual is None:
+        return 0.0
+    return -0.5 * (math.log(misfit / usual) / _MISFIT_LOG_DEVIATION) ** 2
 
 
 def _noise_choices(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:

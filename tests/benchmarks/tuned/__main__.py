@@ -77,7 +77,8 @@ def main() -> None:
     add("--seeds", type=int, default=20, help="simulated decoders per figure")
     add("--minutes", default="2,5", help="GPU time of all trials, as of --gpu-minutes")
     add("--noise", type=float, default=0.01, help="deviation of a measured speed")
-    add("--searches", default=",".join(["answer", *RIVALS]), help="which to replay")
+    searches = ("answer", *RIVALS)
+    add("--searches", nargs="+", choices=searches, default=searches, help="which to replay")
     add("--workers", type=int, help="processes; default: one per core")
     add("--trials", action="store_true", help="the trials of the first seed, one a line")
     options = parser.parse_args()
@@ -86,7 +87,7 @@ def main() -> None:
             minutes=float(minutes),
             noise=options.noise,
             gib=SHOWN_BUDGETS,
-            searches=tuple(options.searches.split(",")),
+            searches=tuple(options.searches),
         )
         began = time.monotonic()
         lines = report(setting, options.seeds, options.workers)

@@ -42,8 +42,13 @@ _START_SECONDS = 0.7
 _EAGER_FIRST_SECONDS = 0.8
 _FLOORS = {"keep": 0.075, "checkpoint": 0.136, "compiled": 0.060}
 """Seconds that the host takes for a step: recorded micro-batches of 2, and a compiled model."""
+_HOST_BOUND = 0.95
+"""A row is flagged as host-bound if its host takes more than this share of a step. The recorded row
+of checkpointing at micro-batch 2 is flagged, and that of keeping all is not."""
 _LOGITS_EAGER = 1.1
 """Eager code saves this many times the logits that compiled code saves (facts of the model)."""
+_LEAST_GIB = 19.2
+"""16 bytes for each of 1.24 B parameters, and the context: weights, gradients, optimizer states."""
 
 Key = tuple[str, str, str]
 
@@ -126,12 +131,14 @@ class Decoder:
         seconds, memory, first = self._shape(choices, size)
         _, empty, _ = self._shape(choices, 0.0)
         saved = memory - empty
+        least = _LEAST_GIB * GIB
         step_seconds = 0.0
         build_seconds = 0.0
         for (axis, value), effect in effects.items():
             seconds *= effect.time * self._draw(axis, value)
             saved *= effect.saved
             empty += effect.fixed_gib * GIB
+            least += effect.fixed_gib * GIB
             step_seconds += effect.step_seconds
             first += effect.first_seconds
             build_seconds = max(build_seconds, effect.build_seconds)
@@ -140,11 +147,11 @@ class Decoder:
         runs = all(effect.runs for effect in effects.values())
         return Truth(
             seconds=runs * (max(seconds, floor) + step_seconds),
-            memory_bytes=max(empty + saved, 6.0 * GIB),
+            memory_bytes=max(empty + saved, least),
             first_seconds=first,
             build="deepspeed" if build_seconds else "",
             build_seconds=build_seconds,
-            is_host_bound=floor > seconds,
+            is_host_bound=floor > _HOST_BOUND * seconds,
         )
 
     def _effects(self, choices: Mapping[str, Choice]) -> dict[tuple[str, str], SimulatedEffect]:

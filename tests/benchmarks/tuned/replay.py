@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -33,7 +33,8 @@ MISSING = ("package:flash_attn", "package:flash_attn_interface", "package:kernel
 _PREDICTION_ERROR = 0.01
 _PREDICTIONS_PER_SECOND = 1.5
 """How many predictions come while trials run: four processes, a few seconds for each."""
-RIVALS = ("optuna, TPE", "random")
+RIVALS = ("tpe", "nsga2", "random")
+"""Samplers of Optuna, and random order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +141,11 @@ def answer_search(setting: Setting, machine: Machine) -> AnswerSearch:
     )
 
 
+def _of_tune(setting: Setting, machine: Machine, trials: Iterable[TrialSpec]) -> Search:
+    """The search of `tune`; its trials are always those of the space."""
+    return answer_search(setting, machine)
+
+
 def replayed(setting: Setting, name: str, seed: int) -> Outcomes:
     """Replay a search on one draw of the decoder."""
     machine = Machine(seed, setting.noise)
@@ -157,13 +163,13 @@ def replayed(setting: Setting, name: str, seed: int) -> Outcomes:
 
 
 def _made(setting: Setting, name: str, seed: int, machine: Machine) -> Search:
-    rivals: Mapping[str, Callable[..., Search]] = {
-        "optuna, TPE": partial(OptunaSearch, sampler="tpe", seed=seed),
+    makes: Mapping[str, Callable[..., Search]] = {
+        "answer": partial(_of_tune, setting, machine),
+        "tpe": partial(OptunaSearch, sampler="tpe", seed=seed),
+        "nsga2": partial(OptunaSearch, sampler="nsga2", seed=seed),
         "random": random_order(seed),
     }
-    if name in rivals:
-        return rivals[name](space().plan.trials)
-    return answer_search(setting, machine)
+    return makes[name](space().plan.trials)
 
 
 def _judged(

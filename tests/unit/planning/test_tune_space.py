@@ -89,6 +89,15 @@ def test_tune_space_leaves_out_what_the_machine_lacks(tmp_path: Path) -> None:
     assert "flash_attention_2" not in tried
 
 
+def test_tune_space_leaves_out_other_rows_and_techniques_of_other_tasks(tmp_path: Path) -> None:
+    found = space(tmp_path, any_recipe=True)
+    assert "another workload" in found.not_tried["loop"]["trl_sft"]
+    assert "another workload" in found.not_tried["batching"]["packed"]
+    assert {own.choices["loop"] for own in found.plan.trials} == {"trainer", "trainer_async"}
+    classified = space(tmp_path, "model: {task: sequence-classification, architecture: bert}\n")
+    assert "needs another task" in classified.not_tried["loss"]["chunked"]
+
+
 def test_policy_names_only_axes_and_values_that_exist() -> None:
     for axis, values in policy.NOT_TRIED.items():
         assert values.keys() <= AXES[axis].variants.keys()

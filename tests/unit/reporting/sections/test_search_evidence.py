@@ -28,6 +28,7 @@ EVIDENCE: dict[str, Any] = {
         ({}, "faster by +1.2 % at most, with 95 % probability"),
         ({"gain_at_most": 0.0}, "nothing unmeasured is faster, with 95 % probability"),
         ({"gain_at_most": 3.0}, "faster by ×4.00 at most"),
+        ({"gain_at_most": 283.0}, "too little is known"),
         ({"gain_at_most": None}, "not known"),
         ({"pick": None, "is_answered": True}, "nothing considered fits"),
         ({"pick": None}, "whether anything does is not known"),
@@ -38,7 +39,7 @@ def test_certainty_says_what_could_still_be_gained(changed: dict[str, Any], word
 
 
 def test_counts_are_readable() -> None:
-    expected = "considered 12,345, ruled out by prediction 6,000, measured 20"
+    expected = "considered 12,345, ruled out without a trial 6,000, measured 20"
     assert counts(EVIDENCE) == expected
 
 

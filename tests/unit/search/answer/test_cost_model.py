@@ -1,0 +1,66 @@
+"""The posterior of times and memory from few measurements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jobs.spec import Choice
+from orchestrator.search.answer.cost_model import CostModel, Observation
+from orchestrator.search.answer.cost_prior import CostPrior
+from orchestrator.search.answer.curve_prior import PriorScales
+from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
+from orchestrator.search.frontier.candidates import Candidate, candidates_of
+from orchestrator.search.frontier.cost_law import Branch
+from tests.benchmarks.grids import make_spec
+
+CHECKPOINT = Effect(log_time=0.25, deviation=0.1, log_memory=-0.7, memory_deviation=0.3)
+PRIORS = TechniquePriors(
+    effects={
+        "activations": {
+            "keep": Effect(deviation=0.0, memory_deviation=0.0),
+            "checkpoint": CHECKPOINT,
+        }
+    }
+)
+
+
+def candidates(*, sizes: tuple[int, ...]) -> tuple[Candidate, ...]:
+    """Both activations at each micro-batch, first all that keep them."""
+    specs = []
+    for activations in ("keep", "checkpoint"):
+        for size in sizes:
+            choices: dict[str, Choice] = {
+                "activations": activations,
+                "micro_batch": size,
+                "accumulation": 1,
+            }
+            specs.append(make_spec(choices))
+    return candidates_of(specs)
+
+
+def model(listed: tuple[Candidate, ...], *, is_time: bool) -> CostModel:
+    return CostModel(CostPrior(listed, PRIORS, PriorScales(), is_time=is_time))
+
+
+def test_cost_model_of_a_host_that_loads_samples_expects_longer_times_for_more() -> None:
+    listed = candidates(sizes=(8, 16, 32, 64, 128))
+    times = model(listed, is_time=True)
+    # The host takes at least 0.03 s for a step, and loads 1500 samples per second.
+    for row, seconds in ((0, 0.03), (1, 0.03), (3, 64 / 1500)):
+        times.observe(row, Observation(cost=seconds, branch=Branch.FLOOR))
+    times.learn()
+    assert times.mean is not None
+    assert np.exp(times.mean[4]) > 1.4 * 64 / 1500
+
+
+def test_cost_model_of_memory_expects_that_checkpointing_saves_activations() -> None:
+    listed = candidates(sizes=(1, 4, 16))
+    memory = model(listed, is_time=False)
+    for row, gib in ((0, 12.0), (1, 18.0), (2, 42.0)):
+        memory.observe(row, Observation(cost=gib * 2**30))
+    memory.learn()
+    assert memory.mean is not None
+    expected = np.exp(memory.mean) / 2**30
+    # A sample takes 2 GiB of activations. How much of that is left is uncertain before a trial.
+    assert expected[5] < 30
+    assert memory.variance[5] > 2 * memory.variance[3]
