@@ -88,7 +88,7 @@ def _freezes_without_an_adapter(choices: Choices, variants: Variants) -> bool:
 
 def _sets_the_weights_twice(choices: Choices, variants: Variants) -> bool:
     precision = variants.get("precision")
-    # Of the number formats, only pure bf16 sets the dtype of the weights.
+    # Of the number formats, only pure bf16 and pure fp16 set the dtype of the weights.
     sets_weights = precision is not None and "dtype" in precision.model_kwargs
     return sets_weights and _has(variants, "frozen_base")
 
@@ -96,6 +96,9 @@ def _sets_the_weights_twice(choices: Choices, variants: Variants) -> bool:
 def _is_half_precision_kernel_in_32_bits(choices: Choices, variants: Variants) -> bool:
     precision = variants.get("precision")
     if precision is None or {"bf16", "fp16"} & precision.training_arguments.keys():
+        return False
+    # Without autocast, the activations have the format of the weights.
+    if precision.model_kwargs.get("dtype") in ("bfloat16", "float16"):
         return False
     return _has(variants, "half_precision_only")
 
@@ -263,6 +266,25 @@ RULES: tuple[Rule, ...] = (
         reason="An adapter freezes all weights of the model, those of the vision tower included; "
         "leave out vision: frozen.",
         applies=_all_of("frozen_vision", "peft"),
+    ),
+    Rule(
+        name="adapter_freezes_the_models_own_weights",
+        reason="An adapter freezes the model's own weights; its parameter modules_to_save names "
+        "those that are trained in full.",
+        applies=_all_of("own_weights", "peft"),
+    ),
+    Rule(
+        name="qat_trains_the_models_own_weights",
+        reason="An adapter freezes the weights that are to be quantized, so they cannot learn for "
+        "it.",
+        applies=_all_of("fake_quantized", "peft"),
+    ),
+    Rule(
+        # Both replace the same linear layers.
+        name="qat_without_fp8_products",
+        reason="Linear layers that multiply in FP8 and those that round for a quantization to come "
+        "replace each other; use another precision.",
+        applies=_all_of("fake_quantized", "float8_linears"),
     ),
     Rule(
         name="base_sets_the_weights",

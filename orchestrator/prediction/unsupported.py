@@ -21,8 +21,8 @@ _HOOK_PLACES = {
     "regions": "torch.compile plans its own buffers",
     "allocator": "only the allocator's default settings are modelled",
     "layers": "Liger's kernels are not traced",
-    "linears": "torchao's casts to FP8 are not traced",
-    "checkpointing": "what selective checkpointing keeps is not traced",
+    "linears": "torchao's linear layers are not traced",
+    "checkpointing": "what selective checkpointing or offloading keeps is not traced",
     "kernels": "the trace cannot restrict attention to one kernel",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
@@ -88,6 +88,8 @@ def _untraced_kernels(spec: TrialSpec) -> str:
     if "experts_implementation" in spec.settings.model_kwargs:
         return "the kernels of a chosen experts implementation are not traced"
     base = spec.settings.hooks.get("base")
+    if base is not None and base.name == "fp16_base":
+        return "a base in fp16 was never compared with a GPU"
     if base is not None and base.name != "bf16_base":
         return "the kernels of a quantized base are not traced"
     return _untraced_adapter(spec)
@@ -95,6 +97,8 @@ def _untraced_kernels(spec: TrialSpec) -> str:
 
 def _untraced_adapter(spec: TrialSpec) -> str:
     adapter = spec.settings.hooks.get("model")
+    if adapter is not None and adapter.name == "trained_weights":
+        return "a training of some of the model's own weights was never compared with a GPU"
     if adapter is None or adapter.name != "peft_adapter":
         return ""
     method = adapter.arguments["method"]

@@ -26,8 +26,8 @@ def quantized_base(
     """The model that ``make`` returns, on ``device``, quantized by bitsandbytes and frozen.
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. The output layer is
-    not quantized. Weights that are not quantized have 16 bits, or 32 if the parameter ``upcast`` is
-    true. The experts of a mixture are quantized if the parameter ``quantize_experts`` is true.
+    not quantized. Weights that are not quantized have 16 bits, in the format that the parameter
+    ``dtype`` names, or 32 if the parameter ``upcast`` is true. The experts of a mixture are quantized if the parameter ``quantize_experts`` is true.
     Raises ValueError if they should be, and the model has no experts that share one parameter.
     """
     import transformers
@@ -36,6 +36,7 @@ def quantized_base(
     options = dict(parameters)
     is_upcast = options.pop("upcast", True)
     packs_experts = options.pop("quantize_experts", False)
+    dtype = options.pop("dtype", "bfloat16")
     if kept := _layers_to_keep(make):
         options.setdefault("llm_int8_skip_modules", kept)
     if method == "bnb_8bit":
@@ -45,11 +46,11 @@ def quantized_base(
         qlora = {
             "bnb_4bit_quant_type": "nf4",
             "bnb_4bit_use_double_quant": True,
-            "bnb_4bit_compute_dtype": "bfloat16",
+            "bnb_4bit_compute_dtype": dtype,
         }
         config = transformers.BitsAndBytesConfig(load_in_4bit=True, **{**qlora, **options})
     pack = _ExpertPacker(config) if packs_experts else None
-    model = _frozen(make, is_checkpoint, device, config, pack)
+    model = _frozen(make, is_checkpoint, device, config, pack, dtype)
     if is_upcast:
         # Checkpointing is off here, because the training loop turns it on if the trial asks for it.
         prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
@@ -135,6 +136,7 @@ def _frozen(
     device: torch.device,
     config: Any,
     pack_experts: _ExpertPacker | None = None,
+    dtype: str = "bfloat16",
 ) -> torch.nn.Module:
     """The frozen model, quantized by ``config``; weights that are not quantized have 16 bits.
 
@@ -143,12 +145,13 @@ def _frozen(
     """
     import torch
 
+    kind = getattr(torch, dtype)
     if is_checkpoint:
-        model = make(dtype=torch.bfloat16, quantization_config=config, device_map={"": device})
+        model = make(dtype=kind, quantization_config=config, device_map={"": device})
         if pack_experts is not None:
             pack_experts(model)
     else:
-        model = _quantized_at_random(make, config, device, pack_experts)
+        model = _quantized_at_random(make, kind, config, device, pack_experts)
     if pack_experts is not None and not pack_experts.packed:
         raise ValueError(
             f"{type(model).__name__} does not support quantize_experts: no experts share one "
@@ -159,6 +162,7 @@ def _frozen(
 
 def _quantized_at_random(
     make: Callable[..., torch.nn.Module],
+    dtype: torch.dtype,
     config: Any,
     device: torch.device,
     pack_experts: _ExpertPacker | None,
@@ -169,7 +173,7 @@ def _quantized_at_random(
     from transformers.quantizers.auto import AutoHfQuantizer
 
     with torch.device("meta"):
-        model: Any = make(dtype=torch.bfloat16)
+        model: Any = make(dtype=dtype)
     quantizer = AutoHfQuantizer.from_config(config, pre_quantized=False)
     quantizer.validate_environment(device_map={"": device})
     quantizer.preprocess_model(model, dtype=model.dtype, device_map={"": device})
