@@ -51,6 +51,11 @@ COLUMNS = (
     ),
     Column("liger_modules", "int64", "Modules of the model that ran Liger's kernels"),
     Column(
+        "hub_kernel_modules",
+        "int64",
+        "Modules of the model that ran a kernel of the Hub; null if none was asked for",
+    ),
+    Column(
         "float8_linears",
         "int64",
         "Linear layers that multiplied in FP8, of the number in linear_layers",
@@ -148,7 +153,10 @@ def _inside_adapter(model: Any) -> Any:
 
 
 def _layers(model: torch.nn.Module) -> dict[str, Any]:
-    """How many modules run Liger's code; empty if none does."""
+    """How many modules run Liger's code or a kernel of the Hub; empty if none does."""
+    from_hub = getattr(_inside_adapter(model), "hub_kernel_layers", None)
+    if from_hub is not None:
+        return {"hub_kernel_modules": from_hub}
     replaced = 0
     for module in model.modules():
         # Liger binds its own forward to a module that transformers made.

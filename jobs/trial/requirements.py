@@ -215,6 +215,23 @@ def _hub_kernel(repository: str, spec: TrialSpec) -> str:
     return ""
 
 
+def _hub_layers(_: str, spec: TrialSpec) -> str:
+    missing = _package("kernels", spec)
+    if missing:
+        return missing
+    from transformers.utils import import_utils
+
+    if import_utils.is_kernels_available():
+        return ""
+    # Each transformers takes some versions of this package only.
+    oldest = getattr(import_utils, "KERNELS_MIN_VERSION", "")
+    version = importlib.metadata.version("kernels")
+    return (
+        f"transformers does not take version {version} of the package kernels: "
+        f"pip install kernels=={oldest}"
+    )
+
+
 def _text_task(_: str, spec: TrialSpec) -> str:
     if spec.model.task == "image-classification":
         return "virtual tokens go before a text, and the model's input is an image"
@@ -256,6 +273,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "task:": _task,
     "experts": _experts,
     "hub_kernel:": _hub_kernel,
+    "hub_layers": _hub_layers,
     "text_task": _text_task,
     "virtual_tokens:": _virtual_tokens,
 }

@@ -187,6 +187,8 @@ class OffloadingForward:
 
     def __init__(self, context: Any) -> None:
         self._context = context
+        self.tracker: dict[int, Any] = context.tracker
+        """Number of a saved tensor -> the tensor, whether it was moved, and its layout."""
         self._is_inside = False
         self.moved_bytes = 0
         """Bytes that the last forward pass moved to the host."""
@@ -204,8 +206,7 @@ class OffloadingForward:
         if not self._is_inside:
             return
         self._is_inside = False
-        # TRL notes for each saved tensor where it is, and whether that is the host.
         self.moved_bytes = sum(
-            saved.nbytes for saved, is_moved, *_ in self._context.tracker.values() if is_moved
+            saved.nbytes for saved, is_moved, *_ in self.tracker.values() if is_moved
         )
         self._context.__exit__(None, None, None)

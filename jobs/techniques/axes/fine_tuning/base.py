@@ -100,6 +100,14 @@ BASE = Axis(
             numerical_effect="rounding",
             traits=("frozen_base",),
         ),
+        "dequantized": Variant(
+            doc="Weights of a checkpoint in MXFP4 or FP8, which become bf16 while they are loaded; "
+            "random weights are drawn in bf16. Weights of the adapter have 32 bits",
+            hooks={"base": Hook("dequantized_base")},
+            requires=("bf16",),
+            numerical_effect="rounding",
+            traits=("frozen_base",),
+        ),
         **{method: _bitsandbytes(method, doc, {}) for method, doc in _DOCS.items()},
         "torchao_int8": _quantized(
             "Linear layers in 8 bits by torchao's weight-only quantization",
@@ -152,6 +160,37 @@ def fp16_base(
     import torch
 
     return _in_16_bits(make, is_checkpoint, device, torch.float16)
+
+
+@hook("dequantized_base")
+def dequantized_base(
+    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
+) -> torch.nn.Module:
+    """As ``bf16_base``, for a checkpoint whose weights are quantized.
+
+    Raises ValueError if they are not quantized, or if transformers cannot dequantize them.
+    """
+    import torch
+    from transformers.quantizers.auto import AutoQuantizationConfig
+
+    if not is_checkpoint:
+        return _in_16_bits(make, is_checkpoint, device, torch.bfloat16)
+    partial: Any = make
+    stored = getattr(partial.keywords["config"], "quantization_config", None)
+    if stored is None:
+        raise ValueError("the checkpoint is not quantized, so base: 16bit is the name for it")
+    as_stored = AutoQuantizationConfig.from_dict(stored)
+    if not hasattr(as_stored, "dequantize"):
+        raise ValueError(
+            f"transformers does not support dequantized weights of {type(as_stored).__name__}"
+        )
+    as_stored.dequantize = True
+    model = make(dtype=torch.bfloat16, quantization_config=as_stored, device_map={"": device})
+    for name, parameter in model.named_parameters():
+        # Packed weights have 8 bits or fewer in an element.
+        if parameter.element_size() < torch.bfloat16.itemsize:
+            raise ValueError(f"transformers does not support dequantized weights: {name} is packed")
+    return model
 
 
 def _in_16_bits(
