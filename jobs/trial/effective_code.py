@@ -40,7 +40,7 @@ COLUMNS = (
         "loss_implementation",
         "string",
         "Who computed the loss of a causal language model: plain (transformers), chunked, liger, "
-        "cce or trl",
+        "cce, eaft or trl",
     ),
     Column(
         "offloaded_activation_bytes",

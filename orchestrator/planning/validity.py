@@ -115,6 +115,11 @@ def _fuses_the_loss_of_partitioned_weights(choices: Choices, variants: Variants)
     return bool(stage == 3)
 
 
+def _replaces_trls_loss(choices: Choices, variants: Variants) -> bool:
+    replaces = _has(variants, "fused_loss") or _has(variants, "weighted_loss")
+    return replaces and _has(variants, "trl")
+
+
 def _leaves_the_mask_out_of_trls_batches(choices: Choices, variants: Variants) -> bool:
     attention = variants.get("attention")
     batching = variants.get("batching")
@@ -246,7 +251,7 @@ RULES: tuple[Rule, ...] = (
         name="trl_computes_the_loss",
         reason="TRL's SFTTrainer computes the loss itself, in chunks, and never calls the model's "
         "own: another loss would have no effect.",
-        applies=_all_of("trl", "fused_loss"),
+        applies=_replaces_trls_loss,
     ),
     Rule(
         # trl.SFTTrainer.compute_loss counts the tokens of a batch by its mask.

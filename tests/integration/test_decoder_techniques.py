@@ -140,14 +140,50 @@ def test_selective_checkpointing_lies_between_keeping_and_checkpointing(run: Run
     assert selective.measurements["checkpointed_layers"] > 0
 
 
+OWN_WEIGHTS: dict[str, Choice] = {
+    "trainable": "matching(patterns=[layers.0, lm_head])",
+    "qat": "int8_int4(group_size=16)",
+    "loss": "eaft(k=5)",
+    "precision": "bf16",
+}
+
+
+def test_own_weights_rounding_and_weighted_loss_are_in_effect(run: Run) -> None:
+    record = run(decoder(OWN_WEIGHTS, tie_word_embeddings=False))
+    row = record.measurements
+    assert row["loss_implementation"] == "eaft"
+    # Seven linear layers in each of four blocks; the output layer keeps its own.
+    assert (row["fake_quantized_linears"], row["linear_layers"]) == (28, 29)
+    # A block has four matrices of attention, three of its gated layer, and two norms.
+    block = 4 * 64 * 64 + 3 * 64 * 256 + 2 * 64
+    assert row["parameters_trainable"] == block + 2000 * 64
+    others = {"trainable": OWN_WEIGHTS["trainable"], "precision": "bf16"}
+    plain = run(decoder(others, tie_word_embeddings=False))
+    assert record.spec.training_recipe != plain.spec.training_recipe
+    assert record.steps["loss"] != plain.steps["loss"]
+
+
+def test_pattern_that_matches_no_weight_is_unsupported(run: Run) -> None:
+    spec = decoder({"trainable": "matching(patterns=[no_such_layer])"})
+    assert "no_such_layer" in run(spec, Outcome.UNSUPPORTED).reason
+
+
+def test_weights_in_fp16_have_16_bits_and_no_autocast(run: Run) -> None:
+    row = run(decoder({"precision": "fp16_weights"})).measurements
+    effective = (row["parameter_dtypes"], row["optimizer_state_dtypes"], row["autocast"])
+    assert effective == ("float16", "float16", "off")
+    assert row["matmul_dtype"] == "float16"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "choices",
     [
+        OWN_WEIGHTS,
         {"compile": "aot_eager_regional", "activations": "budget_0.05", "loss": "chunked"},
         {"activations": "checkpoint_selective", "loss": "chunked", "loop": "accelerate"},
     ],
-    ids=["regional", "selective"],
+    ids=["own_weights", "regional", "selective"],
 )
 def test_exported_script_trains_with_the_trials_losses(
     choices: dict[str, Choice], run: Run, tmp_path: Path

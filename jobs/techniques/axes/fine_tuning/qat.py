@@ -26,7 +26,7 @@ class Groups:
 
 _DOCS = {
     "int8_int4": "Linear layers round weights to 4 bits and their inputs to 8 in each forward "
-    "pass, so the model learns to be quantized so; weights keep their format, and steps take longer",
+    "pass, so the model learns to work with them; weights keep their format, and steps take longer",
     "int4": "As int8_int4, with weights alone rounded to 4 bits",
     "fp8": "As int8_int4, with weights and inputs rounded to FP8, one scale per row",
     "fp8_int4": "As int8_int4, with weights rounded to 4 bits in groups of 128, and inputs to FP8",

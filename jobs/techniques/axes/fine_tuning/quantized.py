@@ -27,8 +27,9 @@ def quantized_base(
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. The output layer is
     not quantized. Weights that are not quantized have 16 bits, in the format that the parameter
-    ``dtype`` names, or 32 if the parameter ``upcast`` is true. The experts of a mixture are quantized if the parameter ``quantize_experts`` is true.
-    Raises ValueError if they should be, and the model has no experts that share one parameter.
+    ``dtype`` names, or 32 if the parameter ``upcast`` is true. The experts of a mixture are
+    quantized if the parameter ``quantize_experts`` is true. Raises ValueError if they should be,
+    and the model has no experts that share one parameter.
     """
     import transformers
     from peft import prepare_model_for_kbit_training
