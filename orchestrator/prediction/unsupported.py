@@ -21,7 +21,9 @@ _HOOK_PLACES = {
     "regions": "torch.compile plans its own buffers",
     "allocator": "only the allocator's default settings are modelled",
     "layers": "the kernels of Liger and of the Hub are not traced",
-    "linears": "torchao's linear layers are not traced",
+    "linears": "torchao's casts to FP8 are not traced",
+    "rounding": "torchao's rounded linear layers are not traced",
+    "trained": "a training of some of the model's own weights was never compared with a GPU",
     "checkpointing": "what selective checkpointing or offloading keeps is not traced",
     "kernels": "the trace cannot restrict attention to one kernel",
 }
@@ -97,8 +99,6 @@ def _untraced_kernels(spec: TrialSpec) -> str:
 
 def _untraced_adapter(spec: TrialSpec) -> str:
     adapter = spec.settings.hooks.get("model")
-    if adapter is not None and adapter.name == "trained_weights":
-        return "a training of some of the model's own weights was never compared with a GPU"
     if adapter is None or adapter.name != "peft_adapter":
         return ""
     method = adapter.arguments["method"]

@@ -71,7 +71,7 @@ def trial(**choices: str) -> TrialSpec:
         ({"activations": "offload"}, "offloading keeps is not traced"),
         ({"base": "fp16", "adapter": "lora_r8"}, "a base in this format"),
         ({"trainable": "matching(patterns=[classifier])"}, "some of the model's own weights"),
-        ({"qat": "int8_int4"}, "torchao's linear layers"),
+        ({"qat": "int8_int4"}, "rounded linear layers"),
         ({"allocator": "expandable_segments"}, "default settings"),
         ({"allocator": "roundup_power2", "loss": "chunked"}, "default settings"),
         ({"activations": "checkpoint_selective"}, "selective checkpointing"),

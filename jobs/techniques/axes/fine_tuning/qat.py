@@ -45,7 +45,7 @@ def _variant(scheme: str, parameters: Mapping[str, Any]) -> Variant:
     """The row of a scheme of ``fake_quantized_linears`` with fields of ``Groups``."""
     return Variant(
         doc=_DOCS[scheme],
-        hooks={"linears": Hook("fake_quantized_linears", {"scheme": scheme, **parameters})},
+        hooks={"rounding": Hook("fake_quantized_linears", {"scheme": scheme, **parameters})},
         requires=("package:torchao", *_REQUIRES.get(scheme, ())),
         numerical_effect="training",
         traits=("fake_quantized",),

@@ -27,7 +27,7 @@ def _matching(parameters: Mapping[str, Any]) -> Variant:
     """The row of ``TrainedNames``."""
     return Variant(
         doc="Only the parameters that regular expressions name",
-        hooks={"model": Hook("trained_weights", dict(parameters))},
+        hooks={"trained": Hook("trained_weights", dict(parameters))},
         numerical_effect="training",
         traits=("own_weights",),
     )

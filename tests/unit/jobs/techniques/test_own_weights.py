@@ -101,7 +101,7 @@ def test_qat_rounds_every_layer_but_the_output_and_trains(scheme: str) -> None:
 
 def test_qat_group_size_is_that_of_the_parameter() -> None:
     pytest.importorskip("torchao")
-    hook = AXES["qat"].variant("int8_int4(group_size=16)").hooks["linears"]
+    hook = AXES["qat"].variant("int8_int4(group_size=16)").hooks["rounding"]
     model = fake_quantized_linears(decoder(), "causal-lm", None, **hook.arguments)
     layer = model.model.layers[0].mlp.up_proj
     assert layer.weight_fake_quantizer.config.group_size == 16
