@@ -185,13 +185,11 @@ def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
 
 
 def _experts(_: str, spec: TrialSpec) -> str:
-    import transformers
-
-    from jobs.tasks import AUTO_CLASSES
+    from jobs.tasks.auto_class import auto_class
     from jobs.trial.models import architecture_config
 
     config = architecture_config(spec.model)
-    classes = getattr(transformers, AUTO_CLASSES[spec.model.task])._model_mapping
+    classes = auto_class(spec.model.task, config)._model_mapping
     # A checkpoint with code of its own is not in the table of architectures.
     model_class = classes.get(type(config), None)
     if model_class is not None and model_class._can_set_experts_implementation():

@@ -19,6 +19,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, SyntheticData, TrialSpec
 from orchestrator.export import export
 from tests.conftest import build_tiny_spec
+from tests.support.vision_models import tiny_vision_model
 
 TIMEOUT = 240.0
 TINY_DECODER = {
@@ -163,6 +164,20 @@ def test_own_weights_rounding_and_weighted_loss_are_in_effect(run: Run) -> None:
     assert record.steps["loss"] != plain.steps["loss"]
 
 
+def of_texts_alone() -> TrialSpec:
+    """A vision-language model without a class for texts alone, trained on texts."""
+    model = replace(tiny_vision_model("mistral3"), task="causal-lm")
+    return replace(decoder({"adapter": "lora_r8"}), model=model)
+
+
+def test_vision_language_model_trains_on_texts_alone(run: Run) -> None:
+    row = run(of_texts_alone()).measurements
+    assert row["loss_implementation"] == "plain"
+    # The model is whole: nothing of its vision tower is trained.
+    assert row["vision_parameters_trainable"] == 0
+    assert row["parameters_trainable"] > 0
+
+
 def test_pattern_that_matches_no_weight_is_unsupported(run: Run) -> None:
     spec = decoder({"trainable": "matching(patterns=[no_such_layer])"})
     assert "no_such_layer" in run(spec, Outcome.UNSUPPORTED).reason
@@ -178,18 +193,18 @@ def test_weights_in_fp16_have_16_bits_and_no_autocast(run: Run) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "choices",
+    "spec",
     [
-        OWN_WEIGHTS,
-        {"compile": "aot_eager_regional", "activations": "budget_0.05", "loss": "chunked"},
-        {"activations": "checkpoint_selective", "loss": "chunked", "loop": "accelerate"},
+        decoder(OWN_WEIGHTS),
+        of_texts_alone(),
+        decoder({"compile": "aot_eager_regional", "activations": "budget_0.05", "loss": "chunked"}),
+        decoder({"activations": "checkpoint_selective", "loss": "chunked", "loop": "accelerate"}),
     ],
-    ids=["own_weights", "regional", "selective"],
+    ids=["own_weights", "texts_alone", "regional", "selective"],
 )
 def test_exported_script_trains_with_the_trials_losses(
-    choices: dict[str, Choice], run: Run, tmp_path: Path
+    spec: TrialSpec, run: Run, tmp_path: Path
 ) -> None:
-    spec = decoder(choices)
     losses = run(spec).steps["loss"]
     export(spec, tmp_path / "exported", label="a test")
     options = ["--synthetic", "--eval_strategy", "no", "--save_strategy", "no"]

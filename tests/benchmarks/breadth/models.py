@@ -96,9 +96,8 @@ def _note_other_classes(draft: Draft, architecture: str) -> None:
     """A reason if transformers has no class of the architecture for the task of the example."""
     if architecture in _mapping(draft.model["task"]):
         return
-    if architecture in _mapping("image-text-to-text"):
-        draft.miss("model: a vision-language architecture that is trained on texts alone")
-    else:
+    # Trained on texts alone, such a model is built with its vision tower, as axolotl builds it.
+    if architecture not in _mapping("image-text-to-text"):
         draft.miss(f"model: no task of ours has a class for {architecture}")
 
 

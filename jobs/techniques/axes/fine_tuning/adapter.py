@@ -221,7 +221,9 @@ def _in_language_model(
     import torch
 
     is_expression = isinstance(modules, str) and modules != "all-linear"
-    if task != "image-text-to-text" or is_expression:
+    # Such a model may be trained on texts alone, too.
+    has_tower = task == "image-text-to-text" or hasattr(model.config, "vision_config")
+    if not has_tower or is_expression:
         return modules
     inside = {id(module) for module in model.get_decoder().modules()}  # type: ignore[operator]
     names = []
