@@ -222,7 +222,8 @@ def _in_language_model(
 
     is_expression = isinstance(modules, str) and modules != "all-linear"
     # Such a model may be trained on texts alone, too.
-    has_tower = task == "image-text-to-text" or hasattr(model.config, "vision_config")
+    trains_texts = task == "causal-lm" and hasattr(model.config, "vision_config")
+    has_tower = task == "image-text-to-text" or trains_texts
     if not has_tower or is_expression:
         return modules
     inside = {id(module) for module in model.get_decoder().modules()}  # type: ignore[operator]

@@ -49,7 +49,7 @@ def _quantized(
 def _bitsandbytes(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
     """The row of a method of ``quantized_base``."""
     arguments = {"method": method, "parameters": dict(parameters)}
-    arithmetic = ("bf16",)
+    arithmetic: tuple[str, ...] = ("bf16",)
     if parameters.get("dtype") == "float16":
         arithmetic = ()
     return _quantized(doc, Hook(quantized.BITSANDBYTES, arguments), "bitsandbytes", arithmetic)

@@ -127,7 +127,9 @@ def _preparation(scheme: str, group_size: int) -> Any:
     elif scheme == "int8_int4":
         groups = quantization.PerGroup(group_size)
         target = quantization.Int8DynamicActivationIntxWeightConfig(
-            weight_dtype=torch.int4, weight_granularity=groups
+            # PyTorch's stubs do not have this number format.
+            weight_dtype=getattr(torch, "int4"),  # noqa: B009
+            weight_granularity=groups,
         )
     elif scheme == "int4":
         target = quantization.Int4WeightOnlyConfig(group_size=group_size)
