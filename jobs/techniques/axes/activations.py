@@ -168,8 +168,9 @@ def offloaded_activations(model: torch.nn.Module, task: Task, arguments: Any) ->
     """``model`` whose saved activations wait for the backward pass in pinned host memory.
 
     TRL's implementation, with its defaults: tensors below 1 KiB, parameters, and what the output
-    layer saves stay on the GPU. ``model.activation_offloading.moved_bytes`` counts the bytes that
-    the last micro-batch moved.
+    layer saves stay on the GPU. If bitsandbytes is imported, as it is in every trial where it is
+    installed, TRL also empties the allocator's cache before each forward pass.
+    ``model.activation_offloading.moved_bytes`` counts the bytes that the last micro-batch moved.
     """
     from trl.models.activation_offloading import get_act_offloading_ctx_manager
 

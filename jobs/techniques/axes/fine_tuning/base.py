@@ -22,8 +22,8 @@ _OUR_PARAMETERS = {"upcast": "bool", "dtype": "Literal['bfloat16', 'float16']"}
 ``peft.prepare_model_for_kbit_training`` does. The default is true. ``dtype``: the format of the
 weights that are not quantized, unless they are cast. The default is bfloat16."""
 _EXPERTS = {"quantize_experts": "bool"}
-"""A further parameter of bnb_4bit: whether the experts of a mixture are also packed. The default is
-false, because transformers keeps experts that share one parameter in 16 bits."""
+"""A further parameter: whether the experts of a mixture are also packed. The default is false,
+because transformers keeps experts that share one parameter in 16 bits."""
 _4_BIT_VALUES = {
     "bnb_4bit_quant_type": "Literal['nf4', 'fp4']",
     "bnb_4bit_compute_dtype": "Literal['bfloat16', 'float16', 'float32']",
@@ -119,19 +119,20 @@ BASE = Axis(
         "bnb_8bit": _family(
             "bnb_8bit",
             "bnb_8bit with parameters of BitsAndBytesConfig; upcast: false keeps weights that are "
-            "not quantized in 16 bits, which are bfloat16 unless dtype is float16",
+            "not quantized in 16 bits, which are bfloat16 unless dtype is float16, and "
+            "quantize_experts: true packs the experts of a mixture, too",
             {
                 "bnb_4bit_compute_dtype": _ONLY_4_BIT,
                 "bnb_4bit_quant_storage": _ONLY_4_BIT,
                 "bnb_4bit_quant_type": _ONLY_4_BIT,
                 "bnb_4bit_use_double_quant": _ONLY_4_BIT,
             },
-            {},
+            _EXPERTS,
         ),
         "bnb_4bit": _family(
             "bnb_4bit",
-            "bnb_4bit with parameters of BitsAndBytesConfig; upcast and dtype as in bnb_8bit, and "
-            "quantize_experts: true packs the experts of a mixture, too",
+            "bnb_4bit with parameters of BitsAndBytesConfig; upcast, dtype and quantize_experts as "
+            "in bnb_8bit",
             {"llm_int8_threshold": "it is a parameter of bnb_8bit"},
             {**_EXPERTS, **_4_BIT_VALUES},
         ),

@@ -101,7 +101,7 @@ def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
 
 
 class _ExpertPacker:
-    """Packs the experts of a mixture in 4 bits, if one parameter has the weights of all experts."""
+    """Packs the experts of a mixture, if one parameter has the weights of all experts."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
@@ -110,25 +110,51 @@ class _ExpertPacker:
 
     def __call__(self, layer: Any) -> None:
         """Pack the experts in a layer or in a model, in place."""
-        from bitsandbytes.nn.parametrize import replace_parameter_4bit
-
         for path, module in list(layer.named_modules()):
             if "expert" not in f"{path} {type(module).__name__}".lower():
                 continue
             for name, parameter in list(module.named_parameters(recurse=False)):
                 # Three dimensions: a matrix for each expert. Biases and routers have fewer.
                 if parameter.dim() == 3 and parameter.is_floating_point():
-                    replace_parameter_4bit(
-                        module,
-                        name,
-                        compress_statistics=self._config.bnb_4bit_use_double_quant,
-                        quant_type=self._config.bnb_4bit_quant_type,
-                    )
-                    weights = module.parametrizations[name]
-                    # The scales are an attribute of the packed values, as in a linear layer of
-                    # bitsandbytes.
-                    weights.original.quant_state = weights[0].quant_state
+                    pack = _pack_in_8_bits if self._config.load_in_8bit else self._pack_in_4_bits
+                    pack(module, name)
                     self.packed += 1
+
+    def _pack_in_4_bits(self, module: Any, name: str) -> None:
+        from bitsandbytes.nn.parametrize import replace_parameter_4bit
+
+        replace_parameter_4bit(
+            module,
+            name,
+            compress_statistics=self._config.bnb_4bit_use_double_quant,
+            quant_type=self._config.bnb_4bit_quant_type,
+        )
+        weights = module.parametrizations[name]
+        # The scales are an attribute of the packed values, as in a linear layer of bitsandbytes.
+        weights.original.quant_state = weights[0].quant_state
+
+
+def _pack_in_8_bits(module: Any, name: str) -> None:
+    """Replace a parameter by 8-bit codes with one scale per row, which are multiplied when read."""
+    import torch
+    from bitsandbytes import functional
+    from torch.nn.utils import parametrize
+
+    class Dequantized(torch.nn.Module):
+        """The 16-bit values of the codes. bitsandbytes has this for 4 bits only."""
+
+        @torch.no_grad()
+        def forward(self, codes: torch.Tensor) -> torch.Tensor:
+            values = functional.int8_vectorwise_dequant(codes.flatten(0, -2), scales)
+            return values.to(dtype).view(codes.shape)
+
+    values = getattr(module, name).data
+    dtype = values.dtype
+    # The kernel takes fp16 only, as in LLM.int8() (Dettmers et al. 2022, section 3).
+    codes, scales, _ = functional.int8_vectorwise_quant(values.half().flatten(0, -2))
+    setattr(module, name, torch.nn.Parameter(codes.view(values.shape), requires_grad=False))
+    parametrize.register_parametrization(module, name, Dequantized(), unsafe=True)
+    module.parametrizations[name].original.SCB = scales  # its name in layers of bitsandbytes
 
 
 def _frozen(

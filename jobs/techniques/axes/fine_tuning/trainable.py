@@ -54,7 +54,11 @@ TRAINABLE = Axis(
 
 @hook("trained_weights")
 def trained_weights(
-    model: torch.nn.Module, task: Task, arguments: Any, *, patterns: list[str] | str = ()
+    model: torch.nn.Module,
+    task: Task,
+    arguments: Any,
+    *,
+    patterns: list[str] | tuple[str, ...] = (),
 ) -> torch.nn.Module:
     """``model`` with all parameters frozen that match none of the regular ``patterns``.
 
@@ -63,7 +67,7 @@ def trained_weights(
     """
     import re
 
-    expressions = [patterns] if isinstance(patterns, str) else list(patterns)
+    expressions = list(patterns)
     without_match = set(expressions)
     for name, parameter in model.named_parameters():
         try:
