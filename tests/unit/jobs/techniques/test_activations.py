@@ -67,6 +67,8 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         torch.accelerator, "current_accelerator", lambda *arguments, **options: torch.device("cpu")
     )
+    # TRL empties the cache of the device if bitsandbytes is imported. The CPU has none.
+    monkeypatch.setattr(torch.cpu, "empty_cache", lambda: None, raising=False)
     monkeypatch.setattr(activation_offloading, "get_act_offloading_ctx_manager", on_the_host)
 
 
