@@ -28,8 +28,10 @@ HookPlace = Literal[
     "base",
     "layers",
     "linears",
+    "rounding",
     "loss",
     "vision",
+    "trained",
     "model",
     "checkpointing",
     "regions",
@@ -51,10 +53,11 @@ HookPlace = Literal[
 - ``arguments(fields, batching)`` returns the ``TrainingArguments``, or an object of a subclass.
 - ``base(make, is_checkpoint, device)`` returns the model on its device; ``make(**more)`` is
   ``from_pretrained`` or, without a checkpoint, ``from_config``.
-- ``layers``, ``linears``, ``loss``, ``vision``, ``model``, ``checkpointing`` and ``regions``, each
-  as ``place(model, task, arguments)``, return the model to train, in this order: with other layers,
-  other linear layers, another loss, a frozen vision tower, an adapter, checkpointing, compiled
-  regions. ``arguments`` are the ``TrainingArguments``.
+- ``layers``, ``linears``, ``rounding``, ``loss``, ``vision``, ``trained``, ``model``,
+  ``checkpointing`` and ``regions``, each as ``place(model, task, arguments)``, return the model to
+  train, in this order: with other layers, other linear layers, linear layers that round their
+  weights, another loss, a frozen vision tower, other frozen weights, an adapter, checkpointing or
+  offloading, compiled regions. ``arguments`` are the ``TrainingArguments``.
 - ``optimizer(model, arguments)`` returns a ``torch.optim.Optimizer``.
 - ``loop(setup)`` trains, from a ``jobs.loops.base.Setup`` to a ``Trained``.
 """
@@ -64,8 +67,10 @@ PROCESS_PLACES: tuple[HookPlace, ...] = ("compiler", "partitioner", "kernels")
 MODEL_PLACES: tuple[HookPlace, ...] = (
     "layers",
     "linears",
+    "rounding",
     "loss",
     "vision",
+    "trained",
     "model",
     "checkpointing",
     "regions",

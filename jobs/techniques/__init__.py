@@ -14,6 +14,8 @@ from jobs.techniques.axes.dataloader import DATALOADER
 from jobs.techniques.axes.experts import EXPERTS
 from jobs.techniques.axes.fine_tuning.adapter import ADAPTER
 from jobs.techniques.axes.fine_tuning.base import BASE
+from jobs.techniques.axes.fine_tuning.qat import QAT
+from jobs.techniques.axes.fine_tuning.trainable import TRAINABLE
 from jobs.techniques.axes.fine_tuning.vision import VISION
 from jobs.techniques.axes.kernels import KERNELS
 from jobs.techniques.axes.loop import LOOP
@@ -50,6 +52,8 @@ AXES: dict[str, Axis] = {
         ADAPTER,
         BASE,
         VISION,
+        TRAINABLE,
+        QAT,
         COMPILE,
         ALLOCATOR,
         DATALOADER,

@@ -40,13 +40,31 @@ COLUMNS = (
         "loss_implementation",
         "string",
         "Who computed the loss of a causal language model: plain (transformers), chunked, liger, "
-        "cce or trl",
+        "cce, eaft or trl",
+    ),
+    Column(
+        "offloaded_activation_bytes",
+        "int64",
+        "Bytes of activations that waited for the backward pass in host memory, of the last "
+        "micro-batch; null if none were to be offloaded",
+        unit="B",
     ),
     Column("liger_modules", "int64", "Modules of the model that ran Liger's kernels"),
+    Column(
+        "hub_kernel_modules",
+        "int64",
+        "Modules of the model that ran a kernel of the Hub; null if none was asked for",
+    ),
     Column(
         "float8_linears",
         "int64",
         "Linear layers that multiplied in FP8, of the number in linear_layers",
+    ),
+    Column(
+        "fake_quantized_linears",
+        "int64",
+        "Linear layers that rounded their weights for a quantization to come, of the number in "
+        "linear_layers; null if none did",
     ),
     Column("linear_layers", "int64", "Linear layers of the model, those of adapters included"),
     Column(
@@ -67,6 +85,7 @@ def code(model: torch.nn.Module) -> dict[str, Any]:
     return {
         **_compilation(),
         **_loss(model),
+        **_offloading(model),
         **_layers(model),
         **_linears(model),
         **_experts(model),
@@ -134,7 +153,10 @@ def _inside_adapter(model: Any) -> Any:
 
 
 def _layers(model: torch.nn.Module) -> dict[str, Any]:
-    """How many modules run Liger's code; empty if none does."""
+    """How many modules run Liger's code or a kernel of the Hub; empty if none does."""
+    from_hub = getattr(_inside_adapter(model), "hub_kernel_layers", None)
+    if from_hub is not None:
+        return {"hub_kernel_modules": from_hub}
     replaced = 0
     for module in model.modules():
         # Liger binds its own forward to a module that transformers made.
@@ -143,6 +165,14 @@ def _layers(model: torch.nn.Module) -> dict[str, Any]:
     if not replaced:
         return {}
     return {"liger_modules": replaced}
+
+
+def _offloading(model: Any) -> dict[str, Any]:
+    """The activations that were moved to the host; empty if none were to be moved."""
+    offloading = getattr(model, "activation_offloading", None)
+    if offloading is None:
+        return {}
+    return {"offloaded_activation_bytes": offloading.moved_bytes}
 
 
 def _module_of(function: Any) -> str:
@@ -176,14 +206,19 @@ _PLAIN: Mapping[str, Any] = {
 
 
 def _linears(model: torch.nn.Module) -> dict[str, Any]:
-    """How many linear layers there are, and how many of them multiply in FP8."""
+    """How many linear layers there are, and how many multiply in FP8 or round their weights."""
     import torch
 
     names = []
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
             names.append(type(module).__name__)
-    return {"linear_layers": len(names), "float8_linears": names.count("Float8Linear")}
+    counts = {"linear_layers": len(names), "float8_linears": names.count("Float8Linear")}
+    # torchao has a class of its own for each family of number formats.
+    rounding = sum(name.endswith("FakeQuantizedLinear") for name in names)
+    if rounding:
+        counts["fake_quantized_linears"] = rounding
+    return counts
 
 
 def _experts(model: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from jobs.spec import ModelSpec
-from jobs.tasks import AUTO_CLASSES
+from jobs.tasks.auto_class import auto_class
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -65,16 +65,16 @@ def build(
 
 def _maker(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[], torch.nn.Module]:
     """A function that makes the model: from its checkpoint, or with random weights."""
-    auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
     config = architecture_config(spec)
+    model_class = auto_class(spec.task, config)
     # fp32 by default, because the precision axis decides. "auto" would follow the checkpoint.
     arguments = {**kwargs, "dtype": getattr(torch, kwargs.get("dtype", "float32"))}
     if spec.name_or_path is None:
         return functools.partial(
-            auto_class.from_config, config, trust_remote_code=False, **arguments
+            model_class.from_config, config, trust_remote_code=False, **arguments
         )
     return functools.partial(
-        auto_class.from_pretrained,
+        model_class.from_pretrained,
         spec.name_or_path,
         config=config,
         trust_remote_code=spec.trust_remote_code,

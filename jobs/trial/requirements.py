@@ -186,13 +186,11 @@ def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
 
 
 def _experts(_: str, spec: TrialSpec) -> str:
-    import transformers
-
-    from jobs.tasks import AUTO_CLASSES
+    from jobs.tasks.auto_class import auto_class
     from jobs.trial.models import architecture_config
 
     config = architecture_config(spec.model)
-    classes = getattr(transformers, AUTO_CLASSES[spec.model.task])._model_mapping
+    classes = auto_class(spec.model.task, config)._model_mapping
     # A checkpoint with code of its own is not in the table of architectures.
     model_class = classes.get(type(config), None)
     if model_class is not None and model_class._can_set_experts_implementation():
@@ -214,6 +212,23 @@ def _hub_kernel(repository: str, spec: TrialSpec) -> str:
         lines = f"{type(error).__name__}: {error}".strip().splitlines()
         return f"the kernel {repository} cannot be loaded: {lines[0]}"
     return ""
+
+
+def _hub_layers(_: str, spec: TrialSpec) -> str:
+    missing = _package("kernels", spec)
+    if missing:
+        return missing
+    from transformers.utils import import_utils
+
+    if import_utils.is_kernels_available():
+        return ""
+    # Each transformers takes some versions of this package only.
+    oldest = getattr(import_utils, "KERNELS_MIN_VERSION", "")
+    version = importlib.metadata.version("kernels")
+    return (
+        f"transformers does not take version {version} of the package kernels: "
+        f"pip install kernels=={oldest}"
+    )
 
 
 def _text_task(_: str, spec: TrialSpec) -> str:
@@ -257,6 +272,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "task:": _task,
     "experts": _experts,
     "hub_kernel:": _hub_kernel,
+    "hub_layers": _hub_layers,
     "text_task": _text_task,
     "virtual_tokens:": _virtual_tokens,
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 from jobs.spec import Choice, ModelSpec, TrialSpec
 from jobs.tasks import AUTO_CLASSES
+from jobs.tasks.auto_class import text_class
 from jobs.techniques import AXES
 from orchestrator.export.generated_code import (
     Code,
@@ -21,6 +22,7 @@ from orchestrator.export.generated_code import (
     known,
     literal,
 )
+from orchestrator.export.source_lifting import lifted
 
 _STEERS_LOADING = frozenset(
     {
@@ -51,6 +53,7 @@ def model_code(spec: TrialSpec) -> dict[str, Any]:
     of_model = [*_model_source(model), *_model_keywords(spec.settings.model_kwargs)]
     return {
         "auto_class": Code(AUTO_CLASSES[model.task]),
+        "text_class": lifted(text_class),
         "task": task,
         "is_checkpoint": model.name_or_path is not None,
         "asks_for_remote_code": _asks_for_remote_code(model),

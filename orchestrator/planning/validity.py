@@ -89,7 +89,7 @@ def _freezes_without_an_adapter(choices: Choices, variants: Variants) -> bool:
 
 def _sets_the_weights_twice(choices: Choices, variants: Variants) -> bool:
     precision = variants.get("precision")
-    # Of the number formats, only pure bf16 sets the dtype of the weights.
+    # Of the number formats, only pure bf16 and pure fp16 set the dtype of the weights.
     sets_weights = precision is not None and "dtype" in precision.model_kwargs
     return sets_weights and _has(variants, "frozen_base")
 
@@ -97,6 +97,9 @@ def _sets_the_weights_twice(choices: Choices, variants: Variants) -> bool:
 def _is_half_precision_kernel_in_32_bits(choices: Choices, variants: Variants) -> bool:
     precision = variants.get("precision")
     if precision is None or {"bf16", "fp16"} & precision.training_arguments.keys():
+        return False
+    # Without autocast, the activations have the format of the weights.
+    if precision.model_kwargs.get("dtype") in ("bfloat16", "float16"):
         return False
     return _has(variants, "half_precision_only")
 
@@ -111,6 +114,11 @@ def _fuses_the_loss_of_partitioned_weights(choices: Choices, variants: Variants)
         return False
     stage = offload.deepspeed.get("zero_optimization", {}).get("stage")
     return bool(stage == 3)
+
+
+def _replaces_trls_loss(choices: Choices, variants: Variants) -> bool:
+    replaces = _has(variants, "fused_loss") or _has(variants, "weighted_loss")
+    return replaces and _has(variants, "trl")
 
 
 def _leaves_the_mask_out_of_trls_batches(choices: Choices, variants: Variants) -> bool:
@@ -246,7 +254,7 @@ RULES: tuple[Rule, ...] = (
         name="trl_computes_the_loss",
         reason="TRL's Trainers compute the loss themselves, in chunks, and never call the model's "
         "own: another loss would have no effect.",
-        applies=_all_of("trl", "fused_loss"),
+        applies=_replaces_trls_loss,
     ),
     Rule(
         # trl.SFTTrainer.compute_loss counts the tokens of a batch by its mask.
@@ -270,6 +278,25 @@ RULES: tuple[Rule, ...] = (
         reason="An adapter freezes all weights of the model, those of the vision tower included; "
         "leave out vision: frozen.",
         applies=_all_of("frozen_vision", "peft"),
+    ),
+    Rule(
+        name="adapter_freezes_the_models_own_weights",
+        reason="An adapter freezes the model's own weights; its parameter modules_to_save names "
+        "those that are trained in full.",
+        applies=_all_of("own_weights", "peft"),
+    ),
+    Rule(
+        name="qat_trains_the_models_own_weights",
+        reason="An adapter freezes the weights that are to be quantized, so they cannot learn for "
+        "it.",
+        applies=_all_of("fake_quantized", "peft"),
+    ),
+    Rule(
+        # Both replace the same linear layers.
+        name="qat_without_fp8_products",
+        reason="Linear layers that multiply in FP8 and those that round for a quantization to come "
+        "replace each other; use another precision.",
+        applies=_all_of("fake_quantized", "float8_linears"),
     ),
     Rule(
         name="base_sets_the_weights",

@@ -15,16 +15,14 @@ def count(model: ModelSpec) -> int:
     Raises ValueError if transformers refuses a value of the model's configuration.
     """
     import torch
-    import transformers
 
-    from jobs.tasks import AUTO_CLASSES
+    from jobs.tasks.auto_class import auto_class
     from jobs.trial.models import architecture_config
 
     config = architecture_config(model)
-    auto_class = getattr(transformers, AUTO_CLASSES[model.task])
     # On the meta device a tensor has a shape and no storage.
     with torch.device("meta"):
-        built = auto_class.from_config(config, trust_remote_code=False)
+        built = auto_class(model.task, config).from_config(config, trust_remote_code=False)
     return sum(parameter.numel() for parameter in built.parameters())
 
 

@@ -21,9 +21,11 @@ _HOOK_PLACES = {
     "preferences": "the passes of the reference model, and TRL's loss in chunks, are not traced",
     "regions": "torch.compile plans its own buffers",
     "allocator": "only the allocator's default settings are modelled",
-    "layers": "Liger's kernels are not traced",
+    "layers": "the kernels of Liger and of the Hub are not traced",
     "linears": "torchao's casts to FP8 are not traced",
-    "checkpointing": "what selective checkpointing keeps is not traced",
+    "rounding": "torchao's rounded linear layers are not traced",
+    "trained": "a training of some of the model's own weights was never compared with a GPU",
+    "checkpointing": "what selective checkpointing or offloading keeps is not traced",
     "kernels": "the trace cannot restrict attention to one kernel",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
@@ -89,6 +91,8 @@ def _untraced_kernels(spec: TrialSpec) -> str:
     if "experts_implementation" in spec.settings.model_kwargs:
         return "the kernels of a chosen experts implementation are not traced"
     base = spec.settings.hooks.get("base")
+    if base is not None and base.name in ("fp16_base", "dequantized_base"):
+        return "a base in this format was never compared with a GPU"
     if base is not None and base.name != "bf16_base":
         return "the kernels of a quantized base are not traced"
     return _untraced_adapter(spec)

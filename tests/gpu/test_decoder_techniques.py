@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -48,6 +49,8 @@ pytestmark = [
 Run = Callable[[str], TrialRecord]
 
 needs_liger = pytest.mark.skipif(find_spec("liger_kernel") is None, reason="needs liger-kernel")
+needs_kernels = pytest.mark.skipif(find_spec("kernels") is None, reason="needs kernels")
+needs_trl = pytest.mark.skipif(find_spec("trl") is None, reason="needs TRL")
 needs_cce = pytest.mark.skipif(find_spec("cut_cross_entropy") is None, reason="needs cce")
 
 ROWS = [
@@ -58,6 +61,10 @@ ROWS = [
     "{compile: inductor, loss: chunked}",
     "{compile: inductor, activations: budget_0.2}",
     "{activations: checkpoint_selective}",
+    pytest.param("{activations: offload}", marks=needs_trl),
+    pytest.param("{activations: checkpoint_offload_streams}", marks=needs_trl),
+    pytest.param("{activations: offload, compile: inductor_regional}", marks=needs_trl),
+    pytest.param("{kernels: hub}", marks=needs_kernels),
     "{allocator: expandable_segments}",
     pytest.param("{loss: liger}", marks=needs_liger),
     pytest.param("{kernels: liger}", marks=needs_liger),
@@ -110,6 +117,12 @@ def test_row_trains_as_the_plain_one(choices: str, run: Run) -> None:
         ("{loss: chunked}", "{}"),
         ("{compile: inductor_regional, loss: chunked}", "{compile: inductor_regional}"),
         ("{activations: checkpoint_selective}", "{}"),
+        pytest.param("{activations: offload}", "{}", marks=needs_trl),
+        pytest.param(
+            "{activations: checkpoint_offload_streams}",
+            "{activations: checkpoint}",
+            marks=needs_trl,
+        ),
         pytest.param("{loss: liger}", "{}", marks=needs_liger),
         pytest.param("{loss: cce}", "{}", marks=needs_cce),
         (
@@ -151,6 +164,8 @@ def test_liger_replaced_the_layers(run: Run) -> None:
         "{loss: chunked}",
         "{compile: inductor_regional, loss: chunked, activations: budget_0.05}",
         "{activations: checkpoint_selective}",
+        pytest.param("{activations: offload}", marks=needs_trl),
+        pytest.param("{kernels: hub}", marks=needs_kernels),
         "{allocator: expandable_segments}",
         pytest.param("{kernels: liger, loss: liger}", marks=needs_liger),
         pytest.param("{loss: cce}", marks=needs_cce),
@@ -180,3 +195,37 @@ def test_exported_script_trains_within_the_rows_peak(
     print(f"exported {figures['peak_allocated_bytes']:,} B, row {measured:,} B")
     assert figures["peak_allocated_bytes"] == pytest.approx(measured, rel=0.001)
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=0.01)
+
+
+@needs_trl
+def test_offloaded_activations_wait_on_the_host(run: Run) -> None:
+    kept, moved = run("{}").measurements, run("{activations: offload}").measurements
+    lean = run("{activations: checkpoint_offload_streams}").measurements
+    column = "offloaded_activation_bytes"
+    # The inputs of 8 blocks: 8 rows of 1024 tokens, 1024 wide, in 16 bits or more.
+    assert moved[column] > lean[column] >= 8 * 8 * 1024 * 1024 * 2
+    assert column not in kept
+    saved = kept["peak_allocated_bytes"] - moved["peak_allocated_bytes"]
+    print(f"moved {moved[column]:,} B a micro-batch, saved {saved:,} B of the peak")
+
+
+@needs_kernels
+def test_kernels_of_the_hub_are_counted(run: Run) -> None:
+    assert run("{kernels: hub}").measurements["hub_kernel_modules"] > 0
+
+
+@pytest.mark.parametrize("scheme", ["int8_int4", "int4", "fp8", "fp8_int4", "mxfp4"])
+def test_qat_rounds_on_a_gpu(scheme: str, run: Run) -> None:
+    pytest.importorskip("torchao")
+    row = run(f"{{qat: {scheme}, precision: bf16_weights}}").measurements
+    assert row["fake_quantized_linears"] == 8 * 7
+
+
+@pytest.mark.parametrize(
+    "base", ["fp16", "bnb_4bit(dtype=float16, upcast=false)", "bnb_8bit(dtype=float16)"]
+)
+def test_base_in_fp16_trains_under_loss_scaling(base: str, run: Run) -> None:
+    pytest.importorskip("bitsandbytes")
+    record = run(f"{{base: '{base}', adapter: lora_r8_all_linear, precision: fp16}}")
+    assert all(math.isfinite(loss) for loss in record.steps["loss"])
+    assert record.measurements["parameters_trainable"] > 0

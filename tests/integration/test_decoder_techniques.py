@@ -19,6 +19,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, SyntheticData, TrialSpec
 from orchestrator.export import export
 from tests.conftest import build_tiny_spec
+from tests.support.vision_models import tiny_vision_model
 
 TIMEOUT = 240.0
 TINY_DECODER = {
@@ -140,19 +141,70 @@ def test_selective_checkpointing_lies_between_keeping_and_checkpointing(run: Run
     assert selective.measurements["checkpointed_layers"] > 0
 
 
+OWN_WEIGHTS: dict[str, Choice] = {
+    "trainable": "matching(patterns=[layers.0, norm])",
+    "qat": "int8_int4(group_size=16)",
+    "loss": "eaft(k=5)",
+    "precision": "bf16",
+}
+
+
+def test_own_weights_rounding_and_weighted_loss_are_in_effect(run: Run) -> None:
+    record = run(decoder(OWN_WEIGHTS))
+    row = record.measurements
+    assert row["loss_implementation"] == "eaft"
+    # Seven linear layers in each of four blocks; the output layer keeps its own.
+    assert (row["fake_quantized_linears"], row["linear_layers"]) == (28, 29)
+    # A block has four matrices of attention, three of its gated layer, and two norms. The other
+    # three blocks have two norms each, and the model has one at its end.
+    block = 4 * 64 * 64 + 3 * 64 * 256 + 2 * 64
+    assert row["parameters_trainable"] == block + (3 * 2 + 1) * 64
+    others = {"trainable": OWN_WEIGHTS["trainable"], "precision": "bf16"}
+    plain = run(decoder(others))
+    assert record.steps["loss"] != plain.steps["loss"]
+
+
+def of_texts_alone() -> TrialSpec:
+    """A vision-language model without a class for texts alone, trained on texts."""
+    model = replace(tiny_vision_model("mistral3"), task="causal-lm")
+    return replace(decoder({"adapter": "lora_r8"}), model=model)
+
+
+def test_vision_language_model_trains_on_texts_alone(run: Run) -> None:
+    row = run(of_texts_alone()).measurements
+    assert row["loss_implementation"] == "plain"
+    # The model is whole: nothing of its vision tower is trained.
+    assert row["vision_parameters_trainable"] == 0
+    assert row["parameters_trainable"] > 0
+
+
+def test_pattern_that_matches_no_weight_is_unsupported(run: Run) -> None:
+    spec = decoder({"trainable": "matching(patterns=[no_such_layer])"})
+    assert "no_such_layer" in run(spec, Outcome.UNSUPPORTED).reason
+
+
+def test_weights_in_fp16_have_16_bits_and_no_autocast(run: Run) -> None:
+    row = run(decoder({"precision": "fp16_weights"})).measurements
+    assert (row["parameter_dtypes"], row["autocast"]) == ("float16", "off")
+    # The moments; torch counts the steps in 32 bits.
+    assert row["optimizer_state_dtypes"].startswith("float16")
+    assert row["matmul_dtype"] == "float16"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "choices",
+    "spec",
     [
-        {"compile": "aot_eager_regional", "activations": "budget_0.05", "loss": "chunked"},
-        {"activations": "checkpoint_selective", "loss": "chunked", "loop": "accelerate"},
+        decoder(OWN_WEIGHTS),
+        of_texts_alone(),
+        decoder({"compile": "aot_eager_regional", "activations": "budget_0.05", "loss": "chunked"}),
+        decoder({"activations": "checkpoint_selective", "loss": "chunked", "loop": "accelerate"}),
     ],
-    ids=["regional", "selective"],
+    ids=["own_weights", "texts_alone", "regional", "selective"],
 )
 def test_exported_script_trains_with_the_trials_losses(
-    choices: dict[str, Choice], run: Run, tmp_path: Path
+    spec: TrialSpec, run: Run, tmp_path: Path
 ) -> None:
-    spec = decoder(choices)
     losses = run(spec).steps["loss"]
     export(spec, tmp_path / "exported", label="a test")
     options = ["--synthetic", "--eval_strategy", "no", "--save_strategy", "no"]

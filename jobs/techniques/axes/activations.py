@@ -48,6 +48,19 @@ def _budget(name: str) -> Variant:
     )
 
 
+def _offload(doc: str, traits: tuple[str, ...] = (), **training_arguments: Any) -> Variant:
+    """A row whose saved activations TRL moves to the host, between forward and backward pass."""
+    return Variant(
+        doc=doc,
+        training_arguments=training_arguments,
+        hooks={"checkpointing": Hook("offloaded_activations")},
+        # Older versions may read an activation before it is back on the GPU.
+        requires=("package:trl", "trl>=1.16", "cuda"),
+        uses_host=True,
+        traits=traits,
+    )
+
+
 _BUDGETS = ("budget_0.05", "budget_0.1", "budget_0.2", "budget_0.5", "budget_0.8")
 
 ACTIVATIONS = Axis(
@@ -85,6 +98,17 @@ ACTIVATIONS = Axis(
             "which can cost far more time than is saved",
             hooks={"checkpointing": Hook("selective_checkpointing")},
             traits=("checkpointing", "selective"),
+        ),
+        "offload": _offload(
+            "Activations wait for the backward pass in pinned host memory, and nothing is "
+            "recomputed; TRL copies them on a stream of their own, which needs a fast bus"
+        ),
+        "checkpoint_offload_streams": _offload(
+            "Gradient checkpointing with the layers' inputs moved to host memory by TRL: the "
+            "copies run beside the computation",
+            traits=("checkpointing",),
+            gradient_checkpointing=True,
+            gradient_checkpointing_kwargs={"use_reentrant": False},
         ),
         **{name: _budget(name) for name in _BUDGETS},
     },
@@ -141,3 +165,53 @@ def selective_checkpointing(model: torch.nn.Module, task: Task, arguments: Any) 
         enable = model.gradient_checkpointing_enable
     enable(options)
     return model
+
+
+@hook("offloaded_activations")
+def offloaded_activations(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
+    """``model`` whose saved activations wait for the backward pass in pinned host memory.
+
+    TRL's implementation, with its defaults: tensors below 1 KiB, parameters, and what the output
+    layer saves stay on the GPU. If bitsandbytes is imported, as it is in every trial where it is
+    installed, TRL also empties the allocator's cache before each forward pass.
+    ``model.activation_offloading.moved_bytes`` counts the bytes that the last micro-batch moved.
+    """
+    from trl.models.activation_offloading import get_act_offloading_ctx_manager
+
+    context = get_act_offloading_ctx_manager(model)
+    offloading: Any = OffloadingForward(context)
+    # Hooks, because a loop may replace ``forward`` later, as TRL's own does.
+    model.register_forward_pre_hook(offloading.begin)
+    model.register_forward_hook(offloading.end, always_call=True)
+    model.activation_offloading = offloading
+    return model
+
+
+class OffloadingForward:
+    """Runs the forward passes of a training under TRL's ``OffloadActivations``."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.tracker: dict[int, Any] = context.tracker
+        """Number of a saved tensor -> the tensor, whether it was moved, and its layout."""
+        self._is_inside = False
+        self.moved_bytes = 0
+        """Bytes that the last forward pass moved to the host."""
+
+    def begin(self, module: Any, inputs: Any) -> None:
+        """Let autograd save its tensors on the host. An evaluation saves none."""
+        import torch
+
+        if module.training and torch.is_grad_enabled():
+            self._context.__enter__()
+            self._is_inside = True
+
+    def end(self, module: Any, inputs: Any, outputs: Any) -> None:
+        """Count what was moved, and let autograd save its tensors on the GPU again."""
+        if not self._is_inside:
+            return
+        self._is_inside = False
+        self.moved_bytes = sum(
+            saved.nbytes for saved, is_moved, *_ in self.tracker.values() if is_moved
+        )
+        self._context.__exit__(None, None, None)

@@ -89,6 +89,12 @@ COMPILE = Axis(
             backend="inductor",
             mode="max-autotune-no-cudagraphs",
         ),
+        "inductor_max_autotune_cudagraphs": _compiled(
+            "inductor_max_autotune with CUDA graphs: saves launch time, costs memory",
+            ("cuda",),
+            backend="inductor",
+            mode="max-autotune",
+        ),
         # The debugging backends generate no code: they show what tracing alone changes.
         "aot_eager": _compiled(
             "AOTAutograd without code generation, for debugging", backend="aot_eager"

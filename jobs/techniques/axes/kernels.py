@@ -53,6 +53,13 @@ KERNELS = Axis(
     variants={
         "none": Variant(doc="The layers of transformers, unchanged"),
         "liger": _liger({}),
+        "hub": Variant(
+            doc="The kernels that transformers takes from the Hub for a model's layers, as its "
+            "argument use_kernels does; layers without a kernel stay as they are",
+            hooks={"layers": Hook("hub_layers")},
+            requires=("package:kernels", "hub_layers", "cuda"),
+            numerical_effect="rounding",
+        ),
     },
     families={
         "liger": Family(
@@ -62,6 +69,35 @@ KERNELS = Axis(
         ),
     },
 )
+
+
+@hook("hub_layers")
+def hub_layers(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
+    """``model`` with the kernels for training that the Hub has for its layers on this device.
+
+    transformers keeps a layer's own code in silence if the Hub has no kernel for it.
+    ``model.hub_kernel_layers`` counts those with a kernel. Raises NotImplementedError if there is
+    none.
+    """
+
+    def code_of(module: Any) -> Any:
+        return getattr(module.forward, "__func__", module.forward)
+
+    modules = list(model.modules())
+    before = [code_of(module) for module in modules]
+    # transformers chooses kernels for training if the model is in this mode.
+    kernelized: Any = model.train()
+    kernelized.set_use_kernels(True)
+    replaced = 0
+    for module, code in zip(modules, before, strict=True):
+        replaced += code_of(module) is not code
+    if not replaced:
+        raise NotImplementedError(
+            f"{type(model).__name__} does not support kernels of the Hub: it has none for the "
+            "layers of this model on this device"
+        )
+    kernelized.hub_kernel_layers = replaced
+    return model
 
 
 @hook("liger_kernels")

@@ -1,4 +1,4 @@
-"""Loss axis: whether the logits of all tokens are in memory at once to compute the loss."""
+"""Loss axis: whether all logits are in memory at once, and whether all tokens count equally."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
+from jobs.techniques.axes.fine_tuning import weighted_loss
 from jobs.techniques.base import Axis, Variant
 from jobs.techniques.hooks import hook
 
@@ -30,9 +31,7 @@ LOSS = Axis(
     doc="How the loss of a causal language model is computed",
     default="plain",
     variants={
-        "plain": Variant(
-            doc="The loss of transformers: the logits of all tokens are in memory at once"
-        ),
+        "plain": Variant(doc="The loss of transformers: all logits are in memory at once"),
         "chunked": _fused(
             "Output layer and cross-entropy in eight chunks of tokens, in plain PyTorch: saves "
             "most of the memory of the logits",
@@ -50,7 +49,9 @@ LOSS = Axis(
             "cut_loss",
             ("package:cut_cross_entropy", "capability>=8.0"),
         ),
+        **weighted_loss.VARIANTS,
     },
+    families=dict(weighted_loss.FAMILIES),
 )
 
 _CHUNKS = 8
@@ -67,8 +68,7 @@ class _Latest:
 def chunked_loss(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
     """``model`` with its loss computed in chunks of tokens (see ``_with_fused_loss``).
 
-    Regional compilation compiles the function for one chunk. So its graph is an eighth of the graph
-    of the whole loss, and all chunks share the code.
+    Regional compilation compiles the function for one chunk, and all chunks share the code.
     """
     region = _Region(_chunk_loss_and_gradients)
     fused: Any = _with_fused_loss(model, arguments, "chunked", _chunked_sum(region))
@@ -115,7 +115,7 @@ def _with_fused_loss(
 
     ``total_loss``: (hidden, weight, bias, targets, ignore_index) -> the sum of the tokens' losses.
     In training, the output layer returns its input, and the loss function multiplies it by the
-    weight of the layer. So ``outputs.logits`` are then the hidden states. Evaluation is unchanged.
+    weight of the layer: ``outputs.logits`` are then the hidden states. Evaluation is unchanged.
     ``arguments`` are the ``TrainingArguments``. Raises NotImplementedError if the loss of the model
     is not the cross-entropy of the next token, or its output layer is not a plain linear layer.
     """
@@ -146,7 +146,7 @@ def _with_fused_loss(
             return original_loss(
                 logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels, **kwargs
             )
-        # A model that caps or scales its logits has now changed the hidden states instead.
+        # A model that caps or scales its logits has changed the hidden states instead.
         if logits is not hidden:
             raise NotImplementedError(
                 f"{type(model).__name__} does not support a fused loss: it computes with its logits"
@@ -224,8 +224,7 @@ def _chunk_loss_and_gradients(
     """The sum of a chunk's losses, and the gradient of this sum for ``rows``.
 
     ``rows`` are hidden states of shape (tokens, width), and ``weight`` has their number
-    format. The gradients for weight and bias are added to ``grad_weight`` and ``grad_bias``
-    in 32 bits, because bf16 would round after each chunk.
+    format. Gradients are added to ``grad_weight`` and ``grad_bias`` in 32 bits: bf16 would round.
     """
     import torch
 
@@ -233,12 +232,12 @@ def _chunk_loss_and_gradients(
     if bias is not None:
         logits = logits + bias.to(logits.dtype)
     is_counted = (labels != ignore_index).unsqueeze(1)
-    # An ignored label may be negative. Index 0 replaces it, and ``is_counted`` masks the result.
+    # An ignored label may be negative. Index 0 replaces it; ``is_counted`` masks the result.
     column = labels.unsqueeze(1).clamp(min=0)
     # Softmax in 32 bits, as in transformers: 16 bits are too coarse for sums over a vocabulary.
     scores = torch.log_softmax(logits.float(), dim=-1)
     loss = -(scores.gather(1, column) * is_counted).sum()
-    # The gradient of cross-entropy for the logits is softmax(logits), minus 1 at the label.
+    # The gradient of cross-entropy for the logits is softmax(logits) minus 1 at the label.
     scores = scores.exp_()
     minus_one = torch.full_like(column, -1, dtype=scores.dtype)
     scores = scores.scatter_add_(1, column, minus_one)

@@ -21,6 +21,7 @@ def _fp8(recipe: str, doc: str) -> Variant:
         hooks={"linears": Hook("float8_linears", {"recipe": recipe})},
         requires=("package:torchao", "capability>=8.9"),
         numerical_effect="training",
+        traits=("float8_linears",),
     )
 
 
@@ -73,6 +74,13 @@ PRECISION = Axis(
             training_arguments={"bf16": True, "tf32": True},
             model_kwargs={"dtype": "bfloat16"},
             requires=("capability>=8.0",),
+            numerical_effect="training",
+        ),
+        "fp16_weights": Variant(
+            doc="Pure fp16: weights, gradients and optimizer states in 16 bits, without autocast "
+            "and without loss scaling, so small gradients are lost; changes the training",
+            training_arguments={"tf32": False},
+            model_kwargs={"dtype": "float16"},
             numerical_effect="training",
         ),
         "fp8_tensorwise": _fp8(

@@ -84,7 +84,9 @@ def _text(
     # Token ids are drawn first, then padding. So equal seeds give equal tokens at any padding.
     # The Hugging Face guide draws token ids from 100 to 30000, which avoids BERT's special tokens.
     # A small vocabulary has less to draw from.
-    highest = min(30_000, config.vocab_size)
+    # A vision-language model that is trained on texts alone has its vocabulary one level deeper.
+    words = config if hasattr(config, "vocab_size") else config.get_text_config()
+    highest = min(30_000, words.vocab_size)
     ids = rng.integers(min(100, highest // 2), highest, shape, dtype=np.int64)
     if spec.padding == 0:
         labels = _labels(task, ids, np.ones(shape, dtype=bool), config, rng)

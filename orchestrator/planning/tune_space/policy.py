@@ -53,6 +53,7 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
         "eager": "a debugging backend",
         "cudagraphs": "a backend without fused kernels",
         "inductor_max_autotune": "takes minutes to compile",
+        "inductor_max_autotune_cudagraphs": "takes minutes to compile",
     },
     "dataloader": {
         "unpinned": "pinned memory is never slower",
@@ -68,7 +69,7 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
 
 ALONE = frozenset(
     {"optimizer", "dataloader", "loop", "offload", "adapter", "allocator"}
-    | {"base", "batching", "experts", "vision"}
+    | {"base", "batching", "experts", "qat", "trainable", "vision"}
 )
 """Axes that are changed one at a time, and not together with those of ``NOT_WITH_ALONE``.
 

@@ -20,7 +20,7 @@ from jobs.loops import accelerate as accelerate_loop
 from jobs.loops.arguments import training_arguments
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.spec.settings import MODEL_PLACES
-from jobs.tasks import AUTO_CLASSES
+from jobs.tasks.auto_class import auto_class
 from jobs.techniques.hooks import bound
 from jobs.trial import models
 from orchestrator.prediction import zero
@@ -251,11 +251,11 @@ def _counts_on_device(group: dict[str, Any]) -> bool:
 
 def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
     """Builds a checkpoint's architecture with random weights, in the data type of a trial."""
-    auto_class = getattr(transformers, AUTO_CLASSES[spec.task])
+    config = models.architecture_config(spec)
     dtype = getattr(torch, kwargs.get("dtype", "float32"))
     return functools.partial(
-        auto_class.from_config,
-        models.architecture_config(spec),
+        auto_class(spec.task, config).from_config,
+        config,
         trust_remote_code=spec.trust_remote_code,
         **{**kwargs, "dtype": dtype},
     )

@@ -76,6 +76,8 @@ IGNORED: Mapping[str, tuple[str, ...]] = {
         "low_cpu_mem_usage",
     ),
     "how strictly axolotl checks": ("strict",),
+    # monkeypatch/attention/flex_attn.py returns with any other PyTorch, and axolotl needs 2.11.
+    "options that axolotl hands on with PyTorch 2.6 alone": ("flex_attn_compile_kwargs",),
     "a key that axolotl does not read, or no longer": (
         "batch_size",
         "flash_attn_rms_norm",

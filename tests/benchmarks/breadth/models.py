@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from transformers.models.auto import modeling_auto
 
 from tests.benchmarks.breadth.draft import Draft
 from tests.benchmarks.breadth.example import Example
@@ -82,11 +84,28 @@ def translate_model(example: Example, draft: Draft) -> None:
     brings_code = example.is_on("trust_remote_code")
     if architecture:
         draft.model["architecture"] = architecture
+        _note_other_classes(draft, architecture)
     elif brings_code:
         draft.model |= {"name_or_path": name, "trust_remote_code": True}
     else:
         draft.miss(f"model: no architecture known for {name}")
     _translate_overrides(example, draft)
+
+
+def _note_other_classes(draft: Draft, architecture: str) -> None:
+    """A reason if transformers has no class of the architecture for the task of the example."""
+    if architecture in _mapping(draft.model["task"]):
+        return
+    # Trained on texts alone, such a model is built with its vision tower, as axolotl builds it.
+    if architecture not in _mapping("image-text-to-text"):
+        draft.miss(f"model: no task of ours has a class for {architecture}")
+
+
+def _mapping(task: str) -> Mapping[str, str]:
+    """Architecture -> class, of the Auto class that our trials take for a task."""
+    if task == "image-text-to-text":
+        return modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    return modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 
 def architecture_of(name: str) -> str:

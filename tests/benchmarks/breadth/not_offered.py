@@ -8,7 +8,6 @@ from tests.benchmarks.breadth.draft import Draft
 from tests.benchmarks.breadth.example import Example
 
 NOT_OFFERED: Mapping[str, tuple[str, ...]] = {
-    "adapter: LoftQ's initial weights": ("peft",),
     "adapter: ReLoRA": (
         "relora",
         "relora_prune_ratio",
@@ -19,10 +18,6 @@ NOT_OFFERED: Mapping[str, tuple[str, ...]] = {
     ),
     "attention: axolotl's mix of two implementations in Gemma 4": ("gemma4_hybrid_attn_impl",),
     "base: a checkpoint in 4 bits by GPTQ": ("gptq", "gptq_disable_exllama"),
-    "base: a checkpoint in MXFP4, cast to bf16": (
-        "model_quantization_config",
-        "model_quantization_config_kwargs",
-    ),
     "base: a checkpoint in NVFP4": ("nvfp4_merge_aware", "dsv4_fp4_grouped_mode"),
     "experts: axolotl's own form of Llama 4's": ("llama4_linearized_experts",),
     "kernels: axolotl's own for query and key of attention": ("fused_attn_kernel",),
@@ -31,14 +26,11 @@ NOT_OFFERED: Mapping[str, tuple[str, ...]] = {
     "kernels: optimum's BetterTransformer": ("flash_optimum",),
     "loop: diffusion of text": ("diffusion",),
     "loop: reward models": ("reward_model", "process_reward_model", "num_labels"),
-    "loss: EAFT": ("use_eaft", "eaft_alpha", "eaft_k"),
-    "training: a part of the model's own weights": ("unfrozen_parameters",),
     "training: a part of the layers at a time (LISA)": (
         "lisa_n_layers",
         "lisa_step_interval",
         "lisa_layers_attribute",
     ),
-    "training: for quantization to come (QAT)": ("qat",),
     "training: for sparse weights (llm-compressor)": ("llmcompressor",),
 }
 """Reason -> keys. One that is off, as `false`, asks for nothing."""
@@ -52,8 +44,6 @@ def note_what_is_not_offered(example: Example, draft: Draft) -> None:
                 draft.miss(reason)
     if example.is_on("use_scattermoe"):
         draft.miss("experts: ScatterMoE's kernels")
-    if example.is_on("use_kernels"):
-        draft.miss("kernels: those of the Hub for a model's layers")
     # axolotl replaces the layer in the Llama architectures alone.
     is_llama = draft.model.get("architecture") in ("llama", "llama4")
     if example.is_on("flash_attn_fuse_mlp") and is_llama:

@@ -20,8 +20,14 @@ def translate_rows(example: Example, draft: Draft) -> None:
 
 def _translate_data(example: Example, draft: Draft, length: int) -> None:
     # Rows of token ids with a label for each: prompts that the loss leaves out are labels of -100.
-    example.ignore("datasets", "test_datasets", "train_on_inputs")
+    example.ignore("test_datasets", "train_on_inputs")
+    names = [str(entry.get("path")) for entry in example.take("datasets") or ()]
+    if any("audio" in name for name in names):
+        draft.miss("data: rows with audio")
     columns = {"input_ids": "input_ids", "labels": "labels"}
+    if draft.model.get("task") == "image-text-to-text":
+        # Chats with images, of which the model's own processor makes the batches.
+        columns = {"images": "images", "messages": "messages"}
     draft.data["file"] = {"path": "rows.parquet", "columns": columns, "max_length": length}
     streams = example.is_on("streaming") or example.is_on("pretraining_dataset")
     example.ignore("streaming_multipack_buffer_size", "pretrain_multipack_attn")

@@ -87,12 +87,11 @@ def _translate_activations(example: Example, draft: Draft) -> None:
     if checkpointing == "offload":
         offloading = True
     if offloading:
-        # Beside an adapter, axolotl offloads in place of checkpointing.
+        # Beside an adapter, axolotl offloads in place of checkpointing. Both with TRL's manager.
         is_adapted = "adapter" in draft.axes
-        name = "offload" if is_adapted else "checkpoint_and_offload"
-        if offloading == "legacy":
-            name += "_legacy"
-        draft.axes["activations"] = name
+        draft.axes["activations"] = "offload" if is_adapted else "checkpoint_offload_streams"
+        if offloading is not True:
+            draft.miss(f"activations: activation_offloading: {offloading}")
     elif checkpointing:
         draft.axes["activations"] = _checkpointing(example, draft, options)
 
@@ -116,9 +115,9 @@ def _translate_attention(example: Example, draft: Draft) -> None:
         name = "flash_attention_2"
     if name is not None:
         draft.axes["attention"] = _ATTENTION.get(name, name)
-    # axolotl compiles flex_attention with these; transformers compiles it in its own way.
-    if example.take("flex_attn_compile_kwargs"):
-        draft.miss("attention: options of the compiled flex_attention")
+    # axolotl's own attention of xformers leaves out the dropout that the architecture has.
+    if name == "xformers" and draft.model.get("architecture") == "gpt2":
+        draft.model["config"] = {**draft.model.get("config", {}), "attn_pdrop": 0.0}
 
 
 def _translate_compilation(example: Example, draft: Draft) -> None:
@@ -127,6 +126,7 @@ def _translate_compilation(example: Example, draft: Draft) -> None:
         return
     names = {None: "inductor", "max-autotune-no-cudagraphs": "inductor_max_autotune"}
     names["reduce-overhead"] = "inductor_reduce_overhead"
+    names["max-autotune"] = "inductor_max_autotune_cudagraphs"
     draft.axes["compile"] = names.get(mode, f"inductor in the mode {mode}")
 
 
@@ -138,7 +138,14 @@ def _translate_kernels(example: Example, draft: Draft) -> None:
             draft.miss(f"plugin: {plugin.rpartition('.')[2]}")
     if example.take("cut_cross_entropy", _CCE_PLUGIN in plugins):
         draft.axes["loss"] = "cce"
+    alpha, largest = example.number("eaft_alpha"), example.take("eaft_k")
+    if example.is_on("use_eaft"):
+        draft.axes["loss"] = {"eaft": {"alpha": alpha or 1.0, "k": largest or 20}}
     translate_liger(example, draft, has_plugin=_LIGER_PLUGIN in plugins)
+    if example.is_on("use_kernels"):
+        if "kernels" in draft.axes:
+            draft.miss("kernels: those of the Hub together with Liger's")
+        draft.axes["kernels"] = "hub"
     implementation = example.take("experts_implementation")
     if example.is_on("use_sonicmoe"):
         implementation = "sonicmoe"

@@ -33,6 +33,12 @@ from tests.benchmarks.tuned.techniques import (
 
 RUN = Path(__file__).parents[3] / "docs" / "results" / "2026-11-23-llm_1b-h200"
 DEVICE_BYTES = 143_771 * 2**20
+_WITHOUT_A_CURVE = {
+    "checkpoint_selective": "keep",
+    "offload": "keep",
+    "checkpoint_offload_streams": "checkpoint",
+}
+"""Value of the axis activations -> the recorded value whose curve it begins from."""
 _SHAPE_AXES = ("compile", "activations", "loss")
 """Axes with recorded rows: their values choose the recorded curve to begin with."""
 _OUT_OF_MEMORY_SECONDS = 2.5
@@ -171,8 +177,8 @@ class Decoder:
         chunked = choices["loss"] != "plain"
         loss = "chunked" if chunked else "plain"
         if not is_compiled:
-            kept = "keep" if activations == "checkpoint_selective" else activations
-            curve = curves["none", kept, "plain"]
+            # Rows without a curve of their own have a factor in EFFECTS.
+            curve = curves["none", _WITHOUT_A_CURVE.get(activations, activations), "plain"]
             seconds, memory, first = _of(curve, size)
             if chunked:
                 memory -= _LOGITS_EAGER * _logits(size)

@@ -34,6 +34,9 @@ class SimulatedEffect:
 EFFECTS: Mapping[str, Mapping[str, SimulatedEffect]] = {
     "activations": {
         "checkpoint_selective": SimulatedEffect(time=1.35, saved=0.75),
+        # The simulated machine has no TRL.
+        "offload": SimulatedEffect(runs=False),
+        "checkpoint_offload_streams": SimulatedEffect(runs=False),
     },
     "attention": {
         "unmasked": SimulatedEffect(time=0.99),

@@ -31,6 +31,21 @@ CASES: list[tuple[Mapping[str, str], set[str]]] = [
     ({"offload": "zero2", "compile": "inductor_regional"}, {"regions_without_deepspeed"}),
     ({"loss": "chunked", "compile": "inductor_regional"}, set()),
     ({"loss": "liger", "kernels": "liger"}, set()),
+    ({"attention": "flash_attention_2"}, {"flash_attention_in_16_bits"}),
+    ({"attention": "flash_attention_2", "precision": "fp16_weights"}, set()),
+    (
+        {"precision": "fp16_weights", "base": "fp16", "adapter": "lora_r8"},
+        {"base_sets_the_weights"},
+    ),
+    ({"precision": "fp16", "base": "fp16", "adapter": "lora_r8"}, set()),
+    (
+        {"trainable": "matching(patterns=[lm_head])", "adapter": "lora_r8"},
+        {"adapter_freezes_the_models_own_weights"},
+    ),
+    ({"trainable": "matching(patterns=[lm_head])"}, set()),
+    ({"qat": "mxfp4", "adapter": "lora_r8"}, {"qat_trains_the_models_own_weights"}),
+    ({"qat": "int8_int4", "precision": "fp8_rowwise"}, {"qat_without_fp8_products"}),
+    ({"qat": "mxfp4", "activations": "checkpoint_offload_streams", "loss": "liger"}, set()),
 ]
 
 

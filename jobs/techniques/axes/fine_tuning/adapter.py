@@ -39,6 +39,8 @@ def _family(name: str, method: Method) -> Family:
 def _variant(name: str, method: Method, parameters: Mapping[str, Any]) -> Variant:
     """The row of a method of PEFT with parameters of its configuration class."""
     requires = ["package:peft"]
+    if parameters.get("init_lora_weights") == "loftq":
+        requires.append("cuda")  # peft.utils.loftq_utils computes the weights on an accelerator
     if method.reads_text:
         requires.append("text_task")
         tokens = parameters.get("num_virtual_tokens", "")
@@ -150,7 +152,7 @@ def peft_adapter(
     the task are trainable. Raises ValueError if PEFT does not support this adapter for this model,
     or for a parameter that would import code or load files.
     """
-    from peft import get_peft_model
+    from peft import LoftQConfig, get_peft_model
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING as CONFIG_CLASSES
     from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING as TUNERS
     from peft.utils import PeftType
@@ -168,6 +170,9 @@ def peft_adapter(
         if fields.get("target_modules"):
             modules = fields["target_modules"]
             fields["target_modules"] = _in_language_model(model, task, modules)
+        if "loftq_config" in fields:
+            # PEFT completes an object of this class, but not a mapping.
+            fields["loftq_config"] = LoftQConfig(**fields["loftq_config"])
         config = CONFIG_CLASSES[kind](task_type=_TASK_TYPES.get(task), **fields)
         adapted: torch.nn.Module = get_peft_model(model, config)
         _require_parameters(adapted, fields.get("target_parameters") or ())
@@ -216,7 +221,10 @@ def _in_language_model(
     import torch
 
     is_expression = isinstance(modules, str) and modules != "all-linear"
-    if task != "image-text-to-text" or is_expression:
+    # Such a model may be trained on texts alone, too.
+    trains_texts = task == "causal-lm" and hasattr(model.config, "vision_config")
+    has_tower = task == "image-text-to-text" or trains_texts
+    if not has_tower or is_expression:
         return modules
     inside = {id(module) for module in model.get_decoder().modules()}  # type: ignore[operator]
     names = []

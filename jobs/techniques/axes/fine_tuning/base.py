@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     import torch
 
 _CONFIG_CLASS = "transformers.utils.quantization_config:BitsAndBytesConfig"
-_UPCAST = {"upcast": "bool"}
-"""A parameter that the library's class does not have: whether the weights that are not quantized
-are cast to 32 bits, as ``peft.prepare_model_for_kbit_training`` does. The default is true."""
+_OUR_PARAMETERS = {"upcast": "bool", "dtype": "Literal['bfloat16', 'float16']"}
+"""Parameters that the library's class does not have.
+
+``upcast``: whether the weights that are not quantized are cast to 32 bits, as
+``peft.prepare_model_for_kbit_training`` does. The default is true. ``dtype``: the format of the
+weights that are not quantized, unless they are cast. The default is bfloat16."""
 _EXPERTS = {"quantize_experts": "bool"}
-"""A further parameter of bnb_4bit: whether the experts of a mixture are also packed. The default is
-false, because transformers keeps experts that share one parameter in 16 bits."""
+"""A further parameter: whether the experts of a mixture are also packed. The default is false,
+because transformers keeps experts that share one parameter in 16 bits."""
 _4_BIT_VALUES = {
     "bnb_4bit_quant_type": "Literal['nf4', 'fp4']",
     "bnb_4bit_compute_dtype": "Literal['bfloat16', 'float16', 'float32']",
@@ -30,11 +33,14 @@ _4_BIT_VALUES = {
 _BITS_DECIDED = "the name of the technique decides it"
 
 
-def _quantized(doc: str, base_hook: Hook, package: str) -> Variant:
+def _quantized(
+    doc: str, base_hook: Hook, package: str, arithmetic: tuple[str, ...] = ("bf16",)
+) -> Variant:
+    """``arithmetic`` is what the number format of the base requires."""
     return Variant(
         doc=doc,
         hooks={"base": base_hook},
-        requires=(f"package:{package}", "package:peft", "bf16"),
+        requires=(f"package:{package}", "package:peft", *arithmetic),
         numerical_effect="training",
         traits=("frozen_base", "quantized_base"),
     )
@@ -43,7 +49,10 @@ def _quantized(doc: str, base_hook: Hook, package: str) -> Variant:
 def _bitsandbytes(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
     """The row of a method of ``quantized_base``."""
     arguments = {"method": method, "parameters": dict(parameters)}
-    return _quantized(doc, Hook(quantized.BITSANDBYTES, arguments), "bitsandbytes")
+    arithmetic: tuple[str, ...] = ("bf16",)
+    if parameters.get("dtype") == "float16":
+        arithmetic = ()
+    return _quantized(doc, Hook(quantized.BITSANDBYTES, arguments), "bitsandbytes", arithmetic)
 
 
 def _family(method: str, doc: str, decided: Mapping[str, str], extra: Mapping[str, str]) -> Family:
@@ -60,7 +69,7 @@ def _family(method: str, doc: str, decided: Mapping[str, str], extra: Mapping[st
         config_class=_CONFIG_CLASS,
         build=functools.partial(_bitsandbytes, method, doc),
         decided={**always_decided, **decided},
-        extra={**_UPCAST, **extra},
+        extra={**_OUR_PARAMETERS, **extra},
     )
 
 
@@ -84,6 +93,21 @@ BASE = Axis(
             numerical_effect="rounding",
             traits=("frozen_base",),
         ),
+        "fp16": Variant(
+            doc="Weights of the model in fp16, and weights of the adapter in 32 bits",
+            hooks={"base": Hook("fp16_base")},
+            requires=("cuda",),
+            numerical_effect="rounding",
+            traits=("frozen_base",),
+        ),
+        "dequantized": Variant(
+            doc="Weights of a checkpoint in MXFP4 or FP8, which become bf16 while they are loaded; "
+            "random weights are drawn in bf16. Weights of the adapter have 32 bits",
+            hooks={"base": Hook("dequantized_base")},
+            requires=("bf16",),
+            numerical_effect="rounding",
+            traits=("frozen_base",),
+        ),
         **{method: _bitsandbytes(method, doc, {}) for method, doc in _DOCS.items()},
         "torchao_int8": _quantized(
             "Linear layers in 8 bits by torchao's weight-only quantization",
@@ -94,20 +118,21 @@ BASE = Axis(
     families={
         "bnb_8bit": _family(
             "bnb_8bit",
-            "bnb_8bit with parameters of BitsAndBytesConfig",
+            "bnb_8bit with parameters of BitsAndBytesConfig; upcast: false keeps weights that are "
+            "not quantized in 16 bits, which are bfloat16 unless dtype is float16, and "
+            "quantize_experts: true packs the experts of a mixture, too",
             {
                 "bnb_4bit_compute_dtype": _ONLY_4_BIT,
                 "bnb_4bit_quant_storage": _ONLY_4_BIT,
                 "bnb_4bit_quant_type": _ONLY_4_BIT,
                 "bnb_4bit_use_double_quant": _ONLY_4_BIT,
             },
-            {},
+            _EXPERTS,
         ),
         "bnb_4bit": _family(
             "bnb_4bit",
-            "bnb_4bit with parameters of BitsAndBytesConfig; upcast: false keeps weights that are "
-            "not quantized in 16 bits, and quantize_experts: true packs the experts of a mixture, "
-            "too",
+            "bnb_4bit with parameters of BitsAndBytesConfig; upcast, dtype and quantize_experts as "
+            "in bnb_8bit",
             {"llm_int8_threshold": "it is a parameter of bnb_8bit"},
             {**_EXPERTS, **_4_BIT_VALUES},
         ),
@@ -125,9 +150,60 @@ def bf16_base(
     """
     import torch
 
+    return _in_16_bits(make, is_checkpoint, device, torch.bfloat16)
+
+
+@hook("fp16_base")
+def fp16_base(
+    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
+) -> torch.nn.Module:
+    """As ``bf16_base``, with all weights in fp16."""
+    import torch
+
+    return _in_16_bits(make, is_checkpoint, device, torch.float16)
+
+
+@hook("dequantized_base")
+def dequantized_base(
+    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
+) -> torch.nn.Module:
+    """As ``bf16_base``, for a checkpoint whose weights are quantized.
+
+    Raises ValueError if they are not quantized, or if transformers cannot dequantize them.
+    """
+    import torch
+    from transformers.quantizers.auto import AutoQuantizationConfig
+
+    if not is_checkpoint:
+        return _in_16_bits(make, is_checkpoint, device, torch.bfloat16)
+    partial: Any = make
+    stored = getattr(partial.keywords["config"], "quantization_config", None)
+    if stored is None:
+        raise ValueError("the checkpoint is not quantized, so base: 16bit is the name for it")
+    as_stored = AutoQuantizationConfig.from_dict(stored)
+    if not hasattr(as_stored, "dequantize"):
+        raise ValueError(
+            f"transformers does not support dequantized weights of {type(as_stored).__name__}"
+        )
+    as_stored.dequantize = True
+    model = make(dtype=torch.bfloat16, quantization_config=as_stored, device_map={"": device})
+    for name, parameter in model.named_parameters():
+        # Packed weights have 8 bits or fewer in an element.
+        if parameter.element_size() < torch.bfloat16.itemsize:
+            raise ValueError(f"transformers does not support dequantized weights: {name} is packed")
+    return model
+
+
+def _in_16_bits(
+    make: Callable[..., torch.nn.Module],
+    is_checkpoint: bool,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> torch.nn.Module:
+    """The model that ``make`` returns, on ``device``, with all its weights in ``dtype``."""
     if is_checkpoint:
-        return make(dtype=torch.bfloat16).to(device)
+        return make(dtype=dtype).to(device)
     # Random weights are drawn directly on the device.
     with device:
-        model = make(dtype=torch.bfloat16)
+        model = make(dtype=dtype)
     return model.to(device)

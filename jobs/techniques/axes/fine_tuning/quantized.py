@@ -26,9 +26,10 @@ def quantized_base(
     """The model that ``make`` returns, on ``device``, quantized by bitsandbytes and frozen.
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. The output layer is
-    not quantized. Weights that are not quantized have 16 bits, or 32 if the parameter ``upcast`` is
-    true. The experts of a mixture are quantized if the parameter ``quantize_experts`` is true.
-    Raises ValueError if they should be, and the model has no experts that share one parameter.
+    not quantized. Weights that are not quantized have 16 bits, in the format that the parameter
+    ``dtype`` names, or 32 if the parameter ``upcast`` is true. The experts of a mixture are
+    quantized if the parameter ``quantize_experts`` is true. Raises ValueError if they should be,
+    and the model has no experts that share one parameter.
     """
     import transformers
     from peft import prepare_model_for_kbit_training
@@ -36,6 +37,7 @@ def quantized_base(
     options = dict(parameters)
     is_upcast = options.pop("upcast", True)
     packs_experts = options.pop("quantize_experts", False)
+    dtype = options.pop("dtype", "bfloat16")
     if kept := _layers_to_keep(make):
         options.setdefault("llm_int8_skip_modules", kept)
     if method == "bnb_8bit":
@@ -45,11 +47,11 @@ def quantized_base(
         qlora = {
             "bnb_4bit_quant_type": "nf4",
             "bnb_4bit_use_double_quant": True,
-            "bnb_4bit_compute_dtype": "bfloat16",
+            "bnb_4bit_compute_dtype": dtype,
         }
         config = transformers.BitsAndBytesConfig(load_in_4bit=True, **{**qlora, **options})
     pack = _ExpertPacker(config) if packs_experts else None
-    model = _frozen(make, is_checkpoint, device, config, pack)
+    model = _frozen(make, is_checkpoint, device, config, pack, dtype)
     if is_upcast:
         # Checkpointing is off here, because the training loop turns it on if the trial asks for it.
         prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
@@ -99,7 +101,7 @@ def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
 
 
 class _ExpertPacker:
-    """Packs the experts of a mixture in 4 bits, if one parameter has the weights of all experts."""
+    """Packs the experts of a mixture, if one parameter has the weights of all experts."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
@@ -108,25 +110,51 @@ class _ExpertPacker:
 
     def __call__(self, layer: Any) -> None:
         """Pack the experts in a layer or in a model, in place."""
-        from bitsandbytes.nn.parametrize import replace_parameter_4bit
-
         for path, module in list(layer.named_modules()):
             if "expert" not in f"{path} {type(module).__name__}".lower():
                 continue
             for name, parameter in list(module.named_parameters(recurse=False)):
                 # Three dimensions: a matrix for each expert. Biases and routers have fewer.
                 if parameter.dim() == 3 and parameter.is_floating_point():
-                    replace_parameter_4bit(
-                        module,
-                        name,
-                        compress_statistics=self._config.bnb_4bit_use_double_quant,
-                        quant_type=self._config.bnb_4bit_quant_type,
-                    )
-                    weights = module.parametrizations[name]
-                    # The scales are an attribute of the packed values, as in a linear layer of
-                    # bitsandbytes.
-                    weights.original.quant_state = weights[0].quant_state
+                    pack = _pack_in_8_bits if self._config.load_in_8bit else self._pack_in_4_bits
+                    pack(module, name)
                     self.packed += 1
+
+    def _pack_in_4_bits(self, module: Any, name: str) -> None:
+        from bitsandbytes.nn.parametrize import replace_parameter_4bit
+
+        replace_parameter_4bit(
+            module,
+            name,
+            compress_statistics=self._config.bnb_4bit_use_double_quant,
+            quant_type=self._config.bnb_4bit_quant_type,
+        )
+        weights = module.parametrizations[name]
+        # The scales are an attribute of the packed values, as in a linear layer of bitsandbytes.
+        weights.original.quant_state = weights[0].quant_state
+
+
+def _pack_in_8_bits(module: Any, name: str) -> None:
+    """Replace a parameter by 8-bit codes with one scale per row, which are multiplied when read."""
+    import torch
+    from bitsandbytes import functional
+    from torch.nn.utils import parametrize
+
+    class Dequantized(torch.nn.Module):
+        """The 16-bit values of the codes. bitsandbytes has this for 4 bits only."""
+
+        @torch.no_grad()
+        def forward(self, codes: torch.Tensor) -> torch.Tensor:
+            values = functional.int8_vectorwise_dequant(codes.flatten(0, -2), scales)
+            return values.to(dtype).view(codes.shape)
+
+    values = getattr(module, name).data
+    dtype = values.dtype
+    # The kernel takes fp16 only, as in LLM.int8() (Dettmers et al. 2022, section 3).
+    codes, scales, _ = functional.int8_vectorwise_quant(values.half().flatten(0, -2))
+    setattr(module, name, torch.nn.Parameter(codes.view(values.shape), requires_grad=False))
+    parametrize.register_parametrization(module, name, Dequantized(), unsafe=True)
+    module.parametrizations[name].original.SCB = scales  # its name in layers of bitsandbytes
 
 
 def _frozen(
@@ -135,6 +163,7 @@ def _frozen(
     device: torch.device,
     config: Any,
     pack_experts: _ExpertPacker | None = None,
+    dtype: str = "bfloat16",
 ) -> torch.nn.Module:
     """The frozen model, quantized by ``config``; weights that are not quantized have 16 bits.
 
@@ -143,12 +172,13 @@ def _frozen(
     """
     import torch
 
+    kind = getattr(torch, dtype)
     if is_checkpoint:
-        model = make(dtype=torch.bfloat16, quantization_config=config, device_map={"": device})
+        model = make(dtype=kind, quantization_config=config, device_map={"": device})
         if pack_experts is not None:
             pack_experts(model)
     else:
-        model = _quantized_at_random(make, config, device, pack_experts)
+        model = _quantized_at_random(make, kind, config, device, pack_experts)
     if pack_experts is not None and not pack_experts.packed:
         raise ValueError(
             f"{type(model).__name__} does not support quantize_experts: no experts share one "
@@ -159,6 +189,7 @@ def _frozen(
 
 def _quantized_at_random(
     make: Callable[..., torch.nn.Module],
+    dtype: torch.dtype,
     config: Any,
     device: torch.device,
     pack_experts: _ExpertPacker | None,
@@ -169,7 +200,7 @@ def _quantized_at_random(
     from transformers.quantizers.auto import AutoHfQuantizer
 
     with torch.device("meta"):
-        model: Any = make(dtype=torch.bfloat16)
+        model: Any = make(dtype=dtype)
     quantizer = AutoHfQuantizer.from_config(config, pre_quantized=False)
     quantizer.validate_environment(device_map={"": device})
     quantizer.preprocess_model(model, dtype=model.dtype, device_map={"": device})

@@ -202,19 +202,22 @@ def mixture() -> functools.partial[Any]:
     return maker("mixtral", num_local_experts=4, experts_implementation="eager")
 
 
-def test_quantized_base_packs_experts_beside_which_an_adapter_trains() -> None:
+@pytest.mark.parametrize(("method", "bits"), [("bnb_4bit", 4), ("bnb_8bit", 8)])
+def test_quantized_base_packs_experts_beside_which_an_adapter_trains(
+    method: str, bits: int
+) -> None:
     torch.manual_seed(0)
-    base = quantized_base(mixture(), False, CPU, method="bnb_4bit", parameters=PACKED)
+    base = quantized_base(mixture(), False, CPU, method=method, parameters=PACKED)
     row = weight_formats.measurements(base)
     assert row["base_quantized_share"] > 0.99  # all but the router
     # Of two layers: four experts with three matrices of 64 by 128 each.
-    assert row["weights_4bit_bytes"] > 2 * 4 * 3 * 64 * 128 / 2
+    assert row[f"weights_{bits}bit_bytes"] > 2 * 4 * 3 * 64 * 128 * bits / 8
     parameters = {"r": 4, "target_modules": ["o_proj"]}
     model = peft_adapter(base, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
     tokens = torch.arange(3, 11).reshape(1, 8)
     losses = []
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
-    for _ in range(5):
+    for _ in range(12):
         loss = model(input_ids=tokens, labels=tokens).loss
         loss.backward()
         optimizer.step()

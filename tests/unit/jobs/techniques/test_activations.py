@@ -1,0 +1,133 @@
+"""Activations that wait in host memory, with TRL's implementation on the CPU.
+
+Here the "device" is the CPU, too: TRL then copies each activation without a stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+pytest.importorskip("trl")
+
+from jobs.techniques import AXES
+from jobs.techniques.axes.activations import offloaded_activations
+from jobs.trial.effective_code import code
+from jobs.trial.requirements import unmet_reason
+from tests.conftest import build_tiny_spec
+
+TINY = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "vocab_size": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+TOKENS = torch.arange(2, 34).reshape(2, 16)
+
+
+def decoder() -> Any:
+    """A tiny decoder in training; the same weights in each call."""
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model("llama", **TINY)
+    return transformers.AutoModelForCausalLM.from_config(config).train()
+
+
+def checkpointed(model: Any) -> None:
+    """Turn checkpointing on, by the name that this transformers has for it."""
+    enable = getattr(model, "activation_checkpointing_enable", None)
+    (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
+
+
+def step(model: Any) -> tuple[float, list[torch.Tensor]]:
+    """The loss and the gradients of one forward and backward pass."""
+    model.zero_grad()
+    loss = model(input_ids=TOKENS, labels=TOKENS).loss
+    loss.backward()
+    return loss.item(), [parameter.grad.clone() for parameter in model.parameters()]
+
+
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRL's manager takes the CPU for the accelerator, which has no pinned memory and streams."""
+    from trl.models import activation_offloading
+
+    make = activation_offloading.get_act_offloading_ctx_manager
+
+    def on_the_host(model: Any) -> Any:
+        return make(model, use_pin_memory=False, use_streams=False)
+
+    monkeypatch.setattr(
+        torch.accelerator, "current_accelerator", lambda *arguments, **options: torch.device("cpu")
+    )
+    # TRL empties the cache of the device if bitsandbytes is imported. The CPU has none.
+    monkeypatch.setattr(torch.cpu, "empty_cache", lambda: None, raising=False)
+    monkeypatch.setattr(activation_offloading, "get_act_offloading_ctx_manager", on_the_host)
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("checkpoints", [False, True], ids=["offload", "checkpointed"])
+def test_offloaded_activations_train_exactly_as_kept_ones(checkpoints: bool) -> None:
+    loss, gradients = step(decoder())
+    model = decoder()
+    if checkpoints:
+        checkpointed(model)
+    offloaded = offloaded_activations(model, "causal-lm", None)
+    for _ in range(2):  # the second step meets what the first one left
+        again, others = step(offloaded)
+        assert again == loss
+        assert all(map(torch.equal, gradients, others))
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_offloaded_bytes_are_read_back_and_fewer_with_checkpointing() -> None:
+    moved = []
+    for checkpoints in (False, True):
+        model = decoder()
+        if checkpoints:
+            checkpointed(model)
+        offloaded_activations(model, "causal-lm", None)
+        step(model)
+        moved.append(code(model)["offloaded_activation_bytes"])
+    inputs_of_layers = 2 * 2 * 16 * 32 * 4  # layers, rows, tokens, width and bytes of a number
+    assert moved[0] > moved[1] >= inputs_of_layers
+    assert "offloaded_activation_bytes" not in code(decoder())
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_evaluation_moves_nothing_to_the_host() -> None:
+    model = offloaded_activations(decoder(), "causal-lm", None)
+    with torch.no_grad():
+        model(input_ids=TOKENS, labels=TOKENS)
+    model.eval()
+    model(input_ids=TOKENS, labels=TOKENS)
+    assert code(model)["offloaded_activation_bytes"] == 0
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_forward_pass_that_fails_leaves_no_hooks_behind() -> None:
+    model: Any = offloaded_activations(decoder(), "causal-lm", None)
+    with pytest.raises(IndexError):
+        model(input_ids=torch.full((1, 4), 1_000_000), labels=TOKENS[:1, :4])
+    tracker = model.activation_offloading.tracker
+    saved = len(tracker)
+    weight = torch.ones(1024, requires_grad=True)
+    (weight.exp() * weight).sum()
+    assert len(tracker) == saved
+
+
+@pytest.mark.parametrize("name", ["offload", "checkpoint_offload_streams"])
+def test_offloaded_activations_need_a_gpu(name: str) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    variant = AXES["activations"].variant(name)
+    reasons = [unmet_reason(item, build_tiny_spec()) for item in variant.requires]
+    assert any("needs a CUDA GPU" in reason for reason in reasons)
+    assert variant.numerical_effect == "exact"
