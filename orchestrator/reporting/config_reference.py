@@ -45,6 +45,7 @@ _REQUIREMENTS = {
     "no_attention_dropout": "a model without attention dropout",
     "experts": "a mixture of experts",
     "text_task": "a model of text",
+    "hub_layers": "a model whose layers have kernels on the Hub",
 }
 """Requirement without an argument -> its words."""
 _REQUIREMENT_PREFIXES: Mapping[str, str] = {

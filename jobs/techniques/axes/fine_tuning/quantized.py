@@ -145,7 +145,7 @@ def _pack_in_8_bits(module: Any, name: str) -> None:
 
         @torch.no_grad()
         def forward(self, codes: torch.Tensor) -> torch.Tensor:
-            values = functional.int8_vectorwise_dequant(codes.flatten(0, -2), scales)
+            values: torch.Tensor = functional.int8_vectorwise_dequant(codes.flatten(0, -2), scales)
             return values.to(dtype).view(codes.shape)
 
     values = getattr(module, name).data
