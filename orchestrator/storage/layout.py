@@ -21,8 +21,16 @@ FRONTIER_PLOT = "frontier.png"
 
 
 def record_files(run_folder: Path) -> list[Path]:
-    """The files among the records, by name."""
-    return sorted((run_folder / RECORDS).glob("*.json"))
+    """The files among the records, by name; none if there is no folder of records.
+
+    Raises OSError if that folder cannot be listed, which ``Path.glob`` would pass over.
+    """
+    folder = run_folder / RECORDS
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(folder / name for name in names if name.endswith(".json"))
 
 
 @contextlib.contextmanager
