@@ -33,13 +33,12 @@ def open_regular(path: Path, flags: int) -> IO[bytes]:
     Raises FileNotFoundError, or OSError if the path names no regular file.
     """
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    file = os.fdopen(descriptor, _MODES[flags & os.O_ACCMODE])
     try:
         _require_regular(os.fstat(descriptor).st_mode, path)
+        return os.fdopen(descriptor, _MODES[flags & os.O_ACCMODE])
     except OSError:
-        file.close()
+        os.close(descriptor)
         raise
-    return file
 
 
 def require_regular(path: Path) -> None:
