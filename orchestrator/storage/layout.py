@@ -33,6 +33,14 @@ def record_files(run_folder: Path) -> list[Path]:
     return sorted(folder / name for name in names if name.endswith(".json"))
 
 
+def _move(partial: Path, path: Path) -> None:
+    """Raises OSError with the name that the user knows: the file's own, not the temporary one."""
+    try:
+        partial.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
 @contextlib.contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
     """A temporary path for a file's new content, moved to ``path`` at the end unless there was an
@@ -43,7 +51,7 @@ def written_beside(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
-        partial.replace(path)
+        _move(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink()  # a full disk needs the room

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.storage.layout import RECORDS, RUN
+from orchestrator.storage.layout import RECORDS, RUN, written_beside
 from orchestrator.storage.record_reader import find_records
 from orchestrator.storage.regular_file import LARGEST_BYTES
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
@@ -107,3 +107,14 @@ def test_sweep_replaces_a_run_json_that_is_no_file(kind: str, run: Path) -> None
     IN_PLACE[kind][0](run / RUN)
     RunFolder(run).describe({"name": "new"})
     assert read_run(run).name == "new"
+
+
+def test_file_that_cannot_take_its_place_is_named_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "trials.parquet").mkdir()
+    with (
+        pytest.raises(IsADirectoryError) as error,
+        written_beside(tmp_path / "trials.parquet") as partial,
+    ):
+        partial.touch()
+    assert error.value.filename == str(tmp_path / "trials.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["trials.parquet"]
