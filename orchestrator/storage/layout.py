@@ -26,6 +26,9 @@ def record_files(run_folder: Path) -> list[Path]:
     Raises OSError if that folder cannot be listed, which ``Path.glob`` would pass over.
     """
     folder = run_folder / RECORDS
+    # Something else than a run folder has no records, and is named by what reads its tables.
+    if not os.path.isdir(run_folder):
+        return []
     try:
         names = os.listdir(folder)
     except FileNotFoundError:

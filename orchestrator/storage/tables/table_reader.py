@@ -169,11 +169,13 @@ def _read_anatomies(run_folder: Path, columns: list[str] | None = None) -> pa.Ta
 
 def _read(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Raises FileNotFoundError or UnreadableRunError."""
+    if not path.parent.is_dir():  # a file or a loop of links: there is no run
+        raise FileNotFoundError(str(path))
     try:
         require_regular(path)
         return pq.read_table(path, columns=columns, page_checksum_verification=True)
     except FileNotFoundError:
-        raise
+        raise FileNotFoundError(str(path)) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
 
