@@ -82,6 +82,11 @@ def test_records_that_cannot_be_listed_are_no_empty_run(kind: str, run: Path) ->
         find_records(run)
     with pytest.raises(RunFolderError, match="cannot read the earlier records"):
         RunFolder(run).records()
+    with (
+        pytest.raises(RunFolderError, match=f"{run / RECORDS} is no folder"),
+        RunFolder(run).locked(),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device", "loop"])
