@@ -72,8 +72,8 @@ class RunFolder:
         except folder_lock.NotLockableError as error:
             raise RunFolderError(f"cannot lock {error.filename}: {error.strerror}") from error
         except FileExistsError as error:
-            reason = f"{error.filename} is no folder; move it away"
-            raise RunFolderError(f"cannot write to {self.path}: {reason}") from error
+            taken = f"{error.filename} is no folder; move it away"
+            raise RunFolderError(f"cannot write to {self.path}: {taken}") from error
         except OSError as error:
             reason = error.strerror or error
             raise RunFolderError(f"cannot write to {self.path}: {reason}") from error
