@@ -29,7 +29,7 @@ _EVALUATES_AND_SAVES: Mapping[str, Any] = {
 }
 """Evaluate and save after every tenth of all steps. Keep two checkpoints."""
 _DEFAULT_EVALUATION_BATCH = 8
-"""``per_device_eval_batch_size`` of TrainingArguments."""
+"""Rows in a batch of an evaluation, unless TrainingArguments are given another number."""
 _FILE_OR_MAPPING = ("accelerator_config",)
 """Arguments whose value is a mapping, or the path of a file with one."""
 _SENDS_AWAY = ("trackio_",)
@@ -63,7 +63,7 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
         "seed": spec.measure.seed,
         "report_to": "none",
         "gradient_accumulation_steps": spec.accumulation,
-        "per_device_eval_batch_size": _evaluation_batch(spec, arguments),
+        "per_device_eval_batch_size": _evaluation_batch(spec),
         **_EVALUATES_AND_SAVES,
     }
     if not spec.needs.gpus:
@@ -74,12 +74,9 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
     return arguments
 
 
-def _evaluation_batch(spec: TrialSpec, arguments: Mapping[str, Any]) -> int:
+def _evaluation_batch(spec: TrialSpec) -> int:
     """Rows of an evaluation's batch whose memory is known to fit where the training fits."""
-    own = arguments.get("per_device_eval_batch_size")
-    # A trial that evaluates takes the user's batch size, or that of TrainingArguments.
-    if own is not None:
-        return int(own)
+    # The trial evaluated with the default, so the default is known to fit.
     if spec.measure.evaluate_and_save:
         return _DEFAULT_EVALUATION_BATCH
     # A fused loss never holds all logits of a micro-batch in training, but evaluation does.

@@ -33,9 +33,9 @@ AXES_INTRODUCTION = """\
 The keys `axes`, `trials`, `baseline` and `exclude` name axes, each with one value or a list of
 values. Any other field of `TrainingArguments` can also be an axis, with plain values.
 
-The last column compares the training results with those of the axis's default. *exact*: the same
-numbers. *rounding*: the same training, rounded differently. *training*: a different training, which
-is ranked separately."""
+The last column compares the training results with those of the axis's default.
+It says *exact* for the same numbers, and *rounding* for the same training with other rounding. It
+says *training* for a different training, which is ranked separately."""
 
 _SCALARS = {"string": "text", "boolean": "true or false", "object": "mapping"}
 """JSON's name of a type -> ours."""

@@ -49,8 +49,12 @@ _SPECIAL_TOKEN_NAME = re.compile(
 _USER_IN_URL = re.compile(
     r"(?P<scheme>(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://)[^/?#\s]*@", re.IGNORECASE
 )
-_PARAMETER = re.compile(r"(?P<name>(?<![\w.%-])[\w.%-]+)=(?P<value>[^&;#\s\"']+)")
-"""``name=value`` in a URL's query, a connection string or a command line."""
+_PARAMETER = re.compile(
+    r"(?P<name>(?<![\w.%-])[\w.%-]+)=(?P<value>[0-9]{1,6}(?=[,)]|$)|[^&;#\s\"']+)"
+)
+"""``name=value`` in a URL's query, a connection string, a command line or a technique's label."""
+_SMALL_NUMBER = re.compile(r"[0-9]{1,6}")
+"""The value of a parameter such as ``num_virtual_tokens=8``, which is a count and no secret."""
 _OPTION = re.compile(r"(?P<option>(?<![\w-])--[\w-]+)(?P<space>\s+)(?P<value>[^\s-]\S*)")
 _KNOWN_TOKENS = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[opsu]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
@@ -126,7 +130,10 @@ def _redacted_text(text: str) -> str:
 
 
 def _redacted_parameter(match: re.Match[str]) -> str:
-    if _is_secret(unquote(match["name"]), _SECRET_TEXT):
+    words = _SECRET_TEXT
+    if _SMALL_NUMBER.fullmatch(match["value"]):
+        words = _ALWAYS_SECRET
+    if _is_secret(unquote(match["name"]), words):
         return f"{match['name']}={REDACTED}"
     return match[0]
 

@@ -17,7 +17,7 @@ PAGES = [
     *sorted((ROOT / "docs/results").glob("*.md")),
 ]
 PAGES += [ROOT / "deploy/README.md", ROOT / "CHANGELOG.md"]
-NEEDS = ("gpu", "cluster", "network")
+NEEDS = ("gpu", "cluster", "network", "files")
 """What a block may need that a test has not: written before it, as in ``<!-- needs: gpu -->``."""
 
 _MARKDOWN = MarkdownIt().enable("table")

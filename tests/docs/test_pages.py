@@ -113,7 +113,9 @@ def run(block: Block, folder: Path, names: dict[str, Any]) -> None:
 
     ``names`` are those of the page's Python.
     """
-    if block.language == "yaml":
+    if block.language == "yaml" and block.needs:
+        yaml.safe_load(block.code)
+    elif block.language == "yaml":
         read_yaml(block.code, folder)
     elif block.language == "json":
         json.loads(block.code)

@@ -94,7 +94,7 @@ def test_late_slot_runs_trials_beside_a_busy_one(tmp_path: Path) -> None:
         "slots": SLOTS_OF_TUNE,
         "threads meanwhile": [1],
         "threads after": 2,
-        "niceness": [0],
+        "niceness": [os.nice(0)],
     }
 
 

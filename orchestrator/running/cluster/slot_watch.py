@@ -155,6 +155,9 @@ class SlotWatch(Unpickled, tune.Callback):
 
 def _arrived(reference: Any) -> SlotProcess | None:
     """The actor's process, if the actor has reported it."""
+    # Without a connection, ``ray.get`` would start a Ray of its own.
+    if not ray.is_initialized():
+        return None
     with contextlib.suppress(ray.exceptions.RayError, TypeError, ValueError):
         answer = ray.get(reference, timeout=0)
         if isinstance(answer, SlotProcess):

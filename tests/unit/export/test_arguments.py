@@ -50,15 +50,6 @@ def test_evaluation_that_was_measured_keeps_its_batch_size(tiny_spec: SpecFactor
     assert training_arguments(measured, epochs=1)["per_device_eval_batch_size"] == default
 
 
-def test_evaluation_batch_size_of_the_user_is_kept(tiny_spec: SpecFactory) -> None:
-    spec = tiny_spec({"micro_batch": 16})
-    arguments = {**spec.settings.training_arguments, "per_device_eval_batch_size": 3}
-    spec = dataclasses.replace(
-        spec, settings=dataclasses.replace(spec.settings, training_arguments=arguments)
-    )
-    assert training_arguments(spec, epochs=1)["per_device_eval_batch_size"] == 3
-
-
 HOSTILE_ARGUMENTS: Mapping[str, Any] = {
     "output_dir": "/home/somebody/.ssh",
     "push_to_hub": True,

@@ -216,5 +216,5 @@ def test_readme_says_whether_the_trial_evaluated(tiny_spec: SpecFactory) -> None
     measured = dataclasses.replace(
         spec, measure=dataclasses.replace(spec.measure, evaluate_and_save=True)
     )
-    assert "was measured did not evaluate or save." in readme(spec, "a test", {}, [])
-    assert "was measured evaluated and saved once" in readme(measured, "a test", {}, [])
+    assert "The measured trial did not evaluate or save." in readme(spec, "a test", {}, [])
+    assert "The measured trial evaluated and saved once" in readme(measured, "a test", {}, [])

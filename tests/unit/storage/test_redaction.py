@@ -71,6 +71,7 @@ def test_secrets_of_an_earlier_versions_run_reach_no_table(tmp_path: Path) -> No
         {"target_modules": ["key", "query"], "url": "https://host/x?split=train&rows=10"},
         {"command": "python -m orchestrator.sweep a.yaml --output runs/x --time-budget 5m"},
         {"at": "user@host", "keep": None, "use_secrets": False},
+        {"adapter": "prompt_tuning(num_virtual_tokens=8,prompt_tuning_init=random)"},
     ],
 )
 def test_harmless_values_stay(harmless: dict[str, Any]) -> None:
@@ -86,6 +87,7 @@ def test_harmless_values_stay(harmless: dict[str, Any]) -> None:
         "AKIA" + "ABCD" * 4,
         f"postgresql://u:{SECRET}@db/x",
         f"https://{SECRET}@github.com/a/b",
+        f"virtual_tokens=8,api_key={SECRET}",
     ],
 )
 def test_token_shaped_text_is_redacted_under_any_name(text: str) -> None:

@@ -39,5 +39,6 @@ def test_problem_of_an_unknown_data_format_names_the_known() -> None:
     kind: Any = "evil/loader.py"
     spec = replace(build_tiny_spec(), data=DataSpec(file=DatasetFile(path="x", format=kind)))
     assert problem_of(spec) == (
-        "data.file.format is 'evil/loader.py': it must be one of parquet, json, csv, arrow, disk"
+        "data.file.format is 'evil/loader.py': it must be one of parquet, json, csv, arrow, disk, "
+        "imagefolder"
     )

@@ -219,7 +219,7 @@ def test_quantized_base_packs_experts_beside_which_an_adapter_trains() -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(loss))
+        losses.append(loss.item())
     assert losses[-1] < losses[0]
 
 
