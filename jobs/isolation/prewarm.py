@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jobs import own_process
-from jobs.isolation.scratch import own_folder
+from jobs.isolation.scratch import SLOT_PREFIX, own_folder, remove_abandoned
 from jobs.node import environment, nvml
 from jobs.node.process_variables import process_variables
 
@@ -50,6 +50,8 @@ def parents(cpus: int = 0) -> Iterator[None]:
         finally:
             for path, parent in started.items():
                 _end(parent, is_waiting=path.exists())
+            # A parent that was stopped has been killed, and could not remove its folder.
+            remove_abandoned(SLOT_PREFIX)
 
 
 def _started(folder: Path, uuids: Iterable[str], cores: int) -> dict[Path, subprocess.Popen[bytes]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,3 +56,13 @@ def test_slot_after_one_that_waited_in_vain_starts_its_own_parent(
         record = slot.run(build_tiny_spec(), timeout_seconds=60.0)
         assert slot.parent_pid != stopped.pid
     assert record.outcome is Outcome.OK
+
+
+def test_folder_of_a_parent_that_had_to_be_killed_is_removed_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(prewarm, "_gpu_uuids", list)
+    with prewarm.parents(cpus=1):
+        (tmp_path / "orchestrator-slot-killed").mkdir()
+    assert list(tmp_path.iterdir()) == []
