@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-
 SLOT_PREFIX = "orchestrator-slot-"
 """Begins the names of the folders of slots' parents."""
 
