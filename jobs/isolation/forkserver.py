@@ -22,7 +22,7 @@ from jobs.isolation.build_ops import remove_abandoned_locks
 from jobs.isolation.child_runner import ChildRunner
 from jobs.isolation.messages import Owner
 from jobs.isolation.preload import preload, remember_processor, unclean
-from jobs.isolation.scratch import own_folder
+from jobs.isolation.scratch import SLOT_PREFIX, own_folder
 from jobs.node import environment
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import TrialSpec, spec_from_json
@@ -112,7 +112,7 @@ def main() -> None:
     requests = os.dup(0)
     answers = os.dup(1)
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
-    with own_folder("orchestrator-slot-") as folder:
+    with own_folder(SLOT_PREFIX) as folder:
         if sys.argv[1:2] == ["--socket"]:
             listener = int(sys.argv[2])
             starter = int(sys.argv[3])

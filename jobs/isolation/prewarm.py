@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jobs import own_process
-from jobs.isolation.scratch import own_folder
+from jobs.isolation.scratch import SLOT_PREFIX, own_folder, remove_abandoned
 from jobs.node import environment, nvml
 from jobs.node.process_variables import process_variables
 
@@ -50,6 +50,8 @@ def parents(cpus: int = 0) -> Iterator[None]:
         finally:
             for path, parent in started.items():
                 _end(parent, is_waiting=path.exists())
+            # A parent that was stopped has been killed, and could not remove its folder.
+            remove_abandoned(SLOT_PREFIX)
 
 
 def _started(folder: Path, uuids: Iterable[str], cores: int) -> dict[Path, subprocess.Popen[bytes]]:
@@ -106,7 +108,7 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
             pass_fds=[listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the driver
         )
-    path.with_suffix(".pid").write_text(str(parent.pid))
+    _claim_file(path).write_text(str(parent.pid))
     return parent
 
 
@@ -135,6 +137,25 @@ def _socket_path(folder: Path, uuid: str, cpus: int) -> Path:
     return folder / f"{uuid or 'cpu'}-{cpus}"
 
 
+def _claim_file(path: Path) -> Path:
+    """The file with the process id of the parent that waits at a socket, until a slot tries it."""
+    return path.with_suffix(".pid")
+
+
+def _claim(path: Path) -> int:
+    """The process id of the parent at this socket, which no other slot can try any more.
+
+    A parent that stands still (SIGSTOP) never accepts, but the kernel lets a slot connect all the
+    same. Without the claim, each slot after the first would wait for this parent, too.
+
+    Raises OSError if there is no such parent, or if another slot was first.
+    """
+    claim = _claim_file(path)
+    pid = int(claim.read_text())
+    claim.unlink()  # one of several slots succeeds
+    return pid
+
+
 def accept(listener_descriptor: int) -> tuple[int, int]:
     """In the parent: wait for a slot; returns the descriptors of requests and replies.
 
@@ -161,16 +182,18 @@ class PrewarmedParent:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError if no parent waits at this socket."""
-        with socket.socket(socket.AF_UNIX) as connection:
+        """Raises OSError if no parent waits at this socket, or if a slot has tried it before."""
+        self.pid = _claim(path)
+        self._pidfd: int | None = os.pidfd_open(self.pid)
+        with contextlib.ExitStack() as on_error, socket.socket(socket.AF_UNIX) as connection:
+            on_error.callback(os.close, self._pidfd)
             connection.connect(str(path))
-            self.pid = int(path.with_suffix(".pid").read_text())
-            self._pidfd: int | None = os.pidfd_open(self.pid)
             # The parent gets its ends of two new pipes through the socket, as Popen would have
             # passed them.
             requests, to_parent = os.pipe()
             from_parent, replies = os.pipe()
             socket.send_fds(connection, [b"!"], [requests, replies])
+            on_error.pop_all()
         os.close(requests)
         os.close(replies)
         self.requests = to_parent

@@ -10,6 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+SLOT_PREFIX = "orchestrator-slot-"
+"""Begins the names of the folders of slots' parents."""
+
 
 @contextlib.contextmanager
 def own_folder(prefix: str) -> Iterator[Path]:
@@ -19,7 +22,7 @@ def own_folder(prefix: str) -> Iterator[Path]:
     folder is locked while this process or a child of it lives, and unlocked folders with the same
     prefix are removed here.
     """
-    _remove_abandoned(prefix)
+    remove_abandoned(prefix)
     unnamed = Path(tempfile.mkdtemp(prefix=f"new-{prefix}"))
     with _locked(unnamed):
         # The folder gets its prefix once it is locked: before, another process could remove it.
@@ -30,7 +33,7 @@ def own_folder(prefix: str) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_abandoned(prefix: str) -> None:
+def remove_abandoned(prefix: str) -> None:
     """Remove the folders whose processes were killed: nothing holds their locks."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError), _locked(folder):  # in use, or another user's

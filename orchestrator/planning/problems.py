@@ -8,6 +8,8 @@ from dataclasses import dataclass
 KeyPath = tuple[str | int, ...]
 """Where a value is: keys and list positions from the top of the file."""
 
+_SHOWN_PROBLEMS = 50
+"""With more mistakes than this, a file is probably of another program. The others are counted."""
 _MANY_CHOICES = 16
 """With more choices than this, a good guess is shown without the list."""
 
@@ -36,7 +38,11 @@ class ConfigError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.problems))
+        lines = [str(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
+        left_out = len(self.problems) - len(lines)
+        if left_out:
+            lines.append(f"… and {left_out:,} more mistakes")
+        return "\n".join(lines)
 
 
 def _position(problem: Problem) -> tuple[str, int]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
+from jobs.isolation.child_main import end_with
 from jobs.spec import ModelSpec
 
 
@@ -45,6 +47,8 @@ def _sentence(error: Exception) -> str:
 
 def main() -> None:
     """Read a model as JSON from stdin, print the answer as JSON."""
+    # An absurd number of layers takes minutes and gigabytes, which serve nothing without an asker.
+    end_with(os.getppid())
     question = json.load(sys.stdin)
     print(json.dumps(answer(question)))
 

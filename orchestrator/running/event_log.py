@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.storage.regular_file import open_regular
 
 LOG = "log.jsonl"
 
@@ -79,5 +81,6 @@ class EventLog:
         now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, "event": event, **fields})
         # No sweep ends because its log cannot grow.
-        with contextlib.suppress(OSError), open(self._path, "a") as file:
-            file.write(line + "\n")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with contextlib.suppress(OSError), open_regular(self._path, flags) as file:
+            file.write(f"{line}\n".encode())

@@ -21,8 +21,27 @@ FRONTIER_PLOT = "frontier.png"
 
 
 def record_files(run_folder: Path) -> list[Path]:
-    """The files among the records, by name."""
-    return sorted((run_folder / RECORDS).glob("*.json"))
+    """The files among the records, by name; none if there is no folder of records.
+
+    Raises OSError if that folder cannot be listed, which ``Path.glob`` would pass over.
+    """
+    folder = run_folder / RECORDS
+    # Something else than a run folder has no records, and is named by what reads its tables.
+    if not os.path.isdir(run_folder):
+        return []
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(folder / name for name in names if name.endswith(".json"))
+
+
+def _move(partial: Path, path: Path) -> None:
+    """Raises OSError with the name that the user knows: the file's own, not the temporary one."""
+    try:
+        partial.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 @contextlib.contextmanager
@@ -35,7 +54,7 @@ def written_beside(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
-        partial.replace(path)
+        _move(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink()  # a full disk needs the room

@@ -20,6 +20,8 @@ from pydantic_core import from_json
 from jobs.record import SCHEMA_VERSION, ArrowType, TrialRecord, record_from_json
 from orchestrator.storage.layout import record_files
 from orchestrator.storage.migration import upgraded_record
+from orchestrator.storage.regular_file import read_regular
+from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.tables.anatomy_rows import is_sound
 from orchestrator.units import count
 
@@ -81,9 +83,7 @@ def read_record(path: Path) -> TrialRecord | None:
 def _record(path: Path) -> TrialRecord | None:
     """As ``read_record``. Raises NewerRecordError."""
     try:
-        if not path.is_file():  # a pipe would block, a device never ends
-            return None
-        text = path.read_bytes()
+        text = read_regular(path)
         raw = from_json(text)
         # Records without a version are of the first.
         version = raw.get("schema_version", 1)
@@ -104,11 +104,14 @@ def _record(path: Path) -> TrialRecord | None:
 
 
 def find_records(run_folder: Path) -> RecordsFound:
-    """Every record of a run folder, and the files that are not readable records."""
+    """Every record of a run folder, and the files that are not readable records.
+
+    Raises UnreadableRunError if the folder of records cannot be listed.
+    """
     records: list[tuple[Path, TrialRecord]] = []
     unreadable = []
     newer = []
-    for path in record_files(run_folder):
+    for path in _listed_files(run_folder):
         try:
             record = _record(path)
         except NewerRecordError:
@@ -121,6 +124,14 @@ def find_records(run_folder: Path) -> RecordsFound:
     return RecordsFound(
         records=tuple(_with_todays_ids(records)), unreadable=tuple(unreadable), newer=tuple(newer)
     )
+
+
+def _listed_files(run_folder: Path) -> list[Path]:
+    """Raises UnreadableRunError: a folder that cannot be listed may hold finished trials."""
+    try:
+        return record_files(run_folder)
+    except OSError as error:
+        raise UnreadableRunError(f"{error.filename}: {error.strerror}") from None
 
 
 def read_records(run_folder: Path) -> list[TrialRecord]:

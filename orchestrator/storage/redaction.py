@@ -95,8 +95,14 @@ def secret_paths(
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             yield from secret_paths(item, (*at, index), name)
-    elif redacted(value, name) != value:
+    elif _is_replaced(value, name):
         yield at
+
+
+def _is_replaced(value: Any, name: str) -> bool:
+    replacement = redacted(value, name)
+    # NaN does not equal itself, though ``redacted`` leaves it as it is.
+    return replacement is not value and replacement != value
 
 
 def _name_inside(name: str, key: str) -> str:

@@ -18,6 +18,7 @@ from orchestrator.storage.folder_lock import FolderLock
 from orchestrator.storage.layout import LOGS, RECORDS, RUN, written_beside
 from orchestrator.storage.record_reader import find_records, read_record
 from orchestrator.storage.redaction import redacted
+from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.superseded import Superseded
 
 _LOCK = "lock"
@@ -70,6 +71,9 @@ class RunFolder:
             lock = folder_lock.acquire(self.path / _LOCK)
         except folder_lock.NotLockableError as error:
             raise RunFolderError(f"cannot lock {error.filename}: {error.strerror}") from error
+        except FileExistsError as error:
+            taken = f"{error.filename} is no folder; move it away"
+            raise RunFolderError(f"cannot write to {self.path}: {taken}") from error
         except OSError as error:
             reason = error.strerror or error
             raise RunFolderError(f"cannot write to {self.path}: {reason}") from error
@@ -188,9 +192,12 @@ class RunFolder:
     def records(self) -> dict[str, TrialRecord]:
         """Every readable record by trial id, the latest of each.
 
-        ``unreadable`` lists the other files.
+        ``unreadable`` lists the other files. Raises RunFolderError if they cannot be listed.
         """
-        contents = find_records(self.path)
+        try:
+            contents = find_records(self.path)
+        except UnreadableRunError as error:
+            raise RunFolderError(f"cannot read the earlier records: {error}") from None
         self.unreadable = list(contents.unreadable)
         latest: dict[str, TrialRecord] = {}
         for path, record in contents.records:

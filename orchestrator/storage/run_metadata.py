@@ -16,6 +16,7 @@ from jobs.spec import Choice
 from orchestrator.storage.layout import RUN
 from orchestrator.storage.migration import upgraded_run
 from orchestrator.storage.redaction import redacted
+from orchestrator.storage.regular_file import read_regular
 
 
 class UnreadableRunError(ValueError):
@@ -129,10 +130,11 @@ def read_run(run_folder: Path) -> RunMetadata:
     Raises UnreadableRunError if the file is damaged, foreign or of a newer version.
     """
     path = run_folder / RUN
+    content = _content(path)
     try:
         raw = {}
-        if path.exists():
-            raw = from_json(path.read_bytes())
+        if content is not None:
+            raw = from_json(content)
         name = raw.get("name") or run_folder.resolve().name
         return RunMetadata.from_json({**raw, "name": name})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -140,6 +142,18 @@ def read_run(run_folder: Path) -> RunMetadata:
         reason = "damaged or not of this program"
         if "newer version" in str(error):
             reason = str(error)
-        raise UnreadableRunError(
-            f"{path}: {reason}; move the file away to read the run without it"
-        ) from None
+        raise _unreadable(path, reason) from None
+
+
+def _content(path: Path) -> bytes | None:
+    """The bytes of a file; None if there is none. Raises UnreadableRunError."""
+    try:
+        return read_regular(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from None
+
+
+def _unreadable(path: Path, reason: str) -> UnreadableRunError:
+    return UnreadableRunError(f"{path}: {reason}; move the file away to read the run without it")

@@ -18,6 +18,7 @@ from orchestrator.storage.layout import (
     SUPERSEDED,
     TRIALS,
 )
+from orchestrator.storage.regular_file import read_regular
 
 _TABLES = (TRIALS, STEPS, ANATOMY, FRONTIER)
 
@@ -43,7 +44,7 @@ class Superseded:
         """Keep the content of the earlier run's ``run.json``, before the new run replaces it."""
         if self._run_json is None:
             with contextlib.suppress(OSError):
-                self._run_json = (self._run_folder / RUN).read_bytes()
+                self._run_json = read_regular(self._run_folder / RUN)
 
     def take_record(self, path: Path) -> None:
         """Move a record's file aside, and its trial's log. Raises OSError."""

@@ -14,6 +14,7 @@ ray_nodes.py     lists Ray's nodes, and runs questions on them
 unfit_gpus.py    GPUs that cannot run their trials now
 head_watchdog.py notices that the cluster's head was lost
 own_ray.py       a local Ray started for the sweep: watched, and ended with all its processes
+start_limit.py   ends the process if Ray neither starts nor refuses
 slot_watch.py    kills slots that do not answer, so that their trials run elsewhere
 """
 

@@ -22,12 +22,17 @@ from jobs.node.process_variables import process_variables
 from orchestrator.running.cluster import own_ray
 from orchestrator.running.cluster.head_watchdog import watched_head
 from orchestrator.running.cluster.ray_nodes import RayNode, list_nodes, on_node
+from orchestrator.running.cluster.start_limit import start_limit
 from orchestrator.running.nodes import Cluster, ClusterError, Node
 from orchestrator.running.ray_address import advice, ray_address, why_unreachable
+from orchestrator.units import duration
 
 _ERROR_CHARACTERS = 600
 _SURVEY_SECONDS = 180.0
 """How long a node may take to describe itself. A node that takes longer gets no trial."""
+_JOIN_SECONDS = own_ray.START_SECONDS + 10.0
+"""How long Ray may take to start or to be joined. In an own Ray, the thread that watches its
+processes gives up before, and says more; but it cannot while Ray's start blocks all of Python."""
 _RAYS_OWN_SHARE = 0.1
 """Share of a node's memory that is left to Ray itself."""
 
@@ -116,16 +121,28 @@ def _join(address: str, temporary_folder: str | None = None) -> None:
     if temporary_folder is not None:
         options["_temp_dir"] = temporary_folder
     try:
-        ray.init(
-            address=address,
-            include_dashboard=include_dashboard,
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-            configure_logging=True,
-            **options,
-        )
+        with start_limit(_JOIN_SECONDS, _not_in_time(address)):
+            ray.init(
+                address=address,
+                include_dashboard=include_dashboard,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                configure_logging=True,
+                **options,
+            )
     except Exception as error:  # Ray also raises bare Exception; in any case Ray is not usable
         raise ClusterError(_why_not_joined(address, error)) from error
+
+
+def _not_in_time(address: str) -> str:
+    """The sentence for a Ray that neither starts nor refuses."""
+    limit = duration(_JOIN_SECONDS)
+    if address == "local":
+        return f"Ray could not be started here: it did not start within {limit}; try again"
+    return (
+        f"cannot join the Ray cluster at {address}: it did not answer within {limit}; a process of"
+        " Ray on this machine may stand still"
+    )
 
 
 def _why_not_joined(address: str, error: Exception) -> str:
@@ -157,7 +174,8 @@ def ask_nodes(
     Raises ConnectionError, RuntimeError or ValueError if the cluster cannot be joined.
     """
     try:
-        context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+        with start_limit(_JOIN_SECONDS, _not_in_time(address)):
+            context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except ray.exceptions.AuthenticationError as error:
         raise ConnectionError(str(error)) from None
     with context:

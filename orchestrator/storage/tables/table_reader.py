@@ -15,6 +15,7 @@ from jobs.anatomy_record import Anatomy
 from jobs.record import SCHEMA_VERSION, Column
 from orchestrator.storage.layout import ANATOMY, STEPS
 from orchestrator.storage.migration import upgraded_rows
+from orchestrator.storage.regular_file import require_regular
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.tables import anatomy_rows
 from orchestrator.storage.tables.arrow import ARROW_TYPES, axes_of, metadata_of, type_name
@@ -105,10 +106,11 @@ def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
 
 def read_steps(run_folder: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of ``steps.parquet``, one per step, with these columns; empty without a file."""
-    path = run_folder / STEPS
-    if not path.exists():
+    try:
+        table = _read(run_folder / STEPS, columns=list(columns))
+    except FileNotFoundError:
         return []
-    rows: list[dict[str, Any]] = _read(path, columns=list(columns)).to_pylist()
+    rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
 
@@ -167,14 +169,19 @@ def _read_anatomies(run_folder: Path, columns: list[str] | None = None) -> pa.Ta
 
 def _read(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Raises FileNotFoundError or UnreadableRunError."""
+    if not path.parent.is_dir():  # a file or a loop of links: there is no run
+        raise FileNotFoundError(str(path))
     try:
+        require_regular(path)
         return pq.read_table(path, columns=columns, page_checksum_verification=True)
     except FileNotFoundError:
-        raise
+        raise FileNotFoundError(str(path)) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
 
 
 def _unreadable(path: Path, error: Exception) -> UnreadableRunError:
     lines = str(error).splitlines() or [type(error).__name__]
+    if isinstance(error, OSError) and error.strerror:
+        lines = [error.strerror]
     return UnreadableRunError(f"{path} is damaged or no table of this program ({lines[0]})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.planning.problems import advice, closest
+from orchestrator.planning.problems import ConfigError, Problem, advice, closest
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,11 @@ def test_advice_asks_a_question_and_lists_the_choices_after_it() -> None:
     assert advice("int4", choices) == "valid choices: fp32, bf16"
     many = [f"choice_{number}" for number in range(20)]
     assert advice("choise_3", many) == 'did you mean "choice_3"?'
+
+
+def test_error_with_very_many_mistakes_shows_some_and_counts_the_others() -> None:
+    problems = [Problem(file="a.yaml", line=line, message="unknown") for line in range(1, 90_001)]
+    lines = str(ConfigError(problems)).splitlines()
+    assert len(lines) == 51
+    assert lines[0] == "a.yaml:1: unknown"
+    assert lines[-1] == "… and 89,950 more mistakes"

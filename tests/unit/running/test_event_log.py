@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from jobs.record import Outcome, TrialRecord, delivered, skipped
@@ -52,3 +53,9 @@ def test_event_log_writes_a_line_per_event(tmp_path: Path) -> None:
 def test_event_log_that_cannot_grow_raises_nothing(tmp_path: Path) -> None:
     (tmp_path / LOG).mkdir()
     EventLog(tmp_path).started(SPEC)
+
+
+def test_event_log_in_whose_place_a_pipe_lies_waits_for_no_reader(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LOG)
+    EventLog(tmp_path).message("nothing reads the pipe")
+    assert (tmp_path / LOG).is_fifo()

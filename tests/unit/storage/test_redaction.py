@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,11 @@ def test_secret_paths_lead_to_every_secret_at_any_depth() -> None:
     assert ("loggers", "wandb", "settings", "nested", 0, "authToken") in paths
     assert all(SECRET in str(_value_at(PLANTED, path)) for path in paths)
     assert list(secret_paths(redacted(PLANTED))) == []
+
+
+def test_nan_is_no_secret_but_under_the_name_of_one() -> None:
+    assert list(secret_paths({"lr": math.nan, "sizes": [1.0, math.nan]})) == []
+    assert list(secret_paths({"password": math.nan})) == [("password",)]
 
 
 def _value_at(value: Any, path: tuple[str | int, ...]) -> Any:

@@ -1,0 +1,55 @@
+"""Opens only what is a regular file: a pipe in its place would block, and a device never ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+LARGEST_BYTES = 2**28
+"""Bytes of the largest JSON file that is read. A record with a million steps has less."""
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a file.
+
+    Raises FileNotFoundError, or OSError with a reason in words: the path names no regular file,
+    or one of more than ``LARGEST_BYTES``.
+    """
+    with open_regular(path, os.O_RDONLY) as file:
+        size = os.fstat(file.fileno()).st_size
+        # A file may have a size without having the bytes: a sparse one takes no room on the disk.
+        if size > LARGEST_BYTES:
+            reason = f"it has {size:,} bytes, more than any file of a run"
+            raise OSError(errno.EFBIG, reason, str(path))
+        return file.read()
+
+
+def open_regular(path: Path, flags: int) -> IO[bytes]:
+    """The opened file; ``flags`` as of ``os.open``. Never waits for the other end of a pipe.
+
+    Raises FileNotFoundError, or OSError if the path names no regular file.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    try:
+        _require_regular(os.fstat(descriptor).st_mode, path)
+        return os.fdopen(descriptor, _MODES[flags & os.O_ACCMODE])
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
+def require_regular(path: Path) -> None:
+    """Raise FileNotFoundError if there is nothing, and OSError if it is no regular file."""
+    _require_regular(os.stat(path).st_mode, path)
+
+
+_MODES = {os.O_RDONLY: "rb", os.O_WRONLY: "wb"}
+"""Access of a descriptor -> mode of its Python file."""
+
+
+def _require_regular(mode: int, path: Path) -> None:
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))

@@ -1,0 +1,68 @@
+"""Prewarmed parents that do not answer: one slot waits for them, and no other."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.isolation import prewarm
+from jobs.isolation.slot import Limits, Slot
+from jobs.record import Outcome
+from tests.conftest import build_tiny_spec
+from tests.support import light_parent
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A prewarmed parent that never accepts a slot, as if it had been stopped (SIGSTOP)."""
+    monkeypatch.setenv(prewarm.FOLDER_VARIABLE, str(tmp_path))
+    path = tmp_path / "cpu-1"
+    waits = [sys.executable, "-c", "input()"]
+    with (
+        socket.socket(socket.AF_UNIX) as listener,
+        subprocess.Popen(waits, stdin=subprocess.PIPE) as parent,
+    ):
+        listener.bind(str(path))
+        listener.listen(1)
+        path.with_suffix(".err").touch()
+        path.with_suffix(".pid").write_text(str(parent.pid))
+        yield parent
+        parent.kill()
+
+
+def test_prewarmed_parent_that_stands_still_is_tried_once(
+    stopped: subprocess.Popen[bytes],
+) -> None:
+    first = prewarm.take_over(cpus=1)
+    assert first is not None
+    assert first[0].pid == stopped.pid
+    assert prewarm.take_over(cpus=1) is None
+
+
+def test_slot_after_one_that_waited_in_vain_starts_its_own_parent(
+    stopped: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(light_parent.NOTE_VARIABLE, str(tmp_path / "note"))
+    # The slot that tries the stopped parent is given up: only this much of it is left.
+    assert prewarm.take_over(cpus=1) is not None
+    limits = Limits(start=60.0, silence=60.0)
+    with Slot(cpus=1, limits=limits, parent_command=light_parent.COMMAND) as slot:
+        record = slot.run(build_tiny_spec(), timeout_seconds=60.0)
+        assert slot.parent_pid != stopped.pid
+    assert record.outcome is Outcome.OK
+
+
+def test_folder_of_a_parent_that_had_to_be_killed_is_removed_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(prewarm, "_gpu_uuids", list)
+    with prewarm.parents(cpus=1):
+        (tmp_path / "orchestrator-slot-killed").mkdir()
+    assert list(tmp_path.iterdir()) == []
