@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from jobs.isolation.child_main import end_with
+from jobs.isolation.child_main import end_with_parent
 from jobs.spec import ModelSpec
 
 
@@ -48,7 +48,7 @@ def _sentence(error: Exception) -> str:
 def main() -> None:
     """Read a model as JSON from stdin, print the answer as JSON."""
     # An absurd number of layers takes minutes and gigabytes, which serve nothing without an asker.
-    end_with(os.getppid())
+    end_with_parent(os.getppid())
     question = json.load(sys.stdin)
     print(json.dumps(answer(question)))
 
