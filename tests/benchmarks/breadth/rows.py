@@ -33,9 +33,22 @@ def _translate_data(example: Example, draft: Draft, length: int) -> None:
     example.ignore("streaming_multipack_buffer_size", "pretrain_multipack_attn")
     if streams:
         draft.miss("data: rows that are streamed while training")
+    _translate_preferences(example, draft)
+
+
+def _translate_preferences(example: Example, draft: Draft) -> None:
+    """The loop for pairs of answers, and the columns of its rows."""
     method = example.take("rl")
-    if method is not None:
+    if method is None:
+        return
+    if method != "dpo":
         draft.miss(f"loop: {str(method).upper()}")
+        return
+    beta = example.number("rl_beta")
+    draft.axes["loop"] = "trl_dpo" if beta is None else {"trl_dpo": {"beta": beta}}
+    # Pairs are texts or messages, which a tokenizer turns into tokens.
+    draft.data["file"]["columns"] = {name: name for name in ("prompt", "chosen", "rejected")}
+    draft.data["file"]["tokenizer"] = "tokenizer"
 
 
 def _translate_batching(example: Example, draft: Draft) -> None:
