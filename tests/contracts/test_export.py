@@ -41,6 +41,7 @@ ALLOWED = {
     "torch",
     "torchao",
     "transformers",
+    "trl",
     "types",
     "typing",
     "yaml",

@@ -222,7 +222,7 @@ def test_qat_rounds_on_a_gpu(scheme: str, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "base", ["fp16", "bnb_4bit(dtype=float16, upcast=false)", "bnb_8bit(dtype=float16)"]
+    "base", ["16bit_fp16", "bnb_4bit(dtype=float16, upcast=false)", "bnb_8bit(dtype=float16)"]
 )
 def test_base_in_fp16_trains_under_loss_scaling(base: str, run: Run) -> None:
     pytest.importorskip("bitsandbytes")

@@ -53,7 +53,7 @@ def _set_fp16_base(draft: Draft) -> None:
     """The frozen base in fp16, as axolotl loads it without bf16."""
     base = draft.axes["base"]
     if base == "16bit":
-        draft.axes["base"] = "fp16"
+        draft.axes["base"] = "16bit_fp16"
         return
     if not isinstance(base, dict):
         draft.miss("base: a dequantized checkpoint in fp16")

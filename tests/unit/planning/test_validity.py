@@ -34,10 +34,10 @@ CASES: list[tuple[Mapping[str, str], set[str]]] = [
     ({"attention": "flash_attention_2"}, {"flash_attention_in_16_bits"}),
     ({"attention": "flash_attention_2", "precision": "fp16_weights"}, set()),
     (
-        {"precision": "fp16_weights", "base": "fp16", "adapter": "lora_r8"},
+        {"precision": "fp16_weights", "base": "16bit_fp16", "adapter": "lora_r8"},
         {"base_sets_the_weights"},
     ),
-    ({"precision": "fp16", "base": "fp16", "adapter": "lora_r8"}, set()),
+    ({"precision": "fp16", "base": "16bit_fp16", "adapter": "lora_r8"}, set()),
     (
         {"trainable": "matching(patterns=[lm_head])", "adapter": "lora_r8"},
         {"adapter_freezes_the_models_own_weights"},

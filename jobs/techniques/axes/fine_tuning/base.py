@@ -93,7 +93,7 @@ BASE = Axis(
             numerical_effect="rounding",
             traits=("frozen_base",),
         ),
-        "fp16": Variant(
+        "16bit_fp16": Variant(
             doc="Weights of the model in fp16, and weights of the adapter in 32 bits",
             hooks={"base": Hook("fp16_base")},
             requires=("cuda",),
