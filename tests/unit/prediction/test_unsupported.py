@@ -69,7 +69,7 @@ def trial(**choices: str) -> TrialSpec:
         ({"kernels": "liger"}, "kernels of Liger"),
         ({"kernels": "hub"}, "kernels of Liger and of the Hub"),
         ({"activations": "offload"}, "offloading keeps is not traced"),
-        ({"base": "fp16", "adapter": "lora_r8"}, "a base in this format"),
+        ({"base": "16bit_fp16", "adapter": "lora_r8"}, "a base in this format"),
         ({"trainable": "matching(patterns=[classifier])"}, "some of the model's own weights"),
         ({"qat": "int8_int4"}, "rounded linear layers"),
         ({"allocator": "expandable_segments"}, "default settings"),
