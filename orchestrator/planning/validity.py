@@ -237,6 +237,13 @@ RULES: tuple[Rule, ...] = (
         applies=_all_of("selective", "regional"),
     ),
     Rule(
+        # Seen with torch 2.11 and TRL 1.16: a tensor came back without the padding of its rows.
+        name="offloaded_activations_of_compiled_code",
+        reason="TRL's copies lose the padding that compiled code gives to its activations, and the "
+        "backward pass then fails.",
+        applies=_all_of("offloaded_activations", "partitioned"),
+    ),
+    Rule(
         name="regions_without_deepspeed",
         reason="DeepSpeed's engine puts hooks around each block, which compiled blocks would not "
         "run.",

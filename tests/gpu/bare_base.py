@@ -1,6 +1,6 @@
 """Trains LoRA on a frozen base by hand, with nothing of this project.
 
-python tests/gpu/bare_base.py CASE
+python tests/gpu/bare_base.py CASE [--checkpoint FOLDER]
 
 A case is a Llama of 0.6 B parameters with random weights, trained for 12 steps on sequences of 1024
 random tokens, in this process alone. A 4-bit base is loaded from a checkpoint that is written
@@ -42,7 +42,7 @@ CASES = ("16bit", "bnb_4bit", "bnb_8bit")
 
 
 def base_model(case: str, folder: str) -> Any:
-    """The frozen base on the GPU."""
+    """The frozen base on the GPU. A quantized one is loaded from a checkpoint in the folder."""
     config = LlamaConfig(**CONFIG)
     with torch.device("cuda"):
         model = LlamaForCausalLM._from_config(config, dtype=torch.bfloat16)
@@ -72,10 +72,10 @@ def random_dataset(samples: int) -> Dataset:
     return dataset
 
 
-def run(case: str, micro_batch: int) -> dict[str, Any]:
+def run(case: str, micro_batch: int, checkpoint: str | None) -> dict[str, Any]:
     """Train one case; its figures."""
     with tempfile.TemporaryDirectory() as folder:
-        model = base_model(case, folder)
+        model = base_model(case, checkpoint or folder)
         adapter = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
         arguments = TrainingArguments(
             output_dir=folder,
@@ -106,8 +106,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("case", choices=CASES)
     parser.add_argument("--micro-batch", type=int, default=4)
+    parser.add_argument("--checkpoint", help="folder in which to leave the base's checkpoint")
     options = parser.parse_args()
-    print(json.dumps(run(options.case, options.micro_batch)), flush=True)
+    figures = run(options.case, options.micro_batch, options.checkpoint)
+    print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":

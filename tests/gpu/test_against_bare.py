@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,20 @@ pytestmark = gpu_marks(timeout_seconds=900)
 
 @functools.cache
 def bare(case: str) -> Figures:
-    """The figures of the script: the JSON object on its last line."""
+    """The figures of a script that has the GPU for itself."""
+    return _figures_of_script(case)
+
+
+@functools.cache
+def bare_peaks() -> Mapping[str, int]:
+    """The peak of every case, in bytes. All scripts run side by side, so speeds say nothing."""
+    with ThreadPoolExecutor(len(CASES)) as pool:
+        figures = list(pool.map(_figures_of_script, CASES))
+    return {case: own["peak_allocated_bytes"] for case, own in zip(CASES, figures, strict=True)}
+
+
+def _figures_of_script(case: str) -> Figures:
+    """The JSON object on the last line of the script."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "tests/gpu/bare.py", case],
@@ -104,25 +118,20 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], F
 
 def table(measured: Mapping[str, Figures]) -> str:
     """Both sides of every case that ran, for people to read (``pytest -s``)."""
-    headings = ("case", "bare bytes", "our bytes", "bare samples/s", "our samples/s")
-    rows = [headings]
+    rows = [("case", "bare bytes", "our bytes", "bare samples/s", "our samples/s")]
     for case, figures in measured.items():
-        expected = bare(case)
-        rows.append(
-            (
-                case,
-                str(expected["peak_allocated_bytes"]),
-                str(figures["peak_allocated_bytes"]),
-                f"{expected['samples_per_second']:.2f}",
-                f"{figures['samples_per_second']:.2f}",
-            )
-        )
+        speeds: tuple[str, ...] = ("", "")
+        if case in GPU_BOUND and bare.cache_info().currsize == len(GPU_BOUND):
+            pair = (bare(case), figures)
+            speeds = tuple(f"{own['samples_per_second']:.2f}" for own in pair)
+        peak = str(bare_peaks()[case])
+        rows.append((case, peak, str(figures["peak_allocated_bytes"]), *speeds))
     return "\n".join(f"{row[0]:<22}" + "".join(f"{cell:>16}" for cell in row[1:]) for row in rows)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_peak_equals_the_bare_script_to_the_byte(case: str, ours: Callable[[str], Figures]) -> None:
-    assert ours(case)["peak_allocated_bytes"] == bare(case)["peak_allocated_bytes"]
+    assert ours(case)["peak_allocated_bytes"] == bare_peaks()[case]
 
 
 @pytest.mark.parametrize("case", GPU_BOUND)

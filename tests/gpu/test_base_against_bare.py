@@ -1,19 +1,20 @@
 """LoRA on a 16-bit and on quantized bases against the same training by hand in bare_base.py.
 
-The bare script loads a checkpoint through transformers; a trial quantizes random weights layer by
-layer. Their peak memory is equal to the byte.
+The bare script loads a checkpoint through transformers. A trial that loads the same checkpoint has
+the same peak to the byte. A trial that quantizes random weights layer by layer comes close to it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobs.isolation.slot import Slot
-from tests.gpu.bare_base import CASES, CONFIG, STEPS, TOKENS
+from tests.gpu.bare_base import CONFIG, STEPS, TOKENS
 from tests.gpu.shared import gpu_marks
 from tests.gpu.side_by_side import bare_figures, measured
 
@@ -29,8 +30,8 @@ def slot() -> Iterator[Slot]:
         yield slot
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_peak_on_a_base_equals_the_bare_script(case: str, slot: Slot, tmp_path: Path) -> None:
+def trained(slot: Slot, folder: Path, case: str, model: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a trial of LoRA on the base measured."""
     choices = {
         "base": case,
         "adapter": "lora_r8_all_linear",
@@ -38,7 +39,7 @@ def test_peak_on_a_base_equals_the_bare_script(case: str, slot: Slot, tmp_path: 
         "micro_batch": MICRO_BATCH,
     }
     config = {
-        "model": {"task": "causal-lm", "architecture": "llama", "config": CONFIG},
+        "model": {"task": "causal-lm", **model},
         "data": {"synthetic": {"sequence_length": TOKENS, "samples": STEPS * MICRO_BATCH}},
         "trials": [choices],
         "measure": {
@@ -47,10 +48,37 @@ def test_peak_on_a_base_equals_the_bare_script(case: str, slot: Slot, tmp_path: 
             "relative_error": 0,
         },
     }
-    record = measured(slot, tmp_path, config)
-    row = record.measurements
+    row = measured(slot, folder, config).measurements
     print({name: row[name] for name in row if name.startswith("weights_")})
-    if case != "16bit":
-        assert row["base_quantized_share"] == 1.0
-    bare = bare_figures("bare_base.py", case, "--micro-batch", str(MICRO_BATCH))
-    assert row["peak_allocated_bytes"] == bare["peak_allocated_bytes"]
+    print(case, row["peak_allocated_bytes"])
+    return row
+
+
+def bare(case: str, *options: str) -> int:
+    """The peak of the script, in bytes."""
+    micro_batch = ("--micro-batch", str(MICRO_BATCH))
+    figures = bare_figures("bare_base.py", case, *micro_batch, *options)
+    return int(figures["peak_allocated_bytes"])
+
+
+def test_peak_on_a_16_bit_base_equals_the_bare_script(slot: Slot, tmp_path: Path) -> None:
+    row = trained(slot, tmp_path, "16bit", {"architecture": "llama", "config": CONFIG})
+    assert row["peak_allocated_bytes"] == bare("16bit")
+
+
+@pytest.mark.parametrize("case", ["bnb_4bit", "bnb_8bit"])
+def test_peak_on_a_quantized_base_equals_the_bare_script(
+    case: str, slot: Slot, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    expected = bare(case, "--checkpoint", str(checkpoint))
+    loaded = trained(slot, tmp_path, case, {"name_or_path": str(checkpoint)})
+    drawn = trained(slot, tmp_path, case, {"architecture": "llama", "config": CONFIG})
+    assert loaded["base_quantized_share"] == drawn["base_quantized_share"] == 1.0
+    if case == "bnb_4bit":
+        assert loaded["peak_allocated_bytes"] == expected
+    # LLM.int8 keeps columns with outliers in 16 bits, and these depend on the random tokens.
+    assert loaded["peak_allocated_bytes"] == pytest.approx(expected, rel=1e-3)
+    # Weights that are drawn layer by layer lie elsewhere in the allocator's blocks than loaded
+    # ones, and the unused end of a block counts as allocated.
+    assert drawn["peak_allocated_bytes"] == pytest.approx(expected, rel=2e-3)

@@ -15,7 +15,7 @@ from jobs.loops.accumulated_loss import LossScale
 from jobs.loops.base import PreferenceFacts, Setup, Trained
 from jobs.loops.trainer import Metered, measured, own_trainer
 from jobs.loops.trl.parameters import in_one_line
-from jobs.loops.trl.reference import drop_copied_adapter, frozen_copy
+from jobs.loops.trl.reference import drop_copied_adapter, reference_copy
 from jobs.loops.trl.rows import Counting, PreparedRows
 from jobs.loops.trl.sft import leave_router_loss_to_the_model, send_nothing
 from jobs.own_code.objects import OwnCodeError, OwnObjects, collator_of
@@ -79,13 +79,13 @@ def _trainer(setup: Setup, rows: PreparedRows, trainer_class: type) -> Any:
 
 
 def _reference(setup: Setup) -> Any:
-    """A frozen copy of the model; None if there is an adapter that TRL can switch off.
+    """A copy of the model; None if there is an adapter that TRL can switch off.
 
     Also None if the log-probabilities of the reference are computed before the training.
     """
     if hasattr(setup.model, "peft_config") or setup.arguments.precompute_ref_log_probs:
         return None
-    return frozen_copy(setup.model)
+    return reference_copy(setup.model)
 
 
 def _facts(trainer: Any) -> PreferenceFacts:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 
-def frozen_copy(model: Any) -> Any:
-    """A copy of the model that is never trained, on the same device.
+def reference_copy(model: Any) -> Any:
+    """A copy of the model that no optimizer changes, on the same device.
 
     TRL would load the checkpoint a second time, which gives the same weights in the same format.
+    TRL does not freeze these weights, so autocast keeps their 16-bit copies during the forward
+    pass. A frozen copy would need less memory than TRL's training.
     """
     import copy
 
-    reference = copy.deepcopy(model)
-    reference.requires_grad_(False)
-    return reference.eval()
+    return copy.deepcopy(model).eval()
 
 
 def drop_copied_adapter(model: Any) -> None:

@@ -101,7 +101,8 @@ ACTIVATIONS = Axis(
         ),
         "offload": _offload(
             "Activations wait for the backward pass in pinned host memory, and nothing is "
-            "recomputed; TRL copies them on a stream of their own, which needs a fast bus"
+            "recomputed; TRL copies them on a stream of their own, which needs a fast bus",
+            traits=("offloaded_activations",),
         ),
         "checkpoint_offload_streams": _offload(
             "Gradient checkpointing with the layers' inputs moved to host memory by TRL: the "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.loops.trl.parameters import checked_preferences
-from jobs.loops.trl.reference import drop_copied_adapter, frozen_copy
+from jobs.loops.trl.reference import drop_copied_adapter, reference_copy
 from jobs.spec import TrialSpec
 from jobs.techniques.axes.fine_tuning.preferences import PREFERENCE_TRAINERS, PreferenceTrainer
 from jobs.techniques.hooks import hook_name
@@ -70,6 +70,6 @@ def preference_code(spec: TrialSpec) -> dict[str, Any]:
     return {
         "preference_trainer": Code(f"trl.{trainer.trainer}"),
         "preference_limit": literal(_limit(spec)),
-        "frozen_copy": lifted(frozen_copy),
+        "reference_copy": lifted(reference_copy),
         "drop_copied_adapter": lifted(drop_copied_adapter),
     }

@@ -28,6 +28,16 @@ CASES: list[tuple[Mapping[str, str], set[str]]] = [
     ),
     ({"activations": "checkpoint", "compile": "inductor_regional"}, set()),
     ({"activations": "checkpoint_selective"}, set()),
+    (
+        {"activations": "offload", "compile": "inductor_regional"},
+        {"offloaded_activations_of_compiled_code"},
+    ),
+    (
+        {"activations": "offload", "compile": "inductor"},
+        {"offloaded_activations_of_compiled_code"},
+    ),
+    ({"activations": "offload"}, set()),
+    ({"activations": "checkpoint_offload_streams", "compile": "inductor_regional"}, set()),
     ({"offload": "zero2", "compile": "inductor_regional"}, {"regions_without_deepspeed"}),
     ({"loss": "chunked", "compile": "inductor_regional"}, set()),
     ({"loss": "liger", "kernels": "liger"}, set()),

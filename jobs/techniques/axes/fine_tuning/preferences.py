@@ -75,8 +75,8 @@ _SORTING = frozenset({"aot", "aot_unpaired"})
 PREFERENCE_TRAINERS: Mapping[str, PreferenceTrainer] = {
     "dpo": PreferenceTrainer(
         doc="TRL's DPOTrainer, for pairs of a chosen and a rejected answer: a sample is a pair; "
-        "all other settings are those of the trial. Without an adapter, a frozen copy of the model "
-        "stays in memory as the reference",
+        "all other settings are those of the trial. Without an adapter, a copy of the model stays "
+        "in memory as the reference",
         trainer="DPOTrainer",
         config="DPOConfig",
         config_module="trl.trainer.dpo_config",
