@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 import pytest
@@ -82,6 +83,17 @@ def tiny_spec() -> SpecFactory:
     ``tiny_spec({"optimizer": "sgd"})``.
     """
     return build_tiny_spec
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Where fresh processes come from, with the libraries imported once for all tests of a worker.
+
+    ``tests.support.fresh_processes`` runs trials and exported trainings in them.
+    """
+    from tests.support.fresh_processes import started
+
+    return started()
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, SyntheticData, TrialSpec
 from orchestrator.export import export
 from tests.conftest import build_tiny_spec
+from tests.support.fresh_processes import AS_MEASURED, figures_of
 from tests.support.vision_models import tiny_vision_model
 
 TIMEOUT = 240.0
@@ -203,22 +201,12 @@ def test_weights_in_fp16_have_16_bits_and_no_autocast(run: Run) -> None:
     ids=["own_weights", "texts_alone", "regional", "selective"],
 )
 def test_exported_script_trains_with_the_trials_losses(
-    spec: TrialSpec, run: Run, tmp_path: Path
+    spec: TrialSpec, run: Run, processes: ForkServerContext, tmp_path: Path
 ) -> None:
     losses = run(spec).steps["loss"]
     export(spec, tmp_path / "exported", label="a test")
-    options = ["--synthetic", "--eval_strategy", "no", "--save_strategy", "no"]
-    done = subprocess.run(
-        [sys.executable, "train.py", "--max_steps", str(len(losses)), *options],
-        cwd=tmp_path / "exported",
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    figures = json.loads(done.stdout.splitlines()[-1])
+    options = ["--max_steps", str(len(losses)), *AS_MEASURED]
+    figures = figures_of(processes, options, tmp_path / "exported")
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-4)
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import multiprocessing
-import os
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +16,6 @@ from unittest.mock import patch
 import pytest
 import transformers
 
-from jobs.node.process_variables import process_variables
-from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
 from jobs.spec import (
     DatasetFile,
     DataSpec,
@@ -29,75 +24,18 @@ from jobs.spec import (
     SyntheticData,
     Task,
     TrialSpec,
-    spec_from_json,
-    to_json,
 )
 from jobs.trial import data, models
 from orchestrator.export.writing import export
 from tests.conftest import TINY_BERT, SpecFactory
+from tests.support.fresh_processes import (
+    AS_MEASURED,
+    figures_of,
+    in_a_process,
+    measured_record,
+    train,
+)
 from tests.support.vision_models import tiny_images, tiny_vision_model
-
-LIBRARIES = ["torch", "datasets", "transformers.trainer", "accelerate", "peft", "bitsandbytes"]
-OWN_PACKAGES = ("jobs", "orchestrator")
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[ForkServerContext]:
-    """Where fresh processes come from, with the libraries imported once for all of them."""
-    before = dict(os.environ)
-    os.environ |= {**process_variables(1), "CUDA_VISIBLE_DEVICES": ""}
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(LIBRARIES)
-    yield context
-    os.environ.clear()
-    os.environ |= before
-
-
-def _in_a_process(context: ForkServerContext, work: Callable[..., None], *arguments: Any) -> None:
-    """Run ``work`` in a process of its own; its output is the failure's message."""
-    log: Path = arguments[-1] / "log.txt"
-    process = context.Process(target=_logged, args=(log, work, arguments))
-    process.start()
-    process.join(240)
-    process.kill()  # one that hangs must not outlive its test
-    process.join()
-    assert process.exitcode == 0, log.read_text()[-4000:]
-
-
-def _logged(log: Path, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    with open(log, "w") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-        work(*arguments)
-
-
-def _measure(spec: dict[str, Any], folder: Path) -> None:
-    from jobs.trial import run
-
-    record = run.run(spec_from_json(spec), lambda phase: None, scratch=folder)
-    (folder / "record.json").write_text(json.dumps(record_to_json(record)))
-
-
-AS_MEASURED = ("--synthetic", "--eval_strategy", "no", "--save_strategy", "no")
-"""Options of an exported script that trains on what the trial trained on, and nothing else."""
-
-
-def _train(options: Sequence[str], folder: Path) -> None:
-    for name in list(sys.modules):
-        if name.partition(".")[0] in OWN_PACKAGES:
-            sys.modules[name] = None  # type: ignore[assignment]
-    sys.argv = ["train.py", "--disable_tqdm", "true", *options]
-    sys.path.insert(0, str(folder))  # as python does for a script
-    with open(folder / "printed.txt", "w") as printed, contextlib.redirect_stdout(printed):
-        runpy.run_path(str(folder / "train.py"), run_name="__main__")
-
-
-def _measured_record(context: ForkServerContext, spec: TrialSpec, folder: Path) -> TrialRecord:
-    _in_a_process(context, _measure, to_json(spec), folder)
-    record = record_from_json(json.loads((folder / "record.json").read_text()))
-    assert record.outcome is Outcome.OK, record.reason
-    return record
-
 
 CASES: Mapping[str, dict[str, Any]] = {
     "plain": {"activations": "checkpoint", "precision": "bf16"},
@@ -118,12 +56,12 @@ def test_exported_files_train_with_the_trials_losses(
     case: str, processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
 ) -> None:
     spec = tiny_spec(CASES[case])
-    losses = _measured_record(processes, spec, tmp_path).steps["loss"]
+    losses = measured_record(processes, spec, tmp_path).steps["loss"]
     assert len(set(losses)) > 1
     exported = tmp_path / "exported"
     export(spec, exported, label="a test")
     options = ["--max_steps", str(len(losses)), *AS_MEASURED]
-    figures = _figures(processes, options, exported)
+    figures = figures_of(processes, options, exported)
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
 
 
@@ -136,19 +74,12 @@ def test_exported_images_with_texts_train_with_the_trials_losses(
         model=tiny_vision_model("qwen2_5_vl"),
         data=DataSpec(synthetic=tiny_images("qwen2_5_vl", padding=0.1)),
     )
-    losses = _measured_record(processes, spec, tmp_path).steps["loss"]
+    losses = measured_record(processes, spec, tmp_path).steps["loss"]
     exported = tmp_path / "exported"
     export(spec, exported, label="a test")
     options = ["--max_steps", str(len(losses)), *AS_MEASURED]
-    figures = _figures(processes, options, exported)
+    figures = figures_of(processes, options, exported)
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
-
-
-def _figures(context: ForkServerContext, options: Sequence[str], exported: Path) -> dict[str, Any]:
-    """What an exported training prints at its end."""
-    _in_a_process(context, _train, options, exported)
-    figures: dict[str, Any] = json.loads((exported / "printed.txt").read_text().splitlines()[-1])
-    return figures
 
 
 NO_DROPOUT = {
@@ -174,7 +105,7 @@ def test_exported_accumulation_has_the_losses_of_one_whole_batch(
         exported = tmp_path / str(accumulation)
         export(spec, exported, label="a test")
         options = ["--max_steps", "5", *AS_MEASURED, "--learning_rate", "1e-2"]
-        losses[accumulation] = _figures(processes, options, exported)["train_loss"]
+        losses[accumulation] = figures_of(processes, options, exported)["train_loss"]
     assert losses[4] == pytest.approx(losses[1], rel=1e-4)
     log = (tmp_path / "4" / "log.txt").read_text()
     assert f"accumulation checked: {DIVIDES[architecture]} the loss by 4" in log
@@ -201,7 +132,7 @@ def test_exported_accumulation_that_would_be_wrong_stops_with_a_sentence(
     )
     path.write_text(broken)
     with pytest.raises(AssertionError, match="accumulated correctly"):
-        _figures(processes, ["--max_steps", "2", *AS_MEASURED], path.parent)
+        figures_of(processes, ["--max_steps", "2", *AS_MEASURED], path.parent)
 
 
 @pytest.mark.slow
@@ -214,7 +145,7 @@ def test_exported_training_evaluates_saves_and_goes_on(
     exported = tmp_path / "train"
     spec = tiny_spec({"loop": loop, "micro_batch": 2, "accumulation": 2})
     export(spec, exported, label="a test")
-    _in_a_process(processes, _train, ["--synthetic", "--max_steps", "4"], exported)
+    in_a_process(processes, train, ["--synthetic", "--max_steps", "4"], (), exported)
     printed = (exported / "printed.txt").read_text()
     assert printed.count("eval_loss") == 4
     saved = sorted(path.name for path in (exported / "output").iterdir() if path.is_dir())
@@ -224,10 +155,10 @@ def test_exported_training_evaluates_saves_and_goes_on(
 
     # Nothing overwrites it, and a training that goes on from step 3 ends in the same weights.
     with pytest.raises(AssertionError, match="holds an earlier training"):
-        _in_a_process(processes, _train, ["--synthetic", "--max_steps", "4"], exported)
+        in_a_process(processes, train, ["--synthetic", "--max_steps", "4"], (), exported)
     checkpoint = str(exported / "output" / "checkpoint-3")
     options = ["--synthetic", "--max_steps", "4", "--resume_from_checkpoint", checkpoint]
-    _in_a_process(processes, _train, [*options, "--output_dir", str(tmp_path / "on")], exported)
+    in_a_process(processes, train, [*options, "--output_dir", str(tmp_path / "on")], (), exported)
     resumed = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "on")
     for name, weights in resumed.state_dict().items():
         assert torch.allclose(weights, whole[name], atol=1e-6), name
@@ -239,7 +170,7 @@ def test_exported_training_refuses_synthetic_data_unless_asked(
 ) -> None:
     export(tiny_spec(), tmp_path / "train", label="a test")
     with pytest.raises(AssertionError, match="measured on synthetic data, which teaches a model"):
-        _in_a_process(processes, _train, ["--max_steps", "1"], tmp_path / "train")
+        in_a_process(processes, train, ["--max_steps", "1"], (), tmp_path / "train")
     assert not (tmp_path / "train" / "output").exists()
 
 
@@ -341,10 +272,10 @@ def test_exported_files_train_with_the_trials_batches(
     tiny = tiny_spec({"batching": batching})
     model = ModelSpec(task="causal-lm", architecture="llama", config=TEXT)
     spec = dataclasses.replace(tiny, model=model, data=DataSpec(synthetic=RAGGED))
-    losses = _measured_record(processes, spec, tmp_path).steps["loss"]
+    losses = measured_record(processes, spec, tmp_path).steps["loss"]
     exported = tmp_path / "exported"
     export(spec, exported, label="a test")
-    figures = _figures(processes, ["--max_steps", str(len(losses)), *AS_MEASURED], exported)
+    figures = figures_of(processes, ["--max_steps", str(len(losses)), *AS_MEASURED], exported)
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
 
 

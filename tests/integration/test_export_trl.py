@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
 from dataclasses import replace
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.own_code.sources import digest
-from jobs.record import Outcome, record_from_json
 from jobs.spec import (
     DatasetFile,
     DataSpec,
@@ -23,10 +19,10 @@ from jobs.spec import (
     OwnCode,
     RowLengthDistribution,
     SyntheticData,
-    TrialSpec,
 )
 from orchestrator.export.writing import export
 from tests.conftest import build_tiny_spec
+from tests.support.fresh_processes import AS_MEASURED, figures_of, measured_record
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
 
 LLAMA = {
@@ -49,56 +45,18 @@ class Doubled(transformers.Trainer):
     def compute_loss(self, *args, **kwargs):
         return 2 * super().compute_loss(*args, **kwargs)
 """
-MEASURE = """
-import json, sys
-from pathlib import Path
-from jobs.record import record_to_json
-from jobs.spec import spec_from_json
-from jobs.trial.run import run
-folder = Path(sys.argv[1])
-spec = spec_from_json(json.loads((folder / "spec.json").read_text()))
-record = run(spec, lambda phase: None, scratch=folder)
-(folder / "record.json").write_text(json.dumps(record_to_json(record)))
-"""
 needs_trl = pytest.mark.skipif(
     importlib.util.find_spec("trl") is None, reason="the package trl is not installed"
 )
 
 
-def _run(arguments: list[str], folder: Path, path: str) -> str:
-    """Run Python in a folder, with ``path`` as the only other place of modules."""
-    environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
-def _losses(spec: TrialSpec, folder: Path) -> list[float]:
-    """The losses of a trial in a process of its own."""
-    from jobs.spec import to_json
-
-    (folder / "spec.json").write_text(json.dumps(to_json(spec)))
-    _run(["-c", MEASURE, str(folder)], folder, str(Path(__file__).parents[2]))
-    record = record_from_json(json.loads((folder / "record.json").read_text()))
-    assert record.outcome is Outcome.OK, record.reason
-    return list(record.steps["loss"])
-
-
-def _trained(exported: Path, steps: int, options: list[str], path: str = "") -> Mapping[str, Any]:
-    """What an exported script prints after so many steps."""
-    fixed = ["--max_steps", str(steps), "--eval_strategy", "no", "--save_strategy", "no"]
-    printed = _run(["train.py", *fixed, *options, "--disable_tqdm", "true"], exported, path)
-    figures: Mapping[str, Any] = json.loads(printed.splitlines()[-1])
-    return figures
-
-
 @needs_trl
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["padded", "prompts"])
-def test_exported_sft_trains_with_the_trials_losses(case: str, tmp_path: Path) -> None:
-    options = ["--synthetic"]
+def test_exported_sft_trains_with_the_trials_losses(
+    case: str, processes: ForkServerContext, tmp_path: Path
+) -> None:
+    options = list(AS_MEASURED)
     spec = replace(
         build_tiny_spec({"loop": "trl_sft"}),
         model=MODEL,
@@ -110,12 +68,12 @@ def test_exported_sft_trains_with_the_trials_losses(case: str, tmp_path: Path) -
         tokenizer = save_word_tokenizer(tmp_path / "tokenizer", chat_template=CHAT_TEMPLATE)
         file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=16)
         spec = replace(spec, data=DataSpec(file=file))
-        options = []
-    losses = _losses(spec, tmp_path)
+        options = list(AS_MEASURED[1:])
+    losses = measured_record(processes, spec, tmp_path).steps["loss"]
     exported = tmp_path / "exported"
     export(spec, exported, label="a test")
     assert "trl>=1.16,<1.17" in (exported / "requirements.txt").read_text().splitlines()
-    figures = _trained(exported, len(losses), options)
+    figures = figures_of(processes, ["--max_steps", str(len(losses)), *options], exported)
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
 
 
@@ -145,7 +103,9 @@ PREFERENCES: dict[str, tuple[list[Any], dict[str, Any]]] = {
 @needs_trl
 @pytest.mark.slow
 @pytest.mark.parametrize("case", PREFERENCES)
-def test_exported_dpo_trains_with_the_trials_losses(case: str, tmp_path: Path) -> None:
+def test_exported_dpo_trains_with_the_trials_losses(
+    case: str, processes: ForkServerContext, tmp_path: Path
+) -> None:
     rows, choices = PREFERENCES[case]
     lengths = RowLengthDistribution(distribution="uniform", mean=10)
     synthetic = SyntheticData(sequence_length=16, samples=16, lengths=lengths)
@@ -154,7 +114,7 @@ def test_exported_dpo_trains_with_the_trials_losses(case: str, tmp_path: Path) -
         model=MODEL,
         data=DataSpec(synthetic=synthetic),
     )
-    options = ["--synthetic"]
+    options = list(AS_MEASURED)
     if rows:
         path = tmp_path / "pairs.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -162,25 +122,27 @@ def test_exported_dpo_trains_with_the_trials_losses(case: str, tmp_path: Path) -
         # Shorter than some answers, so that both trainings cut.
         file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=9)
         spec = replace(spec, data=DataSpec(file=file))
-        options = []
-    losses = _losses(spec, tmp_path)
+        options = list(AS_MEASURED[1:])
+    losses = measured_record(processes, spec, tmp_path).steps["loss"]
     exported = tmp_path / "exported"
     export(spec, exported, label="a test")
-    figures = _trained(exported, len(losses), options)
+    figures = figures_of(processes, ["--max_steps", str(len(losses)), *options], exported)
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
 
 
 @pytest.mark.slow
-def test_exported_own_trainer_is_imported_and_trains(tmp_path: Path) -> None:
+def test_exported_own_trainer_is_imported_and_trains(
+    processes: ForkServerContext, tmp_path: Path
+) -> None:
     (tmp_path / "mine_to_export.py").write_text(OWN_TRAINER)
     own = OwnCode(trainer="mine_to_export:Doubled", folder=str(tmp_path))
     spec = replace(build_tiny_spec(), own_code=replace(own, digest=digest(own)))
-    losses = _losses(spec, tmp_path)
+    losses = measured_record(processes, spec, tmp_path).steps["loss"]
     exported = tmp_path / "exported"
     export(spec, exported, label="a test")
     assert "compute_loss" not in (exported / "train.py").read_text()
     with pytest.raises(AssertionError, match="give --allow_own_code"):
-        _trained(exported, 2, ["--synthetic"], str(tmp_path))
-    options = ["--synthetic", "--allow_own_code"]
-    figures = _trained(exported, len(losses), options, str(tmp_path))
+        figures_of(processes, ["--max_steps", "2", *AS_MEASURED], exported, path=[str(tmp_path)])
+    options = ["--max_steps", str(len(losses)), *AS_MEASURED, "--allow_own_code"]
+    figures = figures_of(processes, options, exported, path=[str(tmp_path)])
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)

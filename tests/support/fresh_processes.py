@@ -1,0 +1,104 @@
+"""Fresh processes that have the heavy libraries already: trials and exported trainings run in them.
+
+All tests of a pytest process share one fork server, so torch, transformers and TRL are imported
+once. A process that is forked from it has run no training and has used no GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import multiprocessing
+import os
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from jobs.node.process_variables import process_variables
+from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
+from jobs.spec import TrialSpec, spec_from_json, to_json
+
+LIBRARIES = ["torch", "datasets", "transformers.trainer", "accelerate", "peft", "bitsandbytes"]
+TRL = ["trl.trainer.sft_trainer", "trl.trainer.dpo_trainer"]
+OWN_PACKAGES = ("jobs", "orchestrator", "tests")
+AS_MEASURED = ("--synthetic", "--eval_strategy", "no", "--save_strategy", "no")
+"""Options of an exported script that trains on what the trial trained on, and nothing else."""
+_LONGEST_SECONDS = 240
+
+
+def started() -> ForkServerContext:
+    """The context whose processes are forked from the fork server, which is running now."""
+    context = multiprocessing.get_context("forkserver")
+    preloaded = list(LIBRARIES)
+    if importlib.util.find_spec("trl") is not None:
+        preloaded += TRL
+    context.set_forkserver_preload(preloaded)
+    # Its processes have the environment that the server is started with.
+    with patch.dict(os.environ, {**process_variables(1), "CUDA_VISIBLE_DEVICES": ""}):
+        forkserver.ensure_running()
+    return context
+
+
+def in_a_process(context: ForkServerContext, work: Callable[..., None], *arguments: Any) -> None:
+    """Run ``work`` in a process of its own; its output is the failure's message.
+
+    The last of the arguments is the folder of its ``log.txt``.
+    """
+    log: Path = arguments[-1] / "log.txt"
+    process = context.Process(target=_logged, args=(log, work, arguments))
+    process.start()
+    process.join(_LONGEST_SECONDS)
+    process.kill()  # one that hangs must not outlive its test
+    process.join()
+    assert process.exitcode == 0, log.read_text()[-4000:]
+
+
+def measured_record(context: ForkServerContext, spec: TrialSpec, folder: Path) -> TrialRecord:
+    """The record of a trial that has run in a process of its own, and ended ok."""
+    in_a_process(context, _measure, to_json(spec), folder)
+    record = record_from_json(json.loads((folder / "record.json").read_text()))
+    assert record.outcome is Outcome.OK, record.reason
+    return record
+
+
+def figures_of(
+    context: ForkServerContext, options: Sequence[str], exported: Path, *, path: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What an exported training prints at its end.
+
+    ``path`` are folders of modules that it may import beside its own; this project's it may not.
+    """
+    in_a_process(context, train, options, path, exported)
+    figures: dict[str, Any] = json.loads((exported / "printed.txt").read_text().splitlines()[-1])
+    return figures
+
+
+def train(options: Sequence[str], path: Sequence[str], folder: Path) -> None:
+    """Run an exported script in this process, as Python does, and without this project's code."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] in OWN_PACKAGES:
+            sys.modules[name] = None  # type: ignore[assignment]
+    sys.argv = ["train.py", "--disable_tqdm", "true", *options]
+    sys.path[:0] = [str(folder), *path]  # as python does for a script
+    with open(folder / "printed.txt", "w") as printed, contextlib.redirect_stdout(printed):
+        runpy.run_path(str(folder / "train.py"), run_name="__main__")
+
+
+def _logged(log: Path, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    with open(log, "w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        work(*arguments)
+
+
+def _measure(spec: dict[str, Any], folder: Path) -> None:
+    from jobs.trial import run
+
+    record = run.run(spec_from_json(spec), lambda phase: None, scratch=folder)
+    (folder / "record.json").write_text(json.dumps(record_to_json(record)))
