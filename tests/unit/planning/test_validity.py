@@ -37,7 +37,11 @@ CASES: list[tuple[Mapping[str, str], set[str]]] = [
         {"offloaded_activations_of_compiled_code"},
     ),
     ({"activations": "offload"}, set()),
-    ({"activations": "checkpoint_offload_streams", "compile": "inductor_regional"}, set()),
+    (
+        {"activations": "checkpoint_offload_streams", "compile": "inductor_regional"},
+        {"offloaded_activations_of_compiled_code"},
+    ),
+    ({"activations": "checkpoint_offload_streams"}, set()),
     ({"offload": "zero2", "compile": "inductor_regional"}, {"regions_without_deepspeed"}),
     ({"loss": "chunked", "compile": "inductor_regional"}, set()),
     ({"loss": "liger", "kernels": "liger"}, set()),
