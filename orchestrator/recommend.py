@@ -34,7 +34,7 @@ class _AlwaysOn(argparse.Action):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Recommend a configuration, print it, and export it if asked. Returns the exit status.
 
-    0 recommended, 1 if no configuration keeps the constraints, 2 for a wrong call.
+    0 recommended, 1 if no configuration meets the constraints, 2 for a wrong call.
     """
     parser = command_line()
     options = parser.parse_args(arguments)
@@ -82,7 +82,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.recommend",
         description=__doc__,
-        epilog=cli.epilog({EXIT_NOTHING_FITS: "no measured configuration keeps the constraints"}),
+        epilog=cli.epilog({EXIT_NOTHING_FITS: "no measured configuration meets the constraints"}),
     )
     cli.add_run(parser)
     _add_constraints(parser)

@@ -20,7 +20,7 @@ from jobs.loss_scaling import LossScaling
 
 
 class LossScale:
-    """Who divides the loss of an accumulated step, found out at the first micro-batch.
+    """What divides the loss of an accumulated step, found out at the first micro-batch.
 
     The Trainer hands ``num_items_in_batch`` to every model whose ``forward`` takes any keyword. It
     trusts the model to divide by that count. If the model does not compute with the count, this

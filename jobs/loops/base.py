@@ -63,7 +63,7 @@ class Trained:
     """Trains on these rows of the dataset, given as micro-batches, until the given listener stops
     it."""
     loss_scaling: LossScaling | None = None
-    """Who divides the loss of an accumulated step; None: nothing is accumulated."""
+    """What divides the loss of an accumulated step; None: nothing is accumulated."""
     accumulated_loss_ratio: Callable[[], float | None] | None = None
     """Runs one micro-batch forward, twice. Returns what ``accumulated_loss.loss_ratio`` returns.
     None: there is nothing to check."""

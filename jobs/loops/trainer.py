@@ -190,7 +190,7 @@ def train(setup: Setup) -> Trained:
 
 
 def loss_scale_of(trainer: Metered, own: OwnObjects | None) -> LossScale:
-    """Who divides an accumulated loss. In a Trainer of the user's own, nothing is corrected."""
+    """What divides an accumulated loss. In a Trainer of the user's own, nothing is corrected."""
     if own is not None and (own.trainer or own.entry):
         return LossScale.as_declared(trainer)
     return LossScale(trainer)

@@ -143,8 +143,10 @@ class _Reader:
             if mapping:
                 self._expect(",")
             key = self._scalar()
-            if not isinstance(key, str) or key in mapping:
-                raise ParametersError(f"{key} is no new name in a mapping")
+            if not isinstance(key, str):
+                raise ParametersError(f"a name in a mapping must be a text, and {key} is not")
+            if key in mapping:
+                raise ParametersError(f"{key} is given twice in a mapping")
             self._expect(":")
             mapping[key] = self._value(depth + 1)
         return mapping

@@ -63,7 +63,7 @@ COLUMNS = (
     Column(
         "accumulation_loss_scaling",
         "string",
-        "Who divides the loss of an accumulated step: the model (native), the training loop "
+        "What divides the loss of an accumulated step: the model (native), the training loop "
         "(divided), or the loop because the model ignores num_items_in_batch (corrected: the "
         "Trainer alone would train with a loss too large by the accumulation)",
     ),

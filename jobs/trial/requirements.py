@@ -71,9 +71,9 @@ A run folder can name no other package, because installing a package runs its co
 _NOT_FOR_IMAGES = {
     "flattened_rows": "images belong to rows, and this technique makes one sequence of all rows",
     "packed_rows": "images belong to rows, and this technique cuts rows into blocks of tokens",
-    "trl_preference_rows": "pairs of answers are made here from texts alone",
-    "trl_sft_rows": "TRL's own rows are made here from texts alone",
-    "variable_length_attention": "this kernel is causal, and a vision tower attends both ways",
+    "trl_preference_rows": "here, preference training is for models of texts only, without images",
+    "trl_sft_rows": "here, training by TRL is for models of texts only, without images",
+    "variable_length_attention": "this kernel is causal, and attention in a vision tower is not",
 }
 """Hook of a technique for causal language models -> why vision-language models cannot have it."""
 
@@ -82,7 +82,7 @@ def _task(name: str, spec: TrialSpec) -> str:
     task = spec.model.task
     if task == name:
         return ""
-    # A vision-language model predicts the next token, too, and has a causal model's loss.
+    # A vision-language model has the loss of a causal model, so most techniques work for both.
     if name == "causal-lm" and task == "image-text-to-text":
         hooks = spec.settings.hooks.values()
         reasons = [_NOT_FOR_IMAGES[hook.name] for hook in hooks if hook.name in _NOT_FOR_IMAGES]
@@ -222,20 +222,20 @@ def _hub_layers(_: str, spec: TrialSpec) -> str:
 
     if import_utils.is_kernels_available():
         return ""
-    # Each transformers takes some versions of this package only.
+    # Each release of transformers works with certain versions of this package.
     oldest = getattr(import_utils, "KERNELS_MIN_VERSION", "")
     version = importlib.metadata.version("kernels")
     return (
-        f"transformers does not take version {version} of the package kernels: "
+        f"transformers does not work with version {version} of the package kernels: "
         f"pip install kernels=={oldest}"
     )
 
 
 def _text_task(_: str, spec: TrialSpec) -> str:
     if spec.model.task == "image-classification":
-        return "virtual tokens go before a text, and the model's input is an image"
+        return "virtual tokens are put before a text, and this model's input is an image"
     if spec.model.task == "image-text-to-text":
-        return "virtual tokens move the text, and the model counts where its images lie"
+        return "virtual tokens would shift the positions at which the model expects its images"
     return ""
 
 

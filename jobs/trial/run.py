@@ -215,7 +215,7 @@ def _image_tokens(setup: Setup, spec: TrialSpec) -> Measurements:
 
 
 def _loss_scaling(trained: Trained) -> Measurements:
-    """Who divides the loss of an accumulated step, and how right it is; empty without accumulation.
+    """What divides the loss of an accumulated step, and how exactly; empty without accumulation.
 
     The check runs two forward passes. An error in them costs only the check.
     """

@@ -258,7 +258,7 @@ class Answer:
 
     @property
     def best(self) -> Candidate | None:
-        """The candidate to train with; None if none keeps the constraints."""
+        """The candidate to train with; None if none meets the constraints."""
         return self.recommendation.best
 
     @property

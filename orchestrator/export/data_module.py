@@ -7,6 +7,7 @@ the same rows from texts, chats, prompts with completions, or names of classes.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,10 +47,16 @@ def data_module() -> str:
 
     Raises NotExportableError if the modules do not fit together in one file.
     """
+    return _joined(_MODULES)
+
+
+@functools.cache
+def _joined(modules: tuple[str, ...]) -> str:
+    """The text of one file with the definitions of these modules."""
     imports: dict[str, set[str]] = {}
     bodies = []
     defined: set[str] = set()
-    for name in _MODULES:
+    for name in modules:
         text = (Path(jobs.__file__).parent / name).read_text(encoding="utf-8")
         module = ast.parse(text)
         _check_names(module, defined, name)

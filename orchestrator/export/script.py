@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,7 +122,13 @@ def _checked_lines(texts: Mapping[str, str]) -> dict[Code, Code]:
 
 
 def _render(template: str, context: Mapping[str, Any]) -> str:
-    environment = jinja2.Environment(
+    return _templates().get_template(template).render(context)
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    """The templates of the exported files, compiled once for a process."""
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("orchestrator.export", ""),
         trim_blocks=True,
         lstrip_blocks=True,
@@ -129,7 +136,6 @@ def _render(template: str, context: Mapping[str, Any]) -> str:
         undefined=jinja2.StrictUndefined,
         finalize=_only_code,
     )
-    return environment.get_template(template).render(context)
 
 
 def _only_code(value: Any) -> Code:

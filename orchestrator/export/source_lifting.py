@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class _Module:
     imported: set[str]
 
 
+@functools.cache
 def _read_module(text: str) -> _Module:
     module = _Module({}, set())
     for node in ast.parse(text).body:

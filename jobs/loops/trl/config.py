@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from jobs.loops.trl.parameters import OF_ROWS, checked, checked_preferences
+from jobs.loops.trl.parameters import ROW_PARAMETERS, checked, checked_preferences
 from jobs.techniques.axes.fine_tuning.preferences import PREFERENCE_TRAINERS
 
 
@@ -24,7 +24,7 @@ def sft_config(
     from trl import SFTConfig
 
     given = checked(parameters)
-    of_trainer = {name: value for name, value in given.items() if name not in OF_ROWS}
+    of_trainer = {name: value for name, value in given.items() if name not in ROW_PARAMETERS}
     own: dict[str, Any] = {
         "packing": batching == "packed_rows",
         "padding_free": batching == "flattened_rows",

@@ -8,7 +8,7 @@ from typing import Any
 from jobs.errors import UnsupportedError
 from jobs.techniques.axes.fine_tuning.preferences import PREFERENCE_TRAINERS, contradiction
 
-TAKEN = frozenset(
+ALLOWED = frozenset(
     {
         "activation_offloading",
         "assistant_only_loss",
@@ -22,8 +22,8 @@ TAKEN = frozenset(
         "shuffle_dataset",
     }
 )
-"""The parameters that a trial may set. A record from a stranger cannot set others."""
-OF_ROWS = frozenset(
+"""The parameters of ``SFTConfig`` that a trial may set. Another user's record cannot set others."""
+ROW_PARAMETERS = frozenset(
     {
         "assistant_only_loss",
         "completion_only_loss",
@@ -32,31 +32,31 @@ OF_ROWS = frozenset(
         "shuffle_dataset",
     }
 )
-"""Parameters for the preparation of rows. The Trainer gets prepared rows, so it does not get these.
-"""
+"""Parameters that only the preparation of rows reads. They are not passed to the Trainer."""
 _STRATEGIES = ("bfd", "bfd_split")
 
 
 def checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters. Raises ValueError for one that a trial may not set.
+    """A copy of ``parameters`` of ``SFTConfig``, if a trial may set all of them.
 
-    Raises UnsupportedError for a packing in which rows attend to each other.
+    Raises ValueError for one that it may not set, and UnsupportedError for a packing strategy in
+    which rows attend to each other.
     """
-    refused = sorted(parameters.keys() - TAKEN)
+    refused = sorted(parameters.keys() - ALLOWED)
     if refused:
-        raise ValueError(f"SFTConfig's parameter {refused[0]} is not taken")
+        raise ValueError(f"SFTConfig's parameter {refused[0]} may not be set here")
     strategy = parameters.get("packing_strategy", "bfd")
     if strategy not in _STRATEGIES:
         raise UnsupportedError(
             "packing_strategy",
-            f"TRL's packing strategy {strategy} lets rows of a block attend to each other, and "
-            f"batching keeps them apart; those that do: {', '.join(_STRATEGIES)}",
+            f"with TRL's packing strategy {strategy}, rows of a block attend to each other; "
+            f"strategies that keep rows apart: {', '.join(_STRATEGIES)}",
         )
     return dict(parameters)
 
 
 def checked_preferences(trainer: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a preference trainer.
+    """A copy of ``parameters`` of a preference trainer, if a trial may set all of them.
 
     Raises ValueError for an unknown trainer, for a parameter that a trial may not set, and for
     parameters that contradict each other.
@@ -64,9 +64,9 @@ def checked_preferences(trainer: str, parameters: Mapping[str, Any]) -> dict[str
     if trainer not in PREFERENCE_TRAINERS:
         raise ValueError(f"{trainer!r:.40} is not a preference trainer")
     known = PREFERENCE_TRAINERS[trainer]
-    refused = sorted(parameters.keys() - known.taken)
+    refused = sorted(parameters.keys() - known.allowed)
     if refused:
-        raise ValueError(f"{known.config}'s parameter {refused[0]} is not taken")
+        raise ValueError(f"{known.config}'s parameter {refused[0]} may not be set here")
     problem = contradiction(parameters)
     if problem:
         raise ValueError(problem)

@@ -27,7 +27,7 @@ def prepared_pairs(
     given = checked_preferences(trainer, parameters)
     dataset = rows.dataset
     if not set(COLUMNS).issubset(dataset.column_names):
-        dataset = _as_trl_does(rows, trainer, given)
+        dataset = _prepared_by_trl(rows, trainer, given)
     if len(dataset) == 0:
         raise ValueError(
             f"TRL leaves no pair: each prompt has {rows.tokens} tokens or more, and pairs are cut "
@@ -37,7 +37,7 @@ def prepared_pairs(
     return dataset.select_columns(list(COLUMNS)), collator
 
 
-def _as_trl_does(rows: Any, trainer: str, parameters: Mapping[str, Any]) -> Any:
+def _prepared_by_trl(rows: Any, trainer: str, parameters: Mapping[str, Any]) -> Any:
     """The dataset, prepared by the method of the Trainer, which reads only its tokenizer."""
     import trl
 

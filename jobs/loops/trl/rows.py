@@ -12,7 +12,7 @@ from jobs.loops.trl.parameters import checked, in_one_line
 
 
 class PreparedRows:
-    """The settings for TRL's collator. The trial passes them on instead of a collator."""
+    """The settings of TRL's collator. The rows hook returns them in place of a collator."""
 
     def __init__(
         self, tokenizer: Any, width: int | None, *, flattens_rows: bool, counts_rows: bool = False
@@ -55,7 +55,7 @@ def prepared(
     if is_packed:
         limit = rows.block_tokens
     try:
-        dataset = _as_trl_does(rows, given, limit=limit, is_packed=is_packed)
+        dataset = _prepared_by_trl(rows, given, limit=limit, is_packed=is_packed)
     except (RuntimeError, ValueError) as error:
         raise UnsupportedError("trl", f"TRL refuses these rows: {in_one_line(error)}") from error
     if len(dataset) == 0:
@@ -64,7 +64,7 @@ def prepared(
     return dataset, collator
 
 
-def _as_trl_does(
+def _prepared_by_trl(
     rows: Any, parameters: Mapping[str, Any], *, limit: int | None, is_packed: bool
 ) -> Any:
     """The dataset, prepared by the method of ``SFTTrainer``.

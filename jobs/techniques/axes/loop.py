@@ -12,7 +12,7 @@ from jobs.techniques.base import OTHER_WORKLOAD, Axis, Family, NumericalEffect, 
 _SAME_TRAINING = frozenset({"activation_offloading", "dataset_num_proc", "pad_to_multiple_of"})
 """Parameters of ``trl_sft`` that do not change the training, but only the time or the memory."""
 _ARGUMENT = "it is a training argument, or the choice of an axis"
-_NOT_TAKEN = {
+_NOT_ALLOWED = {
     **dict.fromkeys(
         (
             "bf16",
@@ -92,7 +92,7 @@ LOOP = Axis(
             doc="TRL's SFTTrainer with settings of SFTConfig, such as assistant_only_loss",
             config_class="trl.trainer.sft_config:SFTConfig",
             build=_sft,
-            decided=_NOT_TAKEN,
+            decided=_NOT_ALLOWED,
         ),
         "trl_dpo": preference_family("dpo"),
     },

@@ -37,7 +37,7 @@ class NearbyBatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """The candidates that keep the constraints, but have wrong losses."""
+    """The candidates that meet the constraints, but have wrong losses."""
 
     count: int
     better: int

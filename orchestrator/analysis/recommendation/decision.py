@@ -125,7 +125,7 @@ def _left_out(ranking: Ranking, constraints: Constraints, best: Candidate | None
 def _comparisons_of_best(
     ranked: Sequence[Candidate], comparisons: Iterable[PairedComparison]
 ) -> tuple[PairedComparison, ...]:
-    """The tie-breaks between the best and another candidate that keeps the constraints."""
+    """The tie-breaks between the best and another candidate that meets the constraints."""
     if not ranked or ranked[0].is_inferred:
         return ()
     ranked_ids: set[str] = set()

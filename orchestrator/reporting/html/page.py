@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import json
 from collections.abc import Iterator, Mapping
@@ -69,8 +70,12 @@ def _facts(dataset: Dataset) -> dict[str, Any]:
     }
 
 
+@functools.cache
 def _templates() -> Environment:
-    """The page's templates, which escape every value that is not marked as safe."""
+    """The page's templates, which escape every value that is not marked as safe.
+
+    They are compiled once for a process.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(

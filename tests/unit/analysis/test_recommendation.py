@@ -1,4 +1,4 @@
-"""Recommendations: nothing that keeps the constraints is better, and costs are true."""
+"""Recommendations: nothing that meets the constraints is better, and costs are true."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CONSTRAINTS = st.builds(
 
 
 def keeps(candidate: Candidate, constraints: Constraints) -> bool:
-    """Whether a candidate keeps the constraints, in the baseline's recipe."""
+    """Whether a candidate meets the constraints, in the baseline's recipe."""
     limit = constraints.memory_bytes
     fits = limit is None or candidate.configuration.memory_bytes <= limit
     return fits and constraints.allow_training(candidate, PLAIN)

@@ -176,7 +176,7 @@ def test_script_trl_parameter_that_loads_a_file_is_not_exportable(tiny_spec: Spe
         "rows": Hook("trl_sft_rows", {"parameters": {"chat_template_path": "/stranger"}}),
         "loop": Hook("trl_sft_loop"),
     }
-    with pytest.raises(NotExportableError, match="is not taken"):
+    with pytest.raises(NotExportableError, match="may not be set here"):
         training_arguments(_with_settings(tiny_spec(), hooks=hooks), epochs=1)
 
 

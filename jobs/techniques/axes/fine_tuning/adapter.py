@@ -32,7 +32,7 @@ def _family(name: str, method: Method) -> Family:
         doc=method.doc,
         config_class=method.config_class,
         build=functools.partial(_variant, name, method),
-        decided=_NOT_TAKEN,
+        decided=_NOT_ALLOWED,
     )
 
 
@@ -55,7 +55,7 @@ def _variant(name: str, method: Method, parameters: Mapping[str, Any]) -> Varian
 
 
 # In this file, because a hook uses only names of its own file.
-_NOT_TAKEN = {
+_NOT_ALLOWED = {
     "auto_mapping": "it names classes to import",
     "base_model_name_or_path": "the key model names the model",
     "cartridge_init": "it loads files",
@@ -158,9 +158,9 @@ def peft_adapter(
     from peft.utils import PeftType
 
     # The parameters may come from a run of another user. So a name is never imported.
-    refused = sorted(_NOT_TAKEN.keys() & parameters.keys())
+    refused = sorted(_NOT_ALLOWED.keys() & parameters.keys())
     if refused:
-        raise ValueError(f"the adapter's parameter {refused[0]} is not taken")
+        raise ValueError(f"the adapter's parameter {refused[0]} may not be set here")
     fields = dict(parameters)
     try:
         kind = PeftType(method.upper())

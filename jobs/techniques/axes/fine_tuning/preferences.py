@@ -31,7 +31,7 @@ class PreferenceTrainer:
     """Parameter -> its type, for one that the class itself declares too widely."""
 
     @property
-    def taken(self) -> frozenset[str]:
+    def allowed(self) -> frozenset[str]:
         """The parameters that a technique may set."""
         return self.exact | self.training
 

@@ -90,8 +90,8 @@ def test_peft_adapter_of_experts_has_peft_default_layers() -> None:
         ("lora", {"target_modules": ["nope"]}, "not found in the base model"),
         ("adalora", {}, "total_step"),
         ("nothing", {}, "not a valid PeftType"),
-        ("lora", {"megatron_core": "os"}, "megatron_core is not taken"),
-        ("prompt_tuning", {"tokenizer_name_or_path": "x"}, "tokenizer_name_or_path is not taken"),
+        ("lora", {"megatron_core": "os"}, "megatron_core may not be set here"),
+        ("prompt_tuning", {"tokenizer_name_or_path": "x"}, "_path may not be set here"),
     ],
 )
 def test_peft_adapter_that_peft_cannot_make_says_why(
