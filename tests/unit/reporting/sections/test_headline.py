@@ -88,7 +88,8 @@ def test_headline_of_the_default_itself_claims_no_gain(tmp_path: Path) -> None:
 def test_headline_does_not_call_the_default_the_fastest_if_another_training_is_faster(
     tmp_path: Path,
 ) -> None:
-    records = [at("bf16", 8000, 100.0), at("bf16_weights", 4000, 300.0)]
+    other = make_record(precision="fp32", speed=300.0, recipe={"optimizer": "sgd"})
+    records = [at("fp32", 8000, 100.0), other]
     text = sentence(tmp_path, records, [])
     assert "which are the fastest with the same training recipe: " in text
 
