@@ -90,7 +90,8 @@ def traits_that_rules_ask_for() -> set[object]:
                 traits = AskedTraits()
                 traits.asked = asked
                 traits.has_all = has_all
-                chosen = ChosenVariants({axis.name: variant})
+                own = dataclasses.replace(variant, traits=traits)
+                chosen = ChosenVariants({axis.name: own})
                 chosen.traits = traits
                 for rule in RULES:
                     rule.applies({"accumulation": 2}, chosen)
