@@ -25,10 +25,10 @@ from jobs.isolation.child_main import (
     READY,
     RESULT,
     STARTED,
-    end_with_parent,
     run_as_forked_child,
 )
 from jobs.isolation.messages import HEARTBEAT_SECONDS, Owner
+from jobs.node.parent_death import end_with_parent
 from jobs.spec import TrialSpec, to_json
 
 _LOG_TAIL_CHARACTERS = 16_000

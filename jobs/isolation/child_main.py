@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import mmap
 import os
-import signal
 import struct
 import sys
 import time
@@ -36,27 +34,6 @@ DONE = b"!"
 """Its last message: its record is written."""
 UNWRITABLE = 73
 """Exit status of a child that could not write its files (EX_CANTCREAT of sysexits.h)."""
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
-
-
-def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends: no orphan may hold the GPU.
-
-    ``parent`` is the parent's process id.
-    """
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent ended before the kernel was asked
-        os._exit(1)
-
-
-def continue_without_owner() -> None:
-    """If this process is stopped when its parent ends, have the kernel continue it.
-
-    This process then finds its input closed, and ends. Otherwise it would stay stopped, and keep
-    its children on the GPU.
-    """
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def run_as_forked_child(folder: Path, trial_pipe: int, status_pipe: int) -> NoReturn:

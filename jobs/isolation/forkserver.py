@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jobs.isolation import child_main, prewarm
+from jobs.isolation import prewarm
 from jobs.isolation.build_ops import remove_abandoned_locks
 from jobs.isolation.child_runner import ChildRunner
 from jobs.isolation.messages import Owner
 from jobs.isolation.preload import preload, remember_processor, unclean
 from jobs.isolation.scratch import SLOT_PREFIX, own_folder
 from jobs.node import environment
+from jobs.node.parent_death import continue_without_owner
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import TrialSpec, spec_from_json
 
@@ -106,8 +107,8 @@ def _requests(
 def main() -> None:
     """Serve requests from stdin; replies go to what was stdout.
 
-    With ``--socket DESCRIPTOR PID`` it preloads before there is a slot. It then waits for a slot at
-    that listening socket, and ends with the process PID that started it.
+    With ``--socket DESCRIPTOR`` it preloads before there is a slot, and then waits for one at that
+    listening socket.
     """
     requests = os.dup(0)
     answers = os.dup(1)
@@ -115,11 +116,9 @@ def main() -> None:
     with own_folder(SLOT_PREFIX) as folder:
         if sys.argv[1:2] == ["--socket"]:
             listener = int(sys.argv[2])
-            starter = int(sys.argv[3])
-            child_main.end_with_parent(starter)
             serve(functools.partial(prewarm.accept, listener), folder)
         else:
-            child_main.continue_without_owner()
+            continue_without_owner()
             serve(lambda: (requests, answers), folder)
 
 

@@ -7,6 +7,7 @@ If anything is wrong with that parent, the slot starts a parent of its own.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import signal
@@ -16,8 +17,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jobs import own_process
-from jobs.isolation.scratch import SLOT_PREFIX, own_folder, remove_abandoned
+from jobs.isolation.scratch import PARENTS_PREFIX, SLOT_PREFIX, own_folder, remove_abandoned
 from jobs.node import environment, nvml
+from jobs.node.parent_death import end_with_parent
 from jobs.node.process_variables import process_variables
 
 FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
@@ -39,7 +41,7 @@ def parents(cpus: int = 0) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         folder = None
         with contextlib.suppress(OSError):  # the temporary disk is full
-            folder = stack.enter_context(own_folder("orchestrator-parents-"))
+            folder = stack.enter_context(own_folder(PARENTS_PREFIX))
         if folder is None:  # slots then start parents of their own
             yield
             return
@@ -98,7 +100,7 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
         listener.bind(str(path))
         listener.listen(1)
         command = own_process.command("jobs.isolation.forkserver")
-        command += ["--socket", str(listener.fileno()), str(os.getpid())]
+        command += ["--socket", str(listener.fileno())]
         parent = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -107,8 +109,14 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
             env=_variables(uuid, cpus),
             pass_fds=[listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the driver
+            # Before the parent's own code, so that one that is stopped at once ends, too.
+            preexec_fn=functools.partial(end_with_parent, os.getpid()),
         )
-    _claim_file(path).write_text(str(parent.pid))
+    try:
+        _claim_file(path).write_text(str(parent.pid))
+    except OSError:  # no slot can take it over
+        _end(parent, is_waiting=True)
+        raise
     return parent
 
 

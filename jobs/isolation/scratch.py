@@ -12,18 +12,27 @@ from pathlib import Path
 
 SLOT_PREFIX = "orchestrator-slot-"
 """Begins the names of the folders of slots' parents."""
+PARENTS_PREFIX = "orchestrator-parents-"
+"""Begins the names of the folders with the sockets of prewarmed parents."""
+RAY_PREFIX = "ray-sweep-"
+"""Begins the names of the folders of Rays that are started for a sweep."""
+TUNE_PREFIX = "orchestrator-tune-"
+"""Begins the names of the folders of Ray Tune's own files."""
+PREFIXES = (SLOT_PREFIX, PARENTS_PREFIX, RAY_PREFIX, TUNE_PREFIX)
 
 
 @contextlib.contextmanager
-def own_folder(prefix: str) -> Iterator[Path]:
+def own_folder(prefix: str, parent: str | None = None) -> Iterator[Path]:
     """A new folder whose name begins with ``prefix``, removed at the end of the context.
+
+    It is made in the folder ``parent``; None: in that of temporary files.
 
     A killed process cannot remove its folder, and offloaded states could fill the disk. So the
     folder is locked while this process or a child of it lives, and unlocked folders with the same
     prefix are removed here.
     """
-    remove_abandoned(prefix)
-    unnamed = Path(tempfile.mkdtemp(prefix=f"new-{prefix}"))
+    remove_abandoned(prefix, parent)
+    unnamed = Path(tempfile.mkdtemp(prefix=f"new-{prefix}", dir=parent))
     with _locked(unnamed):
         # The folder gets its prefix once it is locked: before, another process could remove it.
         folder = unnamed.rename(unnamed.with_name(unnamed.name.removeprefix("new-")))
@@ -33,9 +42,9 @@ def own_folder(prefix: str) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_abandoned(prefix: str) -> None:
+def remove_abandoned(prefix: str, parent: str | None = None) -> None:
     """Remove the folders whose processes were killed: nothing holds their locks."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+    for folder in Path(parent or tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError), _locked(folder):  # in use, or another user's
             shutil.rmtree(folder, ignore_errors=True)
 

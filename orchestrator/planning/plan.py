@@ -29,7 +29,7 @@ from orchestrator.planning.axes import (
 from orchestrator.planning.base_arguments import CUSTOM, DEFAULT, deepspeed_variant
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.validity import Choices, Variants, broken_rule, own_code_rule
+from orchestrator.planning.validity import Choices, Rule, Variants, broken_rule, own_code_rule
 
 _SAME_TRAINING = ("dataloader_", "logging_", "torch_", "include_", "ddp_", "average_tokens_")
 """Prefixes of arguments that change how a step runs, not what it computes."""
@@ -53,10 +53,11 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
     """
     trials: list[TrialSpec] = []
     ruled_out: list[TrialRecord] = []
+    rules = RuleCheck(config)
     for choices in _configurations(config):
         spec = trial_spec(choices, config, has_gpu=has_gpu)
-        variants = _chosen_variants(choices, config)
-        rule = broken_rule(choices, variants) or own_code_rule(config.own_code, variants)
+        variants = chosen_variants(choices, config)
+        rule = rules.forbidding(choices, variants)
         obstacle = unmet_requirement(spec, variants.values())
         if rule is not None:
             obstacle = (rule.name, rule.reason)
@@ -89,7 +90,7 @@ def order_by_size(trials: Iterable[TrialSpec]) -> tuple[TrialSpec, ...]:
 
 def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> TrialSpec:
     """The trial with a choice on every axis, first repeat, whether or not a rule forbids it."""
-    variants = _chosen_variants(choices, config)
+    variants = chosen_variants(choices, config)
     resources = config.resources
     measure = config.measure
     data = config.data_of(choices)
@@ -192,7 +193,28 @@ def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
     return False
 
 
-def _chosen_variants(choices: Choices, config: SweepConfig) -> Variants:
+class RuleCheck:
+    """The rules of validity, applied once to each set of techniques of a sweep.
+
+    A plan has each set at many micro-batches. The rules do not see the micro-batch.
+    """
+
+    def __init__(self, config: SweepConfig) -> None:
+        self._config = config
+        self._answers: dict[tuple[Choice, ...], Rule | None] = {}
+
+    def forbidding(self, choices: Choices, variants: Variants) -> Rule | None:
+        """The rule that forbids a combination; None if none does."""
+        techniques = {axis: value for axis, value in choices.items() if axis != MICRO_BATCH}
+        # An accumulation of 1.5 and one of 1 differ, and so do 1 and 1.0 for a rule on integers.
+        identity = (*techniques.values(), str(techniques[ACCUMULATION]))
+        if identity not in self._answers:
+            rule = broken_rule(techniques, variants)
+            self._answers[identity] = rule or own_code_rule(self._config.own_code, variants)
+        return self._answers[identity]
+
+
+def chosen_variants(choices: Choices, config: SweepConfig) -> Variants:
     """The rows behind the choices, in order of merging.
 
     Axes that the user's own arguments decide have none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from jobs.spec import Choice, OwnCode
@@ -14,61 +14,76 @@ Variants = Mapping[str, Variant]
 """Axis -> the variant chosen on it. An axis that the user's own arguments decide is absent."""
 
 
+class ChosenVariants(dict[str, Variant]):
+    """Axis -> the variant chosen on it, and all their traits."""
+
+    def __init__(self, variants: Variants) -> None:
+        super().__init__(variants)
+        traits: set[str] = set()
+        for variant in variants.values():
+            traits.update(variant.traits)
+        self.traits: Container[str] = frozenset(traits)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
     """A combination that cannot run: its name, one sentence why, and when it applies."""
 
     name: str
     reason: str
-    applies: Callable[[Choices, Variants], bool]
+    applies: Callable[[Choices, ChosenVariants], bool]
 
 
 def broken_rule(choices: Choices, variants: Variants) -> Rule | None:
-    """The first rule that forbids the combination, or None."""
+    """The first rule that forbids the combination, or None.
+
+    It depends on the techniques and the accumulation, never on the micro-batch.
+    """
+    chosen = ChosenVariants(variants)
     # In the table's order: the first is the one that the record names.
     for rule in RULES:
-        if rule.applies(choices, variants):
+        if rule.applies(choices, chosen):
             return rule
     return None
 
 
 def own_code_rule(own: OwnCode | None, variants: Variants) -> Rule | None:
     """The rule that the user's own code breaks with these choices, or None."""
-    if own is None or not _has(variants, "accelerate"):
+    if own is None or not _has(ChosenVariants(variants), "accelerate"):
         return None
     return _OWN_CODE
 
 
-def _has(variants: Variants, trait: str) -> bool:
+def _has(variants: ChosenVariants, trait: str) -> bool:
     """Whether a chosen variant has the trait."""
-    return any(trait in variant.traits for variant in variants.values())
+    return trait in variants.traits
 
 
-def _all_of(*traits: str) -> Callable[[Choices, Variants], bool]:
+def _all_of(*traits: str) -> Callable[[Choices, ChosenVariants], bool]:
     """A condition: the chosen variants have all these traits together."""
 
-    def applies(choices: Choices, variants: Variants) -> bool:
+    def applies(choices: Choices, variants: ChosenVariants) -> bool:
         """Whether all the traits are there."""
         return all(_has(variants, trait) for trait in traits)
 
     return applies
 
 
-def _accumulates_with(trait: str) -> Callable[[Choices, Variants], bool]:
+def _accumulates_with(trait: str) -> Callable[[Choices, ChosenVariants], bool]:
     """A condition: gradients are accumulated, and a chosen variant has the trait."""
 
-    def applies(choices: Choices, variants: Variants) -> bool:
+    def applies(choices: Choices, variants: ChosenVariants) -> bool:
         """Whether there is more than one backward pass a step, and the trait."""
         return choices.get("accumulation") != 1 and _has(variants, trait)
 
     return applies
 
 
-def _accumulation_is_no_integer(choices: Choices, variants: Variants) -> bool:
+def _accumulation_is_no_integer(choices: Choices, variants: ChosenVariants) -> bool:
     return not isinstance(choices.get("accumulation"), int)
 
 
-def _offloads_another_optimizer(choices: Choices, variants: Variants) -> bool:
+def _offloads_another_optimizer(choices: Choices, variants: ChosenVariants) -> bool:
     optimizer = variants.get("optimizer")
     # DeepSpeed replaces torch's AdamW by its own, which computes the same.
     if optimizer is None or "torch_adamw" in optimizer.traits:
@@ -76,25 +91,25 @@ def _offloads_another_optimizer(choices: Choices, variants: Variants) -> bool:
     return _has(variants, "offloaded_optimizer")
 
 
-def _is_lomo_with_loss_scaling(choices: Choices, variants: Variants) -> bool:
+def _is_lomo_with_loss_scaling(choices: Choices, variants: ChosenVariants) -> bool:
     precision = variants.get("precision")
     # Of the number formats, only fp16 needs its loss scaled.
     scales = precision is not None and "fp16" in precision.training_arguments
     return scales and _has(variants, "lomo")
 
 
-def _freezes_without_an_adapter(choices: Choices, variants: Variants) -> bool:
+def _freezes_without_an_adapter(choices: Choices, variants: ChosenVariants) -> bool:
     return _has(variants, "frozen_base") and not _has(variants, "peft")
 
 
-def _sets_the_weights_twice(choices: Choices, variants: Variants) -> bool:
+def _sets_the_weights_twice(choices: Choices, variants: ChosenVariants) -> bool:
     precision = variants.get("precision")
     # Of the number formats, only pure bf16 and pure fp16 set the dtype of the weights.
     sets_weights = precision is not None and "dtype" in precision.model_kwargs
     return sets_weights and _has(variants, "frozen_base")
 
 
-def _is_half_precision_kernel_in_32_bits(choices: Choices, variants: Variants) -> bool:
+def _is_half_precision_kernel_in_32_bits(choices: Choices, variants: ChosenVariants) -> bool:
     precision = variants.get("precision")
     if precision is None or {"bf16", "fp16"} & precision.training_arguments.keys():
         return False
@@ -104,11 +119,11 @@ def _is_half_precision_kernel_in_32_bits(choices: Choices, variants: Variants) -
     return _has(variants, "half_precision_only")
 
 
-def _budgets_uncompiled_code(choices: Choices, variants: Variants) -> bool:
+def _budgets_uncompiled_code(choices: Choices, variants: ChosenVariants) -> bool:
     return _has(variants, "activation_budget") and not _has(variants, "partitioned")
 
 
-def _fuses_the_loss_of_partitioned_weights(choices: Choices, variants: Variants) -> bool:
+def _fuses_the_loss_of_partitioned_weights(choices: Choices, variants: ChosenVariants) -> bool:
     offload = variants.get("offload")
     if not _has(variants, "fused_loss") or offload is None or offload.deepspeed is None:
         return False
@@ -116,12 +131,12 @@ def _fuses_the_loss_of_partitioned_weights(choices: Choices, variants: Variants)
     return bool(stage == 3)
 
 
-def _replaces_trls_loss(choices: Choices, variants: Variants) -> bool:
+def _replaces_trls_loss(choices: Choices, variants: ChosenVariants) -> bool:
     replaces = _has(variants, "fused_loss") or _has(variants, "weighted_loss")
     return replaces and _has(variants, "trl")
 
 
-def _leaves_the_mask_out_of_trls_batches(choices: Choices, variants: Variants) -> bool:
+def _leaves_the_mask_out_of_trls_batches(choices: Choices, variants: ChosenVariants) -> bool:
     attention = variants.get("attention")
     batching = variants.get("batching")
     # Rows in one sequence have no mask that could be left out.

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from jobs.isolation.child_main import end_with_parent
+from jobs.node.parent_death import end_with_parent
 from jobs.spec import ModelSpec
 
 

@@ -17,6 +17,7 @@ follow.py                 a sweep's progress in another terminal, from its folde
 background_prediction.py  memory of the trials, predicted beside a sweep
 nodes.py                  what a cluster has, and what a trial reserves of it
 ray_address.py            where the Ray cluster is
+orphans.py                ends what a killed driver leaves behind
 gpu_screening.py          unfit GPUs found before a sweep
 cluster/                  Ray: one slot per GPU under Tune
 """

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from jobs.isolation import prewarm
+from orchestrator.running import orphans
 
 CONNECT_SECONDS = 5.0
 
@@ -31,7 +33,16 @@ def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
     is_joined = ray is not None and ray.is_initialized()
     if is_joined or ray_address(address) != "local":
         return nullcontext()
-    return prewarm.parents(cpus)
+    return _guarded_parents(cpus)
+
+
+@contextmanager
+def _guarded_parents(cpus: int) -> Iterator[None]:
+    """Prewarmed parents. What their trials have started ends with this process, even if killed."""
+    with orphans.guard() as guard, ExitStack() as stack:
+        with guard.marking():
+            stack.enter_context(prewarm.parents(cpus))
+        yield
 
 
 def why_unreachable(address: str) -> str:

@@ -14,6 +14,7 @@ from jobs.techniques import Variant
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import FollowUpPolicy, SearchChoice, SweepConfig
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
+from orchestrator.planning.tune_space.values import DOES_NOT_GO
 from orchestrator.running.options import RunOptions
 from orchestrator.running.sweep_run import SweepEnd, run_sweep
 from orchestrator.storage.run_folder import RunFolder
@@ -97,12 +98,22 @@ def _transformers() -> Version:
 
 
 def not_tried_lines(not_tried: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The values that are not tried, with one line for each axis and reason."""
+    """The values that are not tried, with one line for each axis and reason.
+
+    The values that do not go with the model have one line together.
+    """
     lines = []
+    unsuited: dict[str, list[str]] = {}
     for axis, values in not_tried.items():
         reasons: dict[str, list[str]] = {}
         for value, reason in values.items():
-            reasons.setdefault(reason, []).append(value)
+            if reason.startswith(DOES_NOT_GO):
+                unsuited.setdefault(axis, []).append(value)
+            else:
+                reasons.setdefault(reason, []).append(value)
         for reason, listed in reasons.items():
             lines.append(f"  {axis}: {', '.join(listed)}: {reason}")
+    if unsuited:
+        named = [f"{axis} ({', '.join(listed)})" for axis, listed in unsuited.items()]
+        lines.append(f"  {DOES_NOT_GO}: {', '.join(named)}")
     return lines

@@ -19,7 +19,7 @@ from jobs.techniques.base import OTHER_WORKLOAD
 from jobs.techniques.hooks import registered
 from jobs.trial import requirements
 from orchestrator.planning.prechecks.technique_requirements import _ANSWERS
-from orchestrator.planning.validity import RULES
+from orchestrator.planning.validity import RULES, ChosenVariants
 from tests.conftest import build_tiny_spec
 
 
@@ -90,7 +90,9 @@ def traits_that_rules_ask_for() -> set[object]:
                 traits = AskedTraits()
                 traits.asked = asked
                 traits.has_all = has_all
-                chosen = {axis.name: dataclasses.replace(variant, traits=traits)}
+                own = dataclasses.replace(variant, traits=traits)
+                chosen = ChosenVariants({axis.name: own})
+                chosen.traits = traits
                 for rule in RULES:
                     rule.applies({"accumulation": 2}, chosen)
     return asked

@@ -44,7 +44,9 @@ CASES = ("16bit", "bnb_4bit", "bnb_8bit")
 def base_model(case: str, folder: str) -> Any:
     """The frozen base on the GPU. A quantized one is loaded from a checkpoint in the folder."""
     config = LlamaConfig(**CONFIG)
-    with torch.device("cuda"):
+    # A checkpoint is made on the CPU: what the GPU's allocator holds from before would change where
+    # the loaded weights lie, and the unused end of a block counts as allocated.
+    with torch.device("cuda" if case == "16bit" else "cpu"):
         model = LlamaForCausalLM._from_config(config, dtype=torch.bfloat16)
     if case == "16bit":
         return model

@@ -6,10 +6,7 @@ Their peak memory is equal to the byte, and their throughput within 2 %.
 from __future__ import annotations
 
 import functools
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,8 +20,8 @@ from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from tests.gpu.shared import BERT_LARGE, gpu_marks
+from tests.gpu.side_by_side import bare_figures
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT = 600.0
 
 CONFIG = (
@@ -58,43 +55,23 @@ Figures = Mapping[str, Any]
 pytestmark = gpu_marks(timeout_seconds=900)
 
 
-@functools.cache
-def bare(case: str) -> Figures:
-    """The figures of a script that has the GPU for itself."""
-    return _figures_of_script(case)
-
-
-@functools.cache
-def bare_peaks() -> Mapping[str, int]:
-    """The peak of every case, in bytes. All scripts run side by side, so speeds say nothing."""
-    with ThreadPoolExecutor(len(CASES)) as pool:
-        figures = list(pool.map(_figures_of_script, CASES))
-    return {case: own["peak_allocated_bytes"] for case, own in zip(CASES, figures, strict=True)}
-
-
-def _figures_of_script(case: str) -> Figures:
-    """The JSON object on the last line of the script."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "tests/gpu/bare.py", case],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT,
-    )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    figures: Figures = json.loads(done.stdout.splitlines()[-1])
-    return figures
-
-
 def planned(case: str, folder: Path) -> TrialSpec:
     """The same training, as a sweep would plan it."""
     path = folder / "sweep.yaml"
     path.write_text(CONFIG.format(choices=CASES[case]))
     (spec,) = plan(load_config(path)).trials
     return spec
+
+
+@pytest.fixture(scope="module")
+def bare_peaks(request: pytest.FixtureRequest) -> Mapping[str, int]:
+    """The peak of each chosen case, in bytes. The scripts run side by side: speeds say nothing."""
+    chosen = [
+        case for case in CASES if any(f"[{case}]" in own.name for own in request.session.items)
+    ]
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        figures = list(pool.map(functools.partial(bare_figures, "bare.py"), chosen))
+    return {case: own["peak_allocated_bytes"] for case, own in zip(chosen, figures, strict=True)}
 
 
 @pytest.fixture(scope="module")
@@ -113,30 +90,22 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], F
             return measured[case]
 
         yield run
-    print(f"\n\n{table(measured)}")
-
-
-def table(measured: Mapping[str, Figures]) -> str:
-    """Both sides of every case that ran, for people to read (``pytest -s``)."""
-    rows = [("case", "bare bytes", "our bytes", "bare samples/s", "our samples/s")]
-    for case, figures in measured.items():
-        speeds: tuple[str, ...] = ("", "")
-        if case in GPU_BOUND and bare.cache_info().currsize == len(GPU_BOUND):
-            pair = (bare(case), figures)
-            speeds = tuple(f"{own['samples_per_second']:.2f}" for own in pair)
-        peak = str(bare_peaks()[case])
-        rows.append((case, peak, str(figures["peak_allocated_bytes"]), *speeds))
-    return "\n".join(f"{row[0]:<22}" + "".join(f"{cell:>16}" for cell in row[1:]) for row in rows)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_peak_equals_the_bare_script_to_the_byte(case: str, ours: Callable[[str], Figures]) -> None:
-    assert ours(case)["peak_allocated_bytes"] == bare_peaks()[case]
+def test_peak_equals_the_bare_script_to_the_byte(
+    case: str, ours: Callable[[str], Figures], bare_peaks: Mapping[str, int]
+) -> None:
+    peak = ours(case)["peak_allocated_bytes"]
+    print(f"\n{case}: bare {bare_peaks[case]:,} B, this project {peak:,} B")
+    assert peak == bare_peaks[case]
 
 
 @pytest.mark.parametrize("case", GPU_BOUND)
 def test_throughput_is_within_two_percent_of_the_bare_script(
     case: str, ours: Callable[[str], Figures]
 ) -> None:
-    expected = bare(case)["samples_per_second"]
-    assert ours(case)["samples_per_second"] == pytest.approx(expected, rel=0.02)
+    expected = bare_figures("bare.py", case)["samples_per_second"]
+    speed = ours(case)["samples_per_second"]
+    print(f"\n{case}: bare {expected:.2f} samples/s, this project {speed:.2f}")
+    assert speed == pytest.approx(expected, rel=0.02)

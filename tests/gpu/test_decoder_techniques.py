@@ -63,9 +63,6 @@ ROWS = [
     "{activations: checkpoint_selective}",
     pytest.param("{activations: offload}", marks=needs_trl),
     pytest.param("{activations: checkpoint_offload_streams}", marks=needs_trl),
-    pytest.param(
-        "{activations: checkpoint_offload_streams, compile: inductor_regional}", marks=needs_trl
-    ),
     pytest.param("{kernels: hub}", marks=needs_kernels),
     "{allocator: expandable_segments}",
     pytest.param("{loss: liger}", marks=needs_liger),

@@ -79,6 +79,24 @@ def test_ray_killed_while_it_starts_is_a_sentence(name: str, driver: psutil.Pope
     must_end_in(driver, "Ray could not be started here: ", seconds=100)
 
 
+def test_driver_killed_while_ray_starts_leaves_nothing(
+    driver: psutil.Popen, tmp_path: Path
+) -> None:
+    agents: list[psutil.Process] = []
+    while not agents:  # the raylet has started them
+        agents = victim(driver, "raylet").children()
+    for agent in agents:
+        agent.suspend()  # while they start, Ray's agents end late; now they never do
+    started = driver.children(recursive=True)
+    driver.kill()
+    said, _ = driver.communicate(timeout=60)
+    assert said.endswith("Ray could not be started here: this process ended meanwhile; try again\n")
+    _, alive = psutil.wait_procs(started, timeout=60)
+    assert alive == []
+    left = {path.name for path in (tmp_path / "t").iterdir()}
+    assert {name for name in left if not name.startswith("torchinductor_")} == set()
+
+
 def test_raylet_killed_in_mid_run_is_a_sentence_at_once(
     driver: psutil.Popen, tmp_path: Path
 ) -> None:

@@ -57,7 +57,7 @@ def _offload(doc: str, traits: tuple[str, ...] = (), **training_arguments: Any) 
         # Older versions may read an activation before it is back on the GPU.
         requires=("package:trl", "trl>=1.16", "cuda"),
         uses_host=True,
-        traits=traits,
+        traits=("offloaded_activations", *traits),
     )
 
 
@@ -102,7 +102,6 @@ ACTIVATIONS = Axis(
         "offload": _offload(
             "Activations wait for the backward pass in pinned host memory, and nothing is "
             "recomputed; TRL copies them on a stream of their own, which needs a fast bus",
-            traits=("offloaded_activations",),
         ),
         "checkpoint_offload_streams": _offload(
             "Gradient checkpointing with the layers' inputs moved to host memory by TRL: the "

@@ -15,6 +15,7 @@ from pathlib import Path
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.techniques import Variant
 from jobs.trial.requirements import unmet_reason
+from orchestrator.planning.arguments import module_of, sources
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.positions import usable_positions
@@ -22,6 +23,8 @@ from orchestrator.planning.prechecks.positions import usable_positions
 _LIGER_FILE = "transformers/monkey_patch.py"
 _LIGER_TABLE = re.compile(r"^MODEL_TYPE_TO_APPLY_LIGER_FN = \{(.*?)^\}", re.MULTILINE | re.DOTALL)
 """Liger's table of the model types that it has kernels for."""
+_EXPERTS_MARK = "@use_experts_implementation"
+"""Marks the experts of a model in the source of transformers."""
 _ALL_WEIGHTS = "weights_that_train"
 """What a trial without an adapter needs."""
 _DROPOUT_NAMES = (
@@ -123,6 +126,18 @@ def _trainable_weights(requirement: str, spec: TrialSpec) -> str:
     )
 
 
+def _experts(requirement: str, spec: TrialSpec) -> str:
+    model_type, given = model_keys(spec.model)
+    # A checkpoint with code of its own is not in transformers' folders.
+    if model_type is None or given.get("auto_map"):
+        return ""
+    files = sources(f"models/{module_of(model_type)}", "modeling_*.py")
+    # As PreTrainedModel._can_set_experts_implementation decides it, from the text of the module.
+    if not files or any(_EXPERTS_MARK in text for text in files):
+        return ""
+    return f"{model_type} has no experts whose implementation transformers can choose"
+
+
 @functools.cache
 def _liger_model_types() -> frozenset[str] | None:
     """The model types of the installed Liger; None if it is not installed, or is another one."""
@@ -148,6 +163,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "text_task": _as_on_a_node,
     "virtual_tokens:": _virtual_tokens,
     "no_attention_dropout": _attention_dropout,
+    "experts": _experts,
     "liger_architecture": _liger_architecture,
     _ALL_WEIGHTS: _trainable_weights,
 }

@@ -75,6 +75,8 @@ ALONE = frozenset(
 
 The effect of such an axis hardly depends on the other axes. All combinations would make the space
 larger without a better answer."""
+TOGETHER = frozenset({"adapter", "base"})
+"""Axes of ``ALONE`` that are changed together, too: the frozen base is that of an adapter."""
 NOT_WITH_ALONE = frozenset({"compile", "attention"})
 """Axes that keep the user's value if an axis of ``ALONE`` is changed."""
 

@@ -6,7 +6,7 @@ LARGEST = 1024
 """The largest micro-batch on a GPU."""
 LARGEST_WITHOUT_GPU = 32
 """The largest micro-batch without a GPU."""
-STEPS_PER_OCTAVE = (4, 2, 1)
+STEPS_PER_OCTAVE = (8, 4, 2, 1)
 """Possible numbers of micro-batches from one power of two to the next, the largest first."""
 
 

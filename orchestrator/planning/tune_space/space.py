@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from jobs.spec import Choice, TrainingRecipe
-from jobs.techniques import AXES, Variant
-from jobs.techniques.workload import same_workload
+from jobs.spec import Choice
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Assignment
-from orchestrator.planning.base_arguments import CUSTOM
-from orchestrator.planning.plan import Plan, plan
+from orchestrator.planning.plan import Plan, RuleCheck, chosen_variants, plan
 from orchestrator.planning.settings import SearchChoice, SweepConfig
-from orchestrator.planning.tune_space import policy, sizes
+from orchestrator.planning.tune_space import policy
+from orchestrator.planning.tune_space.combinations import (
+    Combinations,
+    Obstacle,
+    TechniqueSet,
+    combinations,
+)
 from orchestrator.planning.tune_space.own_values import with_own_values
+from orchestrator.planning.tune_space.values import (
+    BATCH_AXES,
+    DOES_NOT_GO,
+    IsMissing,
+    Values,
+    listed_values,
+)
 
-BATCH_AXES = (MICRO_BATCH, ACCUMULATION)
 _STEPS = 5
 _WARMUP_STEPS = 2
 """Fewer steps than in a sweep, because the search measures many configurations."""
-
-_TASK = "task:"
-"""Begins the requirement of a task."""
-_FEW_CHANGES = 3
-"""Up to this many changed axes at a time, even the coarsest choice of micro-batches is accepted."""
-
-IsMissing = Callable[[Variant], bool]
-"""Whether a requirement of a technique is surely not met on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,11 +66,36 @@ def tune_space(
 
     Pure and deterministic.
     """
+    tuned = _tuned(config, goal)
+    effective_batch = goal.effective_batch or _own_effective_batch(tuned.baseline)
+    tuned = replace(tuned, baseline=_with_accumulation(tuned.baseline))
+    values = listed_values(
+        tuned, any_recipe=goal.any_recipe, has_gpu=has_gpu, is_missing=is_missing
+    )
+    chosen = combinations(
+        values.tried,
+        _obstacle(tuned),
+        effective_batch=effective_batch,
+        has_gpu=has_gpu,
+        limit=limit,
+    )
+    values = values.without(_reasons(chosen, values, tuned))
+    # The user's own training comes first, because everything is compared with it.
+    trials = (tuned.baseline, *_crossed(chosen, tuned.baseline))
+    planned = plan(replace(tuned, trials=trials), has_gpu=has_gpu)
+    return TuneSpace(
+        config=replace(tuned, axes=_shown_axes(values, chosen)),
+        plan=planned,
+        effective_batch=effective_batch,
+        not_tried=values.not_tried,
+    )
+
+
+def _tuned(config: SweepConfig, goal: Goal) -> SweepConfig:
+    """The user's configuration without its axes, and measured as ``tune`` measures."""
     baseline, arguments = with_own_values(config.baseline, config.training_arguments)
-    effective_batch = goal.effective_batch or _own_effective_batch(baseline)
-    baseline = _with_accumulation(baseline)
-    values, not_tried = _values(baseline, goal, config.model.task, is_missing)
-    tuned = replace(
+    measure = config.measure
+    return replace(
         config,
         training_arguments=arguments,
         axes={},
@@ -83,32 +107,63 @@ def tune_space(
         budgets=goal.budgets or config.budgets,
         search=SearchChoice(kind="answer"),
         measure=replace(
-            config.measure,
-            warmup_steps=min(config.measure.warmup_steps, _WARMUP_STEPS),
-            steps=min(config.measure.steps or _STEPS, _STEPS),
+            measure,
+            warmup_steps=min(measure.warmup_steps, _WARMUP_STEPS),
+            steps=min(measure.steps or _STEPS, _STEPS),
             profile=False,
         ),
     )
-    assignments = _fitting(values, baseline, effective_batch, has_gpu=has_gpu, limit=limit)
-    # The user's own training comes first, because everything is compared with it.
-    planned = plan(replace(tuned, trials=(baseline, *assignments)), has_gpu=has_gpu)
-    axes = _shown_axes(values, assignments)
-    return TuneSpace(
-        config=replace(tuned, axes=axes),
-        plan=planned,
-        effective_batch=effective_batch,
-        not_tried=not_tried,
-    )
 
 
-def _shown_axes(
-    values: Mapping[str, tuple[Choice, ...]], assignments: Sequence[Assignment]
-) -> dict[str, tuple[Choice, ...]]:
+def _obstacle(config: SweepConfig) -> Obstacle:
+    """The reason of the rule that forbids a set of techniques, whatever its batch."""
+
+    rules = RuleCheck(config)
+
+    def obstacle(techniques: TechniqueSet) -> str:
+        """The reason of the first rule; empty if none applies without accumulation."""
+        # Some rules forbid accumulation, and none needs it.
+        choices = {**config.baseline, **techniques, ACCUMULATION: 1}
+        rule = rules.forbidding(choices, chosen_variants(choices, config))
+        if rule is None:
+            return ""
+        return rule.reason
+
+    return obstacle
+
+
+def _reasons(
+    chosen: Combinations, values: Values, config: SweepConfig
+) -> dict[tuple[str, Choice], str]:
+    """Axis and value -> why no configuration of the space has it."""
+    reasons = {}
+    for (axis, value), obstacle in chosen.obstacles.items():
+        reason = f"{DOES_NOT_GO}: {obstacle}"
+        if _runs_with_another(axis, value, values, config):
+            reason = "runs only together with other techniques, and the space has no room for both"
+        reasons[axis, value] = reason
+    return reasons
+
+
+def _runs_with_another(axis: str, value: Choice, values: Values, config: SweepConfig) -> bool:
+    """Whether a value can run together with a value of another axis."""
+    own = {name: listed[0] for name, listed in values.tried.items()}
+    obstacle = _obstacle(config)
+    for other, listed in values.tried.items():
+        if other == axis:
+            continue
+        for choice in listed:
+            if not obstacle({**own, axis: value, other: choice}):
+                return True
+    return False
+
+
+def _shown_axes(values: Values, chosen: Combinations) -> dict[str, tuple[Choice, ...]]:
     """Axis -> its values, for the axes with several values in the space."""
     axes: dict[str, tuple[Choice, ...]] = {}
     for axis in BATCH_AXES:
-        axes[axis] = tuple(dict.fromkeys(assignment[axis] for assignment in assignments))
-    axes |= values
+        axes[axis] = tuple(dict.fromkeys(batch[axis] for batch in chosen.batches))
+    axes |= values.tried
     return {axis: listed for axis, listed in axes.items() if len(listed) > 1}
 
 
@@ -134,142 +189,10 @@ def _with_accumulation(baseline: Assignment) -> dict[str, Choice]:
     return choices
 
 
-def _values(
-    baseline: Mapping[str, Choice], goal: Goal, task: str, is_missing: IsMissing
-) -> tuple[dict[str, tuple[Choice, ...]], dict[str, dict[str, str]]]:
-    """Axis -> the values to try, the user's first; and axis -> value -> why it is not tried."""
-    values: dict[str, tuple[Choice, ...]] = {}
-    not_tried: dict[str, dict[str, str]] = {}
-    for name, axis in AXES.items():
-        if name in BATCH_AXES:
-            continue
-        own = baseline[name]
-        chosen: list[Choice] = [own]
-        for value in axis.variants:
-            if value == own:
-                continue
-            reason = _why_not(name, value, own, goal, is_missing)
-            reason = reason or _why_not_here(name, value, own, task)
-            if reason:
-                not_tried.setdefault(name, {})[value] = reason
-            else:
-                chosen.append(value)
-        values[name] = tuple(chosen)
-    return values, not_tried
-
-
-def _why_not(axis: str, value: str, own: Choice, goal: Goal, is_missing: IsMissing) -> str:
-    """The reason why a value is not tried; empty if it is tried."""
-    variants = AXES[axis].variants
-    if own == CUSTOM:
-        return "your own arguments decide this axis"
-    if axis in policy.OTHER_WORKLOADS:
-        return policy.OTHER_WORKLOADS[axis]
-    if value in policy.NOT_TRIED.get(axis, {}):
-        return policy.NOT_TRIED[axis][value]
-    effects = {variants[value].numerical_effect, _effect_of(axis, own)}
-    if "training" in effects and not goal.any_recipe:
-        return "trains differently from your own arguments"
-    if is_missing(variants[value]):
-        return "needs what this machine lacks"
-    return ""
-
-
-def _why_not_here(axis: str, value: str, own: Choice, task: str) -> str:
-    """Why a value does not suit the task, or a comparison of speeds; empty if it suits both."""
-    variant = AXES[axis].variants[value]
-    if not same_workload(TrainingRecipe.of({axis: value}), TrainingRecipe.of({axis: own})):
-        return "trains on other rows, so its speed is that of another workload"
-    tasks = [name for name in variant.requires if name.startswith(_TASK)]
-    if tasks and f"{_TASK}{task}" not in tasks:
-        return f"needs another task than {task}"
-    return ""
-
-
-def _effect_of(axis: str, value: Choice) -> str:
-    variant = AXES[axis].variants.get(str(value))
-    if variant is None:
-        return "exact"
-    return variant.numerical_effect
-
-
-def _fitting(
-    values: Mapping[str, Sequence[Choice]],
-    baseline: Assignment,
-    effective_batch: int | None,
-    *,
-    has_gpu: bool,
-    limit: int,
-) -> list[dict[str, Choice]]:
-    """The largest space within the limit, with fewer micro-batches, then fewer changed axes."""
-    free = sum(len(listed) > 1 for listed in values.values())
-    for changes in range(free, -1, -1):
-        count = _technique_count(values, changes)
-        for per_octave in sizes.STEPS_PER_OCTAVE:
-            batches = _batches(effective_batch, per_octave, has_gpu=has_gpu)
-            # Fewer changed axes are better than micro-batches so coarse that the best is missing.
-            is_coarse = per_octave == 1 and changes > _FEW_CHANGES
-            if count * len(batches) <= limit and not is_coarse:
-                return _crossed(list(_technique_sets(values, changes)), batches, baseline)
-    return []
-
-
-def _technique_count(values: Mapping[str, Sequence[Choice]], changes: int) -> int:
-    """The number of combinations that ``_technique_sets`` yields, without making them."""
-    free = [axis for axis, listed in values.items() if len(listed) > 1]
-    count = 0
-    # Each changed axis takes any of its values but the user's.
-    for axes in _changed_axes(free, changes):
-        count += math.prod(len(values[axis]) - 1 for axis in axes)
-    return count
-
-
-def _batches(
-    effective_batch: int | None, per_octave: int, *, has_gpu: bool
-) -> list[dict[str, Choice]]:
-    """The batches to try: any micro-batch without accumulation, or those of the effective batch."""
-    largest = sizes.LARGEST
-    if not has_gpu:
-        largest = sizes.LARGEST_WITHOUT_GPU
-    if effective_batch is None:
-        listed = sizes.micro_batches(largest, per_octave)
-        return [{MICRO_BATCH: size, ACCUMULATION: 1} for size in listed]
-    batches: list[dict[str, Choice]] = []
-    for size in sizes.divisors(effective_batch, largest):
-        batches.append({MICRO_BATCH: size, ACCUMULATION: effective_batch // size})
-    return batches
-
-
-def _technique_sets(
-    values: Mapping[str, Sequence[Choice]], changes: int
-) -> Iterator[dict[str, Choice]]:
-    """The combinations of values that differ from the user's on at most ``changes`` axes."""
-    own = {axis: listed[0] for axis, listed in values.items()}
-    for axes in _changed_axes(
-        [axis for axis, listed in values.items() if len(listed) > 1], changes
-    ):
-        others = [values[axis][1:] for axis in axes]
-        for combination in itertools.product(*others):
-            yield {**own, **dict(zip(axes, combination, strict=True))}
-
-
-def _changed_axes(free: Sequence[str], changes: int) -> Iterator[tuple[str, ...]]:
-    """The sets of axes that are changed together, the smallest first."""
-    for count in range(changes + 1):
-        for axes in itertools.combinations(free, count):
-            alone = policy.ALONE.intersection(axes)
-            if len(alone) < 2 and not (alone and policy.NOT_WITH_ALONE.intersection(axes)):
-                yield axes
-
-
-def _crossed(
-    technique_sets: Sequence[Mapping[str, Choice]],
-    batches: Sequence[Mapping[str, Choice]],
-    baseline: Assignment,
-) -> list[dict[str, Choice]]:
+def _crossed(chosen: Combinations, baseline: Assignment) -> list[dict[str, Choice]]:
     """Each technique set at each batch; all other axes have the user's value."""
     assignments = []
-    for techniques in technique_sets:
-        for batch in batches:
+    for techniques in chosen.technique_sets:
+        for batch in chosen.batches:
             assignments.append({**baseline, **techniques, **batch})
     return assignments

@@ -47,6 +47,14 @@ def first_budget(dataset: Dataset) -> int | None:
     return min(named, default=None)
 
 
+def _has_other_recipes(dataset: Dataset) -> bool:
+    """Whether configurations were measured that train otherwise than the ranked ones."""
+    if dataset.main is None:
+        return False
+    ranked = dataset.main.recipe
+    return any(each.training_recipe != ranked for each in dataset.main.configurations)
+
+
 def _ranking(results: EnvironmentResults) -> Ranking:
     """The configurations of the ranked recipe, fastest first."""
     return Ranking.of(
@@ -62,6 +70,8 @@ def _sentence(dataset: Dataset, gain: Gain) -> str:
     """Headline, pick and default, and the budget that the pick is for."""
     budget = first_budget(dataset)
     which = "the fastest of all"
+    if _has_other_recipes(dataset):
+        which = "the fastest with the same training recipe"
     if budget is not None:
         which = f"the fastest in {memory(budget)}"
     pick = dataset.pick_label(gain.candidate.configuration)

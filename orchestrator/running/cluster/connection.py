@@ -9,7 +9,7 @@ import logging
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import psutil
@@ -19,6 +19,7 @@ from ray import tune
 from jobs import own_process
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
+from orchestrator.running import orphans
 from orchestrator.running.cluster import own_ray
 from orchestrator.running.cluster.head_watchdog import watched_head
 from orchestrator.running.cluster.ray_nodes import RayNode, list_nodes, on_node
@@ -63,10 +64,10 @@ def _ray_at(address: str) -> Iterator[None]:
         finally:
             ray.shutdown()
         return
-    with own_ray.temporary_folder() as folder:
+    with own_ray.temporary_folder() as folder, orphans.guard() as guard:
         try:
             with own_ray.watched() as watch:
-                _join(address, folder)
+                _join(address, folder, guard)
                 watch.is_started = True
                 yield
         finally:
@@ -109,7 +110,9 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:_ERROR_CHARACTERS]
 
 
-def _join(address: str, temporary_folder: str | None = None) -> None:
+def _join(
+    address: str, temporary_folder: str | None = None, guard: orphans.Guard | None = None
+) -> None:
     reason = why_unreachable(address)
     if reason:
         raise ClusterError(f"cannot join the Ray cluster: {reason}")
@@ -121,7 +124,9 @@ def _join(address: str, temporary_folder: str | None = None) -> None:
     if temporary_folder is not None:
         options["_temp_dir"] = temporary_folder
     try:
-        with start_limit(_JOIN_SECONDS, _not_in_time(address)):
+        with _limited_start(address), contextlib.ExitStack() as stack:
+            if guard is not None:
+                stack.enter_context(guard.marking())
             ray.init(
                 address=address,
                 include_dashboard=include_dashboard,
@@ -132,6 +137,14 @@ def _join(address: str, temporary_folder: str | None = None) -> None:
             )
     except Exception as error:  # Ray also raises bare Exception; in any case Ray is not usable
         raise ClusterError(_why_not_joined(address, error)) from error
+
+
+def _limited_start(address: str) -> AbstractContextManager[None]:
+    """A limit on the time that Ray has to start or to be joined."""
+    ended = f"this process ended while it joined the Ray cluster at {address}"
+    if address == "local":
+        ended = "Ray could not be started here: this process ended meanwhile; try again"
+    return start_limit(_JOIN_SECONDS, _not_in_time(address), ended=ended)
 
 
 def _not_in_time(address: str) -> str:
@@ -174,7 +187,7 @@ def ask_nodes(
     Raises ConnectionError, RuntimeError or ValueError if the cluster cannot be joined.
     """
     try:
-        with start_limit(_JOIN_SECONDS, _not_in_time(address)):
+        with _limited_start(address):
             context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except ray.exceptions.AuthenticationError as error:
         raise ConnectionError(str(error)) from None

@@ -18,7 +18,8 @@ from typing import NoReturn
 
 import psutil
 
-from jobs.isolation.scratch import own_folder
+from jobs.isolation.scratch import RAY_PREFIX, own_folder
+from orchestrator.running.orphans import is_guard
 
 LOOK_SECONDS = 0.25
 """Between two looks at Ray's processes."""
@@ -158,12 +159,11 @@ def temporary_folder() -> Iterator[str]:
 
     Ray itself leaves the folder of every session behind. A killed driver's is removed by the next.
     """
-    if len(tempfile.gettempdir()) > _LONGEST_FOLDER - len("/ray-sweep-12345678"):
+    parent = None
+    if len(tempfile.gettempdir()) > _LONGEST_FOLDER - len(f"/{RAY_PREFIX}12345678"):
         # The sockets below TMPDIR would have no valid address.
-        with tempfile.TemporaryDirectory(prefix="ray-sweep-", dir="/tmp") as short_folder:
-            yield short_folder
-        return
-    with own_folder("ray-sweep-") as folder:
+        parent = "/tmp"
+    with own_folder(RAY_PREFIX, parent) as folder:
         yield str(folder)
 
 
@@ -187,8 +187,14 @@ def _end_process(loss: str, ray: OwnRay) -> NoReturn:
 
 
 def end_at_once() -> NoReturn:
-    """End this process with exit status 1, and all that it started: nothing else would end it."""
-    _kill(descendants())
+    """End this process with exit status 1, and all that it started: nothing else would end it.
+
+    Only guards go on: they end what is started at this very moment.
+    """
+    for process in descendants():
+        with contextlib.suppress(psutil.Error):
+            if not is_guard(process.cmdline()):
+                process.kill()
     os._exit(1)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import ray
 from ray import tune
 
-from jobs.isolation.child_main import end_with_parent
 from jobs.node import environment
+from jobs.node.parent_death import end_with_parent
 from jobs.record import TrialRecord
 from orchestrator.running.cluster.gpu_slot import GpuProbe, GpuSlot
 from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment, SlotProcess, UnfitGpu

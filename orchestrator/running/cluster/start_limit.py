@@ -15,23 +15,28 @@ from collections.abc import Iterator
 
 _REPORTER = """
 import select, sys
-readable, _, _ = select.select([sys.stdin], [], [], float(sys.argv[1]))
+_, seconds, late, ended = sys.argv
+readable, _, _ = select.select([sys.stdin], [], [], float(seconds))
 if not readable:
-    print(sys.argv[2], file=sys.stderr, flush=True)
-    sys.exit(1)
+    sys.exit(late)
+if not sys.stdin.read():
+    sys.exit(ended)
 """
-"""Prints a sentence after some seconds, unless its input ends before."""
+"""Prints a sentence after some seconds, or if its input ends empty before; its status is then 1."""
 _REPORT_SECONDS = 2.0
 """How long this process goes on after that, so that the sentence comes before the end."""
 
 
 @contextlib.contextmanager
-def start_limit(seconds: float, sentence: str) -> Iterator[None]:
+def start_limit(seconds: float, sentence: str, *, ended: str) -> Iterator[None]:
     """End this process with the sentence and exit status 1 if the context takes too long.
+
+    If this process ends within the context, the sentence ``ended`` is printed. Ray's C++ code may
+    end this process, and its own words help no user.
 
     What the kernel ends together with this process ends, too: Ray's servers and prewarmed parents.
     """
-    with open(os.devnull, "w") as nowhere, _reporter(seconds, sentence) as reporter:
+    with open(os.devnull, "w") as nowhere, _reporter(seconds, sentence, ended) as reporter:
         # The timer is a thread in C: it needs no lock of Python's. What it prints is a traceback,
         # which helps no user.
         faulthandler.dump_traceback_later(seconds + _REPORT_SECONDS, exit=True, file=nowhere)
@@ -39,17 +44,15 @@ def start_limit(seconds: float, sentence: str) -> Iterator[None]:
             yield
         finally:
             faulthandler.cancel_dump_traceback_later()
-            assert reporter.stdin is not None
-            reporter.stdin.close()
-            has_reported = reporter.wait() != 0
-        if has_reported:  # it has said that this process ends
+            reporter.communicate(b"over")
+        if reporter.returncode == 1:  # it has said that this process ends
             os._exit(1)
 
 
 @contextlib.contextmanager
-def _reporter(seconds: float, sentence: str) -> Iterator[subprocess.Popen[bytes]]:
+def _reporter(seconds: float, late: str, ended: str) -> Iterator[subprocess.Popen[bytes]]:
     # -I and -S: neither the user's modules nor installed packages are looked for.
-    command = [sys.executable, "-I", "-S", "-c", _REPORTER, str(seconds), sentence]
+    command = [sys.executable, "-I", "-S", "-c", _REPORTER, str(seconds), late, ended]
     # Ctrl-C is for this process. A session of its own keeps it from the reporter.
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
         yield process

@@ -14,7 +14,7 @@ from ray import tune
 from ray.tune.search import ConcurrencyLimiter
 from threadpoolctl import threadpool_limits
 
-from jobs.isolation.scratch import own_folder
+from jobs.isolation.scratch import TUNE_PREFIX, own_folder
 from jobs.spec import Needs
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.membership import Membership
@@ -67,7 +67,7 @@ def run_trials(
 def _resources(session: Session) -> Iterator[str]:
     """The folder for Ray Tune's own files, while Ctrl-C closes the session."""
     with (
-        own_folder("orchestrator-tune-") as storage,
+        own_folder(TUNE_PREFIX) as storage,
         _interruptible(session),
         # The search computes on one thread, because trials on this host need the other cores.
         threadpool_limits(1),

@@ -22,16 +22,15 @@ from orchestrator.storage.layout import record_files
 from orchestrator.storage.record_reader import read_record
 from tests.chaos.killer import disks
 from tests.chaos.killer.judge import judge, left_in
+from tests.chaos.killer.left_over import left_over
 from tests.chaos.killer.outcome import Struck, SweepOutcome
-from tests.chaos.killer.victims import Strike, StrikeError, Target, with_environment
+from tests.chaos.killer.victims import Strike, StrikeError, Target
 
 CODE = Path(__file__).parents[3]
 CONFIG = Path(__file__).with_name("sweep.yaml")
 MOST_DRIVERS = 12
 """A sweep that is not complete after as many drivers has not gone on."""
 _MARK = "CHAOS_KILLER"
-_END_SECONDS = 20.0
-"""How long a sweep's processes have to end after their driver."""
 _LONGEST_PAUSE = 20.0
 """Seconds between two strikes, at most."""
 
@@ -146,7 +145,7 @@ class StruckSweep:
         printed = self._log.read_bytes()[begin:].decode(errors="replace")
         if "Traceback (most recent call last)" in printed:
             self._outcome.tracebacks.append(printed[-1500:])
-        self._await_end()
+        self._outcome.left_over += left_over(_MARK, self._mark)
         self._see_finished()
         # A trial that met a full disk is repeated by --resume, though the driver ended well.
         return driver.returncode == 0 and set(self._planned) <= set(self._finished)
@@ -287,16 +286,3 @@ class StruckSweep:
             record = read_record(path)
             if record is not None and record.outcome.is_final:
                 self._finished[path.stem] = path.read_bytes()
-
-    def _await_end(self) -> None:
-        """Wait until no process of the sweep is left; those that stay are reported and killed."""
-        give_up_at = time.monotonic() + _END_SECONDS
-        while (left := with_environment(_MARK, self._mark)) and time.monotonic() < give_up_at:
-            time.sleep(0.2)
-        for process in left:
-            try:
-                name = f"{process.name()} ({process.status()})"
-                process.kill()
-            except psutil.Error:
-                continue
-            self._outcome.left_over.append(name)

@@ -14,6 +14,7 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space import policy, sizes
 from orchestrator.planning.tune_space.own_values import with_own_values
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
+from orchestrator.planning.tune_space.values import DOES_NOT_GO
 
 TEXT = "model: {task: causal-lm, architecture: llama}\n"
 
@@ -95,7 +96,58 @@ def test_tune_space_leaves_out_other_rows_and_techniques_of_other_tasks(tmp_path
     assert "another workload" in found.not_tried["batching"]["packed"]
     assert {own.choices["loop"] for own in found.plan.trials} == {"trainer", "trainer_async"}
     classified = space(tmp_path, "model: {task: sequence-classification, architecture: bert}\n")
-    assert "needs another task" in classified.not_tried["loss"]["chunked"]
+    assert "it is for the task causal-lm only" in classified.not_tried["loss"]["chunked"]
+
+
+def test_tune_space_drops_values_that_no_configuration_of_the_model_can_have(
+    tmp_path: Path,
+) -> None:
+    found = space(tmp_path)
+    for axis in ("experts", "base"):
+        assert axis not in found.config.axes
+        for reason in found.not_tried[axis].values():
+            assert reason.startswith(DOES_NOT_GO) or "differently" in reason
+    mixture = space(tmp_path, "model: {task: causal-lm, architecture: mixtral}\n")
+    assert "grouped_mm" in mixture.config.axes["experts"]
+
+
+def test_tune_space_lists_only_values_of_its_configurations(tmp_path: Path) -> None:
+    found = space(tmp_path, any_recipe=True)
+    for axis, values in found.config.axes.items():
+        assert {own.choices[axis] for own in found.plan.trials} == set(values)
+
+
+def test_tune_space_of_an_adapter_offers_the_bases_that_train_like_it(tmp_path: Path) -> None:
+    text = TEXT + "baseline: {adapter: lora_r8}\n"
+    assert set(space(tmp_path, text).config.axes["base"]) >= {"16bit", "dequantized"}
+
+
+def test_tune_space_of_any_recipe_changes_adapter_and_base_together(tmp_path: Path) -> None:
+    tried = {
+        (own.choices["adapter"], own.choices["base"])
+        for own in space(tmp_path, any_recipe=True).plan.trials
+    }
+    assert ("lora_r8", "bnb_4bit") in tried
+
+
+def test_tune_space_of_a_vision_model_has_the_losses_of_a_language_model(tmp_path: Path) -> None:
+    text = "model: {task: image-text-to-text, architecture: qwen2_5_vl}\n"
+    found = space(tmp_path, text + "data: {synthetic: {image_size: 56, sequence_length: 256}}\n")
+    assert "chunked" in found.config.axes["loss"]
+    assert "padding_free" not in found.config.axes.get("batching", ())
+
+
+def test_tune_space_names_a_value_without_room_apart_from_one_that_does_not_go(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(TEXT)
+    # With one changed axis at a time, an activation budget lacks the compilation that it needs.
+    found = tune_space(
+        load_config(path), Goal(), has_gpu=True, is_missing=_nothing_is_missing, limit=700
+    )
+    assert "no room" in found.not_tried["activations"]["budget_0.5"]
+    assert DOES_NOT_GO in found.not_tried["base"]["16bit"]
 
 
 def test_policy_names_only_axes_and_values_that_exist() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from jobs.techniques import AXES
-from orchestrator.planning.validity import RULES
+from orchestrator.planning.validity import RULES, ChosenVariants
 
 CASES: list[tuple[Mapping[str, str], set[str]]] = [
     ({"activations": "budget_0.5"}, {"activation_budget_needs_compilation"}),
@@ -37,7 +37,11 @@ CASES: list[tuple[Mapping[str, str], set[str]]] = [
         {"offloaded_activations_of_compiled_code"},
     ),
     ({"activations": "offload"}, set()),
-    ({"activations": "checkpoint_offload_streams", "compile": "inductor_regional"}, set()),
+    (
+        {"activations": "checkpoint_offload_streams", "compile": "inductor_regional"},
+        {"offloaded_activations_of_compiled_code"},
+    ),
+    ({"activations": "checkpoint_offload_streams"}, set()),
     ({"offload": "zero2", "compile": "inductor_regional"}, {"regions_without_deepspeed"}),
     ({"loss": "chunked", "compile": "inductor_regional"}, set()),
     ({"loss": "liger", "kernels": "liger"}, set()),
@@ -63,7 +67,7 @@ def rules_against(choices: Mapping[str, str]) -> set[str]:
     """The names of the rules that forbid these choices; other axes keep their default."""
     chosen = {axis.name: axis.default for axis in AXES.values()} | dict(choices)
     variants = {name: AXES[name].variant(value) for name, value in chosen.items()}
-    return {rule.name for rule in RULES if rule.applies(chosen, variants)}
+    return {rule.name for rule in RULES if rule.applies(chosen, ChosenVariants(variants))}
 
 
 @pytest.mark.parametrize(("choices", "names"), CASES, ids=lambda case: str(case))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jobs.isolation import prewarm
@@ -16,6 +18,8 @@ from jobs.isolation.slot import Limits, Slot
 from jobs.record import Outcome
 from tests.conftest import build_tiny_spec
 from tests.support import light_parent
+
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -56,6 +60,44 @@ def test_slot_after_one_that_waited_in_vain_starts_its_own_parent(
         record = slot.run(build_tiny_spec(), timeout_seconds=60.0)
         assert slot.parent_pid != stopped.pid
     assert record.outcome is Outcome.OK
+
+
+def test_parent_that_no_slot_could_find_is_ended_at_once(tmp_path: Path) -> None:
+    before = set(psutil.Process().children())
+    path = tmp_path / "cpu-1"
+    path.with_suffix(".pid").mkdir()  # as where the disk is full, nothing can be written there
+    with pytest.raises(OSError, match=r"cpu-1\.pid"):
+        prewarm._start(path, "", 1)
+    assert set(psutil.Process().children()) == before
+
+
+STARTER = """
+import os, signal, sys
+from pathlib import Path
+from jobs.isolation import prewarm
+parent = prewarm._start(Path(sys.argv[1]), "", 1)
+os.kill(parent.pid, signal.SIGSTOP)
+print(parent.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_parent_that_is_stopped_at_its_start_ends_with_its_killed_driver(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTER, str(tmp_path / "cpu-1")],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        assert driver.stdout is not None
+        parent = psutil.Process(int(driver.stdout.readline()))
+        driver.kill()
+    try:
+        parent.wait(60)
+    finally:
+        with contextlib.suppress(psutil.Error):
+            parent.kill()
 
 
 def test_folder_of_a_parent_that_had_to_be_killed_is_removed_at_the_end(

@@ -85,6 +85,15 @@ def test_headline_of_the_default_itself_claims_no_gain(tmp_path: Path) -> None:
     assert text.startswith("No gain over the default techniques, which are the fastest of all: ")
 
 
+def test_headline_does_not_call_the_default_the_fastest_if_another_training_is_faster(
+    tmp_path: Path,
+) -> None:
+    other = make_record(precision="fp32", speed=300.0, recipe={"optimizer": "sgd"})
+    records = [at("fp32", 8000, 100.0), other]
+    text = sentence(tmp_path, records, [])
+    assert "which are the fastest with the same training recipe: " in text
+
+
 def test_headline_is_absent_without_results(tmp_path: Path) -> None:
     failed = make_record(outcome=Outcome.FAILED, reason="no")
     assert headline.make(load_dataset(write_run(tmp_path, [failed]))) is None

@@ -1,0 +1,30 @@
+"""What the kernel does with this process when its parent ends (Linux)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends: no orphan may hold the GPU.
+
+    ``parent`` is the parent's process id. This holds for a stopped process, and for a program that
+    this process executes.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # the parent ended before the kernel was asked
+        os._exit(1)
+
+
+def continue_without_owner() -> None:
+    """If this process is stopped when its parent ends, have the kernel continue it.
+
+    This process then finds its input closed, and ends. Otherwise it would stay stopped, and keep
+    its children on the GPU.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)

@@ -1,0 +1,153 @@
+"""The combinations of techniques and micro-batches that ``tune`` tries, within a limit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobs.spec import Choice
+from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
+from orchestrator.planning.tune_space import policy, sizes
+
+TriedValues = Mapping[str, Sequence[Choice]]
+"""Axis -> the values to try, the user's first."""
+TechniqueSet = Mapping[str, Choice]
+"""Axis -> one value, for every axis of techniques."""
+Batch = Mapping[str, Choice]
+"""Micro-batch and accumulation."""
+Obstacle = Callable[[TechniqueSet], str]
+"""The reason why a set cannot run, at any micro-batch; empty if it can."""
+
+_FEW_CHANGES = 2
+"""Up to this many changed axes at a time, even the coarsest choice of micro-batches is accepted."""
+_FINE = -1
+"""The end of the choices of micro-batches that are accepted otherwise: all but the coarsest."""
+_MOST_CHECKED = 4
+"""A space is checked for what cannot run if it has at most this many times the limit before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Combinations:
+    """Sets of techniques that can run, and the batches to try each of them at."""
+
+    technique_sets: Sequence[TechniqueSet]
+    batches: Sequence[Batch]
+    obstacles: Mapping[tuple[str, Choice], str]
+    """Axis and value -> the reason why no set with it can run, for each value without a set."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Sets:
+    """The sets of techniques so far, and what forbids the others."""
+
+    technique_sets: list[TechniqueSet] = field(default_factory=list)
+    obstacles: dict[tuple[str, Choice], str] = field(default_factory=dict)
+    """Axis and value -> the obstacle of the smallest set with it that cannot run."""
+
+    def add(self, techniques: TechniqueSet, reason: str) -> None:
+        """Add a set that can run, which has no reason, or the reason why it cannot."""
+        if not reason:
+            self.technique_sets.append(techniques)
+            return
+        for item in techniques.items():
+            self.obstacles.setdefault(item, reason)
+
+    def with_batches(self, batches: Sequence[Batch]) -> Combinations:
+        """The sets that can run, at these batches."""
+        obstacles = dict(self.obstacles)
+        for techniques in self.technique_sets:
+            for item in techniques.items():
+                obstacles.pop(item, None)
+        return Combinations(
+            technique_sets=tuple(self.technique_sets), batches=batches, obstacles=obstacles
+        )
+
+
+def combinations(
+    values: TriedValues,
+    obstacle: Obstacle,
+    *,
+    effective_batch: int | None,
+    has_gpu: bool,
+    limit: int,
+) -> Combinations:
+    """The most changed axes at a time, then the most micro-batches, that fit the limit.
+
+    The limit is on combinations that can run.
+    """
+    choices_of_batches = []
+    for per_octave in sizes.STEPS_PER_OCTAVE:
+        choices_of_batches.append(_batches(effective_batch, per_octave, has_gpu=has_gpu))
+    free = [axis for axis, listed in values.items() if len(listed) > 1]
+    sets = _Sets()
+    best = sets.with_batches([])
+    for changes in range(len(free) + 1):
+        most = len(sets.technique_sets) + _count(values, free, changes)
+        if most * len(choices_of_batches[-1]) > _MOST_CHECKED * limit:
+            break
+        for techniques in _technique_sets(values, free, changes):
+            sets.add(techniques, obstacle(techniques))
+        # Fewer changed axes are better than micro-batches so coarse that the best is missing.
+        if changes > _FEW_CHANGES:
+            choices_of_batches = choices_of_batches[:_FINE]
+        batches = _finest(choices_of_batches, limit // len(sets.technique_sets))
+        if not batches:
+            break
+        best = sets.with_batches(batches)
+    return best
+
+
+def _finest(choices_of_batches: Sequence[Sequence[Batch]], most: int) -> Sequence[Batch]:
+    """The first list of batches with at most ``most``; empty if there is none."""
+    for batches in choices_of_batches:
+        if len(batches) <= most:
+            return batches
+    return []
+
+
+def _count(values: TriedValues, free: Sequence[str], changes: int) -> int:
+    """The number of sets that ``_technique_sets`` yields, without making them."""
+    count = 0
+    # Each changed axis takes any of its values but the user's.
+    for axes in _changed_axes(free, changes):
+        count += math.prod(len(values[axis]) - 1 for axis in axes)
+    return count
+
+
+def _batches(
+    effective_batch: int | None, per_octave: int, *, has_gpu: bool
+) -> list[dict[str, Choice]]:
+    """The batches to try: any micro-batch without accumulation, or those of the effective batch."""
+    largest = sizes.LARGEST
+    if not has_gpu:
+        largest = sizes.LARGEST_WITHOUT_GPU
+    if effective_batch is None:
+        listed = sizes.micro_batches(largest, per_octave)
+        return [{MICRO_BATCH: size, ACCUMULATION: 1} for size in listed]
+    batches: list[dict[str, Choice]] = []
+    for size in sizes.divisors(effective_batch, largest):
+        batches.append({MICRO_BATCH: size, ACCUMULATION: effective_batch // size})
+    return batches
+
+
+def _technique_sets(
+    values: TriedValues, free: Sequence[str], changes: int
+) -> Iterator[dict[str, Choice]]:
+    """The combinations of values that differ from the user's on as many axes as ``changes``."""
+    own = {axis: listed[0] for axis, listed in values.items()}
+    for axes in _changed_axes(free, changes):
+        others = [values[axis][1:] for axis in axes]
+        for combination in itertools.product(*others):
+            yield {**own, **dict(zip(axes, combination, strict=True))}
+
+
+def _changed_axes(free: Sequence[str], changes: int) -> Iterator[tuple[str, ...]]:
+    """The sets of axes that are changed together."""
+    for axes in itertools.combinations(free, changes):
+        alone = policy.ALONE.intersection(axes)
+        if len(alone) > 1 and alone != policy.TOGETHER:
+            continue
+        if not (alone and policy.NOT_WITH_ALONE.intersection(axes)):
+            yield axes

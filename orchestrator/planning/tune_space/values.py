@@ -1,0 +1,106 @@
+"""Which values of each axis ``tune`` tries, and why it does not try the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from jobs.spec import Choice, TrainingRecipe
+from jobs.techniques import AXES, Variant
+from jobs.techniques.workload import same_workload
+from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
+from orchestrator.planning.base_arguments import CUSTOM
+from orchestrator.planning.plan import trial_spec
+from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
+from orchestrator.planning.settings import SweepConfig
+from orchestrator.planning.tune_space import policy
+
+BATCH_AXES = (MICRO_BATCH, ACCUMULATION)
+DOES_NOT_GO = "does not go with this model"
+"""Begins the reason of a value without any valid configuration."""
+
+IsMissing = Callable[[Variant], bool]
+"""Whether a requirement of a technique is surely not met on this machine."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Values:
+    """The values of the axes of techniques."""
+
+    tried: Mapping[str, tuple[Choice, ...]]
+    """Axis -> the values to try, the user's first."""
+    not_tried: Mapping[str, Mapping[str, str]]
+    """Axis -> value -> the reason why it is not tried."""
+
+    def without(self, reasons: Mapping[tuple[str, Choice], str]) -> Values:
+        """These values without some; ``reasons`` maps axis and value to why."""
+        tried: dict[str, tuple[Choice, ...]] = {}
+        not_tried = {axis: dict(listed) for axis, listed in self.not_tried.items()}
+        for axis, values in self.tried.items():
+            tried[axis] = tuple(value for value in values if (axis, value) not in reasons)
+        for (axis, value), reason in reasons.items():
+            not_tried.setdefault(axis, {})[str(value)] = reason
+        return Values(tried=tried, not_tried=not_tried)
+
+
+def listed_values(
+    config: SweepConfig, *, any_recipe: bool, has_gpu: bool, is_missing: IsMissing
+) -> Values:
+    """The values that go with the user's model, data and arguments, each looked at by itself."""
+    tried: dict[str, tuple[Choice, ...]] = {}
+    not_tried: dict[str, dict[str, str]] = {}
+    for name, axis in AXES.items():
+        if name in BATCH_AXES:
+            continue
+        own = config.baseline[name]
+        chosen: list[Choice] = [own]
+        for value in axis.variants:
+            if value == own:
+                continue
+            reason = _why_not(name, value, own, any_recipe)
+            reason = reason or _why_not_here(name, value, config, has_gpu=has_gpu)
+            if not reason and is_missing(axis.variants[value]):
+                reason = "needs what this machine lacks"
+            if reason:
+                not_tried.setdefault(name, {})[value] = reason
+            else:
+                chosen.append(value)
+        tried[name] = tuple(chosen)
+    return Values(tried=tried, not_tried=not_tried)
+
+
+def _why_not(axis: str, value: str, own: Choice, any_recipe: bool) -> str:
+    """The reason why a value is not tried; empty if it is tried."""
+    variants = AXES[axis].variants
+    if own == CUSTOM:
+        return "your own arguments decide this axis"
+    if axis in policy.OTHER_WORKLOADS:
+        return policy.OTHER_WORKLOADS[axis]
+    if value in policy.NOT_TRIED.get(axis, {}):
+        return policy.NOT_TRIED[axis][value]
+    effects = {variants[value].numerical_effect, _effect_of(axis, own)}
+    if "training" in effects and not any_recipe:
+        return "trains differently from your own arguments"
+    return ""
+
+
+def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) -> str:
+    """Why a value suits neither the model nor a comparison of speeds; empty if it suits both."""
+    own = config.baseline[axis]
+    if not same_workload(TrainingRecipe.of({axis: value}), TrainingRecipe.of({axis: own})):
+        return "trains on other rows, so its speed is that of another workload"
+    choices = {**config.baseline, axis: value}
+    spec = trial_spec(choices, config, has_gpu=has_gpu)
+    # What other techniques of the baseline need says nothing about this value.
+    variant = AXES[axis].variants[value]
+    settings = replace(spec.settings, requires=variant.requires)
+    unmet = unmet_requirement(replace(spec, settings=settings), [variant])
+    if unmet is None or unmet[0] not in {*variant.requires, *variant.traits}:
+        return ""
+    return f"{DOES_NOT_GO}: {unmet[1]}"
+
+
+def _effect_of(axis: str, value: Choice) -> str:
+    if value == CUSTOM or isinstance(value, float):
+        return "exact"
+    return AXES[axis].variant(value).numerical_effect
