@@ -29,6 +29,9 @@ from orchestrator.running.ray_address import advice, ray_address, why_unreachabl
 from orchestrator.units import duration
 
 _ERROR_CHARACTERS = 600
+_TRACEBACK = "Traceback (most recent call last)"
+_FRAME = '\n  File "'
+"""What a traceback contains: its first line, and the beginning of a line for each call."""
 _SURVEY_SECONDS = 180.0
 """How long a node may take to describe itself. A node that takes longer gets no trial."""
 _JOIN_SECONDS = own_ray.START_SECONDS + 10.0
@@ -107,7 +110,14 @@ def _errors_of_ray() -> Iterator[None]:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:_ERROR_CHARACTERS]
+    """The error's message in one line.
+
+    Some errors of Ray have a whole traceback as their message. Its last line has the error itself.
+    """
+    text = str(error).strip()
+    if _TRACEBACK in text or _FRAME in text:
+        text = text.splitlines()[-1]
+    return " ".join(text.split())[:_ERROR_CHARACTERS]
 
 
 def _join(

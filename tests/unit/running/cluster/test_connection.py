@@ -47,3 +47,18 @@ def test_cluster_that_does_not_answer_is_a_sentence(monkeypatch: pytest.MonkeyPa
             connection.connected(address),
         ):
             pass
+
+
+def test_error_of_ray_with_a_traceback_is_named_by_its_last_line() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "event_manager.py", line 110, in resolve_future\n'
+        "    result = ray.get(future)\n"
+        "OSError: [Errno 28] No space left on device\n"
+    )
+    with pytest.raises(ClusterError) as caught, connection._errors_of_ray():
+        raise connection.tune.TuneError(text)
+    assert str(caught.value) == (
+        "the Ray cluster failed: OSError: [Errno 28] No space left on device; "
+        "the same command with --resume goes on"
+    )
