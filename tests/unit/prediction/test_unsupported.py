@@ -29,7 +29,6 @@ TRIALS = plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
         ("optimizer", "adamw_torch_8bit"),
         ("activations", "checkpoint_offload"),
         ("attention", "hub_flash_attention_3"),
-        ("experts", "grouped_mm"),
         ("base", "bnb_4bit"),
         ("base", "torchao_int8"),
         ("adapter", "vera"),
@@ -40,6 +39,16 @@ def test_unpredictable_technique_has_a_reason(axis: str, value: str) -> None:
     trials = [trial for trial in TRIALS if trial.choices[axis] == value]
     assert trials
     assert all(map(unpredictable, trials))
+
+
+def test_unpredictable_are_experts_that_the_user_chooses(tmp_path: Path) -> None:
+    config = tmp_path / "mixture.yaml"
+    config.write_text(
+        "model: {task: causal-lm, architecture: olmoe}\naxes: {experts: [auto, grouped_mm]}\n"
+    )
+    plain, grouped = plan(load_config(config)).trials
+    assert not unpredictable(plain)
+    assert unpredictable(grouped)
 
 
 def test_unpredictable_is_every_compiled_trial() -> None:

@@ -111,7 +111,7 @@ def test_plain_loop_and_checkpointing_train_the_same(trial: Run) -> None:
     [
         ({"batching": "packed"}, "cuts rows into blocks of tokens"),
         ({"batching": "padding_free"}, "makes one sequence of all rows"),
-        ({"adapter": "prompt_tuning(num_virtual_tokens=4)"}, "counts where its images lie"),
+        ({"adapter": "prompt_tuning(num_virtual_tokens=4)"}, "positions at which the model expects its images"),
     ],
     ids=["packed", "padding_free", "prompt_tuning"],
 )
@@ -129,7 +129,7 @@ def test_kernel_of_rows_without_images_is_unsupported() -> None:
     reason = unmet_reason("task:causal-lm", vision_spec(attention="varlen"))
     assert "attention in a vision tower is not" in reason
     reason = unmet_reason("task:causal-lm", vision_spec(loop="trl_sft"))
-    assert "from texts alone" in reason
+    assert "models of texts only" in reason
     assert unmet_reason("task:causal-lm", vision_spec(loss="chunked")) == ""
 
 

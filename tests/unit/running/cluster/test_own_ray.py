@@ -82,7 +82,7 @@ def test_raylet_that_goes_on_is_no_loss(raylet: psutil.Process) -> None:
 
 def test_start_without_end_is_a_loss() -> None:
     clock = Clock()
-    ray = OwnRay(clock, ())
+    ray = OwnRay(clock)
     clock.now += own_ray.GCS_SECONDS + 1
     assert ray.loss() == "its GCS did not start within 40 s"
 
