@@ -1,7 +1,8 @@
 """LoRA on a 16-bit and on quantized bases against the same training by hand in bare_base.py.
 
-The bare script loads a checkpoint through transformers. Trials load the same checkpoint, or quantize
-random weights layer by layer. On a 16-bit base the peaks are equal to the byte, on others nearly.
+The bare script loads a checkpoint through transformers. Trials load the same checkpoint, or
+quantize random weights layer by layer. On a 16-bit base the peaks are equal to the byte, on others
+nearly.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def test_peak_on_a_quantized_base_equals_the_bare_script(
     loaded = trained(slot, tmp_path, case, {"name_or_path": str(checkpoint)})
     drawn = trained(slot, tmp_path, case, {"architecture": "llama", "config": CONFIG})
     assert loaded["base_quantized_share"] == drawn["base_quantized_share"] == 1.0
-    # transformers loads with several threads, so the weights lie elsewhere in the allocator's blocks
-    # each time, and the unused end of a block counts as allocated. On one H200 this made 512 KiB.
+    # transformers loads with several threads, so the weights lie elsewhere in the allocator's
+    # blocks each time, and the unused end of a block counts as allocated: 512 KiB on one H200.
     # LLM.int8 also keeps columns with outliers in 16 bits, and these depend on the random tokens.
     assert loaded["peak_allocated_bytes"] == pytest.approx(expected, rel=1e-3)
     # Weights that are drawn layer by layer lie elsewhere, too.

@@ -111,7 +111,7 @@ def test_plain_loop_and_checkpointing_train_the_same(trial: Run) -> None:
     [
         ({"batching": "packed"}, "cuts rows into blocks of tokens"),
         ({"batching": "padding_free"}, "makes one sequence of all rows"),
-        ({"adapter": "prompt_tuning(num_virtual_tokens=4)"}, "positions at which the model expects its images"),
+        ({"adapter": "prompt_tuning(num_virtual_tokens=4)"}, "virtual tokens would shift"),
     ],
     ids=["packed", "padding_free", "prompt_tuning"],
 )
