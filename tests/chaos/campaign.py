@@ -262,7 +262,9 @@ class Campaign:
         result.repeated += judge.repeated(scene, scene.finished())
         records = {record.trial_id: record for record in read_records(scene.folder)}
         if not drawn:
-            self._undisturbed = records
+            # Which follow-ups run depends on speeds, so only trials of the plan are compared.
+            planned = {trial.trial_id for trial in self.trials}
+            self._undisturbed = {name: own for name, own in records.items() if name in planned}
         struck = {(effect.kind, effect.phase) for effect in result.faults}
         hurt = {
             trial_id: fault.kind.outcome

@@ -84,8 +84,10 @@ def different(
     Those in ``hurt`` have to have that outcome instead.
     """
     for trial_id, before in undisturbed.items():
-        now, expected = records[trial_id], hurt.get(trial_id, Outcome.OK)
-        if now.outcome is not expected:
+        now, expected = records.get(trial_id), hurt.get(trial_id, Outcome.OK)
+        if now is None:
+            yield f"{trial_id} has no record"
+        elif now.outcome is not expected:
             yield f"{trial_id} is {now.outcome} ({now.reason}), not {expected}"
         elif expected is Outcome.OK:
             yield from _different_figures(now, before, all_figures=all_figures)
