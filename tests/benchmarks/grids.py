@@ -151,9 +151,14 @@ def predicted(table: Table, path: Path = PREDICTED) -> Mapping[str, float]:
     return {trial_id: bytes_of[key] for trial_id, key in keys.items() if key in bytes_of}
 
 
-def _key(choices: Mapping[str, Choice]) -> tuple[Choice | None, ...]:
-    axes = ("precision", "activations", "optimizer", "micro_batch", "accumulation")
-    return tuple(choices.get(axis) for axis in axes)
+def _key(choices: Mapping[str, Choice]) -> frozenset[tuple[str, str]]:
+    """The choices that are no default, so that a table with fewer axes has the same keys."""
+    pairs = []
+    for axis, value in choices.items():
+        default = AXES[axis].default if axis in AXES else None
+        if value != default:
+            pairs.append((axis, str(value)))
+    return frozenset(pairs)
 
 
 @cache

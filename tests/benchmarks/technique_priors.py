@@ -32,7 +32,11 @@ FILE = Path(technique_priors.__file__).with_name("technique_priors.json")
 BATCH = ("micro_batch", "accumulation")
 MAX_HOST_SHARE = 0.05
 """Trials whose GPU waited for the host longer say nothing about the GPU's time."""
-NOTICED_SECONDS = 5.0
+MAX_DATA_SHARE = 0.05
+"""The same for the host's time to prepare a batch, relative to the time of a step."""
+MAX_ERROR = 0.15
+"""Trials whose speed is known less well say little."""
+NOTICED_SECONDS = 2.5
 """An overhead below this is noise of a process that starts."""
 
 
@@ -101,8 +105,12 @@ def pairs_of(run: Path) -> Iterator[Pair]:
 def _counts(row: Row) -> bool:
     if row["outcome"] != Outcome.OK or not is_of_the_search(row):
         return False
-    is_measured = bool(row.get("samples_per_second"))
-    return is_measured and (row.get("host_bound_share") or 0.0) <= MAX_HOST_SHARE
+    if not row.get("samples_per_second") or (row.get("samples_per_second_ci95") or 0.0) > MAX_ERROR:
+        return False
+    data_seconds = row.get("data_seconds_median") or 0.0
+    if data_seconds > MAX_DATA_SHARE * (row.get("step_seconds_median") or math.inf):
+        return False
+    return (row.get("host_bound_share") or 0.0) <= MAX_HOST_SHARE
 
 
 def _pairs_among(axis: str, column: str, rows: Sequence[Row]) -> Iterator[Pair]:
