@@ -37,10 +37,14 @@ from tests.benchmarks.answer.scores import (
     scores_of_searches,
 )
 from tests.benchmarks.grids import DATA
+from tests.benchmarks.technique_priors import RESULTS
 
 NOISES = (0.0, 0.01, 0.03)
 BUDGETS = (16, 24, 40, 80)
 """GiB."""
+
+RECORDED_GRIDS = sorted((RESULTS / "2026-11-24-grids-h200").iterdir())
+"""Four unlike models, each on one H200."""
 
 DrawGrid = Callable[[int], Grid]
 """From a seed to a grid; a recorded grid is the same for every seed."""
@@ -132,7 +136,7 @@ def main() -> None:
     options = _command_line().parse_args()
     budgets = tuple(int(float(size) * GIB) for size in options.budgets.split(","))
     noises = tuple(float(noise) for noise in options.noises.split(","))
-    paths = options.grids or sorted(DATA.glob("bert_large_h200*.parquet"))
+    paths = options.grids or [*sorted(DATA.glob("bert_large_h200*.parquet")), *RECORDED_GRIDS]
     draws: list[DrawGrid] = [partial(of_recording, path, budgets) for path in paths]
     if not options.grids:
         for number in range(len(simulated_grids(0, budgets))):
@@ -153,7 +157,7 @@ def _command_line() -> argparse.ArgumentParser:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     add = parser.add_argument
-    default = "run folders or tables; default: those in tests/data, and the simulated ones"
+    default = "run folders or tables; default: all recorded grids, and the simulated ones"
     add("grids", type=Path, nargs="*", help=default)
     add("--seeds", type=int, default=100, help="noisy tables per figure")
     add("--noises", default=",".join(map(str, NOISES)), help="deviations of a measured speed")

@@ -102,6 +102,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def lines(options: argparse.Namespace) -> Iterator[str]:
     """The figures of a file of predictions and a folder of runs."""
     predictions, versions = read_predictions(options.predicted)
+    for prediction in predictions:
+        # What `orchestrator.predict` wrote is of one config, and lies in the folder of its run.
+        prediction.setdefault("config", options.predicted.parent.name)
     yield f"predicted with torch {versions['torch']}, transformers {versions['transformers']}"
     rows: list[tuple[str, Row]] = []
     measured_versions: set[tuple[str, str]] = set()
