@@ -30,8 +30,18 @@ from orchestrator.storage.tables.value_types import is_of_type
 
 _IN_EVERY_VERSION = ("trial_id", "outcome")
 """Columns that a table of trials has in every version."""
-_NEVER_NULL = ("trial_id", "outcome", "repeat", "training_recipe", "gpu_model", "environment_id")
+_NEVER_NULL = (
+    "trial_id",
+    "outcome",
+    "repeat",
+    "training_recipe",
+    "micro_batch",
+    "effective_batch",
+    "gpu_model",
+    "environment_id",
+)
 """Columns that every row of today's version has a value in."""
+_BATCH = ("micro_batch", "accumulation", "effective_batch")
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
@@ -104,10 +114,17 @@ def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         if has_gap or not all(is_of_type(value, column.type) for value in values):
             raise UnreadableRunError(f"{path}: column {column.name} holds a value of another type")
     for row in rows:
+        if not all(_is_batch(row[name]) for name in _BATCH):
+            raise UnreadableRunError(f"{path}: a batch is not above zero, or is beyond 62 bits")
         if row["outcome"] not in _OUTCOMES:
             raise UnreadableRunError(f"{path}: the outcome {row['outcome']!r:.50} is not known")
         if not isinstance(json.loads(row["training_recipe"]), dict):
             raise UnreadableRunError(f"{path}: a training recipe is no mapping")
+
+
+def _is_batch(value: int | None) -> bool:
+    """An accumulation that is no whole number is null."""
+    return value is None or 0 < value < 2**62
 
 
 def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:

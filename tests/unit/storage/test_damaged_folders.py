@@ -164,6 +164,9 @@ def test_verb_on_something_else_names_its_path(main: Main, what: str, tmp_path: 
         ("samples_per_second", "fast"),
         ("micro_batch", ["a list"]),
         ("repeat", None),
+        ("effective_batch", None),
+        ("effective_batch", 0),
+        ("micro_batch", -1),
     ],
 )
 def test_sound_table_with_impossible_values_is_named(
