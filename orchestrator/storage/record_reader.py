@@ -23,7 +23,7 @@ from orchestrator.storage.migration import upgraded_record
 from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.tables.anatomy_rows import is_sound
-from orchestrator.storage.tables.value_types import is_integer, is_number, is_of_type
+from orchestrator.storage.tables.value_types import is_integer, is_number, is_of_type, is_possible
 from orchestrator.units import count
 
 _NAMED_FILES = 4
@@ -241,4 +241,4 @@ def _has_known_flags(record: TrialRecord) -> bool:
 def _is_of_its_type(name: str, value: Any) -> bool:
     # A tracker of another installation may measure what is not declared here.
     declared = _declared_types().get(name)
-    return declared is None or is_of_type(value, declared)
+    return declared is None or (is_of_type(value, declared) and is_possible(name, value))

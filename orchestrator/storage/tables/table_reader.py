@@ -26,7 +26,7 @@ from orchestrator.storage.tables.columns import (
     trial_table_columns,
 )
 from orchestrator.storage.tables.trial_table import TrialTable
-from orchestrator.storage.tables.value_types import is_of_type
+from orchestrator.storage.tables.value_types import is_of_type, is_possible
 
 _IN_EVERY_VERSION = ("trial_id", "outcome")
 """Columns that a table of trials has in every version."""
@@ -113,9 +113,13 @@ def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         has_gap = column.name in _NEVER_NULL and None in values
         if has_gap or not all(is_of_type(value, column.type) for value in values):
             raise UnreadableRunError(f"{path}: column {column.name} holds a value of another type")
+        if not all(is_possible(column.name, value) for value in values):
+            raise UnreadableRunError(f"{path}: column {column.name} holds an impossible figure")
     for row in rows:
         if not all(_is_batch(row[name]) for name in _BATCH):
             raise UnreadableRunError(f"{path}: a batch is not above zero, or is beyond 62 bits")
+        if len(row.get("flags") or ()) != len(row.get("flag_values") or ()):
+            raise UnreadableRunError(f"{path}: a row has not as many flag_values as flags")
         if row["outcome"] not in _OUTCOMES:
             raise UnreadableRunError(f"{path}: the outcome {row['outcome']!r:.50} is not known")
         if not isinstance(json.loads(row["training_recipe"]), dict):

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobs.record import ArrowType
+
+_LIMITS: Mapping[str, tuple[float, float]] = {
+    "samples_per_second": (1e-9, 1e12),
+    "samples_per_second_ci95": (0.0, 1e6),
+    "peak_allocated_bytes": (0.0, 2.0**60),
+    "device_peak_bytes": (0.0, 2.0**60),
+}
+"""Measurement -> the smallest and the largest figure that arithmetic with it can take."""
+
+
+def is_possible(name: str, value: Any) -> bool:
+    """Whether a measurement can be computed with; zero, None, NaN and infinity can."""
+    if name not in _LIMITS or not value or not math.isfinite(value):
+        return True
+    least, most = _LIMITS[name]
+    return bool(least <= value <= most)
 
 
 def is_of_type(value: Any, declared: ArrowType) -> bool:

@@ -167,6 +167,10 @@ def test_verb_on_something_else_names_its_path(main: Main, what: str, tmp_path: 
         ("effective_batch", None),
         ("effective_batch", 0),
         ("micro_batch", -1),
+        ("device_peak_bytes", -1),
+        ("samples_per_second", 5e-324),
+        ("samples_per_second_ci95", 1e308),
+        ("flag_values", [1.0, 2.0, 3.0]),
     ],
 )
 def test_sound_table_with_impossible_values_is_named(
