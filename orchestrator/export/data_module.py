@@ -17,6 +17,7 @@ from orchestrator.export.generated_code import NotExportableError
 FILE_NAME = "measured_data.py"
 """Name of the file. It is in the folder of train.py, which imports it."""
 _MODULES = (
+    "data_files.py",
     "spec/model_and_data.py",
     "tasks/image_layouts.py",
     "trial/data/base.py",

@@ -84,7 +84,7 @@ def read_document(path: Path) -> Document:
     """The mapping in a YAML or JSON file. Raises ConfigError if the file has none."""
     try:
         # No more than the limit is read: a device has no end, and a pipe no size.
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_now) as file:
             content = file.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise _unreadable(path, _TOO_LARGE)
@@ -100,6 +100,14 @@ def read_document(path: Path) -> Document:
     if path.suffix == ".json":
         text = text.replace("\t", " ")  # JSON is YAML except for tabs between its tokens
     return _Reader(str(path)).read(text)
+
+
+def _open_now(path: str, flags: int) -> int:
+    """Open without waiting for the writer of a pipe. A pipe that none writes to is empty."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    # The shell's <(command) may not have written yet, so reading does wait.
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def _unreadable(path: Path, reason: str) -> ConfigError:

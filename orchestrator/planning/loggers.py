@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.planning.problems import advice, described
+from orchestrator.storage.redaction import names_a_user
 
 LoggerChoices = Mapping[str, Mapping[str, Any]]
 """Name of a logger -> the arguments that the sweep gives it."""
@@ -113,7 +113,7 @@ def _holds_credentials(value: Any) -> bool:
     """Whether a URL in the value, at any depth, names a user: the config is copied to run.json."""
     # A user before the host is a credential: https://user:key@host.
     if isinstance(value, str):
-        return re.search(r"://[^/]*@", value) is not None
+        return names_a_user(value)
     if isinstance(value, Mapping):
         return any(_holds_credentials(item) for item in value.values())
     if isinstance(value, list):

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.data_files import problem_of_file, problem_of_path
+
 SAMPLE_ROWS = 1000
 """Rows to read of a file, at most: enough to see its labels, and read in milliseconds."""
 _SAMPLE_BYTES = 4 * 2**20
 """Characters to read of a text file, at most, because a single line can be of any length."""
-_NOT_DATA = ("/proc", "/sys", "/dev")
-"""Folders with files of the kernel. Their content is no data, and may be secret."""
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]{0,63}")
 """What looks like the name of a column. Anything else in the first line is never shown."""
 _SHOWN_COLUMNS = 12
@@ -74,11 +74,10 @@ def read_data_file(path: Path, file_format: str) -> DataFile:
 
 
 def _refuse_what_is_no_file(path: Path, file_format: str) -> None:
-    resolved = Path(os.path.realpath(path))
-    if any(resolved.is_relative_to(folder) for folder in _NOT_DATA):
-        raise NoDataFileError(f"{path} is no data file: it belongs to the system")
+    if problem := problem_of_file(path):
+        raise NoDataFileError(problem)
     try:
-        mode = resolved.stat().st_mode
+        mode = path.stat().st_mode
     except (OSError, ValueError):
         raise NoDataFileError(f"there is no file {path}") from None
     if file_format == "disk":
@@ -92,8 +91,8 @@ def _refuse_what_is_no_file(path: Path, file_format: str) -> None:
             f"{path} is a folder; name one file in it, or give format: disk for a folder of "
             "datasets.save_to_disk"
         )
-    elif not stat.S_ISREG(mode):
-        raise NoDataFileError(f"{path} is no file but a pipe or a device")
+    if problem := problem_of_path(os.fspath(path)):
+        raise NoDataFileError(problem)
 
 
 def _json(path: Path) -> DataFile:

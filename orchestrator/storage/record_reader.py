@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from orchestrator.storage.migration import upgraded_record
 from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.tables.anatomy_rows import is_sound
+from orchestrator.storage.tables.value_types import is_integer, is_number, is_of_type, is_possible
 from orchestrator.units import count
 
 _NAMED_FILES = 4
@@ -203,15 +204,15 @@ def _has_sound_batch(record: TrialRecord) -> bool:
     for name in ("per_device_train_batch_size", "gradient_accumulation_steps"):
         size = arguments.get(name, 1)
         # Their product, the effective batch, must fit 64 bits.
-        if not (_is_integer(size) and 0 < size < 2**31):
+        if not (is_integer(size) and 0 < size < 2**31):
             return False
-    return _is_integer(record.spec.repeat)
+    return is_integer(record.spec.repeat)
 
 
 def _has_sound_choices(record: TrialRecord) -> bool:
     for choice in record.spec.choices.values():
         # A column of integers and fractions is one of doubles.
-        if isinstance(choice, int) and not _is_number(choice):
+        if isinstance(choice, int) and not is_number(choice):
             return False
     return True
 
@@ -219,7 +220,7 @@ def _has_sound_choices(record: TrialRecord) -> bool:
 def _has_sound_times(record: TrialRecord) -> bool:
     if abs(record.started_at) >= _YEAR_2100:
         return False
-    return _is_number(record.slot_seconds) and math.isfinite(record.slot_seconds)
+    return is_number(record.slot_seconds) and math.isfinite(record.slot_seconds)
 
 
 def _has_sound_anatomy(record: TrialRecord) -> bool:
@@ -240,61 +241,4 @@ def _has_known_flags(record: TrialRecord) -> bool:
 def _is_of_its_type(name: str, value: Any) -> bool:
     # A tracker of another installation may measure what is not declared here.
     declared = _declared_types().get(name)
-    return value is None or declared is None or _IS_OF_TYPE[declared](value)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 64
-
-
-def _is_number(value: Any) -> bool:
-    """An integer that a double holds exactly, or a double; NaN counts."""
-    if isinstance(value, float):
-        return True
-    # A double's significand has 53 bits (IEEE 754).
-    return isinstance(value, int) and value.bit_length() <= 53
-
-
-def _is_number_or_none(value: Any) -> bool:
-    return value is None or _is_number(value)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_whole(value: Any) -> bool:
-    """An integer, or a double without a fraction."""
-    # Trackers written in C deliver whole numbers as doubles.
-    if type(value) is float:
-        return value.is_integer() and abs(value) < 2**53
-    return _is_integer(value)
-
-
-def _is_boolean(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_double(value: Any) -> bool:
-    # To Python a boolean is an integer.
-    return _is_number(value) and not _is_boolean(value)
-
-
-def _is_list_of_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_number_or_none, value))
-
-
-def _is_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-_IS_OF_TYPE: Mapping[ArrowType, Callable[[Any], bool]] = {
-    "int64": _is_whole,
-    "float64": _is_double,
-    "string": _is_text,
-    "bool": _is_boolean,
-    "timestamp": _is_integer,
-    "list<double>": _is_list_of_numbers,
-    "list<string>": _is_list_of_texts,
-}
-"""A column's declared type -> whether a value is of it."""
+    return declared is None or (is_of_type(value, declared) and is_possible(name, value))

@@ -18,7 +18,7 @@ from orchestrator.storage.folder_lock import FolderLock
 from orchestrator.storage.layout import LOGS, RECORDS, RUN, written_beside
 from orchestrator.storage.record_reader import find_records, read_record
 from orchestrator.storage.redaction import redacted
-from orchestrator.storage.run_metadata import UnreadableRunError
+from orchestrator.storage.run_metadata import UnreadableRunError, read_run
 from orchestrator.storage.superseded import Superseded
 
 _LOCK = "lock"
@@ -112,10 +112,16 @@ class RunFolder:
     def describe(self, run: Mapping[str, Any]) -> None:
         """Write ``run.json``: configuration, command, budgets, baseline, one-time costs.
 
-        Secrets in it are replaced: the folder is shared.
+        Secrets in it are replaced: the folder is shared. An earlier ``run.json`` that cannot be
+        read, because it is damaged or of a newer version, is moved aside.
         """
         self.check_ours()
         self.superseded.remember_run()
+        try:
+            read_run(self.path)
+        except UnreadableRunError:
+            with _named_errors(self.path):
+                self.superseded.take_run()
         _write(self.path / RUN, {**redacted(run), "schema_version": SCHEMA_VERSION})
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:

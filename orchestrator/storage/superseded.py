@@ -46,6 +46,10 @@ class Superseded:
             with contextlib.suppress(OSError):
                 self._run_json = read_regular(self._run_folder / RUN)
 
+    def take_run(self) -> None:
+        """Keep the earlier run's ``run.json`` beside what is moved aside. Raises OSError."""
+        self._folder()
+
     def take_record(self, path: Path) -> None:
         """Move a record's file aside, and its trial's log. Raises OSError."""
         folder = self._folder()

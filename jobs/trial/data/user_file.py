@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, Task
 from jobs.trial.data.base import Collator
 from jobs.trial.data.class_labels import numbered
@@ -66,8 +67,14 @@ def named_rows(file: DatasetFile) -> Any:
 
 
 def _rows(file: DatasetFile) -> Any:
-    """The file as a ``datasets.Dataset``; of several splits, the training set."""
+    """The file as a ``datasets.Dataset``; of several splits, the training set.
+
+    Raises ValueError for a file of the system, a pipe or a device, and reads none of it.
+    """
     import datasets
+
+    if problem := problem_of_path(file.path):
+        raise ValueError(problem)
 
     if file.format == "disk":
         dataset = datasets.load_from_disk(file.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,8 @@ MOST_OF_LARGER = 1.02
 
 The largest that any of the 645 recorded sizes needs is 1.019.
 """
+MOST_MICRO_BATCH = 2**20
+"""A larger micro-batch is never inferred: all numbers up to it are tried as divisors."""
 _HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND})
 
 
@@ -68,13 +71,15 @@ def _is_allowed(candidate: Candidate, recorded: WrongAccumulations) -> bool:
     return True
 
 
+@functools.lru_cache(maxsize=64)
 def _divisors(number: int) -> list[int]:
+    """The divisors that can be a micro-batch. An effective batch may be any integer of 64 bits."""
     # Divisors come in pairs, one of them up to the square root.
     divisors = set()
-    for divisor in range(1, math.isqrt(number) + 1):
+    for divisor in range(1, min(math.isqrt(number), MOST_MICRO_BATCH) + 1):
         if number % divisor == 0:
             divisors |= {divisor, number // divisor}
-    return sorted(divisors)
+    return sorted(divisor for divisor in divisors if divisor <= MOST_MICRO_BATCH)
 
 
 def _sizes_by_techniques(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, Task
 from orchestrator.planning.problems import KeyPath, closest, did_you_mean
 from orchestrator.storage.data_file import DataFile, NoDataFileError, read_data_file
@@ -44,6 +45,8 @@ def data_problems(
 def read_or_problem(file: DatasetFile) -> DataFile | str:
     """The columns and first rows of a file; a sentence if they cannot be read."""
     try:
+        if glob.has_magic(file.path) and (problem := problem_of_path(file.path)):
+            return problem
         return read_data_file(_first_path(file), file.format)
     except NoDataFileError as error:
         return _with_a_guess(str(error), Path(file.path))

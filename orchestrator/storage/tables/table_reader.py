@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jobs.anatomy_record import Anatomy
-from jobs.record import SCHEMA_VERSION, Column
+from jobs.record import SCHEMA_VERSION, Column, Outcome
 from orchestrator.storage.layout import ANATOMY, STEPS
 from orchestrator.storage.migration import upgraded_rows
 from orchestrator.storage.regular_file import require_regular
@@ -26,9 +26,23 @@ from orchestrator.storage.tables.columns import (
     trial_table_columns,
 )
 from orchestrator.storage.tables.trial_table import TrialTable
+from orchestrator.storage.tables.value_types import is_of_type, is_possible
 
 _IN_EVERY_VERSION = ("trial_id", "outcome")
 """Columns that a table of trials has in every version."""
+_NEVER_NULL = (
+    "trial_id",
+    "outcome",
+    "repeat",
+    "training_recipe",
+    "micro_batch",
+    "effective_batch",
+    "gpu_model",
+    "environment_id",
+)
+"""Columns that every row of today's version has a value in."""
+_BATCH = ("micro_batch", "accumulation", "effective_batch")
+_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
 def read_trials_file(path: Path) -> TrialTable:
@@ -57,6 +71,7 @@ def _trial_table(path: Path, table: pa.Table) -> TrialTable:
     if schema_version < SCHEMA_VERSION:
         rows = upgraded_rows(rows, axes)
     _require(path, [column.name for column in BASE], rows)
+    _check_values(path, rows)
     return TrialTable(
         rows=rows,
         columns=_columns_of(table, axes),
@@ -86,6 +101,34 @@ def _require(path: Path, names: Sequence[str], rows: Sequence[Mapping[str, Any]]
     for name in names:
         if rows and name not in rows[0]:
             raise UnreadableRunError(f"{path} is no table of this program: it has no column {name}")
+
+
+def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raises UnreadableRunError if a declared column holds a value of another type.
+
+    A table from elsewhere may be sound Parquet, and still hold what no trial measures.
+    """
+    for column in trial_table_columns():
+        values = [row.get(column.name) for row in rows]
+        has_gap = column.name in _NEVER_NULL and None in values
+        if has_gap or not all(is_of_type(value, column.type) for value in values):
+            raise UnreadableRunError(f"{path}: column {column.name} holds a value of another type")
+        if not all(is_possible(column.name, value) for value in values):
+            raise UnreadableRunError(f"{path}: column {column.name} holds an impossible figure")
+    for row in rows:
+        if not all(_is_batch(row[name]) for name in _BATCH):
+            raise UnreadableRunError(f"{path}: a batch is not above zero, or is beyond 62 bits")
+        if len(row.get("flags") or ()) != len(row.get("flag_values") or ()):
+            raise UnreadableRunError(f"{path}: a row has not as many flag_values as flags")
+        if row["outcome"] not in _OUTCOMES:
+            raise UnreadableRunError(f"{path}: the outcome {row['outcome']!r:.50} is not known")
+        if not isinstance(json.loads(row["training_recipe"]), dict):
+            raise UnreadableRunError(f"{path}: a training recipe is no mapping")
+
+
+def _is_batch(value: int | None) -> bool:
+    """An accumulation that is no whole number is null."""
+    return value is None or 0 < value < 2**62
 
 
 def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -104,3 +105,13 @@ def test_candidates_between_stay_below_an_accumulation_that_fails() -> None:
     (candidate,) = candidates_between(listed, 12)
     assert candidate.suspicion is not None
     assert not list(candidates_between(listed, 30))
+
+
+@pytest.mark.parametrize("effective_batch", [2**62, 2**61 - 1, (2**31 - 1) ** 2])
+def test_candidates_of_a_huge_batch_come_at_once(effective_batch: int) -> None:
+    smaller = make_configuration(10, 100.0, micro_batch=4)
+    larger = make_configuration(20, 120.0, micro_batch=2**31)
+    begin = time.perf_counter()
+    found = [own.micro_batch for own in candidates_between([smaller, larger], effective_batch)]
+    assert time.perf_counter() - begin < 5
+    assert all(effective_batch % micro_batch == 0 for micro_batch in found)

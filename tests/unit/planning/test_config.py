@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,21 @@ def test_load_config_large_file_is_refused_unparsed(tmp_path: Path, size: int) -
         load_config(path)
     with pytest.raises(ConfigError, match="larger than 1 MiB"):
         load_config("/dev/zero")
+
+
+def test_load_config_pipe_without_a_writer_is_empty_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "sweep.yaml")
+    with pytest.raises(ConfigError, match="the file is empty"):
+        load_config(tmp_path / "sweep.yaml")
+
+
+def test_load_config_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    # The shell's <(command) is such a pipe.
+    command = f"sleep 0.3; printf %s '{MODEL}'"
+    with subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        config = load_config(f"/dev/fd/{writer.stdout.fileno()}")
+    assert config.model.task
 
 
 def test_load_config_model_alone_gives_defaults(load: Load) -> None:

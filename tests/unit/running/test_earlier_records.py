@@ -124,6 +124,16 @@ def test_newer_versions_record_is_never_overwritten(folder: RunFolder) -> None:
     assert kept.read_text() == '{"schema_version": 999}'
 
 
+@pytest.mark.parametrize("content", ['{"schema_version": 999}', '{"name": "cut in ha'])
+def test_run_json_that_cannot_be_read_is_kept(content: str, folder: RunFolder) -> None:
+    (folder.path / "run.json").write_text(content)
+    folder.describe({"name": "x", "finished": False})
+    folder.describe({"name": "x", "finished": True})
+    (kept,) = (folder.path / "superseded").glob("*/run.json")
+    assert kept.read_text() == content
+    assert read_run(folder.path).name == "x"
+
+
 NO_GPU = Cluster(
     nodes=(
         Node(

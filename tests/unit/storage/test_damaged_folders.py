@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 import orchestrator
@@ -148,3 +149,42 @@ def test_verb_on_something_else_names_its_path(main: Main, what: str, tmp_path: 
     assert status == 2
     assert text.count("\n") == 1
     assert text.startswith(f"{path}: no records and no table")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("trial_id", ["a list"]),
+        ("trial_id", None),
+        ("outcome", "unheard of"),
+        ("outcome", None),
+        ("training_recipe", None),
+        ("training_recipe", "[]"),
+        ("training_recipe", "{"),
+        ("samples_per_second", "fast"),
+        ("micro_batch", ["a list"]),
+        ("repeat", None),
+        ("effective_batch", None),
+        ("effective_batch", 0),
+        ("micro_batch", -1),
+        ("device_peak_bytes", -1),
+        ("samples_per_second", 5e-324),
+        ("samples_per_second_ci95", 1e308),
+        ("flag_values", [1.0, 2.0, 3.0]),
+    ],
+)
+def test_sound_table_with_impossible_values_is_named(
+    column: str, value: object, published: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(published, tmp_path / "run")
+    path = folder / "trials.parquet"
+    table = pyarrow.parquet.read_table(path)
+    index = table.schema.get_field_index(column)
+    values = pyarrow.array([value] * table.num_rows)
+    table = table.set_column(index, pyarrow.field(column, values.type), values)
+    pyarrow.parquet.write_table(table, path)
+    for main in (report.main, recommend.main):
+        status, text = run_verb(main, str(folder))
+        assert status == 2
+        assert str(path) in text
+        assert text.count("\n") == 1

@@ -86,3 +86,16 @@ def test_pipe_and_folder_are_refused_at_once(tmp_path: Path) -> None:
         read_data_file(tmp_path / "pipe", "csv")
     with pytest.raises(NoDataFileError, match="is a folder; name one file in it"):
         read_data_file(tmp_path, "csv")
+
+
+def test_pipe_inside_a_folder_of_save_to_disk_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text('{"_data_files": [{"filename": "x.arrow"}]}')
+    os.mkfifo(tmp_path / "x.arrow")
+    with pytest.raises(NoDataFileError, match="is no file but a pipe"):
+        read_data_file(tmp_path, "disk")
+
+
+def test_table_of_texts_that_is_a_link_into_the_system_is_refused_unread(tmp_path: Path) -> None:
+    (tmp_path / "metadata.csv").symlink_to("/proc/self/environ")
+    with pytest.raises(NoDataFileError, match="it belongs to the system"):
+        read_data_file(tmp_path, "imagefolder")

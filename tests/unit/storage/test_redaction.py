@@ -71,6 +71,8 @@ def test_secrets_of_an_earlier_versions_run_reach_no_table(tmp_path: Path) -> No
         {"target_modules": ["key", "query"], "url": "https://host/x?split=train&rows=10"},
         {"command": "python -m orchestrator.sweep a.yaml --output runs/x --time-budget 5m"},
         {"at": "user@host", "keep": None, "use_secrets": False},
+        {"url": "http://localhost:5000/models@2", "note": "the key: a larger batch"},
+        {"label": "batch 4 · token: 8", "name": "monkey", "tokens": 5, "secretary": "x"},
         {"adapter": "prompt_tuning(num_virtual_tokens=8,prompt_tuning_init=random)"},
     ],
 )
@@ -88,6 +90,18 @@ def test_harmless_values_stay(harmless: dict[str, Any]) -> None:
         f"postgresql://u:{SECRET}@db/x",
         f"https://{SECRET}@github.com/a/b",
         f"virtual_tokens=8,api_key={SECRET}",
+        f"postgresql://u:pa/{SECRET}@db/x",
+        f"https://u:pa?{SECRET}@db/x",
+        f"host=h password='a {SECRET}' user=x",
+        f"password = {SECRET}",
+        f'{{"api_key": "{SECRET}"}}',
+        f"X-Api-Key: {SECRET}",
+        f"Authorization: token {SECRET}",
+        f"Cookie: session={SECRET}",
+        f"-----BEGIN RSA PRIVATE KEY-----\nMII{SECRET}\n-----END RSA PRIVATE KEY-----",
+        f"https://hooks.slack.com/services/T0/B0/{'x' * 20}",
+        f"nvapi-{'a1B2' * 16}",
+        f"pypi-AgEI{'a1' * 30}",
     ],
 )
 def test_token_shaped_text_is_redacted_under_any_name(text: str) -> None:
@@ -95,6 +109,20 @@ def test_token_shaped_text_is_redacted_under_any_name(text: str) -> None:
     assert REDACTED in cleaned
     assert SECRET not in cleaned
     assert redacted(cleaned) == cleaned
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dbpassword", "HFTOKEN", "secretkey", "accesstoken", "ApiKeY", "ＡＰＩ＿ＫＥＹ", "webhook"],
+)
+def test_secret_under_a_name_in_one_word_is_redacted_at_any_depth(name: str) -> None:
+    assert SECRET not in str(redacted({name: [{"deep": SECRET}]}))
+
+
+def test_key_that_is_a_secret_is_redacted_and_found() -> None:
+    planted = {"hub": {f"https://me:{SECRET}@host": 1}}
+    assert SECRET not in str(redacted(planted))
+    assert list(secret_paths(planted)) == [("hub",)]
 
 
 def test_secret_paths_lead_to_every_secret_at_any_depth() -> None:
@@ -117,7 +145,10 @@ def _value_at(value: Any, path: tuple[str | int, ...]) -> Any:
     return value
 
 
-@pytest.mark.parametrize("piece", ["a", "-", "-eyJ", "a=", "a://", "--a ", "--a"])
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "-", "-eyJ", "a=", "a://", "--a ", "--a", "a ", "a: ", "a='", "a://b:", "-----BEGIN "],
+)
 def test_long_text_is_read_in_one_pass(piece: str) -> None:
     # A pattern that began anew at every character would take hours for a mebibyte.
     assert redacted({"notes": piece * (2**20 // len(piece))})["notes"]
