@@ -62,7 +62,7 @@ _UNSUPPORTED = re.compile(
     r"|PEFT does not support this adapter"
     r"|does not support FP8"
     r"|does not support (quantize_experts|qat|these patterns of trainable|dequantized weights)"
-    r"|does not support (kernels of the Hub|a weighted loss)",
+    r"|does not support (kernels of the Hub|a weighted loss|Muon)",
     re.IGNORECASE,
 )
 _REQUESTED_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")

@@ -174,6 +174,13 @@ RULES: tuple[Rule, ...] = (
         applies=_all_of("low_rank", "zero"),
     ),
     Rule(
+        # DeepSpeed has a Muon of its own, which it recognises by the name in its configuration.
+        name="muon_without_deepspeed",
+        reason="DeepSpeed hands the optimizer copies of the weights, most of them flat, and Muon "
+        "updates whole weight matrices.",
+        applies=_all_of("whole_matrices", "deepspeed"),
+    ),
+    Rule(
         # transformers.trainer_optimizer._setup_low_rank_optimizer raises this.
         name="layerwise_without_accumulation",
         reason="A layer-wise optimizer updates each layer during the backward pass, so gradients "

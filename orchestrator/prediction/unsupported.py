@@ -114,6 +114,9 @@ def _untraced_states(spec: TrialSpec) -> str:
     arguments = spec.settings.training_arguments
     if str(arguments.get("optim", "")).startswith(("adamw_torch_8bit", "adamw_torch_4bit")):
         return "torchao compiles its optimizers"
+    optimizer = spec.settings.hooks.get("optimizer")
+    if optimizer is not None and optimizer.name == "muon":
+        return "the temporary matrices of Muon's update were never compared with a GPU"
     if (arguments.get("gradient_checkpointing_kwargs") or {}).get("offload"):
         return "activations offloaded to the host overlap with the computation"
     return ""

@@ -80,6 +80,7 @@ EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
     ({"precision": "bf16_weights"}, {"matmul_dtype": "bfloat16", "parameter_dtypes": "bfloat16"}),
     ({"optimizer": "adafactor"}, {"optimizer_class": "transformers.Adafactor"}),
     ({"optimizer": "sgd"}, {"optimizer_class": "torch.SGD", "optimizer_state_bytes": 0}),
+    ({"optimizer": "muon"}, {"optimizer_class": "jobs.MuonWithAdamW"}),
     (
         {"optimizer": "adamw_foreach"},
         {"optimizer_class": "torch.AdamW", "optimizer_implementation": "foreach"},

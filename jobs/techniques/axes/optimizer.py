@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
+from jobs.techniques.axes import muon
 from jobs.techniques.base import Axis, NumericalEffect, Variant
 from jobs.techniques.hooks import hook
 
@@ -227,7 +228,9 @@ OPTIMIZER = Axis(
             requires=("package:schedulefree",),
             traits=("schedule_free",),
         ),
+        **muon.VARIANTS,
     },
+    families=dict(muon.FAMILIES),
 )
 
 

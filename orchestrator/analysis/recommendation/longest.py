@@ -23,7 +23,7 @@ class LongestContext:
     """The longest samples that one set of techniques trains within a budget."""
 
     tokens: int
-    """Tokens of a sample."""
+    """Tokens of a sample; those of the longest row, where no row was as long as the length."""
     configuration: Configuration
     """Of those with this length that fit, the one with most tokens a second."""
     tokens_per_second: float | None
@@ -100,6 +100,18 @@ def length_of(choices: Choices) -> int | None:
     return int(str(choice))
 
 
+def _trained_length(configuration: Configuration) -> int:
+    """Tokens of the longest samples that a configuration with a length trained.
+
+    Rows of unequal length are cut to the length, and all of them may be shorter.
+    """
+    length = length_of(configuration.choices) or 0
+    longest_row = configuration.row.get("longest_row_tokens")
+    if longest_row is None:
+        return length
+    return min(length, int(longest_row))
+
+
 def real_tokens_per_second(configuration: Configuration) -> float | None:
     """Tokens without padding that a configuration trains on in a second; None where unknown."""
     tokens = configuration.row.get("real_tokens_per_second")
@@ -128,7 +140,7 @@ def _longest_of(
         if configuration.memory_bytes <= memory_bytes and not fails:
             fitting.append((configuration, check))
         else:
-            others.append(length_of(configuration.choices) or 0)
+            others.append(_trained_length(configuration))
     if not fitting:
         return None
     return _context(*max(fitting, key=_length_then_speed), others)
@@ -138,7 +150,7 @@ def _context(
     configuration: Configuration, check: CapCheck | None, others: Iterable[int]
 ) -> LongestContext:
     """The context of a configuration; ``others`` are the lengths that do not fit."""
-    tokens = length_of(configuration.choices) or 0
+    tokens = _trained_length(configuration)
     longer = [length for length in others if length > tokens]
     return LongestContext(
         tokens=tokens,
@@ -152,7 +164,7 @@ def _context(
 def _length_then_speed(pair: tuple[Configuration, CapCheck | None]) -> tuple[int, float, int]:
     # At one length, samples per second and tokens per second have the same order.
     configuration, _ = pair
-    length = length_of(configuration.choices) or 0
+    length = _trained_length(configuration)
     return length, configuration.samples_per_second, -configuration.memory_bytes
 
 

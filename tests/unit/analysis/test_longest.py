@@ -76,6 +76,19 @@ def test_longest_names_a_length_that_ran_out_of_memory() -> None:
     assert (context.tokens, context.next_tokens) == (1024, 4096)
 
 
+def test_longest_is_no_longer_than_the_longest_row_of_the_data() -> None:
+    dataset = _dataset(
+        _record(1024, 10, 40.0, measurements={"longest_row_tokens": 1024}),
+        _record(4096, 12, 38.0, measurements={"longest_row_tokens": 1500}),
+        _record(65536, 12, 37.0, measurements={"longest_row_tokens": 1500}),
+    )
+    assert dataset.main is not None
+    [context] = dataset.main.longest()
+    assert (context.tokens, context.configuration.choices["sequence_length"]) == (1500, 4096)
+    [shorter] = dataset.main.longest(11 * 2**30)
+    assert (shorter.tokens, shorter.next_tokens) == (1024, 1500)
+
+
 def test_longest_with_all_recipes_has_other_optimizers(dataset: Dataset) -> None:
     assert dataset.main is not None
     contexts = dataset.main.longest(24 * 2**30, all_recipes=True)

@@ -180,6 +180,7 @@ def test_plan_swept_offload_overlays_the_own_deepspeed_file(plan_of: PlanOf) -> 
             "offloaded_optimizer_is_cpu_adam",
         ),
         ({"optimizer": "galore_adamw", "offload": "zero2"}, "low_rank_needs_matrices"),
+        ({"optimizer": "muon", "offload": "zero0"}, "muon_without_deepspeed"),
         (
             {"optimizer": "apollo_adamw_layerwise", "accumulation": 2},
             "layerwise_without_accumulation",

@@ -27,6 +27,7 @@ TRIALS = plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
         ("offload", "zero3_nvme_both"),
         ("optimizer", "galore_adamw"),
         ("optimizer", "adamw_torch_8bit"),
+        ("optimizer", "muon"),
         ("activations", "checkpoint_offload"),
         ("attention", "hub_flash_attention_3"),
         ("base", "bnb_4bit"),

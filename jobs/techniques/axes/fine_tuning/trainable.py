@@ -33,6 +33,21 @@ def _matching(parameters: Mapping[str, Any]) -> Variant:
     )
 
 
+def _no_expressions(parameters: Mapping[str, Any]) -> str:
+    """Why the patterns can match nothing; empty if they may."""
+    import re
+
+    patterns = parameters.get("patterns", [])
+    if not patterns:
+        return "patterns has no regular expression, so nothing would be trained"
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            return f'"{pattern}" in patterns is not a regular expression: {error}'
+    return ""
+
+
 TRAINABLE = Axis(
     name="trainable",
     doc="Which of the model's own weights are trained",
@@ -47,6 +62,7 @@ TRAINABLE = Axis(
             "optimizer states",
             config_class="jobs.techniques.axes.fine_tuning.trainable:TrainedNames",
             build=_matching,
+            problem=_no_expressions,
         ),
     },
 )

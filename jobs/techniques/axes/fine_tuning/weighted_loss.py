@@ -36,6 +36,15 @@ def _eaft(parameters: Mapping[str, Any]) -> Variant:
     )
 
 
+def _no_weights(parameters: Mapping[str, Any]) -> str:
+    """Which parameters leave no finite weights above 0; empty if none."""
+    if parameters.get("k", 20) < 2:
+        return "k must be at least 2: the entropy of a single token is 0, and nothing would train"
+    if parameters.get("alpha", 1.0) < 0:
+        return "alpha must be at least 0: a token with entropy 0 would have an infinite weight"
+    return ""
+
+
 VARIANTS: Mapping[str, Variant] = {"eaft": _eaft({})}
 FAMILIES: Mapping[str, Family] = {
     "eaft": Family(
@@ -43,6 +52,7 @@ FAMILIES: Mapping[str, Family] = {
         "whose entropy is the weight",
         config_class="jobs.techniques.axes.fine_tuning.weighted_loss:EntropyWeights",
         build=_eaft,
+        problem=_no_weights,
     ),
 }
 

@@ -100,6 +100,14 @@ def test_base_takes_parameters_of_its_own_bits_only(load: Load) -> None:
         ("sequence_length: '1024'", "must be an integer from 1 or data, not the text"),
         ("sequence_length: '1024'", "write it without quotes"),
         ("sequence_length: 2k", 'must be an integer from 1 or data, not the text "2k"'),
+        ("loss: {eaft: {k: 1}}", "k must be at least 2"),
+        ("loss: {eaft: {alpha: -1}}", "alpha must be at least 0"),
+        ("trainable: {matching: {}}", "patterns has no regular expression"),
+        ("trainable: {matching: {patterns: ['(']}}", '"(" in patterns is not a regular expression'),
+        ("qat: {int4: {group_size: 0}}", "group_size must be at least 1"),
+        ("optimizer: {muon: {lr: 0.1}}", "the training argument learning_rate decides it"),
+        ("optimizer: {muon: {momentun: 0.9}}", 'did you mean "momentum"?'),
+        ("optimizer: {muon: {adjust_lr_fn: adamw}}", "match_rms_adamw"),
     ],
 )
 def test_wrong_value_says_what_to_write(values: str, message: str, load: Load) -> None:
