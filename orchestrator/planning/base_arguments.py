@@ -150,7 +150,7 @@ def _precision_problems(part: Part) -> Iterator[Problem]:
 
 
 def _section_problems(part: Part) -> Iterator[Problem]:
-    """Problems for ``zero_optimization`` and its offload sections that are not mappings.
+    """Problems of ``zero_optimization``: no mappings, or a section that would have no effect.
 
     Later code reads from these sections what is offloaded.
     """
@@ -162,6 +162,13 @@ def _section_problems(part: Part) -> Iterator[Problem]:
     for at, section in sections.items():
         if section is not None and not isinstance(section, dict):
             yield part.problem(at, f"must be a mapping, not {described(section)}")
+    if isinstance(zero, dict) and zero.get("zenflow") is not None:
+        # accelerate.utils.deepspeed.DeepSpeedEngineWrapper.backward sets the engine's boundary.
+        message = (
+            "has no effect under the Trainer: Accelerate itself tells DeepSpeed when to update, in "
+            "place of ZenFlow's intervals"
+        )
+        yield part.problem(("zero_optimization", "zenflow"), message)
 
 
 def base_choices(
@@ -218,4 +225,6 @@ def _deepspeed_traits(stage: Any, optimizer_device: Any) -> tuple[str, ...]:
         traits.append("offloaded_optimizer")
     if stage in (1, 2, 3):
         traits.append("zero")
+    if stage == 3:
+        traits.append("zero3")
     return tuple(traits)

@@ -140,6 +140,8 @@ def _unmodelled_deepspeed(spec: TrialSpec) -> str:
         devices[part] = str((zero.get(f"offload_{part}") or {}).get("device", "none"))
     if "nvme" in devices.values():
         return "NVMe offload keeps buffers whose number depends on the disk"
+    if (zero.get("offload_optimizer") or {}).get("super_offload"):
+        return "the buffers of SuperOffload are not modelled"
     if devices["optimizer"] != "none":
         return ""
     optimizer = str(spec.settings.training_arguments.get("optim", "adamw_torch_fused"))

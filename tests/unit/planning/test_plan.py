@@ -164,6 +164,12 @@ def test_plan_own_deepspeed_file_is_used_and_obeys_the_rules(plan_of: PlanOf) ->
     assert [record.rule for record in planned.ruled_out] == ["offloaded_optimizer_is_cpu_adam"]
 
 
+def test_plan_own_deepspeed_file_with_stage_3_obeys_its_rules(plan_of: PlanOf) -> None:
+    own = {"zero_optimization": {"stage": 3}}
+    planned = plan_of(deepspeed=own, axes={"base": "bnb_4bit", "adapter": "lora_r8"})
+    assert [record.rule for record in planned.ruled_out] == ["quantized_base_without_zero3"]
+
+
 def test_plan_swept_offload_overlays_the_own_deepspeed_file(plan_of: PlanOf) -> None:
     planned = plan_of(deepspeed={"steps_per_print": 7}, axes={"offload": ["none", "zero2"]})
     without, with_zero = (trial.settings.deepspeed for trial in planned.trials)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,6 +93,15 @@ def test_unpredictable_says_why_a_decoder_technique_is_not_predicted(
     choices: dict[str, str], reason: str
 ) -> None:
     assert reason in unpredictable(trial(**choices))
+
+
+def test_super_offload_of_an_own_deepspeed_file_is_not_predicted() -> None:
+    spec = trial(offload="zero3_cpu_optimizer")
+    assert not unpredictable(spec)
+    config: dict[str, Any] = copy.deepcopy(dict(spec.settings.deepspeed or {}))
+    config["zero_optimization"]["offload_optimizer"]["super_offload"] = True
+    settings = replace(spec.settings, deepspeed=config)
+    assert "SuperOffload" in unpredictable(replace(spec, settings=settings))
 
 
 def test_images_with_texts_are_not_predicted() -> None:

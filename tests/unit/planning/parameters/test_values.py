@@ -114,6 +114,11 @@ def test_wrong_value_says_what_to_write(values: str, message: str, load: Load) -
     assert message in problems(load, f"axes:\n  {values}\n")
 
 
+def test_zenflow_in_a_deepspeed_file_is_refused(load: Load) -> None:
+    text = "deepspeed: {zero_optimization: {stage: 2, zenflow: {topk_ratio: 0.1}}}\n"
+    assert "zenflow: has no effect under the Trainer" in problems(load, text)
+
+
 def test_reading_parameters_imports_no_library(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(MODEL + "axes: {adapter: {lora: {r: 16}}, base: {bnb_4bit: {upcast: false}}}")
