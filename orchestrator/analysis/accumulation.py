@@ -183,7 +183,7 @@ class WrongAccumulations:
         return self.with_suspicion(candidate)
 
     def allows(self, configuration: Configuration, accumulation: int) -> bool:
-        """Whether no row up to this accumulation has losses that are wrong beyond the scale."""
+        """Whether, up to this accumulation, the losses had at most a wrong scale."""
         limit = self.broken.get(key_of(configuration))
         return accumulation <= 1 or limit is None or accumulation < limit
 

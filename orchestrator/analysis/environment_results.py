@@ -151,7 +151,7 @@ class EnvironmentResults:
 
     @property
     def picks(self) -> tuple[Configuration, ...]:
-        """The pick of each budget. If another recipe has a faster one, that follows it."""
+        """The pick of each budget, followed by the best of other recipes if that is faster."""
         picked: list[Configuration] = []
         for pick in self.budget_picks:
             picked += [each for each in (pick.best, pick.other) if each is not None]

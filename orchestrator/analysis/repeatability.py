@@ -93,7 +93,8 @@ def _launches_are_recorded(row: Row) -> bool:
 class SpeedError:
     """The uncertainty of the logarithm of a configuration's speed.
 
-    It equals that of the logarithm of the step time. For small errors it is the relative error.
+    The logarithm of the step time has the same uncertainty. If it is small, it is about the
+    relative error of the speed.
     """
 
     standard_error: float

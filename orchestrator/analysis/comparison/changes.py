@@ -24,7 +24,7 @@ class Change:
     kind: ChangeKind
     label: str
     before: float | None = None
-    """Samples per second, or bytes; None if no figure changed, but an outcome."""
+    """Samples per second, or bytes. None if the change is one of the outcome or the losses."""
     after: float | None = None
     """The same figure in the later run. For a loss mismatch: new mean loss divided by the old one.
     """

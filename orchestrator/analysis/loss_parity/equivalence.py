@@ -31,7 +31,7 @@ from orchestrator.analysis.loss_parity.windows import LossWindow, loss_windows
 MIN_STEPS = 4
 """With four steps, three losses come after an update and so depend on the recipe."""
 MIN_STEPS_OF_DECLARED = 100
-"""A technique that declares a change of the training is judged by its losses from this step on."""
+"""The same if a technique declares that it changes the training: its losses need more steps."""
 HYPERPARAMETERS = (
     "adam_",
     "data_seed",

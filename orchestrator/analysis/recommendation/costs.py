@@ -15,7 +15,7 @@ WORTH_MENTIONING = 0.02
 NEARLY = 0.05
 """A configuration counts as nearly as good as the best if it is worse by at most this share."""
 LESS_MEMORY = 0.8
-"""It is mentioned if it needs at most this share of the memory of the best."""
+"""Such a configuration is mentioned if it needs at most this share of the best one's memory."""
 
 MakeRanking = Callable[[Constraints], Ranking]
 """Ranks the same configurations under other constraints."""

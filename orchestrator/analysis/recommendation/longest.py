@@ -46,9 +46,10 @@ def longest_contexts(
     """The longest context of each set of techniques that fits the budget, the longest first.
 
     ``configurations`` are those of one environment. Only configurations with ``recipe`` count, at
-    any sequence length; with ``all_recipes``, all count. A configuration that failed a cap check of
-    the budget does not fit, whatever its peak was. A configuration whose losses contradict their
-    reference is left out. ``out_of_memory`` are the choices of trials that failed on the whole GPU.
+    any sequence length. With ``all_recipes`` every recipe counts. A configuration that failed a cap
+    check of the budget does not fit, whatever its peak was. A configuration whose losses contradict
+    their reference is left out. ``out_of_memory`` are the choices of trials that failed on the
+    whole GPU.
     """
     ranked = list(configurations)
     if not all_recipes:

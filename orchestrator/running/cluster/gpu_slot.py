@@ -245,11 +245,11 @@ class GpuSlot:
         while True:
             reason = self._shared()
             # One of our own processes may wait for the next trial. If there are more, the others
-            # are ending and still hold memory. They get more time, but not without limit, because
+            # are ending and still hold memory. They get more time, but only up to a limit, because
             # a hung driver may never free the memory.
             seconds_over = self._clock() - give_up_at
-            none_is_ending = seconds_over >= 0 and self._own_processes <= 1
-            if not reason or none_is_ending or seconds_over >= OWN_RELEASE_SECONDS:
+            has_waited = seconds_over >= 0 and self._own_processes <= 1
+            if not reason or has_waited or seconds_over >= OWN_RELEASE_SECONDS:
                 return reason
             self._sleep(_POLL_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Watches the processes of a Ray that was started for a sweep, and ends all of them with it.
+"""Watches the processes of a Ray that was started for a sweep, and ends them after the sweep.
 
 Such a Ray has one node, and no other can join. So a lost GCS or raylet does not come back. Most of
 Ray's calls then block, or end this process with a message that helps no user. So a thread watches
