@@ -1,4 +1,4 @@
-"""The user's own code: found and hashed without an import, loaded only on the user's word.
+"""The user's own code: found and hashed without an import, imported only if the user allows it.
 
 sources.py   where the modules are, what they define, and the digest of their sources
 objects.py   imports the objects and checks their types

@@ -31,13 +31,15 @@ class Basis(enum.StrEnum):
     keeps, is an upper bound.
     """
     WRONG_LOSS_SCALE = "wrong loss scale"
-    """Its training was measured with less accumulation, its memory and speed with a wrong loss.
+    """Two trials were combined.
 
-    The second trial accumulates more, and scales its loss wrongly.
+    A trial with less accumulation shows that the losses are right. A trial with more accumulation,
+    whose loss has the wrong scale, shows the memory and the speed.
     """
     BETWEEN = "between"
-    """A smaller and a larger micro-batch were measured: a lower bound of the speed, an upper bound
-    of the memory.
+    """A smaller and a larger micro-batch were measured.
+
+    They give a lower bound of the speed, and an upper bound of the memory.
     """
 
 
@@ -107,10 +109,10 @@ def candidates(
     - It was measured with less accumulation. With more, its speed would be no lower bound.
     - The gradients that accumulation keeps can be counted.
 
-    Of configurations that differ in accumulation alone, the one with most accumulation serves.
+    If several configurations differ in accumulation alone, the one with most accumulation serves.
 
     The measured candidates include those whose losses contradict their reference, so that an answer
-    can say what it leaves out. No training is inferred from these.
+    can say what it leaves out. Nothing is inferred from the losses of such a candidate.
     """
     listed = list(configurations)
     if effective_batch is None:
@@ -148,7 +150,7 @@ class WrongAccumulations:
     evidence: Mapping[Key, Configuration]
     """The rows whose loss has only a wrong scale. Their memory and speed are right."""
     broken: Mapping[Key, int]
-    """The least accumulation at which more than the scale of the losses is wrong."""
+    """The least accumulation whose losses are wrong by more than a constant factor."""
     suspicions: Mapping[Choice, Flag]
     """Loop -> a flag that says how wrong its accumulated loss is."""
 
@@ -164,7 +166,7 @@ class WrongAccumulations:
             if not configuration.is_wrong_by_scale_alone:
                 broken.setdefault(key_of(configuration), accumulation_of(configuration))
             elif configuration.effective_batch <= effective_batch:
-                # Rows come in order of accumulation, so the one with the most stays.
+                # Rows come in order of accumulation, so the row with most accumulation is kept.
                 evidence[key_of(configuration)] = configuration
         return cls(evidence=evidence, broken=broken, suspicions=suspicions)
 
@@ -181,7 +183,7 @@ class WrongAccumulations:
         return self.with_suspicion(candidate)
 
     def allows(self, configuration: Configuration, accumulation: int) -> bool:
-        """Whether the rows up to this accumulation had right losses, apart from the scale."""
+        """Whether, up to this accumulation, the losses had at most a wrong scale."""
         limit = self.broken.get(key_of(configuration))
         return accumulation <= 1 or limit is None or accumulation < limit
 

@@ -170,7 +170,8 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
 
 
 def _is_close(configuration: Configuration, best: Configuration) -> bool:
-    """Whether the slower of the two could be the faster one in another pair of trials."""
+    """Whether another pair of trials could show the opposite order of the two speeds."""
+    # The margin is the 95 % interval of the difference, but never below ``CLOSE``.
     error = difference_error(configuration.speed_error, best.speed_error).half_width95
     margin = CLOSE
     if math.isfinite(error):

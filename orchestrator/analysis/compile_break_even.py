@@ -88,5 +88,5 @@ def _steps(row: Row, eager: Row) -> float:
     saved: float = eager["step_seconds_median"] - row["step_seconds_median"]
     if saved <= 0:
         return math.inf
-    # A first step that was even shorter, by chance, costs nothing.
+    # By chance the compiled first step can be shorter than the eager one. Its cost is then 0.
     return max(0.0, spent) / saved

@@ -23,7 +23,7 @@ They are the peaks of the whole device, of the tensors on it, and of the process
 MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
 """Flags of a row that trained something else than its reference.
 
-A suspicion is about other rows, so it is not among them.
+``ACCUMULATION_SUSPECT`` is left out, because it says something about other rows.
 """
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 """Data type of a parameter -> bytes of one parameter."""
@@ -45,8 +45,8 @@ class Configuration:
     training_recipe: TrainingRecipe
     """The recipe that the configuration is ranked with.
 
-    It is the recipe that its techniques declare. If ``same_losses`` is set, it is the recipe that
-    was shown to train the same.
+    It is the recipe that its techniques declare. If ``same_losses`` is set, it is another recipe,
+    whose losses were shown to be the same.
     """
     memory_bytes: int
     samples_per_second: float
@@ -60,7 +60,7 @@ class Configuration:
     loss_check: LossCheck = NOT_CHECKED
     """What the losses say: the weakest check of the repeats."""
     same_losses: SameLosses | None = None
-    """Set if it is ranked with another recipe than it declares: the losses that justify that."""
+    """The losses that justify ranking it with another recipe than its techniques declare."""
 
     @property
     def effective_batch(self) -> int:
@@ -80,12 +80,12 @@ class Configuration:
 
     @property
     def is_host_bound(self) -> bool:
-        """Whether the host's speed was measured rather than the GPU's."""
+        """Whether the host, not the GPU, limits the speed."""
         return has_any(self.flags, frozenset({FlagKind.HOST_BOUND}))
 
     @property
     def is_wrong_by_scale_alone(self) -> bool:
-        """Whether the only fault of the losses is that they are too large by the accumulation."""
+        """Whether the losses are wrong only because they were not divided by the accumulation."""
         kinds = {flag.kind for flag in self.loss_flags}
         return kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
 
@@ -99,7 +99,7 @@ class Configuration:
 
     @property
     def trains_wrongly(self) -> bool:
-        """Whether its losses contradict their reference: then it is never a pick or exported."""
+        """Whether its losses contradict their reference. It is then never picked or exported."""
         return has_any(self.flags, MISMATCH)
 
     @property
@@ -122,9 +122,9 @@ def configurations(
 ) -> tuple[Configuration, ...]:
     """The configurations of the search's ok rows, with repeats combined.
 
-    They come environment by environment, in the order in which the rows name them. ``axes`` maps an
-    axis to its column, ``checks`` a trial to what its losses say. Rows without a memory or a speed
-    above zero are left out.
+    They are grouped by environment, in the order of the rows. ``axes`` maps an axis to its column,
+    and ``checks`` a trial to its loss check. Rows without a memory or a speed above zero are left
+    out.
     """
     combined: list[Configuration] = []
     for in_environment in _ok_by_environment(rows):
@@ -156,9 +156,10 @@ def memory_column(rows: Sequence[Row]) -> str:
 
 
 def whole_memory(row: Row, column: str) -> float:
-    """The memory of a training with its evaluations and checkpoints, where those were measured.
+    """The memory of a training with its evaluations and checkpoints, if those were measured.
 
-    ``column`` is the one that memory is compared by. The GPU's memory grows with the allocator's.
+    ``column`` is the column that memory is compared by. The peak of the whole GPU is assumed to
+    grow as much as the memory that the allocator reserves.
     """
     memory = float(row[column])
     if column == "host_peak_resident_bytes":
@@ -168,7 +169,7 @@ def whole_memory(row: Row, column: str) -> float:
     for action in ("evaluate", "save"):
         peak = row.get(f"peak_{action}_{kind}_bytes")
         if peak is not None and training is not None:
-            # What the action takes beyond the training comes on top of the whole device's peak.
+            # An action that needs more than the training raises the peak by the difference.
             memory = max(memory, float(row[column]) + peak - training)
     return memory
 

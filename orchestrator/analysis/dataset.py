@@ -136,8 +136,8 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
     # Follow-ups say something about other trials. They are never ranked themselves.
     rows = tuple(row for row in table.rows if is_of_the_search(row))
     follow_ups = tuple(row for row in table.rows if not is_of_the_search(row))
-    # Without losses, the loss flags that the table was published with stay. With losses, all loss
-    # flags are computed again, also those that a trial set itself.
+    # Without losses, the table keeps its loss flags. With losses, all loss flags are computed
+    # again, also those that a trial set itself.
     checks: dict[str, LossCheck] = {}
     if losses:
         checks = loss_checks(rows, losses, table.axes)

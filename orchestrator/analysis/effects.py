@@ -1,4 +1,4 @@
-"""What each technique did to the baseline: alone, and one on top of another."""
+"""The effect of each technique on the baseline: alone, and added one after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.techniques.workload import same_workload
 from orchestrator.analysis.configuration import Configuration
 
 _SPLIT_AXES = ("accumulation", "micro_batch")
-"""Axes that are compared at equal effective batch: one grows as the other shrinks."""
+"""The axes that split an effective batch: their product is the effective batch."""
 _MIN_SPEED = 1e-12
 """Lower limit of a divisor, so that a ratio stays finite. No measured speed is as low."""
 _SATURATED = 0.05
@@ -41,8 +41,9 @@ class TechniqueEffect:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CumulativeStep:
-    """One more technique on top of the ones before: a row of the Hugging Face guides' cumulative
-    table.
+    """A step that adds one technique to those before it.
+
+    It is a row of a cumulative table such as that of the Hugging Face guides.
     """
 
     axis: str
@@ -57,10 +58,10 @@ class CumulativeStep:
 def useful_micro_batch(
     configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
 ) -> int | None:
-    """The smallest micro-batch at which the baseline's techniques are about as fast as they get.
+    """The smallest micro-batch at which the baseline is nearly as fast as at its best micro-batch.
 
-    None if these techniques were not measured. The report states effects at this micro-batch. With
-    a micro-batch of 1 a GPU mostly waits, so a faster technique would not show.
+    None if the baseline's techniques were not measured. The report states effects at this
+    micro-batch. With a micro-batch of 1 a GPU mostly waits, so a faster technique would not show.
     """
     speeds: dict[int, float] = {}
     for configuration in configurations:
@@ -80,7 +81,8 @@ def technique_effects(
     """For each axis and value, the median ratios over the pairs that differ on that axis alone.
 
     With a ``micro_batch``, techniques are compared at this micro-batch. If no pair has it, the next
-    smaller one that a pair has is used. The axes of the batch are compared over all pairs.
+    smaller one that a pair has is used. The axes ``micro_batch`` and ``accumulation`` are compared
+    over all pairs.
     """
     effects: list[TechniqueEffect] = []
     for axis, default in baseline.items():
@@ -103,7 +105,8 @@ def _pairs_by_value(
         partner = partners.get(_other_choices(configuration, axis))
         if value == default or partner is None:
             continue
-        # Longer samples are no technique: fewer of them a second are not slower.
+        # With longer samples, fewer samples per second do not mean a slower training. So pairs
+        # must have the same workload.
         if same_workload(configuration.training_recipe, partner.training_recipe):
             pairs.setdefault(value, []).append((configuration, partner))
     return pairs
@@ -114,7 +117,7 @@ def _at_micro_batch(
 ) -> tuple[int | None, Sequence[Pair]]:
     """(micro-batch, its pairs) for the wanted micro-batch or the next smaller one.
 
-    (None, all pairs) if no such pair was measured, or if the axis is one of the batch.
+    (None, all pairs) if no such pair was measured, or if the axis is in ``_SPLIT_AXES``.
     """
     if wanted is None or axis in _SPLIT_AXES:
         return None, pairs
@@ -194,10 +197,11 @@ def _order(value: Choice) -> tuple[bool, float, str]:
 def cumulative_steps(
     configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
 ) -> tuple[CumulativeStep, ...]:
-    """Adds one technique after another to the baseline, each time the one with least memory.
+    """Adds one technique after another to the baseline.
 
-    Techniques that change the training come last. The effective batch stays the same. Empty if the
-    baseline was not measured, or if no technique was added to it.
+    Each step adds the technique that needs the least memory. Techniques that change the training
+    come last. The effective batch stays the same. Empty if the baseline was not measured, or if no
+    technique was added to it.
     """
     start = _baseline_of(configurations, baseline)
     if start is None:
@@ -246,7 +250,7 @@ def _next(
     last: CumulativeStep,
     moved: Sequence[str],
 ) -> tuple[str, Configuration] | None:
-    """The next step: an axis, and the configuration that differs from the last step on it alone.
+    """The next step: an axis, and the configuration that differs from the last step on this axis.
 
     None if no such configuration was measured.
     """
@@ -267,7 +271,7 @@ def _next(
 
 
 def _is_same_work(configuration: Configuration, start: Configuration) -> bool:
-    """Whether both train on equal samples, equally many for each optimizer step."""
+    """Whether both have the same kind of samples, and as many of them per optimizer step."""
     is_same_batch = configuration.effective_batch == start.effective_batch
     return is_same_batch and same_workload(configuration.training_recipe, start.training_recipe)
 
@@ -275,9 +279,9 @@ def _is_same_work(configuration: Configuration, start: Configuration) -> bool:
 def _further_axes(
     configuration: Configuration, baseline: Mapping[str, Choice], moved: Sequence[str]
 ) -> list[str]:
-    """The axes that a configuration changes in addition to ``moved``, those of earlier steps.
+    """The axes that a configuration changes in addition to ``moved``, the axes of earlier steps.
 
-    The split of the batch is one axis, named by its accumulation.
+    Micro-batch and accumulation change together, so only the accumulation is listed.
     """
     further = []
     for axis in _moved_axes(configuration, baseline):

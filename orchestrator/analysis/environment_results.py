@@ -151,7 +151,7 @@ class EnvironmentResults:
 
     @property
     def picks(self) -> tuple[Configuration, ...]:
-        """The best of each budget, each followed by the faster one of another recipe, if any."""
+        """The pick of each budget, followed by the best of other recipes if that is faster."""
         picked: list[Configuration] = []
         for pick in self.budget_picks:
             picked += [each for each in (pick.best, pick.other) if each is not None]
@@ -174,12 +174,12 @@ class EnvironmentResults:
 
     @cached_property
     def effects(self) -> tuple[TechniqueEffect, ...]:
-        """What each technique did to the baseline."""
+        """The effect of each technique on the baseline."""
         return technique_effects(self.configurations, self.baseline, self.useful_micro_batch)
 
     @cached_property
     def cumulative_steps(self) -> tuple[CumulativeStep, ...]:
-        """One technique on top of another: at the useful micro-batch, else at the baseline's."""
+        """Techniques added one after another: at the useful micro-batch, else at the baseline's."""
         at_useful = {**self.baseline, "micro_batch": self.useful_micro_batch}
         steps = cumulative_steps(self.configurations, at_useful)
         return steps or cumulative_steps(self.configurations, self.baseline)

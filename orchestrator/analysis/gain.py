@@ -1,4 +1,4 @@
-"""How much faster than the default configuration a candidate is, and in how much of its memory."""
+"""The gain of a candidate over the default configuration: the ratios of speed and of memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BATCH_AXES = ("micro_batch", "accumulation")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gain:
-    """A candidate beside the default configuration."""
+    """A candidate compared with the default configuration."""
 
     default: Candidate
     """The default techniques at the candidate's effective batch, if that is known.
@@ -25,7 +25,7 @@ class Gain:
     """
     candidate: Candidate
     is_same_batch: bool
-    """Whether both take the same number of samples per optimizer step."""
+    """Whether both have the same effective batch."""
 
     @property
     def speed_ratio(self) -> float:
@@ -37,12 +37,12 @@ class Gain:
     def is_within_chance(self) -> bool:
         """Whether two trials of one configuration may differ as much in speed.
 
-        False where either speed has no interval: then nothing is known about chance.
+        False if one of the speeds has no interval. Nothing is then known about chance.
         """
         before = self.default.configuration.speed_error
         after = self.candidate.configuration.speed_error
         half_width = difference_error(before, after).half_width95
-        # The errors are those of logarithms of speeds.
+        # The interval is that of the logarithm of a ratio, so the ratio's logarithm is compared.
         return math.isfinite(half_width) and abs(math.log(self.speed_ratio)) <= half_width
 
     @property

@@ -1,4 +1,4 @@
-"""The table in the Hugging Face guides, beside our own figures, measured as the guides did."""
+"""The table of the Hugging Face guides, and our own figures, measured with the guides' method."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _guides_order(row: GuideRow) -> int:
 
 
 def _ran_one_epoch(run: RunMetadata, configuration: Configuration) -> bool:
-    # A trial without a GPU took its number of steps from this other key of the file.
+    # The number of steps is in ``measure``, or in ``cpu_fallback`` for a trial without a GPU.
     key = "cpu_fallback"
     if configuration.row.get("gpu_model"):
         key = "measure"

@@ -1,4 +1,4 @@
-"""Two trials' losses, step by step: how far they differ, and how far loss parity lets them."""
+"""The losses of two trials, step by step: by how much they differ, and how much is allowed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LossCurves:
     windows: tuple[LossWindow, ...]
     """What loss parity compares; the reference is the first trial."""
     state: CheckState
-    """What loss parity says of the difference: matches, mismatch or not checked."""
+    """The result of loss parity: matches, mismatch or not checked."""
 
     @property
     def furthest_step(self) -> int:
@@ -38,7 +38,7 @@ def loss_curves(
     first, second = rows
     before = losses.get(first["trial_id"], ())
     after = losses.get(second["trial_id"], ())
-    # Beyond a loss that is not finite there is nothing to compare.
+    # Losses after one that is not finite cannot be compared.
     steps = _finite_steps(before, after)
     if not steps:
         return None

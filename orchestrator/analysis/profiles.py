@@ -90,7 +90,7 @@ def _efficiency_at(anatomy: Anatomy, step_seconds: float) -> Figures:
     profiled_rate = efficiency.get("rate")
     if not profiled_rate:
         return {}
-    # The work of a step does not depend on its speed; only the seconds are other ones.
+    # The floating-point operations of a step are the same at any speed.
     rate = efficiency["model flop"] / step_seconds
     # MFU is the rate divided by the device's peak, so both change by the same factor.
     utilization = efficiency.get("MFU", 0.0) * rate / profiled_rate

@@ -1,9 +1,10 @@
-"""How well a speed repeats: how far another trial of the same configuration may be from it.
+"""Repeatability: by how much the speeds of two trials of the same configuration can differ.
 
-A trial's own interval (``samples_per_second_ci95``) says how well the mean of *its* steps is known.
-A second trial of the same configuration differs by more than that: the host launches kernels at
-another pace, the clocks differ, the GPU waits longer between two steps. How much more depends on
-what sets the pace of the steps. It is fitted to configurations that were measured in several runs:
+The interval of a single trial (``samples_per_second_ci95``) shows how well the mean of its own
+steps is known. Another trial of the same configuration can differ by more than that. For example,
+the host launches kernels more slowly, the clocks differ, or the GPU waits longer between two steps.
+How much more depends on what limits the speed. The figures below were fitted to configurations that
+were measured in several runs:
 
     python -m tests.benchmarks.tables repeatability docs/results/2026-11-2*
 """
@@ -19,11 +20,11 @@ from jobs.steady_state import CPU_ERROR, launch_bound_share, student_quantile
 from orchestrator.storage.tables.rows import Row
 
 MAX_WAIT_SHARE = 0.05
-"""Up to this share of waiting for the host, the GPU sets the pace."""
+"""A row counts as GPU-bound if its shares of waiting for the host are at most this."""
 
 
 class Pace(enum.StrEnum):
-    """What sets the pace of a trial's steps."""
+    """What limits the speed of a trial."""
 
     GPU = "gpu"
     LAUNCHES = "launches"
@@ -37,14 +38,14 @@ class Pace(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """The spread of trials of one configuration, each with an infinitely long measurement."""
+    """The variation between trials of one configuration, without that between a trial's steps."""
 
     relative: float
-    """Standard deviation of the step time, relative to it."""
+    """Standard deviation of the part that grows with the step time, as a share of the step time."""
     seconds: float
-    """Standard deviation of the constant part of the step time: waiting for the host."""
+    """Standard deviation of the constant part, which comes from waiting for the host."""
     degrees_of_freedom: float
-    """Of Student's t, which describes how far single trials stray."""
+    """Degrees of freedom of the Student's t distribution that was fitted to the trials."""
 
 
 BETWEEN_TRIALS: Mapping[Pace, Variation] = {
@@ -53,20 +54,20 @@ BETWEEN_TRIALS: Mapping[Pace, Variation] = {
     Pace.HOST: Variation(0.1884, 0.0017, 30.0),
     Pace.CPU: Variation(CPU_ERROR, 0.0, 8.0),
 }
-"""Printed by the command above, which leaves out rows of unknown pace. The figures of ``Pace.CPU``
-are an assumption: no recorded run is without a GPU."""
+"""Printed by the command above, which leaves out rows whose limit is not known. The figures of
+``Pace.CPU`` are an assumption, because every recorded run had a GPU."""
 
 BETWEEN_RUNS = 0.0070
-"""Standard deviation of what all GPU-bound rows of two runs share in the logarithm of their speed
-ratio: GPUs of one model are not equally fast. Printed by the same command."""
+"""Two runs differ by a factor that all GPU-bound rows share, because GPUs of one model are not
+equally fast. This is the standard deviation of its logarithm. Printed by the same command."""
 
 BETWEEN_TECHNIQUES = 0.0043
-"""Standard deviation, beyond ``BETWEEN_RUNS``, of what the GPU-bound rows of one technique share
-against all others: other clocks cost some techniques more. Printed by the same command."""
+"""The rows of one technique share a further factor, because other clocks slow some techniques more.
+This is the standard deviation of its logarithm. Printed by the same command."""
 
 
 def pace_of(row: Row) -> Pace:
-    """What sets the pace of a row's steps."""
+    """What limits the speed of a row."""
     if not row.get("gpu_model"):
         return Pace.CPU
     if (row.get("host_bound_share") or 0.0) > MAX_WAIT_SHARE:
@@ -77,7 +78,10 @@ def pace_of(row: Row) -> Pace:
 
 
 def is_pace_known(row: Row) -> bool:
-    """Whether ``pace_of`` is what the row shows; old rows may be called launch-bound unseen."""
+    """Whether the row shows what ``pace_of`` returns.
+
+    Old rows do not record launches. They count as launch-bound, but may be GPU-bound.
+    """
     return pace_of(row) is not Pace.LAUNCHES or _launches_are_recorded(row)
 
 
@@ -87,7 +91,11 @@ def _launches_are_recorded(row: Row) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SpeedError:
-    """The uncertainty of a configuration's speed as that of the logarithm of its step time."""
+    """The uncertainty of the logarithm of a configuration's speed.
+
+    The logarithm of the step time has the same uncertainty. If it is small, it is about the
+    relative error of the speed.
+    """
 
     standard_error: float
     degrees_of_freedom: float
@@ -100,17 +108,17 @@ class SpeedError:
 
 
 UNKNOWN_ERROR = SpeedError(math.inf, 1.0)
-"""Of a speed without an interval."""
+"""The error of a speed without an interval."""
 
 
 def speed_error(repeats: Sequence[Row]) -> SpeedError:
     """The uncertainty of the mean speed of one configuration's trials.
 
-    Infinite where no trial says how well it knows its own mean step.
+    Infinite if a trial has no interval of its own.
     """
     variances = [_variance(row) for row in repeats]
     degrees = min(BETWEEN_TRIALS[pace_of(row)].degrees_of_freedom for row in repeats)
-    # The variance of the mean of independent trials.
+    # The variance of a mean of n independent trials is the sum of their variances divided by n².
     variance = sum(variances) / len(variances) ** 2
     return SpeedError(math.sqrt(variance), degrees)
 
@@ -122,19 +130,19 @@ def difference_error(before: SpeedError, after: SpeedError) -> SpeedError:
 
 
 def _variance(row: Row) -> float:
-    """Of the logarithm of a single trial's mean step time."""
+    """The variance of the logarithm of a single trial's mean step time."""
     half_width = row.get("samples_per_second_ci95")
     if half_width is None:
         half_width = math.inf
     # A 95 % interval of a normal distribution reaches 1.96 standard errors.
     own_steps = half_width / 1.96
     between = BETWEEN_TRIALS[pace_of(row)]
-    # The scatter between trials has a relative part and a constant one. Independent parts add
-    # as squares; the constant one weighs less in a longer step.
+    # The variation between trials has a relative part and a constant part. They are independent,
+    # so their squares add up. The constant part is a smaller share of a longer step.
     step_seconds = row["effective_batch"] / row["samples_per_second"]
     between_trials = math.hypot(between.relative, between.seconds / step_seconds)
-    # The fitted steps take 30 ms and more. For shorter ones the constant part would exceed all that
-    # was seen, so no row repeats worse than a host-bound one.
+    # The steps that were fitted take 30 ms or more. For shorter steps the constant part would be
+    # larger than anything measured. So the variation of host-bound rows is the upper limit.
     between_trials = min(between_trials, BETWEEN_TRIALS[Pace.HOST].relative)
     variance: float = own_steps**2 + between_trials**2
     return variance

@@ -1,6 +1,6 @@
 """Tie-breaks: close configurations measured again in interleaved rounds on one GPU (A B B A).
 
-Interleaving spreads a drift of the GPU, its temperature for example, evenly over all of them.
+Interleaving spreads a drift, for example of the GPU's temperature, evenly over all of them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _is_measured_round(row: Row) -> bool:
 def _comparison(
     trial_id: str, reference_id: str, rounds: Sequence[Mapping[str, float]]
 ) -> PairedComparison | None:
-    """None with fewer than two rounds in which both were measured."""
+    """The comparison of two trials; None if fewer than two rounds measured both."""
     ratios = []
     for speeds in rounds:
         if trial_id in speeds and reference_id in speeds:
@@ -95,7 +95,7 @@ def _comparison(
     return PairedComparison(
         trial_id=trial_id,
         reference_id=reference_id,
-        # Both speeds of a round share the GPU's temperature, so the ratio is free of its drift.
+        # Both speeds of a round have nearly the same temperature, so the drift cancels out.
         ratio=statistics.fmean(ratios),
         ci95=relative_half_width(ratios),
         rounds=len(ratios),

@@ -45,11 +45,10 @@ class Plan:
 
 
 def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
-    """The sweep's trials in the order of the file, and those that cannot run.
+    """The sweep's trials in the order of the file, and the combinations that cannot run.
 
-    A rule forbids these, or a requirement that the configuration itself shows to be unmet.
-
-    Pure and deterministic.
+    A combination cannot run if a rule forbids it, or if the configuration shows that a requirement
+    is not met. Pure and deterministic.
     """
     trials: list[TrialSpec] = []
     ruled_out: list[TrialRecord] = []
@@ -84,7 +83,7 @@ def trials_with_ids(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> lis
 
 
 def order_by_size(trials: Iterable[TrialSpec]) -> tuple[TrialSpec, ...]:
-    """The trials with the fewest samples a step first: without a GPU, the time runs out."""
+    """The trials, the smallest effective batch first, because the time may end before the last."""
     return tuple(sorted(trials, key=attrgetter("effective_batch")))
 
 
@@ -114,7 +113,7 @@ def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> Trial
 
 
 def _without_data_length(choices: Choices, config: SweepConfig) -> Choices:
-    """The choices, without a sequence length that the data have anyway."""
+    """The choices without the sequence length, if it is the length of the data."""
     if config.data_of(choices) != config.data:
         return choices
     return {axis: value for axis, value in choices.items() if axis != SEQUENCE_LENGTH}
@@ -136,7 +135,7 @@ def _configurations(config: SweepConfig) -> Iterator[Choices]:
 def _assignments(config: SweepConfig) -> Iterator[Assignment]:
     """What the file asks for: its grids, then its single trials, laid over the baseline."""
     grids = [overlay(config.axes, subset) for subset in config.subsets.values()]
-    # A file that names nothing but a model is one trial: the empty grid has one configuration.
+    # A file without axes has one trial, because an empty grid has one configuration.
     if not grids and (config.axes or not config.trials):
         grids = [dict(config.axes)]
     for grid in grids:
@@ -183,11 +182,11 @@ def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
     accumulation = choices[ACCUMULATION]
     assert isinstance(micro_batch, int)
     assert isinstance(accumulation, (int, float))
-    # Whole again, although an accumulation that is not whole was rounded to four digits.
+    # The product is rounded, because an accumulation that is not whole has four digits only.
     effective_batch = round(micro_batch * accumulation)
     values = {**choices, EFFECTIVE_BATCH: effective_batch}
     for exclusion in config.exclude:
-        # An empty exclusion would match everything, and was meant to match nothing.
+        # An empty exclusion would match everything. Its author meant to exclude nothing.
         if exclusion and all(values[axis] in listed for axis, listed in exclusion.items()):
             return True
     return False
@@ -231,7 +230,7 @@ def chosen_variants(choices: Choices, config: SweepConfig) -> Variants:
 
 
 def _settings(choices: Choices, variants: Variants, config: SweepConfig) -> LibrarySettings:
-    """What the trial hands to the libraries: the user's base, under the chosen techniques."""
+    """The settings of the trial: the user's base, overridden by the chosen techniques."""
     arguments = dict(config.training_arguments)
     for axis, value in choices.items():
         if axis not in AXES and value != DEFAULT:
@@ -265,7 +264,7 @@ def _training_recipe(
 
 
 def _name_in_recipe(axis: str, choice: Choice, variants: Mapping[str, Variant]) -> Choice:
-    """The choice, without parameters that do not change the training where its row says so."""
+    """The choice, without the parameters of which its row says that they do not change training."""
     if axis in variants and variants[axis].recipe:
         return variants[axis].recipe
     return choice

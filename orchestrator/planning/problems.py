@@ -9,9 +9,10 @@ KeyPath = tuple[str | int, ...]
 """Where a value is: keys and list positions from the top of the file."""
 
 _SHOWN_PROBLEMS = 50
-"""With more mistakes than this, a file is probably of another program. The others are counted."""
+"""At most this many mistakes are listed, and the rest are counted. A file with so many mistakes is
+probably of another program."""
 _MANY_CHOICES = 16
-"""With more choices than this, a good guess is shown without the list."""
+"""If there are more choices than this, only the similar one is shown, and not the whole list."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +115,7 @@ def named_value(value: object) -> str:
 
 
 def described(value: object) -> str:
-    """A value of the file as a reader of the file would call it."""
+    """A value in words that a reader of the file knows."""
     match value:
         case None:
             return "nothing (null)"

@@ -100,7 +100,7 @@ def _moved(value: Mapping[str, Any], old: Keys, new: Keys) -> dict[str, Any]:
 def _taken_out(value: Mapping[str, Any], at: Keys) -> tuple[dict[str, Any], Any]:
     """A copy without the value at a key path, and that value."""
     rest = dict(value)
-    # The value itself; above it, each section is copied with one key less or changed.
+    # At the last key, its value is taken out. Each section above is copied with that change.
     if len(at) == 1:
         content = rest.pop(at[0])
         return rest, content

@@ -67,7 +67,7 @@ def _axis(axis: Axis) -> dict[str, Any]:
 def _families(axis: Axis) -> Iterator[dict[str, Any]]:
     """The values with parameters, and their names alone."""
     for name, family in axis.families.items():
-        # A name that is listed, too, must match once only.
+        # If a listed name also fits the pattern, it must match only one of the two.
         if name not in axis.variants:
             yield {"const": name, "description": family.doc}
         yield from _with_parameters(name, family)

@@ -36,7 +36,7 @@ _BOUNDS = {
 
 
 def section_of(value: Mapping[str, Any]) -> SweepSection | list[tuple[KeyPath, str]]:
-    """The file's content, typed; or where it breaks the schema, and what is wrong there."""
+    """The typed content of the file, or each place that breaks the schema, with the reason."""
     try:
         with _without_plugins():
             return SweepSection.model_validate(value)
@@ -66,7 +66,7 @@ def _without_plugins() -> Iterator[None]:
 
 def _message(detail: Mapping[str, Any]) -> str:
     kind = detail["type"]
-    # A key that no model has is most often a misspelling of one beside it.
+    # An unknown key is most often a misspelling of another key of the same section.
     if kind == "extra_forbidden":
         *parents, key = detail["loc"]
         return f"unknown key; {advice(key, list(_keys_at(parents)))}"
@@ -93,7 +93,7 @@ def _value_message(kind: str, value: Any, detail: Mapping[str, Any]) -> str:
 
 
 def _reason(error: ValueError, value: Any) -> str:
-    """The sentence of one of our own checks; one that says what must be gets the value, too."""
+    """The sentence of one of our own checks, with the value if it says what the value must be."""
     reason = str(error)
     if reason.startswith("must be"):
         return f"{reason}, not {described(value)}"

@@ -40,7 +40,7 @@ def broken_rule(choices: Choices, variants: Variants) -> Rule | None:
     It depends on the techniques and the accumulation, never on the micro-batch.
     """
     chosen = ChosenVariants(variants)
-    # In the table's order: the first is the one that the record names.
+    # The rules are tried in the order of the table. The record names the first that applies.
     for rule in RULES:
         if rule.applies(choices, chosen):
             return rule
@@ -252,7 +252,7 @@ RULES: tuple[Rule, ...] = (
         applies=_budgets_uncompiled_code,
     ),
     Rule(
-        # The dispatch modes of selective checkpointing would surround compiled code.
+        # Selective checkpointing works by dispatch modes, which do not see inside compiled code.
         name="selective_checkpointing_of_whole_graphs",
         reason="Selective checkpointing chooses among the operators of a block, and a compiled "
         "block shows none.",

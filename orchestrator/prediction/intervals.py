@@ -1,4 +1,4 @@
-"""How far a measurement may lie from a replay: the interval of each predicted figure.
+"""The interval of each predicted figure: by how much a measurement may differ from the replay.
 
 The tensors of a step follow from the trace, so their interval is narrow. The memory that the
 allocator reserves does not follow from the trace. Of several free blocks of one size, the allocator
@@ -31,7 +31,7 @@ of 99 % within 0.88, and of all but two within 1.00. Those two are within 1.61, 
 reserved memory.
 """
 UNTRACED = 0.01
-"""Share by which what is not traced may change a figure.
+"""Share by which allocations that are not traced may change a figure.
 
 Allocated peaks recorded without DeepSpeed differ by at most 0.65 % from their replays.
 """
@@ -104,10 +104,11 @@ def allocated_interval(replayed: Replayed) -> Figure:
 
 
 def reserved_interval(replayed: Replayed) -> Figure:
-    """Bytes that the allocator keeps, whichever addresses the driver gives it.
+    """Bytes that the allocator keeps, for all addresses that the driver may choose.
 
-    One largest block less or more than the replays of both orders of segments, and never less than
-    the tensors. DeepSpeed's engine sets its partitions up with copies that stay reserved.
+    The interval is that of the replays of both orders of segments, extended by one largest block on
+    each side. It is never below the bytes of the tensors. DeepSpeed's engine makes copies while it
+    sets up its partitions, and their memory stays reserved.
     """
     peaks = replayed.peaks
     if replayed.under_deepspeed:

@@ -1,4 +1,4 @@
-"""What CUDA kernels take from the allocator while they run: workspaces that no tensor shows."""
+"""The workspaces that CUDA kernels take from the allocator while they run. No tensor shows them."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def _shared_bytes(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> i
 
 def _blocks_an_output(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> int:
     """How many blocks sum the inputs of one output; 1 if they share nothing."""
-    # Integer divisions are rounded up, because a part of a block needs a whole one.
+    # Divisions are rounded up, because a rest needs a whole block.
     inputs_a_thread = -(-inputs // (block.inputs_a_step * block.height))
     blocks_at_once = gpu.multiprocessors * (gpu.threads_per_multiprocessor // block.threads)
     blocks = -(-(outputs // block.vector) // block.outputs)
-    # All blocks together already fill the GPU, or each thread has little to sum: nothing to share.
+    # Blocks share no output if all of them already fill the GPU, or if each thread sums little.
     if inputs_a_thread < 256 or blocks > blocks_at_once:
         return 1
-    # As many blocks share an output as fill the GPU, each thread with 16 to 256 inputs.
+    # As many blocks share an output as fill the GPU. Each thread then sums 16 to 256 inputs.
     wanted = min(-(-blocks_at_once // blocks), -(-inputs_a_thread // 16))
     return max(wanted, -(-inputs_a_thread // 256))
 

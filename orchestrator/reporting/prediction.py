@@ -26,11 +26,11 @@ def table(
     labels: Mapping[str, str],
     versions: Mapping[str, str] | None = None,
 ) -> str:
-    """Figures in GiB, the interval of the device's total, the cards that suffice, and the label.
+    """A table with a row for each trial: figures in GiB, the cards that suffice, and the label.
 
-    ``labels`` maps a trial's id to its label. The lines under each trial have its anatomy and what
-    is special about it. The first line names the versions that the figures are for; None: those
-    that are installed.
+    ``labels`` maps a trial's id to its label. The lines under each trial have its anatomy and its
+    peculiarities. The first line names the versions that the figures are for. None stands for the
+    installed versions.
     """
     if not predictions:
         return "no trials"
@@ -55,7 +55,7 @@ def _version_line(versions: Mapping[str, str]) -> str:
 
 
 def _explanations(predictions: Sequence[Prediction]) -> Iterator[str]:
-    """A line for each word and each widening that the table has."""
+    """A line of explanation for each word of the table, and for each reason of a wider interval."""
     notes: dict[str, None] = {}
     fits: set[str] = set()
     for prediction in predictions:
@@ -145,7 +145,7 @@ def _decision(prediction: Prediction) -> str:
 
 
 def _batch_lengths(prediction: Prediction) -> str:
-    """The worst batch, of which the figures above are, beside the typical one."""
+    """A line with the worst batch, which the figures are for, and the typical batch."""
     return (
         f"worst batch: {prediction.worst_tokens} tokens, device {_device(prediction.device)}; "
         f"typical batch: {prediction.typical_tokens} tokens, "

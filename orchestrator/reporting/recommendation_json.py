@@ -67,7 +67,7 @@ def _nearby(recommendation: Recommendation, entry: Entry) -> list[dict[str, Any]
 
 
 def _left_out_json(recommendation: Recommendation, entry: Entry) -> dict[str, Any]:
-    """What trains something else than its reference: how many, how many better, the best."""
+    """The candidates with wrong losses: their number, how many are better, and the best."""
     left_out = recommendation.left_out
     best = None
     if left_out.best is not None:

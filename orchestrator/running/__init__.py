@@ -1,23 +1,23 @@
-"""From a search to records: a run folder, Ray Tune and progress.
+"""Runs the trials of a search, and writes their records to a run folder.
 
 sweep_run.py              a whole sweep, from its configuration to every record
-tuning.py                 tune carried out: a space instead of a plan
-batch_size_tuning.py      batch-size searches carried out on each GPU model
-lifecycle.py              what the two have in common
-earlier_records.py        records of the folder: kept, renamed or moved aside
-options.py                the command line's options that they have in common
-close_reason.py           why a session starts nothing more
-session.py                search, time budget, records and observers brought together; no Ray
-observers.py              the interface of everything that watches a session:
+tuning.py                 runs tune: a sweep over a space instead of a plan
+batch_size_tuning.py      runs batch-size searches on each GPU model
+lifecycle.py              the steps that sweeps and batch-size searches share
+earlier_records.py        records of earlier sweeps: kept, renamed or moved aside
+options.py                the command-line options that these runs share
+close_reason.py           why a session starts no further trial
+session.py                combines search, time budget, records and observers; without Ray
+observers.py              the interface of a session's observers:
   progress.py               lines in the terminal
   event_log.py              log.jsonl, a line per event
   prometheus.py             metrics
   loggers/                  TensorBoard, MLflow, Weights & Biases
-follow.py                 a sweep's progress in another terminal, from its folder alone
-background_prediction.py  memory of the trials, predicted beside a sweep
-nodes.py                  what a cluster has, and what a trial reserves of it
+follow.py                 a sweep's progress in another terminal, read from its folder
+background_prediction.py  predicts the trials' memory while a sweep runs
+nodes.py                  the nodes of a cluster, and what a trial reserves on them
 ray_address.py            where the Ray cluster is
 orphans.py                ends what a killed driver leaves behind
-gpu_screening.py          unfit GPUs found before a sweep
+gpu_screening.py          finds unfit GPUs before a sweep
 cluster/                  Ray: one slot per GPU under Tune
 """

@@ -16,10 +16,11 @@ from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
 
 _CORES_PER_PROCESS = 4
-"""Cores of this host for each background process. It uses one; the others are for trials."""
+"""There is one background process for every four cores. It uses one; the rest are for trials."""
 _DEFAULT_GPU = "h200"
-"""GPU whose constants are used for a model without its own. The search corrects the predictions
-with its first measurements.
+"""The GPU whose constants are used if a GPU model has no file of constants.
+
+The search corrects the predictions with its first measurements.
 """
 _LOWEST_PRIORITY = 19
 
@@ -27,7 +28,7 @@ Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
 
 
 class BackgroundPredictor:
-    """Predicts at the lowest priority while its context lasts. No trial waits for a prediction."""
+    """A context in which memory is predicted at the lowest priority. No trial waits for it."""
 
     def __init__(self, predict: Predict = predict) -> None:
         self._predict = predict

@@ -99,7 +99,7 @@ def tune_batch_sizes(
         for part in parts:
             with _folder_of_part(folder, part, is_only=len(parts) == 1) as part_folder:
                 tuning = _Tuning(config, sets, goal, part, part_folder)
-                # The GPU models share one time budget: each gets what the ones before have left.
+                # The GPU models share one time budget. Each may use what earlier models left over.
                 answers = tuning.run(options, time.monotonic() - started_at)
             tuned.append(answers)
             if part_folder.records():
@@ -142,7 +142,7 @@ class _Tuning:
     def run(self, options: RunOptions, spent_seconds: float) -> HardwareAnswers:
         """Tune. ``spent_seconds`` of the time budget are already used."""
         earlier = self._earlier_records(options)
-        # What is left of the time budget after the GPU models before this one.
+        # The part of the time budget that earlier GPU models have not used.
         budget = lifecycle.time_budget_seconds(self._config, options, self._cluster)
         if budget is not None:
             budget = max(0.0, budget - spent_seconds)

@@ -1,4 +1,4 @@
-"""Records of earlier sweeps in the run folder: today's plan uses some, others are moved aside."""
+"""Earlier records in the run folder: the current plan uses some, and the others are moved aside."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ class _Sorting:
         measured_on = _gpu_model_of(record)
         renamed = record
         if measured_on and self._todays_names:
-            # A record of an absent model keeps that model's name. Under the name "" the row of
-            # another model could replace it.
+            # A record of an absent model keeps the name of its model. With the name "", its trial
+            # id could be that of another model's trial.
             todays_name = self._todays_names.get(measured_on, measured_on)
             renamed = self._with_gpu_model(record, todays_name)
         self._new_ids[record.trial_id] = renamed.trial_id
@@ -140,7 +140,7 @@ class _Sorting:
 
     def finish(self, *, is_fresh: bool) -> EarlierRecords:
         """Carry the decisions out. Raises RunFolderError."""
-        # Superseded records go first, so that no renamed record is written over one of them.
+        # Superseded records are moved first, so that no renamed record overwrites one of them.
         for trial_id in self._superseded:
             self._folder.set_aside(trial_id)
         for earlier_id, record in _without_collisions(self._renamed):
@@ -197,7 +197,7 @@ def _without_collisions(
     while waiting:
         taken = {old for old, _ in waiting}
         free = [entry for entry in waiting if entry[1].trial_id not in taken]
-        # Records that swap ids have no such order. The folder then moves one aside.
+        # Two records that swap their ids have no such order. The folder then moves one aside.
         yield from free or waiting
         if not free:
             return

@@ -23,11 +23,11 @@ def _always() -> bool:
 
 
 class EventLog:
-    """An observer that writes a line for every trial started, ended (measured now) or settled
-    (kept or skipped), and for every message.
+    """An observer that writes a line for every event of a trial, and for every message.
 
-    ``clock`` gives Unix time in seconds. Where ``may_write`` is False nothing is written: the
-    folder belongs to another driver by now.
+    The events are ``started``, ``ended`` (measured in this session) and ``settled`` (kept or
+    skipped). ``clock`` returns Unix time in seconds. If ``may_write`` returns False, nothing is
+    written, because the folder now belongs to another driver.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class EventLog:
         self._write("started", trial_id=spec.trial_id, choices=dict(spec.choices))
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
-        """Log what came of the trial, and where it ran."""
-        # Only what says something is written: a line is read by people, too.
+        """Log the trial's outcome, and where it ran."""
+        # Empty values are left out, because people read these lines, too.
         values = {
             "outcome": record.outcome.value,
             "reason": record.reason,
@@ -80,7 +80,7 @@ class EventLog:
             return
         now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, "event": event, **fields})
-        # No sweep ends because its log cannot grow.
+        # A full disk must not end the sweep because of its log.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with contextlib.suppress(OSError), open_regular(self._path, flags) as file:
             file.write(f"{line}\n".encode())

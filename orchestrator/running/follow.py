@@ -1,4 +1,4 @@
-"""A sweep followed from another terminal: its progress, read from the run folder alone."""
+"""Follows a sweep from another terminal. Its progress is read from the run folder only."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 def follow(
     path: Path, *, to_stderr: bool = False, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Print a run's progress until its driver lets go of the folder; at once if no driver holds it.
+    """Print a run's progress until no driver holds the lock of the run folder.
 
-    Prints a line per trial and, in a terminal, a last line that says where the sweep stands.
-    Raises UnreadableRunError.
+    Prints a line per trial. In a terminal, the last line is the status of the sweep. Raises
+    UnreadableRunError.
     """
     folder = RunFolder(path)
     with Console(file=_raw(to_stderr)).status("") as status_line:
@@ -38,7 +38,7 @@ def follow(
             stream = sys.stderr
         follower = _Follower(path, stream)
         while True:
-            is_running = folder.in_use()  # asked first, so that the last look sees everything
+            is_running = folder.in_use()  # read first, so that the last look sees every record
             follower.look()
             status_line.update(Text(visible(follower.progress.status())))
             if not is_running:
@@ -52,7 +52,7 @@ def follow(
 
 
 def _raw(to_stderr: bool) -> TextIO:
-    """The stream that rich moves its line on."""
+    """The stream on which rich draws its status line."""
     if to_stderr:
         return raw_stream(sys.stderr)
     return raw_stream(sys.stdout)
@@ -76,11 +76,11 @@ class _Follower:
         )
 
     def look(self) -> None:
-        """Read what is new, and print a line for each trial that has ended since the last look."""
+        """Read new records, and print a line for each trial that has ended since the last look."""
         run = read_run(self._path)
-        # A second sweep in the same folder begins its own count.
+        # If another sweep has begun in this folder, the counts begin again.
         if run.started_at != self.run.started_at:
-            self._begin(run)  # another run has begun in the folder
+            self._begin(run)
         self.run = run
         for record in sorted(self._new_records(), key=_ended_at):
             self._show(record)

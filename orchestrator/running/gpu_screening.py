@@ -23,12 +23,12 @@ from orchestrator.running.cluster import connected
 from orchestrator.running.nodes import Cluster, Node
 
 MAX_SLOWDOWN = 0.07
-"""A GPU is unfit if it is slower than its model's median by more than this share.
+"""A GPU is unfit if it is slower than the median of its model by more than this share.
 
-Healthy GPUs differ less.
+The speeds of healthy GPUs differ by less.
 """
 BUSY_GPU_SECONDS = 60.0
-"""How long to wait for a GPU's answer. Without one, the GPU counts as busy and is not judged."""
+"""How long to wait for a GPU's answer. A GPU without an answer counts as busy, not as unfit."""
 
 Question = Callable[[], Mapping[str, Any]]
 """Measures the only GPU that its process sees. Returns a ``Calibration`` as plain values."""
@@ -111,7 +111,7 @@ def only_fit(
 
 
 def _hold_all(cluster: Cluster, question: Question) -> list[_Holder]:
-    """Reserve and ask every GPU, except one that has no other of its model to compare with."""
+    """Reserve and ask every GPU, except one that is the only GPU of its model."""
     holders = []
     for part in cluster.by_hardware():
         if part.gpus < 2:

@@ -22,18 +22,19 @@ def locked_run_folder(
 ) -> Iterator[RunFolder]:
     """The run folder of ``target``, locked against other writers until the end.
 
-    A run at a URI is downloaded before, and uploaded at the end. Raises FileExistsError for a
-    folder that holds other files than a run's unless ``force``, NothingToResumeError, and
-    RunFolderError.
+    A run at a URI is downloaded before, and uploaded at the end. Raises NothingToResumeError or
+    RunFolderError. Raises FileExistsError if the folder has files that are not a run's, unless
+    ``force`` is set.
     """
     if isinstance(target, Path):
         refuse_folder_of_another(target, force=force)
     folder = RunFolder(folder_of(target))
-    # Before the lock, which would make the folder. A run at a URI is known only once downloaded.
+    # The check comes before the lock, because the lock would create the folder. For a run at a
+    # URI the check has to wait for the download.
     if resume and isinstance(target, Path) and not folder.exists():
         raise NothingToResumeError(f"{target}: no run to resume")
     with folder.locked(), _copied(target, folder):
-        # The download may have found nothing, too.
+        # The download may have found no run.
         if resume and not folder.exists():
             raise NothingToResumeError(f"{target}: no run to resume")
         yield folder
@@ -57,8 +58,8 @@ def _copied(target: Location, folder: RunFolder) -> Iterator[None]:
     finally:
         if folder.exists():
             try:
-                # An interrupted run is published, too: what was measured must not be lost with this
-                # machine.
+                # An interrupted run is uploaded, too, so that no measurement is lost if this
+                # machine is.
                 upload(folder.path, target, card=_hub_card(folder.path, target))
             except RemoteError as error:
                 raise RunFolderError(
@@ -68,8 +69,10 @@ def _copied(target: Location, folder: RunFolder) -> Iterator[None]:
 
 
 def _hub_card(folder: Path, uri: Uri) -> str:
-    """The dataset card of a run on the Hugging Face Hub; empty elsewhere, and without any table."""
-    # A card describes tables; only the Hub shows cards.
+    """The dataset card of a run on the Hugging Face Hub.
+
+    Empty if the run is elsewhere, or has no table that a card could describe.
+    """
     tables = tuple(folder.glob("*.parquet"))
     if uri.scheme != "hf" or not tables:
         return ""

@@ -1,4 +1,4 @@
-"""What all verbs that measure have in common: run a session, and say what happens."""
+"""The steps that all measuring verbs share: run a session, and print what happens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestrator.units import count
 
 
 def command_of(verb: str) -> str:
-    """The command line of this process, as one would type it."""
+    """The command line of this process, as a user would type it."""
     return shlex.join(["python", "-m", f"orchestrator.{verb}", *sys.argv[1:]])
 
 
@@ -137,11 +137,12 @@ def measure(
     reused_at_first = session.reused
     try:
         folder.describe({**run, "finished": False})
-        # Operators are built once for all trials. No single trial should be charged for that.
+        # Operators are built once for all trials, so that no trial's time includes the build.
         described = {**run, "one_time_costs": prepare(cluster, _ops_of(to_build_for))}
         folder.describe({**described, "finished": False})
         notes = _run_all(session, cluster, needs, on_slots)
-        # Some searches create trials while they run. Only now is it known which had a record.
+        # Some searches create trials while they run. So the number of reused records is known only
+        # at the end.
         if session.reused > reused_at_first:
             print_kept_count(session)
     finally:
@@ -156,7 +157,7 @@ def _run_all(
     needs: Needs | None,
     on_slots: Callable[[Mapping[str, int]], object] | None,
 ) -> tuple[str, ...]:
-    """Run the trials, and give those that were not run their records; returns notes."""
+    """Run the trials, and write a record for each trial that did not run. Returns notes."""
     try:
         notes = run_trials(session, cluster, needs, on_slots=on_slots)
     except ClusterError:

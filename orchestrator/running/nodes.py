@@ -1,4 +1,4 @@
-"""What a cluster has: its nodes, and what a trial may reserve of them."""
+"""The nodes of a cluster, and what a trial may reserve on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Node:
     gpus: int
     cpus: int
     host_bytes: int
-    """Memory that Ray gives out on the node, less a tenth for Ray itself."""
+    """Memory that Ray can reserve on the node, minus a tenth for Ray's own processes."""
     environment: Mapping[str, Any]
     set_aside: int = 0
     """How many of its GPUs are unfit and get no trial."""
@@ -74,7 +74,7 @@ class Cluster:
 
     nodes: tuple[Node, ...]
     pinned: bool = False
-    """Whether trials are kept on these nodes, because Ray has others, too."""
+    """Whether trials may run on these nodes only, because Ray has other nodes, too."""
     allowed_models: tuple[str, ...] = ()
     """Words in the names of the GPU models that the configuration allows; empty: all models."""
     is_own: bool = False

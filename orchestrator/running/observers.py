@@ -11,11 +11,11 @@ from jobs.spec import TrialSpec
 class Observer(Protocol):
     """Terminal progress, ``log.jsonl``, Prometheus metrics and experiment loggers.
 
-    No method may raise: a sweep does not end because its log cannot grow.
+    No method may raise an exception. Otherwise a log on a full disk would end the sweep.
     """
 
     def started(self, spec: TrialSpec) -> None:
-        """A slot has begun a trial. One that lost its slot is begun again."""
+        """A slot has begun a trial. A trial that lost its slot is begun again."""
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """A trial has its record.

@@ -1,4 +1,4 @@
-"""The options that every verb that measures has in common."""
+"""The options that all measuring verbs share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunOptions:
-    """Where, how long and how much of a plan to measure."""
+    """On which cluster to measure, for how long, and which trials."""
 
     address: str | None = None
     """Address of a Ray cluster. None: that of ``RAY_ADDRESS``, or else a Ray started here."""

@@ -1,8 +1,8 @@
-"""Ends what a killed driver leaves behind: a small process waits for the driver's end.
+"""The guard: a small process that ends the processes that a killed driver leaves behind.
 
-The kernel ends what the driver itself has started, but not what those processes have started. Ray's
-agents and workers notice only after a while that their raylet has ended, and the longest while
-they start. A stopped process notices nothing.
+The kernel ends the driver's child processes, but not their descendants. Ray's agents and workers
+notice only after some time that their raylet has ended. It takes longest while they start. A
+stopped process never notices.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from jobs import own_process
 from jobs.isolation.scratch import PREFIXES, remove_abandoned
 
 VARIABLE = "ORCHESTRATOR_GUARDED_BY"
-"""Environment variable: the guard that ends a process, if it outlives its driver."""
+"""Environment variable with the name of the guard that ends a process after its driver."""
 END_SECONDS = 10.0
-"""How long the guard tries. A process in uninterruptible sleep may stay longer."""
+"""How long the guard tries to end processes. One in uninterruptible sleep may take longer."""
 _PAUSE_SECONDS = 0.05
 _SETTLE_SECONDS = 2.0
-"""After a kill. The kernel frees a killed process's memory first, and its locks after that."""
+"""Pause after a driver was killed. The kernel frees its memory first, and its locks after that."""
 _MODULE = "orchestrator.running.orphans"
 
 
 class Guard:
-    """What starts while ``marking`` lasts, with all that it starts, ends with this process."""
+    """Ends every process that was started during ``marking``, and its descendants.
+
+    That happens when this process ends.
+    """
 
     def __init__(self) -> None:
         self._name = uuid.uuid4().hex
@@ -49,7 +52,7 @@ class Guard:
     def process(self) -> Iterator[None]:
         """The guard's process, until the end of the context or of this process."""
         command = own_process.command(_MODULE, self._name)
-        # A session of its own: Ctrl-C and the terminal's end are for the driver.
+        # In a session of its own, the guard receives neither Ctrl-C nor the end of the terminal.
         guard = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -68,10 +71,10 @@ class Guard:
 
 @contextlib.contextmanager
 def guard() -> Iterator[Guard]:
-    """A guard for the time of the context. Without one the driver works, too."""
+    """A guard for the time of the context. If it cannot be started, the driver works without."""
     with contextlib.ExitStack() as stack:
         started = Guard()
-        with contextlib.suppress(OSError):  # no further process may be started
+        with contextlib.suppress(OSError):  # the limit of processes is reached
             stack.enter_context(started.process())
         yield started
 
@@ -106,7 +109,7 @@ def _marked(entry: bytes) -> Iterator[int]:
 
 
 def main() -> None:
-    """Wait for the driver's end. Then kill what it has left, and remove its temporary folders."""
+    """Wait until the driver ends. Then kill its remaining processes, and remove its folders."""
     has_ended_well = sys.stdin.buffer.read() != b""
     end_all(sys.argv[1])
     if not has_ended_well:

@@ -18,7 +18,7 @@ from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.units import duration, memory, number
 
 _STATUS_EVERY = 10
-"""Trials between two lines that say where the sweep stands."""
+"""Number of trials between two status lines."""
 _REASON_CHARACTERS = 160
 _OUTCOME_WORDS = {
     Outcome.OK: "ok",
@@ -35,8 +35,8 @@ _OUTCOME_WORDS = {
 class Progress:
     """An observer that prints every trial, and counts them.
 
-    ``planned`` is None for a search that makes its trials as it goes. ``axes`` are those that vary,
-    which labels name. ``began`` is the sweep's start by ``clock``; None: now.
+    ``planned`` is None for a search that creates its trials while it runs. ``axes`` are the varying
+    axes, which labels name. ``began`` is the start of the sweep by ``clock``. None means now.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Progress:
         self.print(f"-- {text}")
 
     def closed(self) -> None:
-        """Print where the sweep stands at its end."""
+        """Print the last status line."""
         self.print(self.status())
 
     def count(self, record: TrialRecord, *, measured: bool) -> None:
@@ -105,7 +105,7 @@ class Progress:
             print(visible(text), file=self._stream, flush=True)
 
     def status(self) -> str:
-        """Where the sweep stands, in one line."""
+        """The status of the sweep, in one line."""
         parts = [f"{self._done()} done ({self._counted()})"]
         if self._fastest is not None and len(self._workloads) == 1:
             label = trial_label(self._fastest.spec, self._axes)

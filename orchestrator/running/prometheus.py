@@ -85,7 +85,7 @@ class Metrics:
             self._slot_seconds.inc(record.slot_seconds, {**self._tags, "gpu_model": gpu_model})
 
     def _publish(self) -> None:
-        # A trial that the search skipped would have cost the mean of those measured.
+        # It is assumed that a skipped trial would have taken the mean time of a measured trial.
         mean = self._measured_seconds / max(1, self._measured_count)
         running = len(self._started_ids)
         self._saved.set(mean * self._skipped_count, self._tags)

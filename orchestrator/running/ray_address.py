@@ -17,18 +17,19 @@ CONNECT_SECONDS = 5.0
 def ray_address(address: str | None) -> str:
     """What to give Ray: ``address``, else ``RAY_ADDRESS``, else "local" to start a cluster here.
 
-    Left to itself, Ray joins whatever was last started on this machine, and waits for a cluster
-    that has died.
+    Without an address, Ray would join the cluster that was last started on this machine. It would
+    wait for it even if that cluster has ended.
     """
     return address or os.environ.get("RAY_ADDRESS") or "local"
 
 
 def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
-    """Where a cluster is to be started here, the slots' parents preload from now on.
+    """Start the slots' parent processes early, if a cluster will be started here.
 
-    They do so while Ray is imported and starts. ``cpus`` are a trial's cores; 0: its GPU's share.
+    They import their modules while Ray is imported and starts. ``cpus`` are the cores of a trial.
+    Zero stands for the share of its GPU.
     """
-    # A Ray that runs in this process already, as in a notebook, is used as it is.
+    # If this process has already joined a Ray, as in a notebook, that Ray is used.
     ray = sys.modules.get("ray")
     is_joined = ray is not None and ray.is_initialized()
     if is_joined or ray_address(address) != "local":
@@ -38,7 +39,7 @@ def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
 
 @contextmanager
 def _guarded_parents(cpus: int) -> Iterator[None]:
-    """Prewarmed parents. What their trials have started ends with this process, even if killed."""
+    """Prewarmed parent processes. A guard ends their trials' processes when this process ends."""
     with orphans.guard() as guard, ExitStack() as stack:
         with guard.marking():
             stack.enter_context(prewarm.parents(cpus))

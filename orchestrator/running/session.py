@@ -1,4 +1,4 @@
-"""One sweep: its search, time budget, records and observers brought together. Knows no Ray."""
+"""One sweep: combines its search, time budget, records and observers. Does not use Ray."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REPEATED_BY_A_SECOND_RUN = frozenset(
 
 
 class Session:
-    """Keeps the promise of one record per trial: every planned trial ends in exactly one.
+    """Makes sure that every planned trial ends with exactly one record.
 
     ``next_trials`` gives trials out, ``start`` begins them when a slot is ready, ``ended`` takes
     their records, and ``requeue`` takes back what a slot could not run. At the end
@@ -59,7 +59,7 @@ class Session:
         self._given_out: dict[str, TrialSpec] = {}
         self._started: set[str] = set()
         self._asked_ahead: TrialSpec | None = None
-        """The first trial after a tie-break, asked for to see where the tie-break ends."""
+        """The first trial after a tie-break. It was asked for to find the end of the tie-break."""
         self._requeued: deque[tuple[TrialSpec, ...]] = deque()
         self._reusable: dict[str, TrialRecord] = {}
         """Earlier records that take the place of a measurement."""
@@ -75,11 +75,11 @@ class Session:
         *,
         resume: bool,
     ) -> int:
-        """Tell the search of records that need not be repeated; returns how many it had planned.
+        """Tell the search of records that need not be repeated. Returns how many it had planned.
 
         Only rows measured in one of ``environments`` count. A resumed run keeps every final
-        outcome. A second run keeps what the trial itself decided (ok, out of memory, unsupported).
-        A search that makes its trials as it goes gets the record when it asks for the trial.
+        outcome. A second run keeps only ok, out of memory and unsupported. A search that creates
+        its trials while it runs gets a record when it asks for the trial.
         """
         measured_in = list(environments)
         for trial_id, record in earlier.items():
@@ -91,7 +91,7 @@ class Session:
                 self._second_best[trial_id] = record
             else:
                 self._reusable[trial_id] = record
-        # A search that makes its trials as it goes gets the rest when it asks for the trial.
+        # The other reusable records are used when the search asks for their trials.
         for planned in list(self.search.pending()):
             self._reuse_record_of(planned.trial_id)
         for record in list(self._reusable.values()):
@@ -100,7 +100,7 @@ class Session:
         return self.reused
 
     def next_trial(self) -> TrialSpec | None:
-        """The next trial to give out; None when there is none now (see ``finished``)."""
+        """The next trial to give out; None if there is none now (see ``finished``)."""
         if self.close_reason is not None or self._is_out_of_time():
             return None
         while (spec := self.search.ask()) is not None:
@@ -110,7 +110,7 @@ class Session:
         return None
 
     def next_trials(self) -> tuple[TrialSpec, ...]:
-        """What one slot runs next: a trial, or all rounds of a tie-break; () for none now."""
+        """The next trials for one slot: a trial, or all rounds of a tie-break. Empty if none."""
         if self._requeued and self.close_reason is None:
             return self._requeued.popleft()
         first = self._asked_ahead or self.next_trial()
@@ -127,10 +127,10 @@ class Session:
         return tuple(series)
 
     def start(self, specs: Sequence[TrialSpec]) -> tuple[TrialSpec, ...]:
-        """Begin trials that were given out, now that a slot is ready; returns what it shall run.
+        """Begin trials that were given out, because a slot is ready. Returns what to run.
 
-        The search may know better by now and choose another trial, or none. Nothing new begins
-        once the session is closed. A trial that lost its slot is begun again in any case.
+        The search may know more by now, and choose another trial or none. Nothing new begins once
+        the session is closed. A trial that lost its slot is begun again in any case.
         """
         if self._started.isdisjoint(spec.trial_id for spec in specs):
             specs = self._reconsidered(specs)
@@ -179,7 +179,7 @@ class Session:
             raise self._write_error
 
     def _write_refused_records(self) -> None:
-        """Write the records for which there was no room. Raises RunFolderError as before."""
+        """Write the records that could not be written before. Raises RunFolderError."""
         while self._unwritten:
             try:
                 record = self._folder.write(self._unwritten[0])
@@ -204,7 +204,7 @@ class Session:
 
     @property
     def is_futile(self) -> bool:
-        """Whether running trials need not be waited for, because their records have no place."""
+        """Whether to end without waiting for running trials: their records cannot be written."""
         return self.close_reason is CloseReason.FOLDER_LOST
 
     def interrupt(self) -> None:
@@ -232,7 +232,7 @@ class Session:
 
     @property
     def gpu_models_given_out(self) -> set[str]:
-        """The GPU models that those trials are for."""
+        """The GPU models of the trials in ``given_out``."""
         return {spec.gpu_model for spec in self._given_out.values()}
 
     @property
@@ -242,7 +242,7 @@ class Session:
 
     @property
     def finished(self) -> bool:
-        """Nothing more will be given out. A trial that was given out may still come back."""
+        """Whether nothing more will be given out. Some trials may still run, or be taken back."""
         if self.close_reason is not None:
             return True
         return self.search.exhausted and not self._given_out
@@ -252,10 +252,10 @@ class Session:
         return self._ends_at - self._clock()
 
     def _fail(self, error: RunFolderError) -> None:
-        """Start nothing more, because nothing can be written; say so once.
+        """Start nothing more, because nothing can be written. Print the reason once.
 
-        Raised in a callback the error would end in Tune's traceback: ``write_missing_records``
-        raises it.
+        ``write_missing_records`` raises the error. If it were raised here, in a callback of Tune,
+        Tune would print a traceback.
         """
         if self.close_reason is None:
             self.message(f"{error}; nothing new is started")
@@ -271,7 +271,7 @@ class Session:
         return True
 
     def _reconsidered(self, specs: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
-        """What to begin instead of trials that were given out some time ago."""
+        """The trials to begin in place of trials that were given out some time ago."""
         if self.close_reason is not None or self._is_out_of_time():
             return ()
         if len(specs) != 1:
@@ -286,7 +286,7 @@ class Session:
         return (chosen,)
 
     def _reuse_record_of(self, trial_id: str) -> bool:
-        """Whether a trial's earlier record takes its place; the search then gets the record."""
+        """Give a trial's earlier record to the search. Returns whether there is one."""
         record = self._reusable.pop(trial_id, None)
         if record is None:
             return False
@@ -296,6 +296,6 @@ class Session:
         return True
 
     def _tell_ended(self, record: TrialRecord, *, measured: bool = False) -> None:
-        """Tell the observers of a trial that has its record: without one it has not ended."""
+        """Tell the observers that a trial has its record."""
         for observer in self._observers:
             observer.ended(record, measured=measured)

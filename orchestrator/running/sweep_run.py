@@ -40,7 +40,7 @@ class SweepEnd:
 
 
 MakePlan = Callable[[SweepConfig, bool], tuple[SweepConfig, Plan]]
-"""From a configuration, and whether there is a GPU, to what is run and its plan."""
+"""Takes a configuration, and whether there is a GPU. Returns what is run, and its plan."""
 
 
 def planned_as_written(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
@@ -152,7 +152,7 @@ class _Sweep:
             progress.print(line)
         session.reuse(earlier.wanted, self._cluster.environments, resume=self._options.resume)
         lifecycle.print_kept_count(session)
-        # Combinations that cannot run have their records before the first trial.
+        # The records of combinations that cannot run are written before the first trial.
         if not self._config.search.is_space:
             for record in self._plan.ruled_out:
                 self._folder.write(record)
@@ -170,7 +170,7 @@ class _Sweep:
     def _to_build_for(self, session: Session) -> Iterable[TrialSpec]:
         """The trials whose operators are built beforehand.
 
-        Of a space hardly any configuration is measured, so its operators are built when needed.
+        Only a few configurations of a space are measured, so its operators are built when needed.
         """
         if self._config.search.is_space:
             return ()
@@ -204,7 +204,7 @@ class _Sweep:
 
     @property
     def _planned_count(self) -> int | None:
-        """Trials that will have a record; None where the plan is a space to choose from."""
+        """Number of trials that will have a record; None if the plan is a space to choose from."""
         if self._config.search.is_space:
             return None
         return len(self._planned_ids)

@@ -84,7 +84,7 @@ def _needs_gpu(requirement: str) -> bool:
 
 
 def _is_unmet_here(requirement: str) -> bool:
-    """Whether a package or version of a package is required that this machine does not have."""
+    """Whether this machine lacks the package, or the version of it, that is required."""
     kind, _, name = requirement.partition(":")
     if kind == "package":
         return importlib.util.find_spec(name) is None

@@ -26,7 +26,7 @@ def record_files(run_folder: Path) -> list[Path]:
     Raises OSError if that folder cannot be listed, which ``Path.glob`` would pass over.
     """
     folder = run_folder / RECORDS
-    # Something else than a run folder has no records, and is named by what reads its tables.
+    # A path that is no run folder has no records. The reader of the tables then reports it.
     if not os.path.isdir(run_folder):
         return []
     try:
@@ -57,5 +57,5 @@ def written_beside(path: Path) -> Iterator[Path]:
         _move(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            partial.unlink()  # a full disk needs the room
+            partial.unlink()  # frees the space on a full disk
         raise

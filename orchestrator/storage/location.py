@@ -1,4 +1,4 @@
-"""Where a run lies: a folder of this machine, or a URI such as ``s3://bucket/runs/bert``."""
+"""The place of a run: a folder of this machine, or a URI such as ``s3://bucket/runs/bert``."""
 
 from __future__ import annotations
 

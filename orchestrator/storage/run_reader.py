@@ -1,4 +1,4 @@
-"""What a run folder holds: from its records, or from its tables if only those were kept."""
+"""Reads a run folder: its records, or its tables if only those were kept."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def losses_of(records: Sequence[TrialRecord]) -> dict[str, Sequence[float]]:
 
 
 def anatomies_of(run_folder: Path) -> dict[str, Anatomy]:
-    """Trial -> where its memory and time went, of those that were profiled."""
+    """Trial -> its anatomy, for the trials that were profiled."""
     records = read_records(run_folder)
     if records:
         return {record.trial_id: record.anatomy for record in records if record.anatomy}

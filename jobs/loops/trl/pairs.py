@@ -18,7 +18,7 @@ def pair_problem(row: Mapping[str, Any]) -> str:
     kinds = set()
     for name in names:
         value = row[name]
-        # A text may have an empty prompt. An empty answer teaches nothing.
+        # A prompt may be an empty text. An empty answer has no token to learn.
         if value is None or (not value and (name, value) != ("prompt", "")):
             return f"has no {_spoken(name)}"
         if not isinstance(value, str) and not _is_chat(value):

@@ -106,7 +106,7 @@ def _facts(trainer: Any) -> PreferenceFacts:
 
 
 def _as_prepared(trainer: Metered, dataset: Any, *_: Any) -> Any:
-    """In place of TRL's preparation, which the rows have had."""
+    """Replaces TRL's preparation, because the rows are already prepared."""
     return dataset
 
 

@@ -75,7 +75,7 @@ KERNELS = Axis(
 def hub_layers(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
     """``model`` with the kernels for training that the Hub has for its layers on this device.
 
-    transformers keeps a layer's own code in silence if the Hub has no kernel for it.
+    If the Hub has no kernel for a layer, transformers keeps the layer's code without a message.
     ``model.hub_kernel_layers`` counts those with a kernel. Raises NotImplementedError if there is
     none.
     """

@@ -1,4 +1,4 @@
-"""What a comparison of two runs says: changes of single configurations, and of all together."""
+"""The result of a comparison: changes of single configurations, and of all of them together."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ class Change:
     kind: ChangeKind
     label: str
     before: float | None = None
-    """Samples per second, or bytes; None where the change is not one of a figure."""
+    """Samples per second, or bytes. None if the change is one of the outcome or the losses."""
     after: float | None = None
+    """The same figure in the later run. For a loss mismatch: new mean loss divided by the old one.
+    """
     ratio: float | None = None
     """After divided by before."""
     margin: float | None = None
-    """The relative change that chance may explain."""
+    """The largest relative change that chance can explain."""
     outcome: Outcome | None = None
-    """Of the run in which the configuration did not end ok."""
+    """How the configuration ended in the run in which it failed."""
     reason: str = ""
     """Why the configuration did not end ok."""
 
@@ -39,7 +41,8 @@ class Change:
     def loss(self) -> float:
         """The relative amount by which speed fell or memory grew. Needs a ratio."""
         assert self.ratio is not None
-        # Ratios are new by old: for a speed below 1 is worse, for a memory above 1.
+        # A ratio is the later figure divided by the earlier one. So a speed is worse below 1, and
+        # a memory is worse above 1.
         if self.kind == "slower":
             return 1 - self.ratio
         return self.ratio - 1
@@ -50,7 +53,9 @@ class Shift:
     """The mean change of speed of several GPU-bound rows, with its interval."""
 
     ratio: float
-    """Speed after divided by speed before; of one technique: relative to all other rows."""
+    """Speed after divided by speed before. For a technique, relative to the same ratio of all
+    other rows.
+    """
     low: float
     high: float
     rows: int
@@ -60,12 +65,13 @@ class Shift:
 
     @property
     def is_real(self) -> bool:
-        """Whether equal runs hardly ever differ that much."""
+        """Whether the interval excludes 1, so that chance is an unlikely explanation."""
         return not self.low <= 1 <= self.high
 
     @property
     def smallest_visible(self) -> float:
-        """The relative change that would have been called real."""
+        """The smallest relative change that would have been called real."""
+        # The interval is symmetric in the logarithm, so ``high / ratio`` is its half-width.
         return self.high / self.ratio - 1
 
 
@@ -75,57 +81,64 @@ class SpeedChanges:
 
     single: tuple[Change, ...]
     shift: Shift | None
-    """Of all GPU-bound rows; None with too few of them."""
+    """The mean change of all GPU-bound rows; None if there are too few."""
     of_techniques: tuple[Shift, ...]
-    """Techniques whose rows changed against all others."""
+    """Techniques whose rows changed by more, or by less, than all other rows."""
     smallest_visible: float | None
-    """The relative change of a single GPU-bound configuration that would be found, in the median;
-    None without one.
+    """The smallest relative change that would be found in a single GPU-bound configuration.
+
+    It is the median over these configurations; None if there are none.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """What became of the configurations of one run in another."""
+    """How the configurations of an earlier run changed in a later one."""
 
     matched: int
-    """Configurations that ended ok in both."""
+    """Configurations that ended ok in both runs."""
     unsteady: int
-    """Of those: speeds too unsteady to be judged."""
+    """Matched configurations whose speed is not known well enough to be judged."""
     host_bound: int
-    """Of those: not judged by speed because the host sets the pace, not the GPU."""
+    """Matched configurations that are not judged by speed, because the host limits it."""
     other_hosts: int
-    """Of those: not judged by speed because the hosts differ, and the host sets part of the pace.
+    """Matched configurations that are not judged by speed, because the hosts differ.
+
+    The host limits part of their speed.
     """
     losses_compared: bool
-    """False where seed or length of training differ, which decide batches and learning rates."""
+    """False if the seed or the length of the training differs.
+
+    These decide the batches and the learning rates, so the losses differ as well.
+    """
     changes: tuple[Change, ...]
-    """Worst kind first, the largest change first."""
+    """The worst kind first; within a kind, the largest change first."""
     shift: Shift | None
-    """Of all GPU-bound rows."""
+    """The mean change of all GPU-bound rows; None if there are too few."""
     technique_shifts: tuple[Shift, ...]
-    """Techniques whose GPU-bound rows changed against all others."""
+    """Techniques whose GPU-bound rows changed by more, or by less, than all other rows."""
     smallest_visible: float | None
-    """The relative change of speed of a single GPU-bound configuration that would be found, in the
-    median; None without one.
+    """The smallest relative change of speed that would be found in one GPU-bound configuration.
+
+    It is the median over these configurations; None if there are none.
     """
     only_before: int
     """Configurations with no finished trial in the later run."""
     only_after: int
     """Configurations with no finished trial in the earlier run."""
     differences: tuple[Difference, ...]
-    """Of hardware, versions, model and data."""
+    """Differences between the hardware, versions, models and data of the runs."""
 
     def worse_than(self, tolerance: float) -> tuple[Change, ...]:
-        """What got worse by more than a relative tolerance.
+        """The changes for the worse that are larger than a relative tolerance.
 
-        Regressions and loss mismatches have no ratio and always count.
+        Regressions and loss mismatches have no ratio, and are always listed.
         """
         worse = [change for change in self.changes if change.kind in WORSE]
         return tuple(item for item in worse if item.ratio is None or item.loss > tolerance)
 
     def fails(self, tolerance: float) -> bool:
-        """Whether a configuration, a technique or everything got worse by more than a tolerance."""
+        """Whether a configuration, a technique or the whole run is worse by more than this."""
         shifts = list(self.technique_shifts)
         if self.shift is not None and self.shift.is_real:
             shifts.append(self.shift)

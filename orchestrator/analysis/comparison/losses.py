@@ -1,4 +1,8 @@
-"""Losses that changed: beyond rounding, or where versions differ, beyond what chance explains."""
+"""Changes of the losses between two runs.
+
+With equal versions, a change is a difference larger than rounding. With other versions, it is a
+difference larger than chance explains.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,8 @@ def loss_changes(
 ) -> Iterator[Change]:
     """Loss mismatches between two runs.
 
-    ``same_schedule`` is False where seed or length of training differ: then only losses that are no
-    longer finite count.
+    ``same_schedule`` is False if the seed or the length of the training differs. Then only losses
+    that are no longer finite are reported.
     """
     same_versions = not any(differences(before, after, VERSIONS))
     for earlier, later in pairs:
@@ -45,7 +49,7 @@ def _mismatch(
     same_versions: bool,
 ) -> float | None:
     """The new mean loss divided by the old one; None if they match."""
-    # With equal versions the same random numbers are drawn, and only rounding may differ.
+    # Equal versions draw the same random numbers, so the losses may differ by rounding only.
     rounding = None
     if same_versions:
         precision = str(earlier.choices.get("precision", "fp32"))

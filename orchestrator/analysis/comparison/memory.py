@@ -1,4 +1,4 @@
-"""Changes of memory beyond what repeats of one configuration differ by."""
+"""Changes of memory that are larger than the differences between repeats of one configuration."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TOLERANCES: Mapping[str, float] = {
     "device_peak_bytes": 0.01,
     "host_peak_resident_bytes": 0.05,
 }
-"""Memory column, the steadiest first -> by how much it may differ, relative.
+"""Memory column -> the largest relative difference that is no change; the most repeatable first.
 
-Allocations repeat to the byte, a process's memory less so.
+Allocated bytes are equal in repeats. The peak of the whole GPU and that of a process vary more.
 """
 
 
 def memory_changes(before: Dataset, pairs: Iterable[Pair]) -> Iterator[Change]:
-    """Changes by the first column of ``TOLERANCES`` that both rows have."""
+    """Changes of memory, read from the first column of ``TOLERANCES`` that both rows have."""
     for pair in pairs:
         column = _shared_column(pair)
         if column is None:

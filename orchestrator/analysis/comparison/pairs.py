@@ -22,13 +22,13 @@ Key = tuple[tuple[str, str], ...]
 
 
 def results_by_key(run: Dataset) -> dict[Key, Result]:
-    """What became of each configuration of a run; trials that were only skipped are left out."""
+    """The result of each configuration of a run. A configuration that was only skipped has none."""
     results: dict[Key, Result] = {}
     for row in run.rows:
         if row["outcome"] not in (Outcome.OK, Outcome.SKIPPED):
             choices = {axis: row[column] for axis, column in run.axes.items()}
             results[_key(choices)] = row
-    # What ended ok comes last, so that one good repeat outweighs a failed one.
+    # A repeat that ended ok replaces a failed one, so the ok configurations are added last.
     if run.main is not None:
         for configuration in run.main.configurations:
             results[_key(configuration.choices)] = configuration
@@ -36,7 +36,10 @@ def results_by_key(run: Dataset) -> dict[Key, Result]:
 
 
 def _key(choices: Mapping[str, Any]) -> Key:
-    """The choices without those at their default: one run may have an axis the other lacks."""
+    """The choices that are not the default of their axis.
+
+    A run may lack an axis that the other has. It then trained with the default of this axis.
+    """
     changed = []
     for axis, value in choices.items():
         if axis not in AXES or str(value) != str(AXES[axis].default):
@@ -45,13 +48,16 @@ def _key(choices: Mapping[str, Any]) -> Key:
 
 
 def pace_of_pair(pair: Pair) -> Pace:
-    """What limits the speed of both. If that differs, the less repeatable of the two counts."""
+    """What limits the speed of a pair. If the two differ, the less repeatable one is returned."""
     # The members of ``Pace`` are in order of falling repeatability.
     paces = list(Pace)
     return max((pace_of(configuration.row) for configuration in pair), key=paces.index)
 
 
 def log_speed_ratio(pair: Pair) -> float:
-    """Logarithm of the speed after divided by the speed before: equal steps up and down."""
+    """Logarithm of the speed after divided by the speed before.
+
+    In the logarithm, a doubling and a halving are equally far from zero.
+    """
     before, after = pair
     return math.log(after.samples_per_second / before.samples_per_second)

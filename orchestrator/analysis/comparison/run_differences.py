@@ -12,13 +12,13 @@ from orchestrator.storage.tables.rows import Row
 
 Part = Literal["environment", "model", "data", "training_arguments", "measure", "host"]
 VERSIONS: tuple[Part, ...] = ("environment", "model", "data", "training_arguments")
-"""Where these differ, a configuration's losses may differ beyond rounding."""
+"""If one of these differs, the losses of a configuration may differ by more than rounding."""
 SCHEDULE: tuple[Part, ...] = ("measure",)
-"""The schedule decides batches and learning rates step by step: where it differs, losses have
-nothing in common.
+"""If the schedule differs, every step has another batch or learning rate. Then losses cannot be
+compared.
 """
 HOSTS: tuple[Part, ...] = ("host",)
-"""Hosts set the pace of rows that are not GPU-bound."""
+"""The host limits the speed of rows that are not GPU-bound."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +41,7 @@ def differences(
     after: Dataset,
     parts: tuple[Part, ...] = (*VERSIONS, *SCHEDULE, *HOSTS),
 ) -> Iterator[Difference]:
-    """The settings that differ. One that a run does not have counts as off."""
+    """The settings that differ. A setting that a run does not have is the same as an empty one."""
     for part in parts:
         earlier = _settings(before, part)
         later = _settings(after, part)

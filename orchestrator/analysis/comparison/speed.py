@@ -1,11 +1,11 @@
-"""Changes of speed beyond what two equal runs differ by.
+"""Changes of speed that are larger than the differences between two equal runs.
 
-Three questions are asked of the rows whose pace the GPU sets, because each finds what the others
-cannot. Has everything shifted? Has one technique shifted against the others? Has a single
-configuration changed? Many rows together show a small change that no single row can show.
+Three tests are made on the GPU-bound rows: of all rows together, of each technique against all
+other rows, and of each single configuration. Many rows together show a small change that no single
+row can show.
 
-How far equal runs differ is known from repeats (``orchestrator.analysis.repeatability``). Two equal
-runs show a change in about 3 of 100 comparisons: each question has a risk of 1 %.
+Recorded repeats show by how much equal runs differ (``orchestrator.analysis.repeatability``). Each
+test has a false-alarm rate of 1 %, so two equal runs show a change in about 3 of 100 comparisons.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from orchestrator.analysis.repeatability import (
 )
 
 FALSE_ALARM = 0.01
-"""Chance that two equal runs show a change, for each of the three questions."""
+"""Probability that two equal runs show a change, for each of the three tests."""
 MIN_ROWS = 5
-"""Fewer rows are not judged together."""
+"""The fewest rows that are judged together. With fewer, the normal approximation is too rough."""
 
 
 def speed_changes(before: Dataset, pairs: Sequence[Pair]) -> SpeedChanges:
     """What changed among pairs whose speeds can be judged."""
     gpu_bound = [pair for pair in pairs if pace_of_pair(pair) is Pace.GPU]
-    # A single change among equal rows: the first step of the step-up procedure.
+    # If a single row changes, the step-up procedure tests it at this level. It is Bonferroni's.
     margins = [margin_of(pair, FALSE_ALARM / len(pairs)) for pair in gpu_bound]
     return SpeedChanges(
         single=tuple(_single_changes(before, pairs)),
@@ -68,7 +68,7 @@ def _single_changes(before: Dataset, pairs: Sequence[Pair]) -> Iterator[Change]:
 
 
 def _is_beyond(pair: Pair, risk: float) -> bool:
-    """Whether chance explains the pair's difference with less than a probability of ``risk``."""
+    """Whether two equal runs would differ as much with a probability below ``risk``."""
     return abs(log_speed_ratio(pair)) > margin_of(pair, risk)
 
 
@@ -88,7 +88,7 @@ def _single_change(before: Dataset, pair: Pair, margin: float) -> Change:
 def margin_of(pair: Pair, risk: float) -> float:
     """The change of a pair's log speed that two equal runs exceed with probability ``risk``."""
     error = _error(pair)
-    # What all rows of a run share is part of each row's difference.
+    # All rows of a run share a factor (``BETWEEN_RUNS``). It adds to each row's own difference.
     scale = math.hypot(error.standard_error, BETWEEN_RUNS)
     quantile: float = student_quantile(1 - risk / 2, error.degrees_of_freedom)
     return quantile * scale
@@ -108,7 +108,7 @@ def _common_shift(pairs: Sequence[Pair]) -> Shift | None:
 
 
 def _technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
-    """Techniques whose rows changed against all other rows."""
+    """Techniques whose rows changed by more, or by less, than all other rows."""
     groups = list(_groups(pairs))
     for axis, value, of_group, others in groups:
         group_mean, group_error = _weighted_mean(of_group)

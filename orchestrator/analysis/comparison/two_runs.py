@@ -1,7 +1,7 @@
-"""The comparison of two runs: configurations are matched, then judged one kind of change at a time.
+"""The comparison of two runs: configurations are matched, and each kind of change is looked for.
 
-Host-bound rows are not judged by speed: their speed is the host's. Launch-bound rows are judged
-only between equal hosts.
+The speed of host-bound rows is not compared, because it is the speed of the host. The speed of
+launch-bound rows is compared only if the hosts are equal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.repeatability import Pace
 
 MAX_ERROR = 0.25
-"""A row whose mean step is known no better than this is not judged by its speed."""
+"""If the 95 % interval of a row's mean step is wider than this share, its speed is not compared."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class _Matching:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """The pairs that ended ok in both runs, and those left after each reason not to judge one."""
+    """The pairs that ended ok in both runs, and which of them remain after each filter."""
 
     matched: list[Pair]
     precise: list[Pair]
@@ -57,21 +57,21 @@ class _Pairs:
 
     @property
     def host_bound(self) -> int:
-        """Pairs whose pace the host sets."""
+        """Pairs whose speed the host limits."""
         return len(self.precise) - len(self.of_device)
 
     @property
     def other_hosts(self) -> int:
-        """Pairs whose pace depends on hosts that differ."""
+        """Pairs whose speed depends partly on the host, while the hosts differ."""
         return len(self.of_device) - len(self.judged)
 
 
 def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -> Comparison:
     """Match two runs by configuration.
 
-    Whether their hardware may be compared is for the caller to judge.
+    The caller decides whether their hardware may be compared.
 
-    ``different_hosts``: judge the speeds of rows that are not GPU-bound even if the hosts differ.
+    ``different_hosts``: even if the hosts differ, compare speeds that depend partly on the host.
     """
     matching = _match(before, after)
     same_host = different_hosts or not any(differences(before, after, HOSTS))
@@ -104,7 +104,7 @@ def _match(before: Dataset, after: Dataset) -> _Matching:
 
 
 def _have_same_schedule(before: Dataset, after: Dataset) -> bool:
-    """Whether seed and length of training are equal, which decide the losses."""
+    """Whether both runs have the same seed and the same number of steps."""
     return not any(differences(before, after, SCHEDULE))
 
 
@@ -124,7 +124,7 @@ def _other_changes(
 
 
 def _pairs(results: list[tuple[Result, Result]], same_host: bool) -> _Pairs:
-    """Which speeds can be judged: those that are known well, and whose pace no host sets."""
+    """The pairs whose speeds can be compared: known well, and not limited by the host."""
     matched = _ended_ok_twice(results)
     precise = [pair for pair in matched if _is_precise(pair)]
     of_device = [pair for pair in precise if pace_of_pair(pair) is not Pace.HOST]
@@ -144,7 +144,7 @@ def _ended_ok_twice(results: list[tuple[Result, Result]]) -> list[Pair]:
 
 def _is_precise(pair: Pair) -> bool:
     errors = [own.row.get("samples_per_second_ci95") for own in pair]
-    # An error of exactly 0 is a known one: equal steps on a coarse clock.
+    # An error of exactly 0 is valid: on a coarse clock, all steps can take the same time.
     return all(error is not None and error < MAX_ERROR for error in errors)
 
 

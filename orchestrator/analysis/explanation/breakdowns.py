@@ -1,4 +1,4 @@
-"""The parts of two trials' seconds per sample and memory, which add up to the whole."""
+"""Breaks two trials' time per sample and memory down into parts that add up to the total."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from orchestrator.storage.tables.rows import Row
 REST = "not broken down"
 """The part that no instrument attributes to anything."""
 _SLOWER_PROFILE = 1.05
-"""The report warns if the profiled step was slower than a counted step by this factor."""
+"""The report warns if the profiled step took longer than a counted step by this factor.
+
+A profile that is slower than that shows other shares of the time than an unprofiled step.
+"""
 
 Rows = tuple[Row, Row]
 """The two trials' rows, before and after."""
@@ -23,11 +26,11 @@ Anatomies = tuple[Anatomy, Anatomy] | None
 
 
 def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
-    """Seconds per sample, so that different batches compare.
+    """Seconds per sample, so that trials with different batches can be compared.
 
     With anatomies the parts are kinds of operations, and the rest is time without a kernel.
     """
-    # Speeds have no parts that add up; the seconds of a sample have.
+    # A speed cannot be split into parts that add up. The seconds per sample can.
     totals = [1 / row["samples_per_second"] for row in rows]
     parts: list[dict[str, float]] = []
     # A profile of the kernels says more than the table; it counts if both trials have one.
@@ -59,7 +62,7 @@ def module_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown | None:
 
 
 def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies) -> Breakdown:
-    """Bytes at the peak, by what they are used for. One part only, if a trial has no parts."""
+    """Bytes at the peak, by purpose. If a trial has no parts, the total is the only part."""
     totals = [side.memory_bytes for side in sides]
     parts: list[Mapping[str, float]] = []
     source: Source = "columns"
@@ -70,14 +73,17 @@ def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies)
     else:
         for row in rows:
             parts.append(memory_layers(row) or {})
-    # With the parts of one trial only, the parts could not be compared.
+    # If one trial has no parts, the parts of the other have nothing to be compared with.
     if not all(parts):
         parts = [{}, {}]
     return _breakdown(totals, parts, source, REST)
 
 
 def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, float | None]:
-    """Busy time of the profiled step divided by the time of a counted step; None up to 1.05."""
+    """Busy time of the profiled step, divided by the time of a counted step.
+
+    None if the factor is 1.05 or less, or if a trial was not profiled.
+    """
     if anatomies is None:
         return None, None
     factors: list[float | None] = []

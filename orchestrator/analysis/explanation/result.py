@@ -10,7 +10,7 @@ from jobs.spec import TrainingRecipe
 from orchestrator.analysis.loss_curves import LossCurves
 
 CLOSE = 0.01
-"""Figures within this relative distance of each other are called the same."""
+"""Two figures whose relative difference is at most this are called the same."""
 
 Source = Literal["anatomy", "columns"]
 """Where the parts of a breakdown come from: both trials' anatomies, or the table's columns."""
@@ -62,7 +62,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """How two trials differ, and the effect. "Before" is the trial that was named first."""
+    """The differences between two trials. "Before" is the trial that was named first."""
 
     hardware: str
     before: Side
@@ -71,7 +71,7 @@ class Explanation:
     """The axes on which they differ."""
     seconds_per_sample: Breakdown
     module_seconds: Breakdown | None
-    """Forward and backward pass by class of module; None unless both were profiled."""
+    """Seconds of forward and backward pass, by class of module. None unless both were profiled."""
     memory_bytes: Breakdown
     losses: LossCurves | None
     runtime: tuple[Difference, ...]
@@ -80,5 +80,5 @@ class Explanation:
     slower_profiles: tuple[float | None, float | None]
     """For each trial: busy time of the profiled step, divided by the time of a counted step.
 
-    None up to 1.05.
+    None if the factor is 1.05 or less.
     """

@@ -34,7 +34,7 @@ IDLE_COLUMNS = ("host_bound_share", "launch_bound_forward_share", "launch_bound_
 POWER_COLUMNS = ("joules_per_sample", "gpu_sm_clock_mhz", "gpu_power_capped_share")
 """Columns of power and clocks.
 
-If the power limit holds the clocks down, the speed is this power divided by the energy per sample.
+If the power limit holds the clocks down, samples per second = power limit / joules per sample.
 """
 EFFICIENCY_FIGURES = ("MFU", "backward / forward")
 """Figures of the anatomy that say how well the GPU was used."""
@@ -82,7 +82,7 @@ def _idle_shares(rows: Rows) -> Iterator[Difference]:
 
 
 def _power(rows: Rows) -> Iterator[Difference]:
-    """Power and clocks that differ by more than they vary from trial to trial."""
+    """Differences of power and clocks that are larger than those between equal trials."""
     for column in POWER_COLUMNS:
         before = rows[0].get(column)
         after = rows[1].get(column)
@@ -103,7 +103,7 @@ def _efficiency(anatomies: tuple[Anatomy, Anatomy]) -> Iterator[Difference]:
 def _first_step(rows: Rows) -> Iterator[Difference]:
     before = rows[0].get(FIRST_STEP) or 0.0
     after = rows[1].get(FIRST_STEP) or 0.0
-    # Start-up times vary, so only a difference as large as a compilation's is listed.
+    # Start-up times vary. So a difference is listed only if a compilation could cause it.
     shortest, longest = sorted((before, after))
     is_longer = math.inf > longest > _FIRST_STEP_FACTOR * shortest
     if is_longer and longest - shortest > _FIRST_STEP_SECONDS:

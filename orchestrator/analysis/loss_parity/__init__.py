@@ -1,15 +1,18 @@
-"""Loss parity: which trials have other losses than a reference at equal seed, data and batch.
+"""Loss parity: finds the trials whose losses differ from those of a reference.
 
-The mean losses of each half of the training are compared. The difference is relative to the
-reference's mean loss over the whole training.
+The reference has the same seed, data and effective batch. The mean losses of each half of the
+training are compared. The difference is relative to the reference's mean loss over the whole
+training.
 
-- Rows that draw the same random numbers differ only in how activations are kept or data is loaded:
-  they must agree to within their precision's rounding.
-- Other rows train similarly but not equally: another split of the batch, precision or kernel draws
-  other dropout masks, and another loop orders the data differently. They may differ by as much as
-  the reference's own losses scatter from step to step. That is wide for few steps and small
-  batches, so a mismatch is certain, but a match is no proof. If a loss of zero, or of twice the
-  reference's, would pass too, the state is "not checked".
+- Some rows draw the same random numbers as their reference. They differ from it only in how
+  activations are kept or data is loaded. Their losses must be equal, apart from rounding.
+- Other rows draw other random numbers. Another split of the batch, precision or kernel draws other
+  dropout masks, and another loop orders the data differently. Their mean losses may differ by as
+  much as the scatter of the reference's losses from step to step explains.
+
+The allowed difference is large if there are few steps or small batches. So a mismatch is certain,
+but a match is no proof. If even a loss of zero, or of twice the reference's, would be allowed, the
+state is "not checked".
 """
 
 from orchestrator.analysis.loss_parity.checks import LossCheck, loss_checks, loss_flags

@@ -1,4 +1,4 @@
-"""The check of every row's losses: its state, the reference it was compared with, its flag."""
+"""Checks the losses of every row against those of its references."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def _has_finite_losses(row: Row, losses: Losses) -> bool:
 
 
 def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
-    # The trial itself compared one micro-batch with and without accumulation, on equal random
-    # numbers.
+    # The trial itself compared the loss of one micro-batch with and without accumulation, with
+    # the same random numbers.
     scale_flag = scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
     if scale_flag is not None:
         return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
@@ -141,14 +141,15 @@ def _flag(ratio: float, accumulation: float) -> Flag:
 
     If the loss was not divided by the accumulation, the ratio is about the accumulation.
     """
-    # Means of few noisy steps lie within a quarter of their expectation.
+    # The means of few noisy steps vary, so a ratio within a quarter of the accumulation counts.
+    # The bounds are reciprocal: 0.8 = 1 / 1.25.
     if accumulation > 1 and 0.8 < ratio / accumulation < 1.25:
         return Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio)
     return Flag(FlagKind.LOSS_MISMATCH, ratio)
 
 
 def _together(comparisons: Sequence[LossCheck]) -> LossCheck:
-    """The weakest of several comparisons without a mismatch. It counts for the row."""
+    """The comparison with the largest bound. It is the weakest one, and counts for the row."""
     return max(comparisons, key=_bound)
 
 

@@ -1,10 +1,12 @@
-"""Measured equivalence: training recipes whose losses are those of the recipe that is ranked.
+"""Measured equivalence: finds training recipes with the same losses as the ranked recipe.
 
 A plain training argument, such as ``use_liger_kernel``, counts as a change of the training, because
-no technique declares the contrary. Losses can show that it does not. Two trials at equal seed that
-differ in such arguments alone draw the same random numbers, so equal mathematics gives losses
-that agree to within rounding. The wider bound for other random numbers would be useless here. In
-the recorded runs SGD passes it beside AdamW in 219 of 220 pairs, but never the bound of rounding.
+no technique declares that it is none. Losses can show that it is none. Two trials with the same
+seed that differ only in such arguments draw the same random numbers. If both compute the same
+function, their losses differ by rounding only.
+
+The wider bound for other random numbers would not separate recipes. With that bound, SGD matched
+AdamW in 219 of 220 recorded pairs. With the bound of rounding, it matched in none.
 
 A few steps cannot show everything. So two recipes never count as equal in these cases:
 
@@ -29,7 +31,7 @@ from orchestrator.analysis.loss_parity.windows import LossWindow, loss_windows
 MIN_STEPS = 4
 """With four steps, three losses come after an update and so depend on the recipe."""
 MIN_STEPS_OF_DECLARED = 100
-"""Steps before losses outweigh a technique's declaration that it changes the training."""
+"""The same if a technique declares that it changes the training: its losses need more steps."""
 HYPERPARAMETERS = (
     "adam_",
     "data_seed",
@@ -68,7 +70,7 @@ class MeasuredRecipe:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SameLosses:
-    """Shows that a recipe trains the same as another. Each field is the weakest of all pairs."""
+    """The evidence that two recipes train the same. Each figure is the weakest of all pairs."""
 
     pairs: int
     """How many pairs of trials differ in the recipe alone."""
@@ -90,7 +92,7 @@ def equivalent_recipes(
     equivalent = {}
     for recipe, members in by_recipe.items():
         differing = _differing_axes(recipe, reference)
-        # Samples of another length are another workload, however near its losses are.
+        # Recipes with other samples, such as longer ones, are never equal, even if losses match.
         if _can_be_shown(differing) and same_workload(recipe, reference):
             same_losses = _same_losses(members, references, differing)
             if same_losses is not None and same_losses.steps >= _steps_needed(differing):

@@ -1,7 +1,8 @@
 """The references of a row: the rows whose losses it has to match, and how closely.
 
-The reference is the plainest row of a group: the one that is nearest to the defaults. Two rows have
-the same draws if they draw the same random numbers and compute in the same order and precision.
+The reference of a group is the *plainest* row: the one with the fewest choices that are not
+defaults. Two rows have the *same draws* if they draw the same random numbers, and compute in the
+same order and precision.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from orchestrator.storage.tables.rows import Row
 OTHER_BATCH = 0.5
 """Further relative difference that is allowed if the reference has another effective batch.
 
-Such a reference sees other samples in each step.
+Such a reference sees other samples in each step. The value is a round figure, not a measurement.
 """
 _SAME_DRAWS = ("activations", "allocator", "dataloader")
 """Axes that change no random number and no order of computation."""
@@ -47,7 +48,7 @@ class References:
     def of(self, row: Row) -> list[Row]:
         """The references of a row: the plainest one with the same draws, and that of its group.
 
-        The list may be empty, and never holds the row itself.
+        The row itself is never in the list. The list may be empty.
         """
         candidates = (self._plainest_of_draws.get(_draws(row, self._axes)), self._of_group(row))
         chosen: dict[str, Row] = {}
@@ -94,7 +95,7 @@ def _share_recipe_or_batch(group: Group, other: Group) -> bool:
     """Whether two groups share the recipe or the effective batch, on samples of one kind."""
     if group[0] == other[0]:
         return True
-    # Losses of longer samples are others from the first step on.
+    # With another length of samples, even the first loss is another one.
     return group[1] == other[1] and same_workload(_recipe(group), _recipe(other))
 
 
@@ -131,7 +132,7 @@ def compared(
     Rows of different recipes are compared in the first step alone. Its loss precedes every update,
     so the recipe does not affect it.
     """
-    # Rows with the same draws may differ by rounding alone, other rows by chance as well.
+    # Rows with the same draws may differ by rounding only. Other rows may also differ by chance.
     rounding = None
     if _draws(reference, axes) == _draws(row, axes):
         rounding = rounding_of(row, axes)

@@ -1,4 +1,4 @@
-"""Two trials' losses compared window by window: what differs, what may differ, what follows."""
+"""Compares the losses of two trials in windows: the difference, what is allowed, and the result."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ ROUNDING: Mapping[str, float] = {
 Each is several times the largest difference of the runs in docs/results.
 """
 OTHER_DRAWS = 0.1
-"""Relative difference that is always allowed between rows with other random numbers."""
+"""Relative difference that is always allowed between rows with other random numbers.
+
+It is a round figure, added to the scatter of the reference (see ``loss_windows``).
+"""
 STANDARD_ERRORS = 3.0
 """A difference of two means counts as chance up to this many standard errors."""
 PAIRED_CONFIDENCE = 0.995
 """Quantile of the interval of step-by-step differences: 99 %, two-sided."""
 MAX_BOUND = 1.0
-"""A check that allows this relative difference, or more, finds no mistake.
+"""A check that allows this relative difference, or more, would detect no wrong loss.
 
 A loss of zero differs by 100 %. So does a loss that was not divided by an accumulation of two.
 """
@@ -39,11 +42,11 @@ class CheckState(enum.StrEnum):
     """What the check of a trial's losses says."""
 
     MATCHES = "matches"
-    """The losses agree with the reference's, by a check that would have shown a mismatch."""
+    """The losses agree with those of the reference, and the check could have found a mismatch."""
     MISMATCH = "mismatch"
     """The losses differ from the reference's by more than chance, or are not finite."""
     NOT_CHECKED = "not checked"
-    """There is no reference, no losses, or so few steps that a wrong loss could not show."""
+    """There is no reference or no loss, or too few steps to tell a wrong loss from chance."""
     REFERENCE = "reference"
     """Other trials are compared with this one. It is compared with no other."""
 
@@ -71,7 +74,7 @@ class LossWindow:
 
     @property
     def difference(self) -> float:
-        """By how much the means do differ, relative to the scale."""
+        """By how much the means differ, relative to the scale."""
         return abs(self.own - self.reference) / self.scale
 
     @property
@@ -108,7 +111,7 @@ def loss_windows(
     scale = statistics.fmean(map(abs, reference[:steps])) or math.ulp(1.0)
     # The scatter of single steps gives the difference of two means that chance can explain.
     deviation = _step_deviation(reference) / scale
-    paired = _paired_deviation(own[:steps], reference[:steps]) / scale
+    paired = _paired_half_width(own[:steps], reference[:steps]) / scale
     # Halves, because a late divergence would be averaged away in the whole.
     windows = []
     for half in _halves(steps):
@@ -125,8 +128,11 @@ def _window(
     steps: slice,
     bounds: tuple[float, float, float],
 ) -> LossWindow:
-    """The window of these steps; ``bounds`` are its scale, what it allows, and its scatter."""
-    scale, allowed, paired_deviation = bounds
+    """The window of these steps.
+
+    ``bounds`` are the scale, the allowed difference, and half the interval of a step's difference.
+    """
+    scale, allowed, paired_half_width = bounds
     count = steps.stop - steps.start
     return LossWindow(
         begin=steps.start,
@@ -136,7 +142,7 @@ def _window(
         scale=scale,
         allowed=allowed,
         # The standard error of a mean falls with the square root of its steps.
-        paired_error=paired_deviation / math.sqrt(count),
+        paired_error=paired_half_width / math.sqrt(count),
     )
 
 
@@ -151,26 +157,29 @@ def _halves(steps: int) -> list[slice]:
 
 def _chance(relative_deviation: float, steps: int) -> float:
     """Relative difference of two means, each of ``steps`` independent steps, by chance."""
-    # Each mean has a variance of deviation² / steps; those of a difference add.
+    # Each mean has a variance of deviation² / steps. The variance of the difference of two means
+    # is the sum of both, so its standard error is deviation · √(2 / steps).
     return STANDARD_ERRORS * relative_deviation * math.sqrt(2 / steps)
 
 
 def _step_deviation(losses: Sequence[float]) -> float:
     """The standard deviation from step to step, without the trend."""
-    # Von Neumann's successive differences have twice the variance of a step.
+    # Von Neumann's estimator: the difference of successive steps has twice the variance of a step,
+    # and hardly contains the trend.
     squares = [(after - before) ** 2 for before, after in itertools.pairwise(losses)]
     if not squares:
         return 0.0
     return math.sqrt(statistics.fmean(squares) / 2)
 
 
-def _paired_deviation(own: Sequence[float], reference: Sequence[float]) -> float:
+def _paired_half_width(own: Sequence[float], reference: Sequence[float]) -> float:
     """Half the 99 % interval of one step's difference; infinite if there is only one step."""
     if len(own) < 2:
         return math.inf
-    # Equal samples in equal order: the common rise and fall of both curves cancels out.
+    # With the same samples in the same order, both losses rise and fall together. This common
+    # part cancels out in the differences.
     differences = [mine - other for mine, other in zip(own, reference, strict=True)]
-    # Student's t: the deviation of few differences is itself not well known.
+    # Student's t, because a deviation that is estimated from few differences is itself uncertain.
     quantile: float = student_quantile(PAIRED_CONFIDENCE, len(differences) - 1)
     return quantile * statistics.stdev(differences)
 

@@ -1,13 +1,13 @@
-"""What to train with: the decision under constraints, and what speaks for and against it.
+"""Recommends a configuration under constraints, and shows the alternatives.
 
 ``Ranking.pick`` is the only place that decides. ``recommend``, the budgets of the report, its
-page, the Python API and the follow-ups of a sweep all show what it says:
+page, the Python API and the follow-ups of a sweep all use its decision:
 
 - ``recommend(configurations, constraints, ...)``: one decision with its runners-up, the price of
   each constraint, and what was left out.
 - ``Ranking.of(configurations, constraints, ...)`` and ``ranking.pick(memory_bytes)``: the decision
   alone, for many budgets.
-- ``decision_steps(ranking)``: the decision for every budget there is, as steps.
+- ``decision_steps(ranking)``: the decision for every possible budget, as steps.
 - ``longest_contexts(configurations, memory_bytes, ...)``: the longest samples that fit.
 """
 

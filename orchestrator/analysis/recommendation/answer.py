@@ -15,7 +15,7 @@ class ConstraintCost:
     """What loosening one constraint would gain, or what needing less memory would lose."""
 
     constraint: str
-    """memory, effective_batch or recipe; "less memory" for a nearly as good configuration."""
+    """memory, effective_batch or recipe. Or "less memory": nearly as good, but much smaller."""
     candidate: Candidate
     ratio: float | None
     """The candidate's figure divided by that of the best.
@@ -30,7 +30,7 @@ class NearbyBatch:
 
     effective_batch: int
     candidate: Candidate
-    """The best there, under the same other constraints."""
+    """The best candidate at this effective batch, under the same other constraints."""
     ratio: float | None
     """The candidate's figure divided by that of the best; None if there is no best."""
 
@@ -41,25 +41,25 @@ class LeftOut:
 
     count: int
     better: int
-    """How many of them are better than the recommended one; all, if there is none."""
+    """How many of them are better than the recommendation. Without a recommendation, all are."""
     best: Candidate | None
-    """The best of them."""
+    """The best candidate that was left out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recommendation:
-    """The best configuration under constraints, and what belongs to this answer."""
+    """The best configuration under constraints, its alternatives, and its checks."""
 
     constraints: Constraints
     best: Candidate | None
     runners_up: tuple[Candidate, ...]
-    """The best of each further set of techniques."""
+    """The best candidate of each other set of techniques."""
     costs: tuple[ConstraintCost, ...]
     left_out: LeftOut
     nearby: tuple[NearbyBatch, ...] = ()
     """The nearest better effective batch below the one asked for, and the nearest above."""
     check: CapCheck | None = None
-    """The cap check of the best. None if there is none, and its fit is inferred from its peak."""
+    """The cap check of the best. None if it was not checked: its fit is inferred from its peak."""
     comparisons: tuple[PairedComparison, ...] = ()
     """Tie-breaks between the best and other candidates."""
 

@@ -1,4 +1,4 @@
-"""What a configuration shall be best in, and under which constraints."""
+"""The objective of a recommendation, and its constraints."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class Constraints:
     effective_batch: int | None = None
     """Samples per optimizer step."""
     all_recipes: bool = False
-    """Whether other training recipes than the baseline's (another optimizer, LoRA) are ranked with
-    it. Those with other samples, such as longer sequences, never are.
+    """Whether recipes that differ from the baseline's, such as LoRA, are ranked together with it.
+
+    Recipes with other samples, such as longer sequences, are never ranked together.
     """
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None

@@ -11,11 +11,11 @@ from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.ranking import Ranking
 
 WORTH_MENTIONING = 0.02
-"""Loosening a constraint is not mentioned if it gains less than this."""
+"""Loosening a constraint is mentioned if it gains more than this share."""
 NEARLY = 0.05
-"""How much worse still counts as nearly as good, if it needs less memory."""
+"""A configuration counts as nearly as good as the best if it is worse by at most this share."""
 LESS_MEMORY = 0.8
-"""How much of the memory a nearly as good configuration may need."""
+"""Such a configuration is mentioned if it needs at most this share of the best one's memory."""
 
 MakeRanking = Callable[[Constraints], Ranking]
 """Ranks the same configurations under other constraints."""
@@ -24,7 +24,10 @@ MakeRanking = Callable[[Constraints], Ranking]
 def constraint_costs(
     rank: MakeRanking, constraints: Constraints, ranked: Sequence[Candidate]
 ) -> tuple[ConstraintCost, ...]:
-    """The costs of the constraints that are set; ``ranked`` keeps all of them, the best first."""
+    """The costs of the constraints that are set.
+
+    ``ranked`` are the candidates that meet all constraints, the best first.
+    """
     best = None
     if ranked:
         best = ranked[0]
@@ -117,7 +120,7 @@ def ratio_to(
     """A candidate's figure divided by that of the best; None if there is no best."""
     if best is None:
         return None
-    # Scores of costs are negative on both sides, so their ratio is that of the figures.
+    # If less is better, both scores are negative. Their ratio is still the ratio of the figures.
     return constraints.score(candidate) / constraints.score(best)
 
 
@@ -134,5 +137,5 @@ def gains(
     if best is None:
         return True
     best_score = constraints.score(best)
-    # Scores of costs are negative, so the share is taken of their size.
+    # If less is better, scores are negative. So the share is taken of the absolute value.
     return constraints.score(candidate) - best_score > enough * abs(best_score)

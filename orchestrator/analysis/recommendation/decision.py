@@ -1,4 +1,4 @@
-"""Recommends: the best candidate, the next ones, the price of each constraint, what is left out."""
+"""Recommends the best candidate, with the runners-up and the cost of each constraint."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ def _check_of(
 
 def _left_out(ranking: Ranking, constraints: Constraints, best: Candidate | None) -> LeftOut:
     """The candidates that keep all constraints, but have wrong losses."""
-    # A wrong row whose memory and speed serve a ranked candidate is not among them.
+    # Some rows with wrong losses supply the memory and speed of a ranked candidate. The ranking
+    # does not list these.
     wrong = ranking.trains_wrongly(constraints.memory_bytes)
     better = wrong
     if best is not None:

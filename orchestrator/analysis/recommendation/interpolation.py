@@ -20,19 +20,23 @@ from orchestrator.analysis.configuration import Configuration, gradient_bytes
 from orchestrator.analysis.repeatability import SpeedError
 
 LEAST_SPEED = 0.9
-"""Share of an interpolated speed that is promised.
+"""The lower bound of the speed is this share of the interpolated speed.
 
-It was tried on recorded sizes, each between a neighbour half as large and one twice as large. Of
+It was tested on recorded micro-batches, each between one half as large and one twice as large. Of
 315 that were GPU-bound, 312 reach this share.
 """
 LEAST_HOST_SPEED = 0.75
-"""The same if a neighbour is limited by the host, because such speeds repeat less well."""
+"""The same share if the host limits a neighbour. Such speeds vary more from trial to trial."""
 MOST_MEMORY = 1.07
-"""Factor on an interpolated memory. The largest that any of 645 recorded sizes needs is 1.063."""
-MOST_OF_LARGER = 1.02
-"""Factor on the memory of the larger neighbour, which a smaller batch can exceed by workspaces.
+"""The upper bound of the memory is at most the interpolated memory times this factor.
 
-The largest that any of the 645 recorded sizes needs is 1.019.
+The largest factor that any of 645 recorded micro-batches needs is 1.063.
+"""
+MOST_OF_LARGER = 1.02
+"""The upper bound of the memory is at most that of the larger neighbour times this factor.
+
+A smaller batch can need more memory than a larger one if its kernels need larger workspaces. The
+largest factor that any of the 645 recorded micro-batches needs is 1.019.
 """
 MOST_MICRO_BATCH = 2**20
 """A larger micro-batch is never inferred: all numbers up to it are tried as divisors."""
@@ -148,13 +152,15 @@ def _memory(smaller: Configuration, larger: Configuration, micro_batch: int) -> 
 
 def _speed(smaller: Configuration, larger: Configuration, micro_batch: int) -> float:
     """A lower bound in samples per second."""
-    # The seconds of a step are convex, too: launches set a floor, then each sample adds the same.
+    # The time of a step is convex, too. Kernel launches set a minimum, and above it the time grows
+    # in proportion to the samples.
     share = _share(smaller, larger, micro_batch)
     line = (1 - share) * _step_seconds(smaller) + share * _step_seconds(larger)
     interpolated = micro_batch / line
     if has_any((*smaller.flags, *larger.flags), _HOST_PACE):
         return LEAST_HOST_SPEED * interpolated
-    # On a GPU a step with the smaller batch never takes longer than one with the larger batch.
+    # If the GPU is the limit, a step with a smaller batch takes no longer than one with a larger
+    # batch.
     return max(LEAST_SPEED * interpolated, micro_batch / _step_seconds(larger))
 
 

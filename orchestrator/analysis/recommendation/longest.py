@@ -25,13 +25,13 @@ class LongestContext:
     tokens: int
     """Tokens of a sample; those of the longest row, where no row was as long as the length."""
     configuration: Configuration
-    """Of those with this length that fit, the one with most tokens a second."""
+    """The fastest configuration with this length that fits."""
     tokens_per_second: float | None
-    """Without padding; None where the table does not have it."""
+    """Tokens without padding, per second; None if the table does not have the figure."""
     check: CapCheck | None
-    """A cap check that it passed; None: its fit is inferred from its peak."""
+    """The cap check that it passed. None if it was not checked: its fit is inferred."""
     next_tokens: int | None
-    """The next longer one that was tried and does not fit at any batch; None: none was tried."""
+    """The shortest longer length that was tried. It does not fit. None if none was tried."""
 
 
 def longest_contexts(
@@ -43,13 +43,13 @@ def longest_contexts(
     *,
     all_recipes: bool = False,
 ) -> tuple[LongestContext, ...]:
-    """One for each set of techniques that trains anything in the budget, the longest first.
+    """The longest context of each set of techniques that fits the budget, the longest first.
 
-    ``configurations`` are those of one environment. Their recipes are ``recipe`` at any sequence
-    length, or any recipe with ``all_recipes``. A configuration that failed a cap check of the
-    budget does not fit, whatever its peak was. One whose losses contradict their reference is left
-    out.
-    ``out_of_memory`` are the choices of trials that failed on the whole GPU.
+    ``configurations`` are those of one environment. Only configurations with ``recipe`` count, at
+    any sequence length. With ``all_recipes`` every recipe counts. A configuration that failed a cap
+    check of the budget does not fit, whatever its peak was. A configuration whose losses contradict
+    their reference is left out. ``out_of_memory`` are the choices of trials that failed on the
+    whole GPU.
     """
     ranked = list(configurations)
     if not all_recipes:
@@ -92,9 +92,9 @@ def _by_techniques(
 
 
 def length_of(choices: Choices) -> int | None:
-    """Tokens of a configuration's samples; None where its run does not vary them."""
+    """Tokens per sample; None if the run does not vary the length."""
     choice = choices.get(LENGTH_AXIS)
-    # A column that holds a name, too, holds its integers as text.
+    # If one value of a column is a name, the table stores the integers as text, too.
     if choice is None or not str(choice).isdecimal():
         return None
     return int(str(choice))
@@ -118,7 +118,8 @@ def real_tokens_per_second(configuration: Configuration) -> float | None:
     samples = configuration.row.get("samples_per_second")
     if not tokens or not samples:
         return None
-    # The row is of the first repeat, the speed the median of all: tokens for each sample stay.
+    # Tokens per sample come from the row of the first repeat. The speed is the median of all
+    # repeats, which have the same tokens per sample.
     return float(tokens / samples * configuration.samples_per_second)
 
 
@@ -128,9 +129,9 @@ def _longest_of(
     checks: Sequence[CapCheck],
     failed: Iterable[int],
 ) -> LongestContext | None:
-    """The longest of one set of techniques that fits; None where nothing does.
+    """The longest context of one set of techniques; None if nothing fits.
 
-    ``failed`` are lengths at which it ran out of memory.
+    ``failed`` are the lengths at which trials of this set ran out of memory.
     """
     fitting = []
     others = list(failed)

@@ -18,7 +18,10 @@ REACH = 1.5
 WORTH_ANOTHER_BATCH = 0.10
 """Another batch changes the training, so it is offered only for a gain above this."""
 NEARLY_MOST = 0.9
-"""A batch must reach this share of the best one on its side. The nearest such batch is offered."""
+"""The nearest batch is offered that reaches this share of the best score on its side.
+
+The two sides are the smaller and the larger batches.
+"""
 
 
 RankFew = Callable[[Sequence[Configuration], Constraints], Ranking]
@@ -62,7 +65,7 @@ def _better_batches(
     constraints: Constraints,
     best: Candidate | None,
 ) -> Iterator[NearbyBatch]:
-    """The pick at every near batch at which it is worth a change of the batch."""
+    """The pick of each near batch, if it is better by more than ``WORTH_ANOTHER_BATCH``."""
     for effective_batch in near:
         looser = replace(constraints, effective_batch=effective_batch)
         candidate = rank(looser).pick(constraints.memory_bytes)
@@ -101,15 +104,15 @@ def _contenders(
 
 
 def _near(configurations: Iterable[Configuration], wanted: int) -> list[int]:
-    """The batches within reach that measured micro-batches divide, nearest below and above."""
+    """The batches within ``REACH`` that can be made of measured micro-batches, in rising order."""
     batches = set()
     for configuration in configurations:
         micro_batch = int(configuration.row["micro_batch"])
-        # The multiples of the micro-batch next to the batch asked for.
+        # The nearest multiples of the micro-batch: one up to the wanted batch, and one above it.
         below = wanted // micro_batch * micro_batch
         batches |= {below, below + micro_batch, configuration.effective_batch}
     batches.discard(wanted)
-    # The distance of two batches is their ratio, downwards as upwards.
+    # The limits are ratios: two thirds of the wanted batch is as near as one and a half times it.
     return [batch for batch in sorted(batches) if wanted / REACH <= batch <= wanted * REACH]
 
 
@@ -120,7 +123,7 @@ def _nearest(
     if not batches:
         return []
     most = max(constraints.score(nearby.candidate) for nearby in batches)
-    # Scores of costs are negative, so the share is taken of their size.
+    # If less is better, scores are negative. So the share is taken of the absolute value.
     floor = most - (1 - NEARLY_MOST) * abs(most)
     good = [nearby for nearby in batches if constraints.score(nearby.candidate) >= floor]
 

@@ -16,7 +16,10 @@ from orchestrator.analysis.recommendation.interpolation import candidates_betwee
 from orchestrator.analysis.tie_breaks import PairedComparison, fastest_of
 
 PREFERENCE_FOR_MEASURED = 0.05
-"""An inferred configuration ranks before a measured one only if it is better by this share."""
+"""An inferred configuration ranks before a measured one only if it is better by this share.
+
+Its figures are bounds, so a small advantage over a measurement is not certain.
+"""
 
 
 def all_candidates(
@@ -167,7 +170,8 @@ def _order(candidate: Candidate, constraints: Constraints) -> tuple[float, int]:
     """Sort key, more is better: the score (less if inferred), then little memory."""
     score = constraints.score(candidate)
     if candidate.is_inferred:
-        # A score can be negative, for example of energy. Subtracting makes it worse in both cases.
+        # Scores are negative if less is better, as for energy. Subtracting a share of the absolute
+        # value lowers both kinds.
         score -= PREFERENCE_FOR_MEASURED * abs(score)
     return score, -candidate.configuration.memory_bytes
 

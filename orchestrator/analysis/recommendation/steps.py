@@ -1,4 +1,4 @@
-"""The decision for every memory budget there is: it changes only at a few sizes."""
+"""The decision for every possible memory budget. It changes at a few budgets only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.analysis.recommendation.ranking import Ranking
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionStep:
-    """The decision from one budget up to the next step's."""
+    """The decision for all budgets from ``least_bytes`` up to the next step."""
 
     least_bytes: int
     """The smallest budget with this decision."""
@@ -21,8 +21,8 @@ class DecisionStep:
 def decision_steps(ranking: Ranking) -> tuple[DecisionStep, ...]:
     """The decisions of a ranking, smallest budget first.
 
-    For a budget the last step counts whose ``least_bytes`` is not above it; below the first step
-    nothing fits. ``ranking.pick(budget)`` says the same at every budget.
+    The decision for a budget is the last step whose ``least_bytes`` is not above the budget. Below
+    the first step nothing fits. ``ranking.pick(budget)`` returns the same decision.
     """
     least_bytes = {id(own.candidate): own.least_bytes for own in ranking.ordered}
     steps: list[DecisionStep] = []
@@ -33,8 +33,8 @@ def decision_steps(ranking: Ranking) -> tuple[DecisionStep, ...]:
         if pick is None:
             break
         fitting = [own.candidate for own in ranking.ordered if own.least_bytes <= budget]
-        # A smaller budget changes the decision only if the pick no longer fits, or the first in
-        # the order, whose tie-break the pick may have won.
+        # A smaller budget changes the decision in two cases: the pick no longer fits, or the first
+        # candidate does not. The pick may have won a tie-break against that first candidate.
         begin = max(least_bytes[id(fitting[0])], least_bytes[id(pick)])
         if steps and steps[-1].candidate is pick:
             steps.pop()

@@ -68,7 +68,7 @@ def _layout_problems(
     try:
         layout = layout_of(model_type, _reader(model_type, given), data.image_size)
     except UnknownValueError:
-        return  # only the built configuration says it
+        return  # known only when the configuration is built
     except ImageLayoutError as error:
         yield ("data", "synthetic", "image_size"), str(error)
         return

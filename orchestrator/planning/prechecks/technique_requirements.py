@@ -1,7 +1,7 @@
-"""What a technique needs of model and data, where the configuration shows that it is missing.
+"""Finds unmet requirements of techniques, as far as the configuration shows them.
 
-``jobs.trial.requirements`` checks all requirements on the node. This file answers for those that
-need no node, so that a plan rules such a trial out at once.
+``jobs.trial.requirements`` checks all requirements on the node. This file checks those that can be
+checked without a node, so that the plan rules such a trial out at once.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _experts(requirement: str, spec: TrialSpec) -> str:
     if model_type is None or given.get("auto_map"):
         return ""
     files = sources(f"models/{module_of(model_type)}", "modeling_*.py")
-    # As PreTrainedModel._can_set_experts_implementation decides it, from the text of the module.
+    # The same rule as in PreTrainedModel._can_set_experts_implementation, applied to the source.
     if not files or any(_EXPERTS_MARK in text for text in files):
         return ""
     return f"{model_type} has no experts whose implementation transformers can choose"

@@ -127,9 +127,10 @@ class AllocationRecorder(TorchDispatchMode):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Within it, allocations belong to the phase ``name``.
+        """A context in which allocations belong to the phase ``name``.
 
-        Those that still live at its end get the phase's kind. All others are temporary.
+        Allocations that still live at the end of the context get the kind of the phase. All others
+        are temporary.
         """
         # Phases may nest: a checkpoint recomputes within the backward pass.
         outer = self._phase

@@ -15,7 +15,7 @@ from jobs.techniques.hooks import bound
 from jobs.trial import data, models
 
 _DRAWS = 201
-"""Random batches of which the median length is the typical one."""
+"""Number of random batches. The one of median length is the typical batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +73,7 @@ def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     if wrap is not None:
         batch = wrap(transformers.default_data_collator)([sample])
         sample = {name: tensor[0] for name, tensor in batch.items()}
-    # A technique may do without the mask; then padding is like any token.
+    # A technique may leave out the mask. Padding is then treated like any token.
     is_padded = synthetic.padding > 0 and "attention_mask" in sample
     return _EqualBatches(sample, is_padded=is_padded), spec.model
 

@@ -28,8 +28,8 @@ def run_as_cuda(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
         return Results(_grouped_product(*args[:3]))
     if func is _aten.roll.default and len(args[1]) > 1:
         return _rolled(func, *args[:3])
-    # Autograd writes over a tensor that nothing else holds, unless it is of a subclass of tensors.
-    # Tensors without data are.
+    # Autograd adds gradients in place if nothing else holds the tensor. It does not do so for a
+    # subclass of tensors, and tensors without data are one.
     if func is _aten.index_put.default and _in_backward():
         return Results(args[0])
     if func is _aten.add.Tensor and _in_backward() and _is_sole_owner(*args[:2]):
@@ -67,9 +67,9 @@ def _is_sole_owner(accumulated: Any, gradient: Any) -> bool:
 def _grouped_product(
     left: torch.Tensor, right: torch.Tensor, offsets: torch.Tensor
 ) -> torch.Tensor:
-    """The product of grouped matrices that CUDA's bf16 kernel does not take.
+    """The product of grouped matrices whose type CUDA's bf16 kernel does not support.
 
-    CUDA multiplies them group by group. Without data the operator would refuse them.
+    CUDA multiplies them group by group. The operator without data would refuse them.
     """
     # Shapes after ``_grouped_mm_meta`` of PyTorch.
     if left.dim() == right.dim() == 2:

@@ -1,4 +1,4 @@
-"""A step traced on the CPU made to do what CUDA does: autocast's lists, dropout, softmax."""
+"""Makes a step on the CPU allocate what it would on CUDA: autocast's lists, dropout, softmax."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TO_32_BITS = (
 )
 """Operators whose result CUDA's autocast makes in 32 bits: AT_FORALL_FP32_SET_OPT_DTYPE."""
 _BY_PARTS = ("cross_entropy_loss", "poisson_nll_loss")
-"""Operators that only the CPU's autocast takes whole; CUDA's sees their parts.
+"""Operators that the CPU's autocast treats as one. CUDA's autocast treats their parts.
 
 Cross entropy's logarithm of softmax keeps 16 bits, and its result is converted to 32.
 """
@@ -47,7 +47,7 @@ Cross entropy's logarithm of softmax keeps 16 bits, and its result is converted 
 
 @contextmanager
 def cuda_semantics(gpu: Gpu) -> Iterator[None]:
-    """Inside, operators on CPU tensors take the memory that they would take on ``gpu``."""
+    """A context in which operators on CPU tensors take the memory that they would on ``gpu``."""
     with torch.library._scoped_library("aten", "IMPL") as library, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that kernels are overridden is the purpose
         # Autocast's lists.

@@ -75,7 +75,7 @@ class FakeStep:
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._arguments = _arguments(spec)
         self.batches, self._model_spec = batches_of(spec)
-        # What is allocated here are the weights.
+        # All allocations of this phase are weights.
         with self._traced(), self._recorder.phase("build"):
             self.model = self._built_model()
             if spec.settings.deepspeed is not None:
@@ -129,9 +129,9 @@ class FakeStep:
     def micro_batches(
         self, batch: Batch, *, samples: int, accumulated: bool
     ) -> tuple[Stream, Stream | None]:
-        """A micro-batch that starts without gradients, and one that adds to those of the first.
+        """The first micro-batch of a step, and the next one, which adds to its gradients.
 
-        The second is None unless ``accumulated``.
+        The next one is None unless ``accumulated``.
         """
         self.model.zero_grad()
         self._recorder.is_padded = batch.is_padded

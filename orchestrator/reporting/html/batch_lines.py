@@ -11,7 +11,7 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.labels import label
 
 MAX_LINES = 7
-"""Of the fastest sets; the baseline's comes on top, and the palette has eight colours."""
+"""Number of lines for the fastest sets. With the baseline's line there are as many as colours."""
 _BATCH_AXES = ("micro_batch", "accumulation", "effective_batch")
 
 
@@ -30,7 +30,7 @@ def batch_lines(
         if len(points) > 1:
             lines.append(_line(dataset, results, dict(techniques), points, index_of))
     lines.sort(key=_speed, reverse=True)
-    # The first lines are the fastest; the baseline's belongs among them as what they improve on.
+    # The fastest sets come first. The baseline's line is added for comparison.
     for number, line in enumerate(lines):
         line["best"] = int(number < MAX_LINES or not line["moved"])
         line["single"] = int(line["moved"] <= 1)

@@ -22,10 +22,10 @@ _DOTS_PER_INCH = 160
 
 
 def colours_of(values: Sequence[Choice]) -> list[str]:
-    """A colour for each value of an axis: the same in every picture and page.
+    """A colour for each value of an axis, the same in every picture and page.
 
-    More than two numbers rise from dark to light; other values have the palette's colours, and
-    if these do not suffice, hues around the wheel.
+    If all values are numbers, and there are more than two, larger ones are lighter. Other values
+    have the colours of the palette, or evenly different hues if the palette has too few.
     """
     last = len(values) - 1
     if last > 1 and all(isinstance(value, (int, float)) for value in values):
@@ -43,7 +43,7 @@ def new_figure(width: float, height: float) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # Agg draws without a display and the same everywhere.
+    # Agg needs no display, and draws the same picture on every machine.
     figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH)
     FigureCanvasAgg(figure)
     return figure

@@ -1,9 +1,9 @@
 """Ray: a cluster for the time of a sweep, and one slot per GPU under Tune.
 
-connection.py    the cluster: joined or started, its nodes described, ops built on them
-tune_run.py      a session's trials run by Tune
-searcher.py      trials from the session to Tune
-tune_callback.py Tune's events for the session: starts, records, lost actors
+connection.py    joins or starts the cluster, describes its nodes, and builds ops on them
+tune_run.py      runs a session's trials with Tune
+searcher.py      passes trials from the session to Tune
+tune_callback.py passes Tune's events to the session: starts, records, lost actors
 scheduler.py     which waiting trial takes a slot that becomes free
 messages.py      what the driver and a slot's actor send each other
 slot_actor.py    the actor that keeps a GPU's slot
@@ -12,9 +12,9 @@ membership.py    nodes that join and leave during a sweep
 slots.py         the slots that exist now, and the nodes on which trials may run
 ray_nodes.py     lists Ray's nodes, and runs questions on them
 unfit_gpus.py    GPUs that cannot run their trials now
-head_watchdog.py notices that the cluster's head was lost
-own_ray.py       a local Ray started for the sweep: watched, and ended with all its processes
-start_limit.py   ends the process if Ray neither starts nor refuses
+head_watchdog.py ends the process if the cluster's head is lost
+own_ray.py       watches a local Ray that was started for the sweep, and ends all its processes
+start_limit.py   ends the process if Ray takes too long to start
 slot_watch.py    kills slots that do not answer, so that their trials run elsewhere
 """
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 
-# Ray and Tune read these variables when they are imported or started, so they come before that.
+# Ray and Tune read these variables when they are imported or started, so they are set first.
 # We do not want Tune's own files per trial, or its handling of Ctrl-C.
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")

@@ -35,10 +35,13 @@ _FRAME = '\n  File "'
 _SURVEY_SECONDS = 180.0
 """How long a node may take to describe itself. A node that takes longer gets no trial."""
 _JOIN_SECONDS = own_ray.START_SECONDS + 10.0
-"""How long Ray may take to start or to be joined. In an own Ray, the thread that watches its
-processes gives up before, and says more; but it cannot while Ray's start blocks all of Python."""
+"""How long Ray may take to start or to be joined.
+
+If Ray is started here, ``own_ray`` gives up ten seconds earlier, and its message says more. But its
+thread cannot run while Ray's start blocks all of Python.
+"""
 _RAYS_OWN_SHARE = 0.1
-"""Share of a node's memory that is left to Ray itself."""
+"""Share of a node's memory that is kept free for Ray's own processes."""
 
 
 @contextmanager
@@ -126,7 +129,7 @@ def _join(
     reason = why_unreachable(address)
     if reason:
         raise ClusterError(f"cannot join the Ray cluster: {reason}")
-    # A cluster for one sweep needs no dashboard; a joined one keeps its choice.
+    # A cluster that is started for one sweep needs no dashboard. None: a joined cluster decides.
     include_dashboard = None
     options: dict[str, Any] = {}
     if address == "local":

@@ -19,17 +19,18 @@ from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnfitGpu
 
 INFRASTRUCTURE_RETRIES = 2
-"""A limit for trials that lost their slot, actor or node, or that shared their GPU.
+"""How often a trial may lose its slot, its actor or its node, or share its GPU.
 
-Within a slot it is the number of attempts. After a lost actor or node it is the number of restarts.
+Within a slot this is the number of attempts. After the loss of an actor or a node, it is the number
+of restarts.
 """
 RELEASE_SECONDS = 10.0
-"""How long to wait for memory that another process holds.
+"""How long to wait until other processes free their GPU memory.
 
-Some processes leave soon, and the driver takes a moment to free the memory of a killed process.
+Some processes end soon, and the driver takes a moment to free the memory of a killed process.
 """
 OWN_RELEASE_SECONDS = 120.0
-"""Longest wait, beyond that, for the memory of our own processes that are ending."""
+"""How much longer to wait, at most, for our own processes that are ending."""
 WATCH_SECONDS = 2.0
 """Pause between two checks of an unfit GPU."""
 _POLL_SECONDS = 0.02
@@ -243,11 +244,12 @@ class GpuSlot:
         give_up_at = self._clock() + self._release_seconds
         while True:
             reason = self._shared()
-            # One of our own processes may wait for the next trial. Any more are ending and still
-            # hold memory. They get more time, but a limit: a hung driver may never free it.
+            # One of our own processes may wait for the next trial. If there are more, the others
+            # are ending and still hold memory. They get more time, but only up to a limit, because
+            # a hung driver may never free the memory.
             seconds_over = self._clock() - give_up_at
-            only_others = seconds_over >= 0 and self._own_processes <= 1
-            if not reason or only_others or seconds_over >= OWN_RELEASE_SECONDS:
+            has_waited = seconds_over >= 0 and self._own_processes <= 1
+            if not reason or has_waited or seconds_over >= OWN_RELEASE_SECONDS:
                 return reason
             self._sleep(_POLL_SECONDS)
 
@@ -256,7 +258,7 @@ class GpuSlot:
 
     @property
     def _own_processes(self) -> int:
-        """Our own processes that use the GPU, or did a moment ago."""
+        """How many of our own processes use the GPU now, or used it a moment ago."""
         if self._slot is None:
             return 0
         return self._slot.children
@@ -280,7 +282,7 @@ def crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialReco
 
 
 def _with_earlier_attempt(earlier: TrialRecord | None, record: TrialRecord) -> TrialRecord:
-    """The record of the last attempt, with the start of the first and the time of both."""
+    """The record of the last attempt, with the first attempt's start and the time of both."""
     if earlier is None:
         return record
     # Both attempts took time in the slot, so the search is charged for both.

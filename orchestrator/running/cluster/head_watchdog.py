@@ -1,4 +1,4 @@
-"""Watches the cluster's head. If it is lost, Ray itself would end the driver without a reason."""
+"""Watches the cluster's head. If the head is lost, Ray would end the driver without a message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def watched_head() -> Iterator[None]:
 
 
 def _watch(address: str, is_over: threading.Event) -> None:
-    # One missed answer is no loss: a busy head may take a second.
+    # A single missed answer does not count as a loss, because a busy head may take a second.
     last_answer = time.monotonic()
     limit = _limit_seconds()
     while not is_over.wait(_CHECK_SECONDS):
@@ -48,13 +48,13 @@ def _watch(address: str, is_over: threading.Event) -> None:
 
 
 def _limit_seconds() -> float:
-    """Half the time after which Ray ends the process."""
+    """Half the time after which Ray would end this process, so that the message comes first."""
     name = "RAY_gcs_rpc_server_reconnect_timeout_s"
     return float(os.environ.get(name, "60")) / 2
 
 
 def _answers() -> bool:
-    """Whether the head answers. To connect is not enough: a stopped head still accepts that."""
+    """Whether the head answers a request. A stopped head still accepts connections."""
     worker: Any = ray._private.worker.global_worker
     client = worker.gcs_client
     try:

@@ -1,4 +1,4 @@
-"""The nodes of a cluster during a sweep: they join and leave, and without any the sweep ends."""
+"""Follows the nodes that join and leave a cluster during a sweep. Without a node the sweep ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.running.session import Session
 LOOK_SECONDS = 2.0
 """Pause between two looks at the cluster."""
 NO_NODE_SECONDS = 600.0
-"""How long to wait for a node if none is left: what a cloud needs to replace one."""
+"""How long to wait for a node if none is left. A cloud needs minutes to replace one."""
 
 
 class Inquiries(Protocol):
@@ -125,7 +125,7 @@ class Membership(Unpickled, tune.Callback, tune.Stopper):
         self.given_up = reason
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether Tune shall stop a trial. It only ever stops one that keeps an unfit GPU."""
+        """Whether Tune shall stop a trial. Only a trial that keeps an unfit GPU is stopped."""
         gpu = result.get(UNFIT)
         if gpu is None:
             return False

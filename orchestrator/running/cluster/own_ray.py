@@ -1,7 +1,8 @@
-"""A Ray that this process starts for a sweep: watched from its first moment, and ended whole.
+"""Watches the processes of a Ray that was started for a sweep, and ends them after the sweep.
 
-Nothing can join such a Ray from elsewhere. If its GCS or its raylet is lost, waiting is in vain.
-And most of Ray's calls then block, or end the process in their own words. So a thread watches both.
+Such a Ray has one node, and no other can join. So a lost GCS or raylet does not come back. Most of
+Ray's calls then block, or end this process with a message that helps no user. So a thread watches
+both processes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from jobs.isolation.scratch import RAY_PREFIX, own_folder
 from orchestrator.running.orphans import is_guard
 
 LOOK_SECONDS = 0.25
-"""Between two looks at Ray's processes."""
+"""Pause between two looks at Ray's processes."""
 STANDSTILL_SECONDS = 30.0
 """How long a process of Ray may be stopped (SIGSTOP) before it counts as lost."""
 GCS_SECONDS = 40.0
@@ -43,14 +44,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class OwnRay:
-    """Looks at the GCS and the raylet among this process's children, and says if one is lost."""
+    """Finds the GCS and the raylet among this process's children, and tells if one is lost."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         earlier: Collection[psutil.Process] | None = None,
     ) -> None:
-        """``earlier``: children that are not of this Ray; None: those that there are now."""
+        """``earlier``: children that do not belong to this Ray. None: all present children."""
         if earlier is None:
             earlier = psutil.Process().children()
         self._clock = clock
@@ -59,17 +60,17 @@ class OwnRay:
         self._stopped_since: dict[str, float] = {}
         self._earlier = earlier
         self.is_started = False
-        """Set when Ray has started: from then on its processes are known."""
+        """True once Ray has started. Its processes are then known."""
 
     def loss(self) -> str:
-        """What was lost, in words; empty while all is well."""
+        """Which process was lost and how, in words; empty if none was."""
         if len(self._processes) < len(_WATCHED):
             self._find()
         for name, process in self._processes.items():
             state = self._state(name, process)
             if state:
                 return f"its {_WATCHED[name]} {state}"
-        # Ray reaps a GCS that ends at once, so that it is never seen here, and waits for it.
+        # Ray reaps a GCS that ends at once, so it is never seen here. But Ray still waits for it.
         is_late = self._clock() > self._began + GCS_SECONDS
         if not self.is_started and is_late and "gcs_server" not in self._processes:
             return f"its GCS did not start within {GCS_SECONDS:g} s"
@@ -81,7 +82,7 @@ class OwnRay:
         for child in psutil.Process().children():
             with contextlib.suppress(psutil.Error):
                 name = child.name()
-                # One that has ended already is still listed, and is a loss.
+                # A process that has ended already is still listed. It counts as lost.
                 if name in _WATCHED and child not in self._earlier:
                     self._processes.setdefault(name, child)
 
@@ -106,8 +107,8 @@ class OwnRay:
 def watched() -> Iterator[OwnRay]:
     """End this process with a sentence and exit status 1 if its own Ray is lost meanwhile.
 
-    Every record that has arrived is on disk. Enter before Ray starts. Whatever Ray's processes
-    leave behind is ended with the context.
+    Every record that has arrived is on disk. Enter the context before Ray starts. While it lasts,
+    this process adopts the orphans of Ray's processes.
     """
     ray = OwnRay()
     is_over = threading.Event()
@@ -129,7 +130,7 @@ def descendants() -> list[psutil.Process]:
 
 
 def end_those_left(processes: Iterable[psutil.Process]) -> None:
-    """Kill what has not ended by itself. A process that was stopped never would."""
+    """Kill the processes that have not ended by themselves, such as stopped ones."""
     _, alive = psutil.wait_procs(list(processes), timeout=_END_SECONDS)
     _kill(alive)
     psutil.wait_procs(alive, timeout=_END_SECONDS)
@@ -157,11 +158,12 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
 def temporary_folder() -> Iterator[str]:
     """A folder for Ray's session, removed with it.
 
-    Ray itself leaves the folder of every session behind. A killed driver's is removed by the next.
+    Ray itself never removes the folder of a session. The folder of a killed driver is removed by
+    the next driver.
     """
     parent = None
     if len(tempfile.gettempdir()) > _LONGEST_FOLDER - len(f"/{RAY_PREFIX}12345678"):
-        # The sockets below TMPDIR would have no valid address.
+        # The paths of the sockets below TMPDIR would be too long.
         parent = "/tmp"
     with own_folder(RAY_PREFIX, parent) as folder:
         yield str(folder)
@@ -175,7 +177,7 @@ def _watch(ray: OwnRay, is_over: threading.Event) -> None:
 
 
 def _end_process(loss: str, ray: OwnRay) -> NoReturn:
-    """Say what was lost and end at once: nothing can be asked of Ray any more."""
+    """Print what was lost, and end this process at once. Ray answers no calls any more."""
     sentence = f"Ray could not be started here: {loss}; try again"
     if ray.is_started:
         sentence = (
@@ -187,9 +189,9 @@ def _end_process(loss: str, ray: OwnRay) -> NoReturn:
 
 
 def end_at_once() -> NoReturn:
-    """End this process with exit status 1, and all that it started: nothing else would end it.
+    """End this process with exit status 1, and all its descendants.
 
-    Only guards go on: they end what is started at this very moment.
+    Only guards go on. They end processes that are being started at this moment.
     """
     for process in descendants():
         with contextlib.suppress(psutil.Error):
@@ -199,8 +201,8 @@ def end_at_once() -> NoReturn:
 
 
 def _adopt_orphans(is_wanted: bool) -> None:
-    """Whether processes that lose their parent become this process's children (Linux).
+    """Set whether processes that lose their parent become this process's children (Linux only).
 
-    A killed raylet's workers could not be found otherwise.
+    Otherwise the workers of a killed raylet could not be found.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(is_wanted), 0, 0, 0)

@@ -14,7 +14,7 @@ from orchestrator.running.cluster.searcher import Unpickled
 SLOT_START_SECONDS = 60.0
 """How long a trial waits for a slot that is starting. Another user of Ray may hold its GPU."""
 BETWEEN_TRIALS_SECONDS = 3.0
-"""If a slot runs no trial for longer, it counts as lost. Tune does not report every loss."""
+"""A slot that runs no trial for longer counts as lost. Tune does not report every loss."""
 
 
 class SlotScheduler(Unpickled, FIFOScheduler):
@@ -55,7 +55,7 @@ class SlotScheduler(Unpickled, FIFOScheduler):
     def _starting_slots(self, *, running: int) -> int:
         """How many slots have yet to start; 0 until the first one has started."""
         now = self._clock()
-        # Between two trials of a slot, fewer trials run for a moment. That is no lost slot.
+        # Between two trials of a slot, fewer trials run for a moment. No slot was lost then.
         if running >= self._started_slots or now > self._started_slots_at + BETWEEN_TRIALS_SECONDS:
             self._started_slots = running
             self._started_slots_at = now

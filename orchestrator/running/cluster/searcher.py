@@ -1,4 +1,4 @@
-"""Makes a Tune searcher of any search, and keeps which of our trials each Tune trial runs."""
+"""Makes a Tune searcher of any search, and remembers which of our trials each Tune trial runs."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class SlotTrainable(tune.Trainable):
         return this_process(ray.get_runtime_context().get_node_id())
 
     def step(self) -> dict[str, Any]:
-        """A record, or what is wrong with the GPU; ``done`` when nothing is left to do."""
+        """A record, or the problem of the GPU. ``done`` is true if nothing is left to do."""
         result = self._slot.step()
         done = self._slot.is_done
         if result is None:

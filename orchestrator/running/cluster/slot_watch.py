@@ -27,12 +27,12 @@ from orchestrator.units import duration
 ANSWER_SECONDS = 120.0
 """Time that a slot may take in addition to its trial.
 
-It may start a new parent, wait for a busy GPU, and check a GPU that may be broken.
+In this time the slot may start a new parent, wait for a busy GPU, or check a GPU.
 """
 
 
 START_SECONDS = 300.0
-"""How long all slots may take to start while none runs, in a Ray that has no other user."""
+"""If no slot starts for so long while none runs, a Ray without other users counts as stuck."""
 LOOK_SECONDS = 1.0
 """Pause between two looks at the slots."""
 
@@ -86,7 +86,8 @@ class SlotWatch(Unpickled, tune.Callback):
         self._next_look = 0.0
         self._idle_since: float | None = None
         self._process_of: dict[int, tuple[Any, Any]] = {}
-        """Id of an actor -> the actor, and the reference of its process. It runs many trials."""
+        """Id of an actor -> the actor, and the reference of its process. An actor runs many trials.
+        """
 
     def began(self, tune_trial_id: str, actor: Any, process: Any, assignment: Assignment) -> None:
         """A slot was given its trials."""

@@ -1,7 +1,7 @@
-"""A bound on the wait for Ray to start or to be joined: at its end, this process ends.
+"""A time limit for starting or joining Ray. At the limit, this process ends.
 
-While Ray registers with its raylet, its C++ code keeps Python's lock, the GIL. If the raylet waits
-for a process that stands still, this wait has no end, and no thread of Python can run to end it.
+While Ray registers with its raylet, its C++ code holds Python's lock, the GIL. If the raylet waits
+for a stopped process, this never ends, and no Python thread can run to stop it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ if not readable:
 if not sys.stdin.read():
     sys.exit(ended)
 """
-"""Prints a sentence after some seconds, or if its input ends empty before; its status is then 1."""
+"""Prints the sentence ``late`` after some seconds, or ``ended`` if its input ends empty before.
+
+In both cases its exit status is 1.
+"""
 _REPORT_SECONDS = 2.0
-"""How long this process goes on after that, so that the sentence comes before the end."""
+"""How long this process goes on after the limit, so that the sentence is printed before its end."""
 
 
 @contextlib.contextmanager
@@ -32,13 +35,12 @@ def start_limit(seconds: float, sentence: str, *, ended: str) -> Iterator[None]:
     """End this process with the sentence and exit status 1 if the context takes too long.
 
     If this process ends within the context, the sentence ``ended`` is printed. Ray's C++ code may
-    end this process, and its own words help no user.
-
-    What the kernel ends together with this process ends, too: Ray's servers and prewarmed parents.
+    end this process, and its own message helps no user. Ray's servers and the prewarmed parents end
+    together with this process.
     """
     with open(os.devnull, "w") as nowhere, _reporter(seconds, sentence, ended) as reporter:
-        # The timer is a thread in C: it needs no lock of Python's. What it prints is a traceback,
-        # which helps no user.
+        # The timer is a thread in C, which does not need the GIL. The traceback that it prints
+        # helps no user, so it is discarded.
         faulthandler.dump_traceback_later(seconds + _REPORT_SECONDS, exit=True, file=nowhere)
         try:
             yield
@@ -53,6 +55,6 @@ def start_limit(seconds: float, sentence: str, *, ended: str) -> Iterator[None]:
 def _reporter(seconds: float, late: str, ended: str) -> Iterator[subprocess.Popen[bytes]]:
     # -I and -S: neither the user's modules nor installed packages are looked for.
     command = [sys.executable, "-I", "-S", "-c", _REPORTER, str(seconds), late, ended]
-    # Ctrl-C is for this process. A session of its own keeps it from the reporter.
+    # In a session of its own, the reporter does not receive Ctrl-C.
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
         yield process

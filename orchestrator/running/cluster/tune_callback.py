@@ -1,4 +1,4 @@
-"""Tune's events for the session: trials that start, their records, and lost actors."""
+"""Passes Tune's events to the session: trials that start, their records, and lost actors."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _resources(session: Session) -> Iterator[str]:
 
 
 def _slot_watch(session: Session, cluster: Cluster, membership: Membership) -> SlotWatch:
-    """What looks after slots that do not answer."""
+    """The callback that gives up on slots that do not answer."""
     # A Ray that was started for this sweep has no other user. If no slot starts there, none ever
     # will, so the sweep gives up.
     on_stall = None
@@ -98,7 +98,7 @@ def _tuner(
         tune_config=tune.TuneConfig(
             search_alg=limiter,
             scheduler=SlotScheduler(lambda: membership.slots.total),
-            # No limit: the searcher says when there are no more trials.
+            # -1 means no limit. The searcher tells Tune when there are no more trials.
             num_samples=-1,
             # An actor keeps its slot warm for the next trial.
             reuse_actors=True,

@@ -39,7 +39,7 @@ _ERROR_CHARACTERS = 400
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoggedTrial:
-    """What a logger writes of a trial that has ended."""
+    """The data that a logger writes about a trial that has ended."""
 
     trial_id: str
     name: str
@@ -59,8 +59,11 @@ class LoggedTrial:
 
 
 class ExperimentLogger(Protocol):
-    """Writes trials to one library. Its constructor takes the run folder's subfolder for its files,
-    and the arguments of its row. Whatever a method raises is reported once."""
+    """Writes trials with one library.
+
+    The constructor takes the subfolder of the run folder for its files, and the arguments of its
+    row. The first exception that a method raises is reported.
+    """
 
     def log(self, trial: LoggedTrial) -> None:
         """Write a trial."""
@@ -84,8 +87,9 @@ def logger_observers(
 ) -> list[LoggerObserver]:
     """An observer for each chosen logger, ready to log.
 
-    ``folder`` is the run folder, ``sweep`` the sweep's name, ``axes`` those that labels name.
-    Where ``may_write`` is False nothing is logged: the folder belongs to another driver by now.
+    ``folder`` is the run folder, ``sweep`` the sweep's name, and ``axes`` the axes of the labels.
+    If ``may_write`` returns False, nothing is logged, because the folder now belongs to another
+    driver.
     Raises LoggerError if a logger refuses to start.
     """
     observers = []
@@ -104,9 +108,9 @@ def logger_observers(
 
 
 class LoggerObserver:
-    """Passes measured trials to a logger, in a thread: no slot waits for a server that is slow.
+    """Passes measured trials to a logger, in a thread, so that no slot waits for a slow server.
 
-    A logger that fails is reported once on stderr and then left alone.
+    If a logger fails, that is reported once on stderr, and the logger is not used again.
     """
 
     def __init__(
@@ -133,7 +137,7 @@ class LoggerObserver:
             self._thread.submit(self._attempt, lambda: self._logger.log(trial))
 
     def message(self, text: str) -> None:
-        """Log nothing: loggers hold trials."""
+        """Log nothing: loggers get trials only."""
 
     def closed(self) -> None:
         """Wait until everything is logged, and close the logger."""
@@ -152,8 +156,8 @@ class LoggerObserver:
 
 
 def logged_trial(record: TrialRecord, axes: Sequence[str]) -> LoggedTrial:
-    """What loggers write of a record."""
-    # Identity goes among the parameters, because every library can filter by them.
+    """The data that loggers write about a record."""
+    # The id and the purpose are parameters, because every library can filter by parameters.
     spec = record.spec
     identity = {"trial_id": spec.trial_id, "purpose": spec.purpose.value}
     return LoggedTrial(
@@ -173,7 +177,7 @@ def _metrics(record: TrialRecord) -> dict[str, float]:
     }
     for name in METRICS:
         value: Any = record.measurements.get(name)
-        # NaN and infinity are refused by some libraries and drawn as zero by others.
+        # Some libraries refuse NaN and infinity, and others draw them as zero.
         if isinstance(value, (int, float)) and math.isfinite(value):
             metrics[name] = value
     return metrics

@@ -22,7 +22,7 @@ class TensorBoardLogger:
         with SummaryWriter(logdir=str(self._folder / trial.trial_id)) as writer:
             for name, value in trial.metrics.items():
                 writer.add_scalar(name, value, 0)
-            # ``add_hparams`` would write them to a folder of their own.
+            # ``add_hparams`` would write the hyperparameters to a separate folder.
             for summary in hparams(parameters, dict(trial.metrics)):
                 writer.file_writer.add_summary(summary)
 

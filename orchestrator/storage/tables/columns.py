@@ -80,7 +80,7 @@ COMPARED: tuple[Column, ...] = (
         "the code",
     ),
 )
-"""What follows from several rows of a table."""
+"""The columns that are computed from several rows of a table."""
 
 FRONTIER_COLUMNS: tuple[Column, ...] = (
     Column("frontier_memory_bytes", "int64", "The largest memory of its repeats", unit="B"),
@@ -120,7 +120,7 @@ ANATOMY_COLUMNS: tuple[Column, ...] = (
 
 
 def declared_columns() -> tuple[Column, ...]:
-    """What trackers, effective configuration and the trial itself measure."""
+    """The columns that the trackers, the effective configuration and the trial itself measure."""
     columns: list[Column] = []
     for tracker in TRACKERS:
         columns += tracker.columns

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EntropyWeights:
-    """The weight of a token is the entropy of its ``k`` likeliest successors, to the ``alpha``."""
+    """A token's weight: the entropy of its ``k`` likeliest successors, to the power ``alpha``."""
 
     alpha: float = 1.0
     k: int = 20
