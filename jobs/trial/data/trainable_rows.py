@@ -25,13 +25,7 @@ def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) 
         return dataset
     plain = dataset.with_format(None)
     _check_token_ids(plain, path, vocabulary)
-    has_tokens = _mask(plain, "input_ids", begin=0)
-    # A causal language model predicts each token from those before it, so not the first one.
-    begin = 1 if task == "causal-lm" else 0
-    has_targets = _mask(plain, "labels", begin) if "labels" in plain.column_names else None
-    if has_targets is None and task == "causal-lm":
-        has_targets = _mask(plain, "input_ids", begin)
-    kept = has_tokens if has_targets is None else has_tokens & has_targets
+    kept = _learnable(plain, task)
     if kept.all():
         return dataset
     if not kept.any():
@@ -42,6 +36,21 @@ def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) 
         stacklevel=2,
     )
     return dataset.select(np.flatnonzero(kept))
+
+
+def _learnable(dataset: Any, task: Task) -> np.ndarray:
+    """Which rows have a token, and a token to learn."""
+    has_tokens = _mask(dataset, "input_ids", begin=0)
+    # A causal language model predicts each token from those before it, so not the first one.
+    begin = 1 if task == "causal-lm" else 0
+    targets = "labels" if _is_listed(dataset, "labels") else "input_ids"
+    has_targets = _mask(dataset, targets, begin)
+    return np.logical_and(has_tokens, has_targets)
+
+
+def _is_listed(dataset: Any, column: str) -> bool:
+    """Whether each row has a list in a column, and not one value."""
+    return column in dataset.column_names and any(True for _ in _lists(dataset, column))
 
 
 def _check_token_ids(dataset: Any, path: str, vocabulary: int | None) -> None:
@@ -57,11 +66,8 @@ def _check_token_ids(dataset: Any, path: str, vocabulary: int | None) -> None:
             )
 
 
-def _mask(dataset: Any, column: str, begin: int) -> np.ndarray | None:
-    """Which rows have a value to learn at or after the position ``begin`` of a column's lists.
-
-    None if the column has one value a row.
-    """
+def _mask(dataset: Any, column: str, begin: int) -> np.ndarray:
+    """Which rows have a value to learn at or after the position ``begin`` of a column's lists."""
     masks = []
     for lengths, values in _lists(dataset, column):
         rows = np.repeat(np.arange(len(lengths)), lengths)
@@ -70,7 +76,7 @@ def _mask(dataset: Any, column: str, begin: int) -> np.ndarray | None:
         mask = np.zeros(len(lengths), dtype=bool)
         mask[rows[counts]] = True
         masks.append(mask)
-    return np.concatenate(masks) if masks else None
+    return np.concatenate(masks)
 
 
 def _lists(dataset: Any, column: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:

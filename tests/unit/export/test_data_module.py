@@ -25,6 +25,7 @@ def test_data_module_imports_nothing_of_this_project() -> None:
     assert packages <= {
         "PIL", "__future__", "collections", "dataclasses", "datasets", "io", "itertools", "json",
         "math", "numpy", "os", "pathlib", "tokenizers", "torch", "transformers", "typing",
+        "warnings",
     }  # fmt: skip
 
 
