@@ -45,7 +45,8 @@ def _learnable(dataset: Any, task: Task) -> np.ndarray:
     begin = 1 if task == "causal-lm" else 0
     targets = "labels" if _is_listed(dataset, "labels") else "input_ids"
     has_targets = _mask(dataset, targets, begin)
-    return np.logical_and(has_tokens, has_targets)
+    learnable: np.ndarray = has_tokens & has_targets
+    return learnable
 
 
 def _is_listed(dataset: Any, column: str) -> bool:
