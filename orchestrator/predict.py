@@ -35,7 +35,7 @@ from orchestrator.storage.user_files import refuse_used_file
 def main(arguments: Sequence[str] | None = None) -> int:
     """Predict the memory of the trials and print it. Returns the exit status.
 
-    0 done, 1 every trial would raise, 2 the configuration, the GPU or a trial's name is wrong.
+    0 done, 1 not one trial is predicted, 2 the configuration, the GPU or a trial's name is wrong.
     """
     options = command_line().parse_args(arguments)
     try:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with without_gpus():
         predictions = predict(trials, gpu)
     _write(predictions, config, gpu.name, options)
-    if predictions and all(prediction.refused for prediction in predictions):
+    if predictions and all(prediction.device is None for prediction in predictions):
         return EXIT_FAILURE
     return EXIT_OK
 
@@ -85,7 +85,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m orchestrator.predict",
         description=__doc__,
-        epilog=epilog({EXIT_FAILURE: "every trial would raise, or the table cannot be written"}),
+        epilog=epilog({EXIT_FAILURE: "not one trial is predicted, or the table cannot be written"}),
     )
     add_config(parser)
     gpu = "the GPU to predict for, or a calibration file (default: h200)"

@@ -26,6 +26,7 @@ _MODULES = (
     "trial/data/collators.py",
     "trial/data/row_lengths.py",
     "trial/data/tokenizing.py",
+    "trial/data/trainable_rows.py",
     "trial/data/image_texts.py",
     "trial/data/processed.py",
     "trial/data/user_file.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 from jobs.node.parent_death import end_with_parent
@@ -14,7 +15,7 @@ from jobs.spec import ModelSpec
 def count(model: ModelSpec) -> int:
     """The number of parameters of a model. Tied weights count once.
 
-    Raises ValueError if transformers refuses a value of the model's configuration.
+    Raises what transformers raises for a value of the model's configuration that it refuses.
     """
     import torch
 
@@ -30,16 +31,34 @@ def count(model: ModelSpec) -> int:
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
     """The fields of ``ModelSize`` for a model as JSON."""
+    model = ModelSpec(**question)
     try:
-        return {"parameters": count(ModelSpec(**question))}
-    except ValueError as error:
-        return {"mistake": _sentence(error)}
+        return {"parameters": count(model)}
     except Exception as error:
+        if isinstance(error, ValueError) or _is_about_a_value(error, model):
+            return {"mistake": _sentence(error)}
         # A model whose code needs real tensors cannot be counted, and may still train.
         return {"reason": _sentence(error)}
 
 
+def _is_about_a_value(error: Exception, model: ModelSpec) -> bool:
+    """Whether the values that were given make the model fail, and not the missing tensors.
+
+    An architecture that can be built without data at its own defaults needs no data. So what fails
+    with other values fails because of them.
+    """
+    if "meta" in str(error) or not model.config or model.name_or_path is not None:
+        return False
+    try:
+        count(replace(model, config={}))
+    except Exception:
+        return False
+    return True
+
+
 def _sentence(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"there is no {error}"  # transformers looks a name up in a table
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # One line is not enough: huggingface_hub's errors name the field first and the reason below.
     return " ".join(lines[:3])[:300] or type(error).__name__

@@ -193,6 +193,34 @@ def test_page_fits_every_screen(browser: Any, folder: Path, width: int, scheme: 
         assert page.locator("#chart img").count() == 0
 
 
+def test_phone_shows_every_column_of_every_table(browser: Any, folder: Path) -> None:
+    with opened(browser, folder / "report.html", viewport={"width": 390, "height": 844}) as page:
+        hidden = page.evaluate(
+            """[...document.querySelectorAll(".scroll")]
+              .filter((own) => own.scrollWidth > own.clientWidth + 1)
+              .map((own) => own.getAttribute("aria-label"))"""
+        )
+    assert hidden == []
+
+
+NAMES_ABOVE_FRAME = """(() => {
+  const view = [...Bokeh.index].find((own) => document.querySelector("#chart").contains(own.el));
+  const texts = view.model.renderers.filter((own) => own.glyph?.type === "Text");
+  const tops = texts.flatMap(({ data_source }) => [...data_source.data.y])
+    .map((y) => view.frame.y_scale.compute(y) - 20 - view.frame.bbox.top);
+  return [tops.length, tops.filter((top) => top < 0).length];
+})()"""
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_names_on_the_front_stand_inside_the_chart(browser: Any, folder: Path, width: int) -> None:
+    size = {"width": width, "height": 844}
+    with opened(browser, folder / "report.html", viewport=size) as page:
+        count, outside = page.evaluate(NAMES_ABOVE_FRAME)
+    assert count > 0
+    assert outside == 0
+
+
 def test_page_reads_without_a_script(browser: Any, folder: Path) -> None:
     own = browser.new_context(java_script_enabled=False)
     page = own.new_page()

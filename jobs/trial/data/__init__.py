@@ -6,6 +6,7 @@ processed.py      the user's images with texts, by the model's own processor
 user_file.py      the user's file: read, its columns recognised, tokenised or refused
 recognition.py    which columns of a file a task can train on
 tokenizing.py     texts, chats, and prompts with their completions as token ids
+trainable_rows.py leaves out rows that have no token to learn
 class_labels.py   names of classes as numbers, and how many classes there are
 collators.py      rows of a file as a padded batch
 raw_rows.py       rows for a loop that tokenizes them itself

@@ -19,6 +19,7 @@ from jobs.trial.data.recognition import (
 )
 from jobs.trial.data.row_lengths import ragged_lengths
 from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens
+from jobs.trial.data.trainable_rows import trainable_rows
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -43,7 +44,7 @@ def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, 
         )
     if task == "image-text-to-text":
         return processed(dataset, file, source, config.image_token_id)
-    return _of_texts(dataset, file, task, source)
+    return _of_texts(dataset, file, task, source, config)
 
 
 def rows_of_file(file: DatasetFile, task: Task) -> tuple[Any, Source]:
@@ -125,6 +126,7 @@ def _of_numbers(
     if task == "causal-lm" and "labels" not in dataset.column_names:
         # A causal language model predicts the text itself.
         dataset = dataset.map(_text_as_labels, batched=True)
+    dataset = trainable_rows(dataset, task, file.path, getattr(config, "vocab_size", None))
     if file.tokenizer is not None:
         tokenizer = loaded_tokenizer(file.tokenizer)
         return dataset, tokenizer_collator(tokenizer, task, has_labels=True)
@@ -157,7 +159,9 @@ def _text_as_labels(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {"labels": rows["input_ids"]}
 
 
-def _of_texts(dataset: Any, file: DatasetFile, task: Task, source: Source) -> tuple[Any, Collator]:
+def _of_texts(
+    dataset: Any, file: DatasetFile, task: Task, source: Source, config: PretrainedConfig
+) -> tuple[Any, Collator]:
     """The dataset with token ids in place of its texts, and the task's collator, which pads."""
     assert file.tokenizer is not None
     tokenizer = loaded_tokenizer(file.tokenizer)
@@ -169,6 +173,7 @@ def _of_texts(dataset: Any, file: DatasetFile, task: Task, source: Source) -> tu
     kept = [name for name in columns if name == "labels"]
     replaced = [name for name in columns if name not in kept]
     dataset = dataset.map(tokens, batched=True, remove_columns=replaced)
+    dataset = trainable_rows(dataset, task, file.path, getattr(config, "vocab_size", None))
     has_labels = "labels" in dataset.column_names
     return dataset, tokenizer_collator(tokenizer, task, has_labels=has_labels)
 

@@ -25,6 +25,8 @@ _TOKENIZER_FILES = (
     "added_tokens.json",
 )
 """Files of which a tokenizer's folder has at least one."""
+_CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
+"""Files and folders with chat templates. Older tokenizers have theirs in tokenizer_config.json."""
 _WITHOUT_FILES = ("byt5", "canine", "perceiver")
 """Tokenizers of bytes and characters, which need no vocabulary."""
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -86,6 +88,21 @@ def tokenizer_file(name: str) -> Path | None:
         if (folder / "tokenizer.json").is_file():
             return folder / "tokenizer.json"
     return None
+
+
+def lacks_chat_template(name: str) -> bool:
+    """Whether a tokenizer that is on this machine has no chat template; False if it is not here."""
+    folders = [Path(name)] if _is_path(name) else _snapshots(name)
+    if not any(folder.is_dir() for folder in folders):
+        return False
+    return not any(map(_has_chat_template, folders))
+
+
+def _has_chat_template(folder: Path) -> bool:
+    if any((folder / file).exists() for file in _CHAT_TEMPLATES):
+        return True
+    settings = _json_object(folder / "tokenizer_config.json") or {}
+    return bool(settings.get("chat_template"))
 
 
 def is_on_this_machine(name: str) -> bool:

@@ -148,7 +148,8 @@ def _data_problems(config: SweepConfig, file: DatasetFile) -> Iterator[Finding]:
     if True in of_pairs:
         yield from pair_problems(file)
     if False in of_pairs:
-        yield from data_problems(file, config.model.task, _num_labels(config))
+        task = config.model.task
+        yield from data_problems(file, task, _num_labels(config), _vocabulary(config))
 
 
 def _named_files(config: SweepConfig) -> Iterator[tuple[KeyPath, str, Callable[[str], str]]]:
@@ -233,3 +234,13 @@ def _num_labels(config: SweepConfig) -> int | None:
             return count
         return None
     return len(labels)
+
+
+def _vocabulary(config: SweepConfig) -> int | None:
+    """The number of token ids of the model; None if its configuration does not say."""
+    model_type, given = model_keys(config.model)
+    described_class = configuration_class(model_type or "")
+    if described_class is None:
+        return None
+    count = described_class.value("vocab_size", given)
+    return count if isinstance(count, int) else None

@@ -9,6 +9,7 @@ from typing import Any
 
 from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, Task
+from orchestrator.planning.prechecks.checkpoints import lacks_chat_template
 from orchestrator.planning.problems import KeyPath, closest, did_you_mean
 from orchestrator.storage.data_file import DataFile, NoDataFileError, read_data_file
 
@@ -24,11 +25,12 @@ _IGNORED_LABEL = -100
 
 
 def data_problems(
-    file: DatasetFile, task: Task, num_labels: int | None
+    file: DatasetFile, task: Task, num_labels: int | None, vocabulary: int | None = None
 ) -> Iterator[tuple[KeyPath, str]]:
     """The problems of a data file: the path of the key below ``data.file``, and a sentence.
 
-    ``num_labels`` is the number of the model's classes; None if it is not known.
+    ``num_labels`` is the number of the model's classes, and ``vocabulary`` the number of its token
+    ids; None if it is not known.
     """
     data = read_or_problem(file)
     if not isinstance(data, DataFile):
@@ -40,6 +42,8 @@ def data_problems(
         yield from _column_problems(file, data, task)
         yield from _empty_inputs(file, data, task)
         yield from _label_problems(file, data, task, num_labels)
+        yield from _token_id_problems(file, data, vocabulary)
+        yield from _chat_problems(file, data)
 
 
 def read_or_problem(file: DatasetFile) -> DataFile | str:
@@ -153,11 +157,54 @@ def _empty_inputs(file: DatasetFile, data: DataFile, task: Task) -> Iterator[tup
     [name] = sources
     for number, row in enumerate(data.rows, 1):
         if row.get(file.columns.get(name, name)) is None:
-            at: KeyPath = ("columns", name)
-            if name not in file.columns:
-                at = ("path",)
-            yield at, f"row {number} has no {name}; remove the rows without one"
+            yield _key(file, name), f"row {number} has no {name}; remove the rows without one"
             return
+
+
+def _token_id_problems(
+    file: DatasetFile, data: DataFile, vocabulary: int | None
+) -> Iterator[tuple[KeyPath, str]]:
+    """A problem if the first rows have token ids that the model does not have."""
+    if vocabulary is None or "input_ids" not in _our_columns(file, data):
+        return
+    for row in data.rows:
+        values = row.get(file.columns.get("input_ids", "input_ids"))
+        wrong = _first_outside(values, vocabulary)
+        if wrong is not None:
+            yield (
+                _key(file, "input_ids"),
+                f"the first rows have the token id {wrong}, and the model has a vocabulary of "
+                f"{vocabulary}; set model.config.vocab_size",
+            )
+            return
+
+
+def _first_outside(values: Any, vocabulary: int) -> int | None:
+    """The first token id of a row that is outside the vocabulary; None if there is none."""
+    if not isinstance(values, list):
+        return None
+    for value in values:
+        if isinstance(value, int) and not 0 <= value < vocabulary:
+            return value
+    return None
+
+
+def _chat_problems(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
+    """A problem if the rows are chats, and the tokenizer has no template for them."""
+    sources = [name for name in _TEXT_SOURCES if name in _our_columns(file, data)]
+    if sources != ["messages"] or file.tokenizer is None:
+        return
+    if lacks_chat_template(file.tokenizer):
+        yield (
+            ("tokenizer",),
+            "has no chat template, which rows of messages need; name the tokenizer of a chat "
+            "model, or put a chat_template.jinja beside yours",
+        )
+
+
+def _key(file: DatasetFile, name: str) -> KeyPath:
+    """The key that chose the file's column for ``name``: the column, or the path of the file."""
+    return ("columns", name) if name in file.columns else ("path",)
 
 
 def _label_problems(
@@ -171,10 +218,7 @@ def _label_problems(
     values = [row.get(file.columns.get(name, name)) for row in data.rows]
     problem = _label_problem(values, task, num_labels)
     if problem:
-        at: KeyPath = ("columns", name)
-        if name not in file.columns:
-            at = ("path",)
-        yield at, problem
+        yield _key(file, name), problem
 
 
 def _label_problem(values: list[Any], task: Task, num_labels: int | None) -> str:
@@ -196,9 +240,12 @@ def _label_problem(values: list[Any], task: Task, num_labels: int | None) -> str
 def _range_problem(values: list[Any], num_labels: int | None) -> str:
     """What is wrong with labels that are class numbers; empty if nothing is.
 
-    Other labels, such as texts, are not checked here: the trial encodes or refuses them.
+    Labels that are all texts are not checked here: the trial numbers them.
     """
     labels = [value for value in values if value != _IGNORED_LABEL]
+    are_texts = {isinstance(label, str) for label in labels}
+    if len(are_texts) > 1:
+        return "some of the first rows have texts as labels, and others numbers"
     if not labels or num_labels is None or not all(isinstance(label, int) for label in labels):
         return ""
     if min(labels) < 0:

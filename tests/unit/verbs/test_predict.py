@@ -32,3 +32,18 @@ def test_predict_help_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_predict_of_nothing_but_unbuildable_trials_ends_with_status_1(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    model = "{task: masked-lm, architecture: bert, config: {hidden_act: gelluu}}"
+    path.write_text(f"model: {model}\naxes: {{micro_batch: [1, 2]}}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator.predict", str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "unknown: KeyError: 'gelluu'" in done.stdout

@@ -78,3 +78,15 @@ def test_run_on_other_columns_fails_in_a_sentence(tmp_path: Path) -> None:
     record = train([{"conversations": "x", "id": 1}] * 4, tmp_path, causal())
     assert (record.outcome, record.phase) == (Outcome.FAILED, "data")
     assert "has the columns conversations, id, and causal-lm trains on" in record.reason
+
+
+@pytest.mark.parametrize("loop", ["trainer", "accelerate"])
+def test_prompts_that_leave_no_room_for_an_answer_do_not_spoil_the_losses(
+    tmp_path: Path, loop: str
+) -> None:
+    long = {"prompt": "very " * 40, "completion": "yes"}
+    with pytest.warns(UserWarning, match="4 of 16 rows .* are left out"):
+        record = train([long, *PROMPTS[:3]] * 4, tmp_path, causal(), loop=loop, micro_batch=1)
+    assert record.outcome is Outcome.OK, record.reason
+    assert record.flags == ()
+    assert all(loss > 0 for loss in record.steps["loss"])

@@ -99,6 +99,31 @@ def test_row_without_a_text_is_named_before_the_first_trial(folder: Path, empty:
     assert "data.file.path: row 3 has no text; remove the rows without one" in text
 
 
+def test_labels_that_are_partly_texts_are_named_before_the_first_trial(folder: Path) -> None:
+    rows = [{"text": "good", "label": "pos"}, {"text": "bad", "label": 1}]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert "have texts as labels, and others numbers" in problems_of(folder, BERT + data())
+
+
+@pytest.mark.parametrize("wrong", [-1, 30522])
+def test_token_id_that_the_model_does_not_have_is_named(folder: Path, wrong: int) -> None:
+    rows = [{"input_ids": [1, 2], "label": 0}, {"input_ids": [1, wrong], "label": 1}]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    text = problems_of(folder, BERT + data(tokenizer=None))
+    assert f"token id {wrong}, and the model has a vocabulary of 30522" in text
+
+
+@pytest.mark.parametrize("where", ["chat_template.jinja", "tokenizer_config.json"])
+def test_chats_need_a_tokenizer_with_a_chat_template(folder: Path, where: str) -> None:
+    llama = "model: {task: causal-lm, architecture: llama}\n"
+    chat = [{"role": "user", "content": "good"}]
+    (folder / "train.jsonl").write_text(json.dumps({"messages": chat}))
+    text = problems_of(folder, llama + data())
+    assert "data.file.tokenizer: has no chat template, which rows of messages need" in text
+    (folder / "tokenizer" / where).write_text('{"chat_template": "x"}')
+    assert check_files(config_in(folder, llama + data())) == ()
+
+
 def test_images_that_are_not_decoded_are_refused(folder: Path) -> None:
     (folder / "train.jsonl").write_text('{"image": "cat.png", "label": 0}\n')
     vit = "model: {task: image-classification, architecture: vit}\n"
@@ -247,16 +272,28 @@ def test_model_size_is_counted_once_and_remembered(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("hidden_size: 100", "not a multiple of the number of attention heads"),
+        ("hidden_act: gelluu", "there is no 'gelluu'"),
+        ("is_decoder: maybe", "'is_decoder' expected bool"),
+    ],
+)
 def test_model_that_cannot_be_built_is_a_mistake(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    wrong: str,
+    said: str,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     config_in(
         folder,
-        "model: {task: sequence-classification, architecture: bert, config: {hidden_size: 100}}",
+        f"model: {{task: sequence-classification, architecture: bert, config: {{{wrong}}}}}",
     )
     assert sweep.main([str(folder / "sweep.yaml"), "--dry-run"]) == 2
-    assert "not a multiple of the number of attention heads" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
 
 
 def test_child_without_an_answer_is_a_sentence() -> None:

@@ -147,11 +147,11 @@ def test_load_gives_a_words_label_to_its_first_token(rows_of: Loader, tokenizer:
 
 
 def test_load_pads_token_ids_that_came_without_a_tokenizer(rows_of: Loader) -> None:
-    rows = [{"input_ids": [5, 6, 7], "source": "web"}, {"input_ids": [8], "source": "book"}]
+    rows = [{"input_ids": [5, 6, 7], "source": "web"}, {"input_ids": [8, 9], "source": "book"}]
     batch = batch_of(rows_of(rows, "causal-lm"))
-    assert batch["input_ids"] == [[5, 6, 7], [8, 0, 0]]
-    assert batch["labels"] == [[5, 6, 7], [8, IGNORED, IGNORED]]
-    assert batch["attention_mask"] == [[1, 1, 1], [1, 0, 0]]
+    assert batch["input_ids"] == [[5, 6, 7], [8, 9, 0]]
+    assert batch["labels"] == [[5, 6, 7], [8, 9, IGNORED]]
+    assert batch["attention_mask"] == [[1, 1, 1], [1, 1, 0]]
 
 
 def test_load_of_equally_long_token_ids_needs_no_collator(rows_of: Loader) -> None:
@@ -164,9 +164,10 @@ def test_load_pads_with_the_end_where_a_tokenizer_has_no_padding(
     rows_of: Loader, tmp_path: Path
 ) -> None:
     folder = save_word_tokenizer(tmp_path / "no_padding", pad_token=None)
-    batch = batch_of(rows_of([{"text": "a film"}, {"text": "bad"}], "causal-lm", tokenizer=folder))
-    assert batch["input_ids"][1] == ids("bad [END]")
-    assert batch["labels"][1] == [NUMBER["bad"], IGNORED]
+    rows = [{"text": "a bad film"}, {"text": "very bad"}]
+    batch = batch_of(rows_of(rows, "causal-lm", tokenizer=folder))
+    assert batch["input_ids"][1] == ids("very bad [END]")
+    assert batch["labels"][1] == [*ids("very bad"), IGNORED]
 
 
 REFUSED = [
