@@ -42,7 +42,8 @@ def _budget(name: str) -> Variant:
     budget = float(name.removeprefix("budget_"))
     return Variant(
         doc=f"Compiled code keeps at most {budget * 100:g} % of the activations that it would "
-        "otherwise keep, chosen so that recomputing the others takes the least time",
+        "otherwise keep, chosen so that recomputing the others takes the least time; only for "
+        "models without dropout",
         hooks={"partitioner": Hook("activation_budget", {"budget": budget})},
         traits=("activation_budget",),
     )

@@ -27,13 +27,27 @@ _EXPERTS_MARK = "@use_experts_implementation"
 """Marks the experts of a model in the source of transformers."""
 _ALL_WEIGHTS = "weights_that_train"
 """What a trial without an adapter needs."""
-_DROPOUT_NAMES = (
+
+_ATTENTION_DROPOUTS = (
     "attention_probs_dropout_prob",
     "attention_dropout",
     "attn_pdrop",
     "attn_dropout",
 )
 """What architectures call the dropout of attention in their configuration."""
+_DROPOUTS = (
+    *_ATTENTION_DROPOUTS,
+    "activation_dropout",
+    "drop_path_rate",
+    "dropout",
+    "dropout_rate",
+    "embd_pdrop",
+    "hidden_dropout",
+    "hidden_dropout_prob",
+    "resid_pdrop",
+    "residual_dropout",
+)
+"""What they call the dropouts of their layers, attention included."""
 
 
 def unmet_requirement(spec: TrialSpec, variants: Iterable[Variant]) -> tuple[str, str] | None:
@@ -94,17 +108,45 @@ def _virtual_tokens(requirement: str, spec: TrialSpec) -> str:
 
 
 def _attention_dropout(requirement: str, spec: TrialSpec) -> str:
+    found = _dropout_of(spec, _ATTENTION_DROPOUTS)
+    if not found:
+        return ""
+    return (
+        f"this attention has no dropout, and the model asks for {found}; set it to 0.0 in "
+        "model.config"
+    )
+
+
+def _recomputed_dropout(requirement: str, spec: TrialSpec) -> str:
+    found = _dropout_of(spec, _DROPOUTS) or _adapter_dropout(spec)
+    if not found:
+        return ""
+    # Seen with torch 2.13 by finite differences, and with torch 2.11 by the losses on an H200.
+    return (
+        "with a memory budget, PyTorch draws the dropout again in the backward pass, so the "
+        f"gradients are wrong, and the model asks for {found}; set it to 0.0"
+    )
+
+
+def _adapter_dropout(spec: TrialSpec) -> str:
+    """The dropout of a LoRA adapter, if it is not zero, as ``name=rate``."""
+    for hook in spec.settings.hooks.values():
+        rate = (hook.arguments.get("parameters") or {}).get("lora_dropout")
+        if rate:
+            return f"lora_dropout={rate}"
+    return ""
+
+
+def _dropout_of(spec: TrialSpec, names: tuple[str, ...]) -> str:
+    """The first dropout of the model that is not zero, as ``name=rate``; empty if there is none."""
     model_type, given = model_keys(spec.model)
     described_class = configuration_class(model_type or "")
     if described_class is None:
         return ""
-    for name in _DROPOUT_NAMES:
+    for name in names:
         rate = described_class.value(name, given)
         if isinstance(rate, (int, float)) and rate:
-            return (
-                f"this attention has no dropout, and the model asks for {name}={rate}; set it to "
-                "0.0 in model.config"
-            )
+            return f"{name}={rate}"
     return ""
 
 
@@ -163,6 +205,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "text_task": _as_on_a_node,
     "virtual_tokens:": _virtual_tokens,
     "no_attention_dropout": _attention_dropout,
+    "activation_budget": _recomputed_dropout,
     "experts": _experts,
     "liger_architecture": _liger_architecture,
     _ALL_WEIGHTS: _trainable_weights,

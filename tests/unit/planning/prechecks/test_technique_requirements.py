@@ -17,6 +17,8 @@ from orchestrator.planning.prechecks import technique_requirements
 GPT2 = {"task": "causal-lm", "architecture": "gpt2"}
 BERT = {"task": "sequence-classification", "architecture": "bert"}
 VIT = {"task": "image-classification", "architecture": "vit"}
+LLAMA = {"task": "causal-lm", "architecture": "llama"}
+BUDGET = {"activations": "budget_0.5", "compile": "inductor_regional"}
 LENGTH = {"synthetic": {"sequence_length": 1020}}
 
 
@@ -33,6 +35,19 @@ def _planned(folder: Path, model: dict[str, Any], choices: dict[str, Any], **key
         (BERT, {"batching": "padding_free"}, "task:causal-lm", "this one is sequence-class"),
         (BERT, {"loss": "cce"}, "task:causal-lm", "is for the task causal-lm only"),
         (BERT, {"attention": "flex_attention"}, "no_attention_dropout", "=0.1; set it to 0.0"),
+        (BERT, BUDGET, "activation_budget", "attention_probs_dropout_prob=0.1; set it to 0.0"),
+        (
+            BERT | {"config": {"attention_probs_dropout_prob": 0.0}},
+            BUDGET,
+            "activation_budget",
+            "hidden_dropout_prob=0.1",
+        ),
+        (
+            LLAMA,
+            BUDGET | {"adapter": "lora(r=8,lora_dropout=0.05)"},
+            "activation_budget",
+            "lora_dropout=0.05",
+        ),
         (VIT, {"adapter": "prompt_tuning(num_virtual_tokens=8)"}, "text_task", "is an image"),
         (GPT2, {"adapter": "prompt_tuning"}, "virtual_tokens:", "num_virtual_tokens is missing"),
         (GPT2, {"adapter": "p_tuning(num_virtual_tokens=8)"}, "virtual_tokens:8", "1024 positions"),
