@@ -94,6 +94,8 @@ class Comparison:
     """Of those: speeds too unsteady to be judged."""
     host_bound: int
     """Of those: not judged by speed because the host sets the pace, not the GPU."""
+    without_gpu: int
+    """Of those: not judged by speed because it is the processor's, and other programs share it."""
     other_hosts: int
     """Of those: not judged by speed because the hosts differ, and the host sets part of the pace.
     """

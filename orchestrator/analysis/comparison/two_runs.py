@@ -1,7 +1,8 @@
 """The comparison of two runs: configurations are matched, then judged one kind of change at a time.
 
-Host-bound rows are not judged by speed: their speed is the host's. Launch-bound rows are judged
-only between equal hosts.
+Host-bound rows are not judged by speed: their speed is the host's. Rows without a GPU are not,
+either: whatever else runs on the machine decides theirs. Launch-bound rows are judged only between
+equal hosts.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class _Pairs:
     precise: list[Pair]
     """The matched pairs whose speeds are known well."""
     of_device: list[Pair]
-    """The precise pairs that are not host-bound."""
+    """The precise pairs that are not host-bound, on a GPU."""
     judged: list[Pair]
     """The pairs of ``of_device`` that are GPU-bound, or whose hosts are equal."""
 
@@ -58,7 +59,12 @@ class _Pairs:
     @property
     def host_bound(self) -> int:
         """Pairs whose pace the host sets."""
-        return len(self.precise) - len(self.of_device)
+        return len(self.precise) - len(self.of_device) - self.without_gpu
+
+    @property
+    def without_gpu(self) -> int:
+        """Pairs that were measured on the processor."""
+        return sum(pace_of_pair(pair) is Pace.CPU for pair in self.precise)
 
     @property
     def other_hosts(self) -> int:
@@ -82,6 +88,7 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
         matched=len(pairs.matched),
         unsteady=pairs.unsteady,
         host_bound=pairs.host_bound,
+        without_gpu=pairs.without_gpu,
         other_hosts=pairs.other_hosts,
         losses_compared=_have_same_schedule(before, after),
         changes=tuple(sorted(changes, key=_order)),
@@ -127,7 +134,7 @@ def _pairs(results: list[tuple[Result, Result]], same_host: bool) -> _Pairs:
     """Which speeds can be judged: those that are known well, and whose pace no host sets."""
     matched = _ended_ok_twice(results)
     precise = [pair for pair in matched if _is_precise(pair)]
-    of_device = [pair for pair in precise if pace_of_pair(pair) is not Pace.HOST]
+    of_device = [pair for pair in precise if pace_of_pair(pair) not in (Pace.HOST, Pace.CPU)]
     judged = of_device
     if not same_host:
         judged = [pair for pair in of_device if pace_of_pair(pair) is Pace.GPU]
