@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -181,7 +182,7 @@ def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
 
     def parse(text: str) -> float:
         value = kind(text)
-        if value <= 0:
+        if not 0 < value < math.inf:  # also refuses nan
             raise argparse.ArgumentTypeError("must be above zero")
         return value
 

@@ -25,6 +25,16 @@ class Objective:
     unit: str
     higher_is_better: bool
     of: Figure
+    needs_price: bool = False
+    """Whether the figure follows from the price of a GPU."""
+
+    def check_price(self, price_per_hour: float | None) -> None:
+        """Raise ValueError if the price is missing where it is needed, or is not above zero."""
+        if price_per_hour is None:
+            if self.needs_price:
+                raise ValueError(f"{self.name} needs price_per_hour")
+        elif not 0 < price_per_hour < math.inf:
+            raise ValueError("price_per_hour must be a number above zero")
 
     def score(self, configuration: Configuration, price_per_hour: float | None = None) -> float:
         """The figure with its sign set so that more is better; minus infinity if it is missing."""
@@ -91,6 +101,7 @@ OBJECTIVES: Mapping[str, Objective] = {
             unit="dollars per million samples",
             higher_is_better=False,
             of=dollars_per_million,
+            needs_price=True,
         ),
         Objective(
             name="host_memory",
@@ -100,3 +111,10 @@ OBJECTIVES: Mapping[str, Objective] = {
         ),
     )
 }
+
+
+def objective_of(name: str) -> Objective:
+    """The objective of a name. Raises KeyError, which lists the names, if there is none."""
+    if name not in OBJECTIVES:
+        raise KeyError(f'no objective "{name}"; valid choices: {", ".join(OBJECTIVES)}')
+    return OBJECTIVES[name]

@@ -15,7 +15,7 @@ from orchestrator.analysis.comparison import Comparison, compare
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
 from orchestrator.analysis.explanation import Explanation, explain
-from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.analysis.objectives import objective_of
 from orchestrator.analysis.pareto import little_memory, pareto_front
 from orchestrator.analysis.recommendation import (
     Constraints,
@@ -84,11 +84,13 @@ class Run:
 
         Only configurations of the baseline's training recipe compete, unless ``all_recipes``.
         Configurations whose losses contradict their reference are left out. Raises KeyError if a
-        name is not in ``OBJECTIVES``.
+        name is not in ``OBJECTIVES``, and ValueError if an objective needs a price.
         """
         scores: list[Callable[[Configuration], float]] = [little_memory]
         for name in objectives:
-            scores.append(partial(OBJECTIVES[name].score, price_per_hour=price_per_hour))
+            objective = objective_of(name)
+            objective.check_price(price_per_hour)
+            scores.append(partial(objective.score, price_per_hour=price_per_hour))
         if self.dataset.main is None:
             return ()
         # Configurations of another recipe learn something else, so they compete only if asked.
@@ -116,7 +118,8 @@ class Run:
         ``memory`` is bytes, or text such as "24GiB". ``memory_bytes`` is the same as a number.
         ``require_loss_parity`` has no effect and will be removed: a configuration whose losses
         contradict their reference is never recommended. Raises KeyError if the objective is
-        unknown, and ValueError if ``memory`` is not a size.
+        unknown, and ValueError if ``memory`` is not a size, if the batch or the price is not a
+        number above zero, or if the objective needs a price.
         """
         if memory is not None:
             memory_bytes = size_bytes(memory)
@@ -124,7 +127,7 @@ class Run:
             memory_bytes=memory_bytes,
             effective_batch=effective_batch,
             all_recipes=all_recipes,
-            objective=OBJECTIVES[objective],
+            objective=objective_of(objective),
             price_per_hour=price_per_hour,
         )
         return Answer(self, self.recommendation(constraints))

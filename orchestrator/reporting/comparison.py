@@ -107,6 +107,8 @@ def _not_compared(comparison: Comparison) -> Iterator[str]:
     reasons = []
     if comparison.host_bound:
         reasons.append(f"{comparison.host_bound} host-bound")
+    if comparison.without_gpu:
+        reasons.append(f"{comparison.without_gpu} without a GPU")
     if comparison.other_hosts:
         reasons.append(f"{comparison.other_hosts} not GPU-bound, on different hosts")
     if comparison.unsteady:

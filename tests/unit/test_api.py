@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,31 @@ def test_run_recommends_for_a_size_as_people_write_it(run: orchestrator.Run) -> 
     assert as_text.configuration.trial_ids == as_number.configuration.trial_ids
     with pytest.raises(ValueError, match="needs a unit: 24GiB"):
         run.recommend(memory=24)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"effective_batch": 0}, "effective_batch must be a whole number above zero"),
+        ({"effective_batch": "64"}, "effective_batch must be a whole number above zero"),
+        ({"effective_batch": 2.5}, "effective_batch must be a whole number above zero"),
+        ({"objective": "dollars_per_million"}, "dollars_per_million needs price_per_hour"),
+        ({"price_per_hour": float("nan")}, "price_per_hour must be a number above zero"),
+        ({"price_per_hour": -1.0}, "price_per_hour must be a number above zero"),
+        ({"objective": "speed"}, 'no objective "speed"; valid choices: samples_per_second'),
+    ],
+)
+def test_run_refuses_a_wrong_question(
+    run: orchestrator.Run, wrong: dict[str, Any], said: str
+) -> None:
+    with pytest.raises((ValueError, KeyError), match=said):
+        run.recommend(**wrong)
+
+
+def test_run_frontier_by_cost_needs_a_price(run: orchestrator.Run) -> None:
+    with pytest.raises(ValueError, match="needs price_per_hour"):
+        run.frontier(["dollars_per_million"])
+    assert run.frontier(["dollars_per_million"], price_per_hour=2.0)
 
 
 def test_verbs_are_functions_of_the_package_and_modules_all_the_same(

@@ -101,6 +101,11 @@ class Comparison:
     """Matched configurations whose speed is not known well enough to be judged."""
     host_bound: int
     """Matched configurations that are not judged by speed, because the host limits it."""
+    without_gpu: int
+    """Matched configurations that are not judged by speed, because they ran without a GPU.
+
+    Other programs share the processor.
+    """
     other_hosts: int
     """Matched configurations that are not judged by speed, because the hosts differ.
 

@@ -1,7 +1,13 @@
 """The comparison of two runs: configurations are matched, and each kind of change is looked for.
 
+<<<<<<< HEAD
 The speed of host-bound rows is not compared, because it is the speed of the host. The speed of
 launch-bound rows is compared only if the hosts are equal.
+=======
+Host-bound rows are not judged by speed: their speed is the host's. Rows without a GPU are not,
+either: whatever else runs on the machine decides theirs. Launch-bound rows are judged only between
+equal hosts.
+>>>>>>> w2/advice
 """
 
 from __future__ import annotations
@@ -46,7 +52,7 @@ class _Pairs:
     precise: list[Pair]
     """The matched pairs whose speeds are known well."""
     of_device: list[Pair]
-    """The precise pairs that are not host-bound."""
+    """The precise pairs that are not host-bound, on a GPU."""
     judged: list[Pair]
     """The pairs of ``of_device`` that are GPU-bound, or whose hosts are equal."""
 
@@ -57,8 +63,18 @@ class _Pairs:
 
     @property
     def host_bound(self) -> int:
+<<<<<<< HEAD
         """Pairs whose speed the host limits."""
         return len(self.precise) - len(self.of_device)
+=======
+        """Pairs whose pace the host sets."""
+        return len(self.precise) - len(self.of_device) - self.without_gpu
+
+    @property
+    def without_gpu(self) -> int:
+        """Pairs that were measured on the processor."""
+        return sum(pace_of_pair(pair) is Pace.CPU for pair in self.precise)
+>>>>>>> w2/advice
 
     @property
     def other_hosts(self) -> int:
@@ -82,6 +98,7 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
         matched=len(pairs.matched),
         unsteady=pairs.unsteady,
         host_bound=pairs.host_bound,
+        without_gpu=pairs.without_gpu,
         other_hosts=pairs.other_hosts,
         losses_compared=_have_same_schedule(before, after),
         changes=tuple(sorted(changes, key=_order)),
@@ -127,7 +144,7 @@ def _pairs(results: list[tuple[Result, Result]], same_host: bool) -> _Pairs:
     """The pairs whose speeds can be compared: known well, and not limited by the host."""
     matched = _ended_ok_twice(results)
     precise = [pair for pair in matched if _is_precise(pair)]
-    of_device = [pair for pair in precise if pace_of_pair(pair) is not Pace.HOST]
+    of_device = [pair for pair in precise if pace_of_pair(pair) not in (Pace.HOST, Pace.CPU)]
     judged = of_device
     if not same_host:
         judged = [pair for pair in of_device if pace_of_pair(pair) is Pace.GPU]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, field
 
 from jobs.spec import TrainingRecipe
@@ -11,11 +12,20 @@ from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
 
 
+def _is_count(value: int) -> bool:
+    """Whether a value, which callers without a type checker give, is a whole number above zero."""
+    try:
+        return operator.index(value) > 0  # as numpy's integers are, too
+    except TypeError:
+        return False
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraints:
     """The objective, and the constraints of a recommendation.
 
-    One constraint always holds: the losses must not contradict their reference.
+    One constraint always holds: the losses must not contradict their reference. Raises ValueError
+    for a batch or a price that is no number above zero, and for a missing price.
     """
 
     memory_bytes: int | None = None
@@ -30,6 +40,11 @@ class Constraints:
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None
     """Price of one GPU for an hour, in any currency."""
+
+    def __post_init__(self) -> None:
+        if self.effective_batch is not None and not _is_count(self.effective_batch):
+            raise ValueError("effective_batch must be a whole number above zero")
+        self.objective.check_price(self.price_per_hour)
 
     def score(self, candidate: Candidate) -> float:
         """How good a candidate is: more is better, whatever the objective."""

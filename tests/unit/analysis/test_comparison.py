@@ -93,6 +93,27 @@ def test_compare_chance_alone_raises_no_alarm(folder: Path, matched: int) -> Non
         assert not comparison.fails(0.0)
 
 
+@pytest.mark.parametrize("ratio", [0.2, 5.0])
+def test_compare_never_judges_the_speed_of_a_processor(ratio: float) -> None:
+    """Two runs of a small model on two busy cores had rows 4.9 times as fast in one of them."""
+    environment = {"cpu_model": "AMD EPYC"}
+
+    def run(speed: float) -> Dataset:
+        record = make_record(
+            micro_batch=4,
+            memory_mib=3,
+            speed=speed,
+            environment=environment,
+            measurements={"samples_per_second_ci95": 0.05},
+        )
+        return dataset_of_records([record], RunMetadata(name="laptop"))
+
+    comparison = compare(run(100.0), run(100.0 * ratio))
+    assert (comparison.matched, comparison.without_gpu, comparison.host_bound) == (1, 1, 0)
+    assert not comparison.changes
+    assert not comparison.fails(0.0)
+
+
 def test_compare_different_hosts_judges_only_gpu_bound_rows() -> None:
     before, after = load_dataset(EARLIER), load_dataset(LATER)
     comparison = compare(before, after)

@@ -62,3 +62,12 @@ def test_recommend_ranks_other_recipes_only_where_asked(
     assert "  batch 4×1 · adamw_torch_fused: 100 samples/s" in capsys.readouterr().out
     recommend.main([run, "--all-training-recipes"])
     assert "other training recipe than the baseline: optimizer=sgd" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("price", ["nan", "inf", "0", "-1"])
+def test_recommend_refuses_a_price_that_is_no_number_above_zero(
+    price: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        recommend.main(["run", "--objective", "dollars_per_million", f"--price-per-hour={price}"])
+    assert "must be above zero" in capsys.readouterr().err
