@@ -1,13 +1,8 @@
 """The comparison of two runs: configurations are matched, and each kind of change is looked for.
 
-<<<<<<< HEAD
-The speed of host-bound rows is not compared, because it is the speed of the host. The speed of
+The speed of host-bound rows is not compared, because it is the speed of the host. The speed of rows
+without a GPU is not compared either, because other programs share the processor. The speed of
 launch-bound rows is compared only if the hosts are equal.
-=======
-Host-bound rows are not judged by speed: their speed is the host's. Rows without a GPU are not,
-either: whatever else runs on the machine decides theirs. Launch-bound rows are judged only between
-equal hosts.
->>>>>>> w2/advice
 """
 
 from __future__ import annotations
@@ -63,18 +58,13 @@ class _Pairs:
 
     @property
     def host_bound(self) -> int:
-<<<<<<< HEAD
         """Pairs whose speed the host limits."""
-        return len(self.precise) - len(self.of_device)
-=======
-        """Pairs whose pace the host sets."""
         return len(self.precise) - len(self.of_device) - self.without_gpu
 
     @property
     def without_gpu(self) -> int:
         """Pairs that were measured on the processor."""
         return sum(pace_of_pair(pair) is Pace.CPU for pair in self.precise)
->>>>>>> w2/advice
 
     @property
     def other_hosts(self) -> int:
