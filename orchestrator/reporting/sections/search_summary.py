@@ -62,12 +62,22 @@ def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
         yield "No skipped configuration was measured as an audit, so the error is unknown."
 
 
+_RULES = {
+    "cannot_gain": "not likely to be faster",
+    "does_not_fit": "predicted not to fit",
+    "does_not_run": "with a technique that does not run here",
+    "out_of_memory_below": "larger than one that ran out of memory",
+    "search_time": "left when the GPU time was up",
+}
+"""Rule of a skipped trial -> its words. Other rules are shown by their names."""
+
+
 def _left_out(skipped: Mapping[str, int]) -> str:
-    """``12 skipped (8 over the budget, 4 dominated)``."""
-    left_out = f"{sum(skipped.values())} skipped"
+    """``12 skipped (8 predicted not to fit, 4 not likely to be faster)``."""
+    left_out = f"{sum(skipped.values()):,} skipped"
     if skipped:
-        rules = ", ".join(f"{trials} {rule}" for rule, trials in skipped.items())
-        left_out = f"{left_out} ({rules})"
+        named = [f"{trials:,} {_RULES.get(rule, rule)}" for rule, trials in skipped.items()]
+        left_out = f"{left_out} ({', '.join(named)})"
     return left_out
 
 

@@ -241,7 +241,7 @@ def test_search_summary_states_cost_and_audit() -> None:
     summary, audit = search_summary.search_sentences(SEARCH)
     assert summary == (
         "Search (frontier): 105 of 288 trials measured, 183 skipped (140 dominated, 43 "
-        "out_of_memory_below)."
+        "larger than one that ran out of memory)."
     )
     assert audit.startswith("Audit: 12 configurations that it would have skipped")
     assert "1 is beyond the Pareto front by more than 2 %" in audit
