@@ -30,6 +30,7 @@ from orchestrator.storage.tables.rows import Row, is_of_the_search
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FILE = Path(technique_priors.__file__).with_name("technique_priors.json")
 BATCH = ("micro_batch", "accumulation")
+LOADER = "dataloader"
 MAX_HOST_SHARE = 0.05
 """Trials whose GPU waited for the host longer say nothing about the GPU's time."""
 MAX_DATA_SHARE = 0.05
@@ -91,9 +92,12 @@ def pairs_of(run: Path) -> Iterator[Pair]:
     trials = read_run_folder(run).trials
     techniques = [axis for axis in trials.axes if axis in AXES and axis not in BATCH]
     by_others: dict[tuple[str, ...], list[Row]] = {}
-    rows = [row for row in trials.rows if _counts(row)]
+    counted = [row for row in trials.rows if _counts(row)]
     for axis in techniques:
         by_others.clear()
+        rows = counted
+        if axis != LOADER:
+            rows = [row for row in counted if not _waits_for_data(row)]
         others = [trials.axes[name] for name in (*BATCH, *techniques) if name != axis]
         for row in rows:
             key = tuple(str(row.get(column)) for column in others)
@@ -107,10 +111,13 @@ def _counts(row: Row) -> bool:
         return False
     if not row.get("samples_per_second") or (row.get("samples_per_second_ci95") or 0.0) > MAX_ERROR:
         return False
-    data_seconds = row.get("data_seconds_median") or 0.0
-    if data_seconds > MAX_DATA_SHARE * (row.get("step_seconds_median") or math.inf):
-        return False
     return (row.get("host_bound_share") or 0.0) <= MAX_HOST_SHARE
+
+
+def _waits_for_data(row: Row) -> bool:
+    """Whether the step waits for its batch. Only the data loader's effect shows in such rows."""
+    data_seconds = row.get("data_seconds_median") or 0.0
+    return bool(data_seconds > MAX_DATA_SHARE * (row.get("step_seconds_median") or math.inf))
 
 
 def _pairs_among(axis: str, column: str, rows: Sequence[Row]) -> Iterator[Pair]:

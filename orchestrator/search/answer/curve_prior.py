@@ -50,7 +50,7 @@ class Part(enum.Enum):
     """The memory of each sample, the activations."""
 
 
-_SLOPE_OF_MEMORY = 2.0
+SLOPE_OF_MEMORY = 2.0
 """Effect of a technique on the memory of a sample / its effect on all memory of a trial. Recorded
 trials have about half of their memory in activations."""
 _SLOPE_PAIR = 0.3
@@ -159,10 +159,10 @@ def _of_part(effect: Effect, part: Part) -> tuple[float, float]:
         return effect.log_time, effect.deviation
     if part is Part.MEMORY_BASE:
         return 0.0, effect.memory_deviation
-    mean = _SLOPE_OF_MEMORY * effect.log_memory
+    mean = SLOPE_OF_MEMORY * effect.log_memory
     # The ratio itself is uncertain by half of it: how much of its memory a model has in activations
     # differs.
-    deviation = math.hypot(mean / 2, _SLOPE_OF_MEMORY * effect.memory_deviation)
+    deviation = math.hypot(mean / 2, SLOPE_OF_MEMORY * effect.memory_deviation)
     return mean, deviation
 
 

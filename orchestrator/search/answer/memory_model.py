@@ -18,6 +18,8 @@ from orchestrator.search.frontier.memory_correction import CorrectionHyperparame
 _BORROWED_CURVE_DEVIATION = 0.12
 """Deviation of the part of a borrowed prediction's error that only the same curve shares, as a
 logarithm."""
+_LEAST_CURVE_DEVIATION = 0.03
+"""The same where nearly all memory is that of weights and optimizer states."""
 _OUT_OF_MEMORY_MARGIN = 1.05
 """A candidate that ran out of memory counts as needing at least this many times the device's."""
 
@@ -138,14 +140,23 @@ class MemoryModel:
         curves = self._predicted.curves
         borrows = self._predicted.borrows[rows][:, None]
         is_same_curve = (curves[rows][:, None] == curves[columns]) & borrows
-        return np.asarray(covariance + _BORROWED_CURVE_DEVIATION**2 * is_same_curve * kernel)
+        own = self._own_deviations()
+        return np.asarray(covariance + np.outer(own[rows], own[columns]) * is_same_curve * kernel)
 
     def _variances(self, deviation: float) -> Array:
         """The diagonal of ``_covariance`` for all candidates."""
         exact = self._hyperparameters.common_deviation**2 + deviation**2
         borrowed = self._predicted.borrowed_variances()
-        own = _BORROWED_CURVE_DEVIATION**2 * self._predicted.borrows
+        own = self._own_deviations() ** 2 * self._predicted.borrows
         return np.asarray(exact + borrowed + own)
+
+    def _own_deviations(self) -> Array:
+        """Deviation of the part of an error that only the same curve shares, (candidates,).
+
+        The part that grows with the micro-batch is uncertain, and the rest is nearly certain.
+        """
+        weights = np.minimum(self._predicted.sample_weights, 1.0)
+        return np.maximum(_LEAST_CURVE_DEVIATION, _BORROWED_CURVE_DEVIATION * weights)
 
     def _most_probable_deviation(self, measured: Indices, errors: Array) -> float:
         """The deviation of a single prediction that the errors make most probable."""

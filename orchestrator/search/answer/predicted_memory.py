@@ -9,6 +9,7 @@ import numpy as np
 
 from jobs.spec import Choice, TrialSpec
 from jobs.techniques import AXES
+from orchestrator.search.answer.curve_prior import SLOPE_OF_MEMORY
 from orchestrator.search.answer.technique_priors import TechniquePriors, shipped_priors
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve, candidates_of
@@ -20,6 +21,12 @@ _LARGEST_PREDICTED = 256
 """The largest micro-batch to predict. Larger ones are extrapolated from the last two."""
 _SIZE_RATIO = 4
 """In a larger plan, each predicted micro-batch is at least this many times the one before."""
+_OF_ACTIVATIONS = frozenset(
+    ("activations", "attention", "batching", "compile", "experts", "kernels", "loss")
+)
+"""Axes that change the memory of the samples, and not that of weights and optimizer states."""
+_USUAL_BASE = 0.5
+"""Share of a prediction that does not depend on the micro-batch, if only one was predicted."""
 
 
 def worth_predicting(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
@@ -85,7 +92,8 @@ class PredictedMemory:
 
     Between two predicted micro-batches of a curve, memory is interpolated linearly. A curve without
     predictions borrows those of the predicted curve that differs in the fewest choices. They are
-    multiplied by the expected effect of these choices.
+    multiplied by the expected effect of these choices. The effect of a choice that concerns the
+    activations multiplies only the part that grows with the micro-batch.
     """
 
     def __init__(
@@ -113,6 +121,9 @@ class PredictedMemory:
 
         Shape (curves, axes)."""
         self._effects = [_MemoryEffects(axis, listed, priors) for axis, listed in values]
+        self.sample_weights: Array = np.ones(len(candidates))
+        """Relative change of a candidate's memory / relative change of an effect on activations,
+        shape (candidates,)."""
 
     def read(self) -> bool:
         """Take in all predictions that have arrived. Returns whether there are any."""
@@ -125,12 +136,26 @@ class PredictedMemory:
             if curve not in lines:
                 differing = (self._codes[predicted_curves] != self._codes[curve]).sum(axis=1)
                 lender = int(predicted_curves[np.argmin(differing)])
-            sizes, sizes_bytes = lines[lender]
-            log_bytes = np.log(_interpolated(sizes, sizes_bytes, self._sizes[rows]))
-            self.log_bytes[rows] = log_bytes + self._change(curve, lender)
+            self.log_bytes[rows] = self._borrowed(
+                rows, *lines[lender], *self._change(curve, lender)
+            )
             # If no choice that affects memory differs, the prediction counts as the curve's own.
             self.borrows[rows] = (self._changed[curve] >= 0).any()
         return True
+
+    def _borrowed(
+        self, rows: Indices, sizes: Array, sizes_bytes: Array, of_samples: float, of_all: float
+    ) -> Array:
+        """Logarithms of the bytes of candidates, from a line and the changes of its memory.
+
+        ``of_samples`` and ``of_all`` are the logarithms of the changes of the part that grows with
+        the micro-batch, and of all memory. Also sets ``sample_weights``.
+        """
+        line = _interpolated(sizes, sizes_bytes, self._sizes[rows])
+        base = np.minimum(_base(sizes, sizes_bytes), line)
+        samples = (line - base) * np.exp(of_samples)
+        self.sample_weights[rows] = SLOPE_OF_MEMORY * samples / (base + samples)
+        return np.asarray(np.log(base + samples) + of_all)
 
     def borrowed_covariance(self, rows: Indices, columns: Indices) -> Array:
         """Covariance of the errors of borrowed predictions, shape (rows, columns).
@@ -139,30 +164,45 @@ class PredictedMemory:
         """
         curves, row_numbers = np.unique(self.curves[rows], return_inverse=True)
         others, column_numbers = np.unique(self.curves[columns], return_inverse=True)
-        covariance = np.zeros((len(curves), len(others)))
+        of_samples = np.zeros((len(curves), len(others)))
+        of_all = np.zeros((len(curves), len(others)))
         for axis, effects in enumerate(self._effects):
             left, right = self._changed[curves, axis], self._changed[others, axis]
+            target = of_samples if effects.is_of_samples else of_all
             # The index -1 selects the appended zeros.
-            covariance += effects.covariance[left[:, None], right]
-        return np.asarray(covariance[row_numbers][:, column_numbers])
+            target += effects.covariance[left[:, None], right]
+        weights = np.outer(self.sample_weights[rows], self.sample_weights[columns])
+        covariance = weights * of_samples[row_numbers][:, column_numbers]
+        return np.asarray(covariance + of_all[row_numbers][:, column_numbers])
 
     def borrowed_variances(self) -> Array:
         """The diagonal of ``borrowed_covariance`` for all candidates."""
-        variances = np.zeros(len(self._changed))
+        of_samples = np.zeros(len(self._changed))
+        of_all = np.zeros(len(self._changed))
         for axis, effects in enumerate(self._effects):
-            variances += np.diag(effects.covariance)[self._changed[:, axis]]
-        return np.asarray(variances[self.curves])
+            target = of_samples if effects.is_of_samples else of_all
+            target += np.diag(effects.covariance)[self._changed[:, axis]]
+        return np.asarray(self.sample_weights**2 * of_samples[self.curves] + of_all[self.curves])
 
-    def _change(self, curve: int, lender: int) -> float:
-        """Set ``_changed`` of a curve. Returns the expected change of the logarithm of bytes."""
-        log_memory = 0.0
+    def _change(self, curve: int, lender: int) -> tuple[float, float]:
+        """Set ``_changed`` of a curve. Returns the expected changes of the logarithm of bytes.
+
+        First that of the part that grows with the micro-batch, then that of all memory.
+        """
+        of_samples = 0.0
+        of_all = 0.0
         for axis, effects in enumerate(self._effects):
             before, after = self._codes[lender, axis], self._codes[curve, axis]
             self._changed[curve, axis] = -1
             if before != after:
                 self._changed[curve, axis] = after
-                log_memory += effects.log_memory[after] - effects.log_memory[before]
-        return log_memory
+                change = float(effects.log_memory[after] - effects.log_memory[before])
+                if effects.is_of_samples:
+                    # Recorded effects are those on all memory of a trial.
+                    of_samples += SLOPE_OF_MEMORY * change
+                else:
+                    of_all += change
+        return of_samples, of_all
 
     def _lines(self) -> dict[int, tuple[Array, Array]]:
         """Curve -> its predicted micro-batches, ascending, and their bytes."""
@@ -187,6 +227,8 @@ class _MemoryEffects:
 
     def __init__(self, axis: str, values: Sequence[Choice], priors: TechniquePriors) -> None:
         effects = [priors.of(axis, value) for value in values]
+        self.is_of_samples = axis in _OF_ACTIVATIONS
+        """Whether the values change only the memory that grows with the micro-batch."""
         self.log_memory = np.array([effect.log_memory for effect in effects])
         """Expected logarithms of the factors on the memory, shape (values,)."""
         deviations = np.array([effect.memory_deviation for effect in effects])
@@ -199,6 +241,14 @@ class _MemoryEffects:
         self.covariance = np.zeros((count + 1, count + 1))
         """Shape (values + 1, values + 1). The last row and column are zeros: no change."""
         self.covariance[:count, :count] = np.outer(deviations, deviations) * np.array(rows)
+
+
+def _base(sizes: Array, sizes_bytes: Array) -> float:
+    """Bytes that do not depend on the micro-batch: where the line of the first two meets zero."""
+    if len(sizes) < 2:
+        return _USUAL_BASE * float(sizes_bytes[0])
+    slope = (sizes_bytes[1] - sizes_bytes[0]) / (sizes[1] - sizes[0])
+    return float(np.clip(sizes_bytes[0] - slope * sizes[0], 0.0, sizes_bytes[0]))
 
 
 def _interpolated(sizes: Array, sizes_bytes: Array, wanted: Array) -> Array:

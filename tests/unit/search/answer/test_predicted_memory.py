@@ -56,7 +56,8 @@ def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect() ->
     memory = read((2, 32))
     gib = np.exp(memory.log_bytes) / GIB
     assert gib[:3] == pytest.approx([12, 18, 42])
-    assert gib[6:9] == pytest.approx(math.exp(-0.2) * gib[:3])
+    # Of 10 GiB and 1 GiB per sample, the effect on all memory becomes twice that on the samples.
+    assert gib[6:9] == pytest.approx(10 + math.exp(-0.4) * (gib[:3] - 10))
     assert memory.borrows.tolist() == [False] * 3 + [True] * 9
 
 
@@ -65,9 +66,12 @@ def test_predicted_memory_errs_together_where_the_same_technique_changes() -> No
     every = np.arange(12)
     covariance = memory.borrowed_covariance(every, every)
     assert covariance[0].max() == 0
-    # Compiled trials share the compiler's error, whatever they keep.
-    assert covariance[6, 9] == pytest.approx(0.3**2)
+    # Compiled trials share the compiler's error, whatever they keep. Their memory errs only as far
+    # as it is that of samples.
+    weights = memory.sample_weights
+    assert covariance[6, 9] == pytest.approx(0.3**2 * weights[6] * weights[9])
+    assert weights[6] < weights[7] < weights[8] < 2
     assert covariance[3, 6] == 0
     assert np.diag(covariance) == pytest.approx(memory.borrowed_variances())
-    # Two changes err more than one.
-    assert covariance[9, 9] > covariance[6, 6]
+    # Of the memory of samples, two changes err more than one.
+    assert covariance[9, 9] / weights[9] ** 2 > covariance[6, 6] / weights[6] ** 2
