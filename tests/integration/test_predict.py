@@ -50,6 +50,13 @@ def _identity(choices: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(value) for value in own.values())
 
 
+def _with_dropout(trial: TrialSpec) -> TrialSpec:
+    """The trial with BERT's dropout outside of attention, which the recorded run had."""
+    config = dict(trial.model.config)
+    del config["hidden_dropout_prob"]
+    return replace(trial, model=replace(trial.model, config=config))
+
+
 @pytest.fixture(scope="module")
 def pairs() -> list[tuple[Prediction, Mapping[str, Any]]]:
     """Predictions of the chosen trials, each with its measured row."""
@@ -59,7 +66,7 @@ def pairs() -> list[tuple[Prediction, Mapping[str, Any]]]:
     }
     wanted = {_identity({**base, **choices}) for choices in CHOSEN}
     trials = [
-        trial
+        _with_dropout(trial)
         for trial in plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
         if _identity(trial.choices) in wanted
     ]
