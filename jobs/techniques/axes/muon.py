@@ -82,27 +82,32 @@ def muon(model: torch.nn.Module, arguments: Any, **settings: Any) -> torch.optim
             f"{type(model).__name__} does not support Muon: none of the trained parameters is a "
             "matrix of a layer"
         )
-    decay = arguments.weight_decay
     chosen = {"adjust_lr_fn": "match_rms_adamw", **settings}
-    parts: list[torch.optim.Optimizer] = [
-        torch.optim.Muon(matrices, lr=arguments.learning_rate, weight_decay=decay, **chosen)
+    of_matrices = torch.optim.Muon(
+        matrices, lr=arguments.learning_rate, weight_decay=arguments.weight_decay, **chosen
+    )
+    if not others:
+        return MuonWithAdamW(of_matrices)
+    return MuonWithAdamW(of_matrices, _adamw(others, arguments))
+
+
+def _adamw(parameters: list[torch.nn.Parameter], arguments: Any) -> torch.optim.Optimizer:
+    """AdamW as the arguments ask for it; vectors have no weight decay."""
+    import torch
+
+    decayed = [parameter for parameter in parameters if parameter.ndim > 1]
+    vectors = [parameter for parameter in parameters if parameter.ndim <= 1]
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": arguments.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
     ]
-    if others:
-        decayed = [parameter for parameter in others if parameter.ndim > 1]
-        vectors = [parameter for parameter in others if parameter.ndim <= 1]
-        groups = [
-            {"params": decayed, "weight_decay": decay},
-            {"params": vectors, "weight_decay": 0.0},
-        ]
-        adamw = torch.optim.AdamW(
-            [group for group in groups if group["params"]],
-            lr=arguments.learning_rate,
-            betas=(arguments.adam_beta1, arguments.adam_beta2),
-            eps=arguments.adam_epsilon,
-            fused=True,
-        )
-        parts.append(adamw)
-    return MuonWithAdamW(*parts)
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=arguments.learning_rate,
+        betas=(arguments.adam_beta1, arguments.adam_beta2),
+        eps=arguments.adam_epsilon,
+        fused=True,
+    )
 
 
 def _split(
