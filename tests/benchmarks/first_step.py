@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -72,7 +73,6 @@ def seconds_of(
         [*command, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ).check_returncode()
     answered = time.time()
-    events = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
     record = _first_record(output)
     figures = record["measurements"]
     began = record["delivery"]["started_at"]
@@ -81,8 +81,17 @@ def seconds_of(
     step = figures["step_seconds_median"]
     counted = first_step + (figures["warmup_steps"] - 1) * step
     # In the order of STAGES.
-    moments = [_time_of(events[0]), began, set_up, first_step, counted, answered]
+    moments = [_cluster_ready(output), began, set_up, first_step, counted, answered]
     return {stage: at - entered for stage, at in zip(STAGES, moments, strict=True)}
+
+
+def _cluster_ready(output: Path) -> float:
+    """The time of the first event in the log of a sweep; NaN for `batch_size`, which has none."""
+    log = output / "log.jsonl"
+    if not log.exists():
+        return math.nan
+    first = json.loads(log.read_text().splitlines()[0])
+    return _time_of(first)
 
 
 def _first_record(output: Path) -> Mapping[str, Any]:
@@ -108,8 +117,14 @@ def table(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Iterator[str]:
     yield f"| seconds since Enter | {' | '.join(STAGES)} |"
     yield "| --- |" + " --- |" * len(STAGES)
     for verb, listed in runs.items():
-        cells = [f"{statistics.median(run[stage] for run in listed):.1f}" for stage in STAGES]
+        cells = [_cell(statistics.median(run[stage] for run in listed)) for stage in STAGES]
         yield f"| {verb} | {' | '.join(cells)} |"
+
+
+def _cell(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "-"
+    return f"{seconds:.1f}"
 
 
 if __name__ == "__main__":
