@@ -25,6 +25,7 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
         "checkpoint_reentrant": "an older implementation of checkpoint",
         "budget_0.1": "between budget_0.05 and budget_0.2",
         "budget_0.8": "close to keep, which is tried",
+        "offload": "moves activations over the bus, and was slower than checkpoint on three models",
     },
     "attention": {
         "sdpa": "what auto chooses",

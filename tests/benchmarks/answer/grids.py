@@ -56,7 +56,10 @@ def recorded_grid(path: Path, budgets: tuple[int, ...]) -> Grid:
     if path.is_dir():
         table_path = path / "trials.parquet"
         shape = shape_of(path)
-    table = recorded(table_path)
+    table = dict(recorded(table_path))
+    if (path / "second").is_dir():
+        # The rows that the time of the first run left out, and those added to the grid since.
+        table |= recorded(path / "second" / "trials.parquet")
     if path.parent == DATA:
         shape = shape_of(BERT_LARGE)
     predictions: Mapping[str, float] = {}
