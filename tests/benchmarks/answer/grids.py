@@ -50,7 +50,10 @@ class Grid:
 
 @cache
 def recorded_grid(path: Path, budgets: tuple[int, ...]) -> Grid:
-    """A recorded grid: a run's folder, or a table of trials. The priors leave its model out."""
+    """A recorded grid: a run's folder, or a table of trials. The priors leave its model out.
+
+    A run's folder may have a second run of the same model, in a folder ``second``.
+    """
     table_path = path
     shape = ""
     if path.is_dir():
@@ -58,7 +61,6 @@ def recorded_grid(path: Path, budgets: tuple[int, ...]) -> Grid:
         shape = shape_of(path)
     table = dict(recorded(table_path))
     if (path / "second").is_dir():
-        # The rows that the time of the first run left out, and those added to the grid since.
         table |= recorded(path / "second" / "trials.parquet")
     if path.parent == DATA:
         shape = shape_of(BERT_LARGE)
