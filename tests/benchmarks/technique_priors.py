@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from jobs.record import Outcome
+from jobs.steady_state import launch_bound_share
 from jobs.techniques import AXES
 from orchestrator.search.answer import technique_priors, unrecorded
 from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
@@ -37,8 +38,17 @@ MAX_DATA_SHARE = 0.05
 """The same for the host's time to prepare a batch, relative to the time of a step."""
 MAX_ERROR = 0.15
 """Trials whose speed is known less well say little."""
+SAMPLE_DEVIATION = 0.2
+"""Usual deviation of a technique's effect on the memory of a sample between models, as a
+logarithm."""
+LEAST_GROWTH = 0.03
+"""Peaks that differ by a smaller share say little about the memory of a sample."""
 NOTICED_SECONDS = 2.5
 """An overhead below this is noise of a process that starts."""
+
+
+Techniques = frozenset[tuple[str, str]]
+"""Pairs of axis and value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,23 +97,27 @@ def shape_of(run: Path) -> str:
     return json.dumps([model.get("architecture"), model.get("name_or_path"), *sizes])
 
 
-def pairs_of(run: Path) -> Iterator[Pair]:
-    """All pairs of ok trials of a run that differ in one technique."""
-    trials = read_run_folder(run).trials
-    techniques = [axis for axis in trials.axes if axis in AXES and axis not in BATCH]
+def pairs_of(runs: Iterable[Path]) -> Iterator[Pair]:
+    """All pairs of ok trials of the parts of a run that differ in one technique."""
+    counted: list[Row] = []
+    axes: dict[str, str] = {}
+    for run in runs:
+        trials = read_run_folder(run).trials
+        axes |= trials.axes
+        counted += [row for row in trials.rows if _counts(row)]
+    techniques = [axis for axis in axes if axis in AXES and axis not in BATCH]
     by_others: dict[tuple[str, ...], list[Row]] = {}
-    counted = [row for row in trials.rows if _counts(row)]
     for axis in techniques:
         by_others.clear()
         rows = counted
         if axis != LOADER:
             rows = [row for row in counted if not _waits_for_data(row)]
-        others = [trials.axes[name] for name in (*BATCH, *techniques) if name != axis]
+        others = [axes[name] for name in (*BATCH, *techniques) if name in axes and name != axis]
         for row in rows:
             key = tuple(str(row.get(column)) for column in others)
             by_others.setdefault(key, []).append(row)
         for group in by_others.values():
-            yield from _pairs_among(axis, trials.axes[axis], group)
+            yield from _pairs_among(axis, axes[axis], group)
 
 
 def _counts(row: Row) -> bool:
@@ -111,7 +125,8 @@ def _counts(row: Row) -> bool:
         return False
     if not row.get("samples_per_second") or (row.get("samples_per_second_ci95") or 0.0) > MAX_ERROR:
         return False
-    return (row.get("host_bound_share") or 0.0) <= MAX_HOST_SHARE
+    waited = max(row.get("host_bound_share") or 0.0, launch_bound_share(row))
+    return waited <= MAX_HOST_SHARE
 
 
 def _waits_for_data(row: Row) -> bool:
@@ -184,33 +199,101 @@ def _median_effect(pairs: Sequence[Pair], default: str) -> Measured:
     )
 
 
+def sample_memories_of(runs: Iterable[Path]) -> dict[tuple[str, str], float]:
+    """(Axis, value) -> logarithm of the factor on the memory of a sample, from runs of one model.
+
+    The memory of a sample is the difference of the peaks at two micro-batches, one at least twice
+    the other. Peaks hardly differ between hosts, so rows of different runs are compared.
+    """
+    curves: dict[Techniques, dict[int, float]] = {}
+    for run in runs:
+        trials = read_run_folder(run).trials
+        for row in trials.rows:
+            if row["outcome"] == Outcome.OK and is_of_the_search(row):
+                peaks = curves.setdefault(_techniques_of(row, trials.axes), {})
+                peaks[row[trials.axes["micro_batch"]]] = row["device_peak_bytes"]
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for techniques, peaks in curves.items():
+        for axis, value in techniques:
+            of_default = curves.get(techniques - {(axis, value)}, {})
+            ratios.setdefault((axis, value), []).extend(_ratios(of_default, peaks))
+    return {key: statistics.median(found) for key, found in ratios.items() if found}
+
+
+def _techniques_of(row: Row, axes: Mapping[str, str]) -> Techniques:
+    """The choices of a row that are no default, without its micro-batch."""
+    chosen = []
+    for axis, column in axes.items():
+        if axis in AXES and axis != "micro_batch" and row[column] not in (None, AXES[axis].default):
+            chosen.append((axis, str(row[column])))
+    return frozenset(chosen)
+
+
+def _ratios(before: Mapping[int, float], after: Mapping[int, float]) -> Iterator[float]:
+    """Logarithm of the ratio of what a sample adds, from the largest micro-batches of both.
+
+    Small micro-batches are left out, because their peak can be that of the optimizer's step.
+    """
+    sizes = sorted(before.keys() & after.keys())
+    smaller = [size for size in sizes if 2 * size <= sizes[-1]]
+    if smaller:
+        grown = [peaks[sizes[-1]] - peaks[smaller[-1]] for peaks in (before, after)]
+        if min(grown[0] / before[sizes[-1]], grown[1] / after[sizes[-1]]) > LEAST_GROWTH:
+            yield math.log(grown[1] / grown[0])
+
+
+@cache
+def _sample_memories_by_model(
+    runs: tuple[Path, ...],
+) -> Mapping[tuple[str, str], Mapping[tuple[str, str], float]]:
+    """(Shape, model) -> (axis, value) -> logarithm of the factor on the memory of a sample."""
+    by_model: dict[tuple[str, str], list[Path]] = {}
+    for run in runs:
+        by_model.setdefault((shape_of(run), model_of(run)), []).append(run)
+    return {model: sample_memories_of(of_model) for model, of_model in by_model.items()}
+
+
 @cache
 def _pairs_by_model(runs: tuple[Path, ...]) -> Mapping[tuple[str, str], Sequence[Pair]]:
-    """(Shape, model) -> all its pairs. Read once, because each grid leaves out another model."""
+    """(Shape, model) -> all its pairs. Read once, because each grid leaves out another model.
+
+    Runs in folders below that of a run of the same model are parts of that run.
+    """
     by_model: dict[tuple[str, str], list[Pair]] = {}
     for run in runs:
-        by_model.setdefault((shape_of(run), model_of(run)), []).extend(pairs_of(run))
+        model = (shape_of(run), model_of(run))
+        if run.parent in runs and model_of(run.parent) == model[1]:
+            continue
+        parts = [other for other in runs if run in (other, other.parent)]
+        parts = [part for part in parts if model_of(part) == model[1]]
+        by_model.setdefault(model, []).extend(pairs_of(parts))
     return by_model
 
 
 def priors_from(runs: Sequence[Path], without: str = "") -> TechniquePriors:
     """The priors from runs; those of the shape ``without`` (``shape_of``) are left out."""
     collected: dict[tuple[str, str], list[Measured]] = {}
-    for (shape, _), pairs in _pairs_by_model(tuple(runs)).items():
-        if shape == without:
+    samples: dict[tuple[str, str], list[float]] = {}
+    for model, pairs in _pairs_by_model(tuple(runs)).items():
+        if model[0] == without:
             continue
         for key, effect in effects_of(pairs).items():
             collected.setdefault(key, []).append(effect)
+        for key, of_sample in _sample_memories_by_model(tuple(runs))[model].items():
+            samples.setdefault(key, []).append(of_sample)
     effects: dict[str, dict[str, Effect]] = {}
     for (axis, value), measured in sorted(collected.items()):
-        effects.setdefault(axis, {})[value] = _combined(axis, value, measured)
+        of_samples = samples.get((axis, value), [])
+        effects.setdefault(axis, {})[value] = _combined(axis, value, measured, of_samples)
     # Its own default changes nothing.
     for axis, values in effects.items():
         values[str(AXES[axis].default)] = Effect(deviation=0.0, memory_deviation=0.0)
     return TechniquePriors(effects=effects)
 
 
-def _combined(axis: str, value: str, measured: Sequence[Measured]) -> Effect:
+def _combined(
+    axis: str, value: str, measured: Sequence[Measured], sample_memories: Sequence[float]
+) -> Effect:
     """One effect from those of several models."""
     usual = unrecorded.expectation(axis, value)
     log_time, deviation = _predicted(
@@ -219,6 +302,10 @@ def _combined(axis: str, value: str, measured: Sequence[Measured]) -> Effect:
     log_memory, memory_deviation = _predicted(
         [own.log_memory for own in measured], usual.log_memory, usual.memory_deviation
     )
+    log_sample_memory, sample_deviation = None, 0.0
+    if sample_memories:
+        mean = statistics.fmean(sample_memories)
+        log_sample_memory, sample_deviation = _predicted(sample_memories, mean, SAMPLE_DEVIATION)
     known = [own.overhead_seconds for own in measured if own.overhead_seconds is not None]
     overhead = unrecorded.overhead_seconds(axis, value)
     if known:
@@ -230,6 +317,8 @@ def _combined(axis: str, value: str, measured: Sequence[Measured]) -> Effect:
         deviation=deviation,
         log_memory=log_memory,
         memory_deviation=memory_deviation,
+        log_sample_memory=log_sample_memory,
+        sample_memory_deviation=sample_deviation,
         overhead_seconds=overhead,
         models=len(measured),
     )

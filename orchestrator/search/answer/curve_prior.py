@@ -9,7 +9,6 @@ all curves and the measured ones, so it is cheap for large plans.
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,9 +49,6 @@ class Part(enum.Enum):
     """The memory of each sample, the activations."""
 
 
-SLOPE_OF_MEMORY = 2.0
-"""Effect of a technique on the memory of a sample / its effect on all memory of a trial. Recorded
-trials have about half of their memory in activations."""
 _SLOPE_PAIR = 0.3
 """``PriorScales.pair`` of the memory of a sample. Two techniques often save the same memory."""
 
@@ -87,6 +83,9 @@ class CurvePrior:
         """Index of each curve's value on each axis that varies, shape (curves, axes)."""
         self._kernels: list[Array] = []
         """For each of these axes, the covariance of the effects of its values, (values, values)."""
+        self._similarities: list[Array] = []
+        """For each of these axes, the correlation of the effects of its values, (values, values).
+        """
         self.log_effects = np.zeros(len(listed))
         """Expected logarithm of each curve's parameter, relative to the first curve's. Shape
         (curves,)."""
@@ -109,6 +108,7 @@ class CurvePrior:
         rows = []
         for first in distinct:
             rows.append([priors.correlation(axis, first, second) for second in distinct])
+        self._similarities.append(np.array(rows))
         # Cov(a, b) = correlation · deviation of a · deviation of b.
         self._kernels.append(np.outer(deviations, deviations) * np.array(rows))
         self.log_effects += np.array([mean for mean, _ in expected])[self._codes[:, column]]
@@ -130,10 +130,10 @@ class CurvePrior:
         for axis in range(self._codes.shape[1]):
             left, right = self._codes[rows, axis][:, None], self._codes[columns, axis]
             own += self._kernels[axis][left, right]
-            shared += left == right
+            shared += self._similarities[axis][left, right]
         axes = max(1, self._codes.shape[1])
         # With n equal values there are n (n - 1) / 2 pairs of axes on which both curves agree; here
-        # as a share of all pairs of axes.
+        # as a share of all pairs of axes. Similar values count as equal in part.
         pairs = shared * (shared - 1) / max(1, axes * (axes - 1))
         is_same = rows[:, None] == columns
         return np.asarray(own + self._pair**2 * pairs + self.scales.curve**2 * is_same)
@@ -159,11 +159,7 @@ def _of_part(effect: Effect, part: Part) -> tuple[float, float]:
         return effect.log_time, effect.deviation
     if part is Part.MEMORY_BASE:
         return 0.0, effect.memory_deviation
-    mean = SLOPE_OF_MEMORY * effect.log_memory
-    # The ratio itself is uncertain by half of it: how much of its memory a model has in activations
-    # differs.
-    deviation = math.hypot(mean / 2, SLOPE_OF_MEMORY * effect.memory_deviation)
-    return mean, deviation
+    return effect.of_sample()
 
 
 def _choices(curve: Curve) -> Mapping[str, Hashable]:

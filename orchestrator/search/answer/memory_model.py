@@ -15,11 +15,18 @@ from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.candidates import Candidate
 from orchestrator.search.frontier.memory_correction import CorrectionHyperparameters
 
-_BORROWED_CURVE_DEVIATION = 0.12
-"""Deviation of the part of a borrowed prediction's error that only the same curve shares, as a
+_BORROWED_CURVE_DEVIATION = 0.1
+"""Deviation of the part of the error of a borrowed sample memory that only the same curve has, as a
 logarithm."""
-_LEAST_CURVE_DEVIATION = 0.03
-"""The same where nearly all memory is that of weights and optimizer states."""
+_ALONG_A_CURVE = 0.9
+"""Correlation of this part between distant micro-batches of the curve."""
+_LOSS_DEVIATION = 0.3
+"""Deviation of the memory of a loss in a step that borrows its prediction, as a share of it."""
+_BORROWED_NOISE = 0.015
+"""Error of a borrowed prediction beside that of its sample memory, as a logarithm: the base and
+what the allocator keeps in its cache."""
+_GAUSS_NEWTON_STEPS = 4
+"""Enough for errors of a factor of two to be estimated within 1 %."""
 _OUT_OF_MEMORY_MARGIN = 1.05
 """A candidate that ran out of memory counts as needing at least this many times the device's."""
 
@@ -92,74 +99,96 @@ class MemoryModel:
     def _correct(self) -> None:
         """Correct the predictions by a Gaussian process over log(measured / predicted).
 
-        The same model as in ``frontier.memory_correction``.
+        For predictions of the candidate's own, the same model as in ``frontier.memory_correction``.
+        For borrowed ones, most of the error is in the memory of the samples. It enters through an
+        exponential, so it is linearized at its latest estimate, and estimated again (Gauss-Newton).
         """
-        log_predicted = self._predicted.log_bytes
-        measured, errors = self._errors(log_predicted)
-        every = np.arange(len(log_predicted))
-        if not len(measured):
-            # Without measurements the posterior is the prior: the predictions as they are.
-            prior = self._variances(self._hyperparameters.usual_deviation)
-            self.mean = log_predicted.copy()
-            self.deviation = np.sqrt(prior)
-            return
-        deviation = self._most_probable_deviation(measured, errors)
-        prior = self._covariance(every, measured, deviation)
-        noise = self._hyperparameters.noise**2 * np.eye(len(measured))
-        # Gaussian process regression (Rasmussen and Williams, 2006, equations 2.23 and 2.24).
-        gain = np.linalg.solve(prior[measured] + noise, prior.T)
-        explained = np.einsum("ij,ji->i", prior, gain)
-        self.mean = rounded(log_predicted + gain.T @ errors)
-        variances = self._variances(deviation) - explained
+        measured, log_measured = self._known()
+        every = np.arange(len(self._predicted.curves))
+        hyperparameters = self._hyperparameters
+        deviation = hyperparameters.usual_deviation
+        if len(measured):
+            deviation = self._most_probable_deviation(measured, log_measured)
+        sample_errors = np.zeros(len(every))
+        rest = self._rest_covariance(every, measured, deviation)
+        of_samples = self._sample_covariance(every, measured)
+        noise = np.where(self._predicted.borrows[measured], _BORROWED_NOISE, hyperparameters.noise)
+        for _ in range(_GAUSS_NEWTON_STEPS):
+            weights = self._predicted.sample_weights(sample_errors)
+            log_bytes = self._predicted.log_bytes(sample_errors)
+            # Linearized at the errors e: log measured = log bytes(e) + weight · (error - e) + rest.
+            errors = log_measured - log_bytes[measured] + (weights * sample_errors)[measured]
+            covariance = rest + np.outer(weights, weights[measured]) * of_samples
+            # Gaussian process regression (Rasmussen and Williams, 2006, equation 2.23).
+            solved = np.linalg.solve(covariance[measured] + np.diag(noise**2), errors)
+            sample_errors = of_samples @ (weights[measured] * solved)
+        self.mean = rounded(self._predicted.log_bytes(sample_errors) + rest @ solved)
+        # The variance of the same regression (equation 2.24).
+        gain = np.linalg.solve(covariance[measured] + np.diag(noise**2), covariance.T)
+        explained = np.einsum("ij,ji->i", covariance, gain)
+        variances = self._rest_variances(deviation) + weights**2 * self._sample_variances()
         # A variance can fall below zero by rounding.
-        self.deviation = rounded(np.sqrt(np.maximum(variances, 0.0)))
+        self.deviation = rounded(np.sqrt(np.maximum(variances - explained, 0.0)))
 
-    def _errors(self, log_predicted: Array) -> tuple[Indices, Array]:
-        """The candidates with a measurement, and the logarithm of measured / predicted of each."""
+    def _known(self) -> tuple[Indices, Array]:
+        """The candidates with a measurement, and the logarithm of the bytes of each."""
+        log_predicted = self._predicted.log_bytes()
         known = dict(self._log_bytes)
         for index, lower_bound in self._lower_bounds.items():
             # A lower bound corrects a prediction only if the prediction is below it.
             if log_predicted[index] < lower_bound:
                 known[index] = lower_bound
-        measured = np.array(list(known), int)
-        return measured, np.array(list(known.values())) - log_predicted[measured]
+        return np.array(list(known), int), np.array(list(known.values()))
 
-    def _covariance(self, rows: Indices, columns: Indices, deviation: float) -> Array:
-        """Prior covariance of the errors of predictions, shape (rows, columns).
+    def _rest_covariance(self, rows: Indices, columns: Indices, deviation: float) -> Array:
+        """Prior covariance of all errors but those of sample memories, shape (rows, columns).
 
         ``deviation`` is that of a single prediction. Half of its variance is shared by candidates
         with equal predictions, and half by candidates with similar techniques and sizes.
         """
-        log_predicted = self._predicted.log_bytes
+        log_predicted = self._predicted.log_bytes()
         is_equal = log_predicted[rows][:, None] == log_predicted[columns]
         kernel = self._prior.misfit_kernel(rows, columns)
-        covariance = self._hyperparameters.common_deviation**2
-        covariance = covariance + deviation**2 * (is_equal + kernel) / 2
+        common = self._hyperparameters.common_deviation**2
+        covariance = common + deviation**2 * (is_equal + kernel) / 2
         # Curves that differ in the same way from their lender share the error of this difference.
-        covariance = covariance + self._predicted.borrowed_covariance(rows, columns)
-        curves = self._predicted.curves
-        borrows = self._predicted.borrows[rows][:, None]
-        is_same_curve = (curves[rows][:, None] == curves[columns]) & borrows
-        own = self._own_deviations()
-        return np.asarray(covariance + np.outer(own[rows], own[columns]) * is_same_curve * kernel)
+        covariance = covariance + self._predicted.base_covariance(rows, columns)
+        of_loss = _LOSS_DEVIATION * self._predicted.loss_shares()
+        return np.asarray(covariance + np.outer(of_loss[rows], of_loss[columns]))
 
-    def _variances(self, deviation: float) -> Array:
-        """The diagonal of ``_covariance`` for all candidates."""
+    def _rest_variances(self, deviation: float) -> Array:
+        """The diagonal of ``_rest_covariance`` for all candidates."""
         exact = self._hyperparameters.common_deviation**2 + deviation**2
-        borrowed = self._predicted.borrowed_variances()
-        own = self._own_deviations() ** 2 * self._predicted.borrows
-        return np.asarray(exact + borrowed + own)
+        of_loss = _LOSS_DEVIATION * self._predicted.loss_shares()
+        return np.asarray(exact + self._predicted.base_variances() + of_loss**2)
 
-    def _own_deviations(self) -> Array:
-        """Deviation of the part of an error that only the same curve shares, (candidates,).
+    def _sample_covariance(self, rows: Indices, columns: Indices) -> Array:
+        """Prior covariance of the errors of borrowed sample memories, shape (rows, columns).
 
-        The part that grows with the micro-batch is uncertain, and the rest is nearly certain.
+        It is the error of the expected effects, and one that only the same curve has. The memory
+        that each sample adds is wrong by nearly the same share at every micro-batch.
         """
-        weights = np.minimum(self._predicted.sample_weights, 1.0)
-        return np.maximum(_LEAST_CURVE_DEVIATION, _BORROWED_CURVE_DEVIATION * weights)
+        curves = self._predicted.curves
+        borrows = self._predicted.borrows
+        is_same = (curves[rows][:, None] == curves[columns]) & borrows[rows][:, None]
+        kernel = self._prior.misfit_kernel(rows, columns)
+        along = _ALONG_A_CURVE + (1 - _ALONG_A_CURVE) * kernel
+        own = _BORROWED_CURVE_DEVIATION**2 * along * is_same
+        return np.asarray(self._predicted.sample_covariance(rows, columns) + own)
 
-    def _most_probable_deviation(self, measured: Indices, errors: Array) -> float:
-        """The deviation of a single prediction that the errors make most probable."""
+    def _sample_variances(self) -> Array:
+        """The diagonal of ``_sample_covariance`` for all candidates."""
+        own = _BORROWED_CURVE_DEVIATION**2 * self._predicted.borrows
+        return np.asarray(self._predicted.sample_variances() + own)
+
+    def _most_probable_deviation(self, measured: Indices, log_measured: Array) -> float:
+        """The deviation of a single prediction that the errors make most probable.
+
+        Only the candidates with predictions of their own show it.
+        """
+        is_own = ~self._predicted.borrows[measured]
+        own = measured[is_own]
+        errors = (log_measured - self._predicted.log_bytes()[measured])[is_own]
 
         def log_density(deviation: float) -> float:
             """Logarithm of likelihood times prior, without constant terms.
@@ -168,8 +197,8 @@ class MemoryModel:
             factor. The prior of the logarithm of the deviation is a standard normal distribution
             around the usual deviation.
             """
-            covariance = self._covariance(measured, measured, deviation)
-            covariance = covariance + self._hyperparameters.noise**2 * np.eye(len(errors))
+            covariance = self._rest_covariance(own, own, deviation)
+            covariance = covariance + self._hyperparameters.noise**2 * np.eye(len(own))
             factor = np.linalg.cholesky(covariance)
             solved = np.linalg.solve(factor, errors)
             likelihood = float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())

@@ -9,7 +9,6 @@ import numpy as np
 
 from jobs.spec import Choice, TrialSpec
 from jobs.techniques import AXES
-from orchestrator.search.answer.curve_prior import SLOPE_OF_MEMORY
 from orchestrator.search.answer.technique_priors import TechniquePriors, shipped_priors
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve, candidates_of
@@ -90,10 +89,12 @@ def _micro_batch(candidate: Candidate) -> int:
 class PredictedMemory:
     """Reads predictions, and fills in the missing ones.
 
-    Between two predicted micro-batches of a curve, memory is interpolated linearly. A curve without
-    predictions borrows those of the predicted curve that differs in the fewest choices. They are
-    multiplied by the expected effect of these choices. The effect of a choice that concerns the
-    activations multiplies only the part that grows with the micro-batch.
+    The memory of a curve is a base plus the memory of its samples, but at least a floor. Between
+    two predicted micro-batches it is interpolated linearly. A curve without predictions borrows
+    those of the predicted curve that differs in the fewest choices, with the expected effect of
+    these choices. The effect of a choice that concerns the activations multiplies only the memory
+    of the samples, without the memory of the loss: what it needs more than the smallest predicted
+    loss of the same other choices.
     """
 
     def __init__(
@@ -111,8 +112,6 @@ class PredictedMemory:
         self._codes, values = _codes(list(numbers))
         self._members = [np.flatnonzero(self.curves == curve) for curve in range(len(numbers))]
         """The candidates of each curve."""
-        self.log_bytes: Array = np.zeros(len(candidates))
-        """Logarithms of predicted bytes, shape (candidates,); zeros before ``read``."""
         self.borrows: Mask = np.zeros(len(candidates), bool)
         """Whether a candidate's prediction is borrowed, shape (candidates,)."""
         self._changed: Indices = np.full(self._codes.shape, -1)
@@ -121,9 +120,14 @@ class PredictedMemory:
 
         Shape (curves, axes)."""
         self._effects = [_MemoryEffects(axis, listed, priors) for axis, listed in values]
-        self.sample_weights: Array = np.ones(len(candidates))
-        """Relative change of a candidate's memory / relative change of an effect on activations,
-        shape (candidates,)."""
+        self._base_bytes = np.zeros(len(candidates))
+        """Bytes that do not depend on the micro-batch, shape (candidates,)."""
+        self._sample_bytes = np.ones(len(candidates))
+        """Bytes that grow with the micro-batch, shape (candidates,)."""
+        self._loss_bytes = np.zeros(len(candidates))
+        """Bytes of the loss, which depend on no choice but the loss, shape (candidates,)."""
+        self._floor_bytes = np.zeros(len(candidates))
+        """The least that a micro-batch of the same model and optimizer was predicted to need."""
 
     def read(self) -> bool:
         """Take in all predictions that have arrived. Returns whether there are any."""
@@ -131,63 +135,91 @@ class PredictedMemory:
         if not lines:
             return False
         predicted_curves = np.array(sorted(lines), int)
+        floors = self._floors(lines)
         for curve, rows in enumerate(self._members):
             lender = curve
             if curve not in lines:
                 differing = (self._codes[predicted_curves] != self._codes[curve]).sum(axis=1)
                 lender = int(predicted_curves[np.argmin(differing)])
-            self.log_bytes[rows] = self._borrowed(
-                rows, *lines[lender], *self._change(curve, lender)
-            )
+            of_samples, of_all = np.exp(self._change(curve, lender))
+            sizes, total = lines[lender]
+            loss = np.zeros(len(sizes))
+            if not self._changes_loss(curve):
+                loss = total - self._without_loss(lender, lines)
+            line = _interpolated(sizes, total - loss, self._sizes[rows])
+            base = np.minimum(_base(sizes, total - loss), line)
+            self._loss_bytes[rows] = _interpolated(sizes, loss, self._sizes[rows]) * of_all
+            self._base_bytes[rows] = base * of_all
+            self._sample_bytes[rows] = (line - base) * of_samples * of_all
             # If no choice that affects memory differs, the prediction counts as the curve's own.
             self.borrows[rows] = (self._changed[curve] >= 0).any()
+            self._floor_bytes[rows] = 0.0
+            if self.borrows[rows].any():
+                self._floor_bytes[rows] = floors[self._without_samples(lender)] * of_all
         return True
 
-    def _borrowed(
-        self, rows: Indices, sizes: Array, sizes_bytes: Array, of_samples: float, of_all: float
-    ) -> Array:
-        """Logarithms of the bytes of candidates, from a line and the changes of its memory.
+    def log_bytes(self, sample_errors: Array | float = 0.0) -> Array:
+        """Logarithms of predicted bytes, shape (candidates,).
 
-        ``of_samples`` and ``of_all`` are the logarithms of the changes of the part that grows with
-        the micro-batch, and of all memory. Also sets ``sample_weights``.
+        ``sample_errors`` are logarithms of factors on the memory of the samples, of the same shape.
         """
-        line = _interpolated(sizes, sizes_bytes, self._sizes[rows])
-        base = np.minimum(_base(sizes, sizes_bytes), line)
-        samples = (line - base) * np.exp(of_samples)
-        self.sample_weights[rows] = SLOPE_OF_MEMORY * samples / (base + samples)
-        return np.asarray(np.log(base + samples) + of_all)
+        line = self._base_bytes + self._loss_bytes + self._sample_bytes * np.exp(sample_errors)
+        return np.asarray(np.log(np.maximum(line, self._floor_bytes)))
 
-    def borrowed_covariance(self, rows: Indices, columns: Indices) -> Array:
-        """Covariance of the errors of borrowed predictions, shape (rows, columns).
+    def loss_shares(self) -> Array:
+        """The share of the loss in the memory of each candidate that borrows, otherwise 0."""
+        line = self._base_bytes + self._loss_bytes + self._sample_bytes
+        return np.asarray(self.borrows * self._loss_bytes / line)
+
+    def sample_weights(self, sample_errors: Array | float = 0.0) -> Array:
+        """The share of the samples in the memory of each candidate, shape (candidates,).
+
+        It is the derivative of ``log_bytes`` by the errors, above the floor.
+        """
+        samples = self._sample_bytes * np.exp(sample_errors)
+        return np.asarray(samples / (self._base_bytes + self._loss_bytes + samples))
+
+    def sample_covariance(self, rows: Indices, columns: Indices) -> Array:
+        """Covariance of the errors of borrowed sample memories, shape (rows, columns).
 
         Two curves share the errors of the choices in which both differ from their lenders.
         """
+        return self._covariance(rows, columns, of_samples=True)
+
+    def base_covariance(self, rows: Indices, columns: Indices) -> Array:
+        """The same of the errors that choices such as the optimizer cause in all memory."""
+        return self._covariance(rows, columns, of_samples=False)
+
+    def sample_variances(self) -> Array:
+        """The diagonal of ``sample_covariance`` for all candidates."""
+        return self._variances(of_samples=True)
+
+    def base_variances(self) -> Array:
+        """The diagonal of ``base_covariance`` for all candidates."""
+        return self._variances(of_samples=False)
+
+    def _covariance(self, rows: Indices, columns: Indices, *, of_samples: bool) -> Array:
         curves, row_numbers = np.unique(self.curves[rows], return_inverse=True)
         others, column_numbers = np.unique(self.curves[columns], return_inverse=True)
-        of_samples = np.zeros((len(curves), len(others)))
-        of_all = np.zeros((len(curves), len(others)))
+        covariance = np.zeros((len(curves), len(others)))
         for axis, effects in enumerate(self._effects):
-            left, right = self._changed[curves, axis], self._changed[others, axis]
-            target = of_samples if effects.is_of_samples else of_all
-            # The index -1 selects the appended zeros.
-            target += effects.covariance[left[:, None], right]
-        weights = np.outer(self.sample_weights[rows], self.sample_weights[columns])
-        covariance = weights * of_samples[row_numbers][:, column_numbers]
-        return np.asarray(covariance + of_all[row_numbers][:, column_numbers])
+            if effects.is_of_samples == of_samples:
+                left, right = self._changed[curves, axis], self._changed[others, axis]
+                # The index -1 selects the appended zeros.
+                covariance += effects.covariance[left[:, None], right]
+        return np.asarray(covariance[row_numbers][:, column_numbers])
 
-    def borrowed_variances(self) -> Array:
-        """The diagonal of ``borrowed_covariance`` for all candidates."""
-        of_samples = np.zeros(len(self._changed))
-        of_all = np.zeros(len(self._changed))
+    def _variances(self, *, of_samples: bool) -> Array:
+        variances = np.zeros(len(self._changed))
         for axis, effects in enumerate(self._effects):
-            target = of_samples if effects.is_of_samples else of_all
-            target += np.diag(effects.covariance)[self._changed[:, axis]]
-        return np.asarray(self.sample_weights**2 * of_samples[self.curves] + of_all[self.curves])
+            if effects.is_of_samples == of_samples:
+                variances += np.diag(effects.covariance)[self._changed[:, axis]]
+        return np.asarray(variances[self.curves])
 
     def _change(self, curve: int, lender: int) -> tuple[float, float]:
         """Set ``_changed`` of a curve. Returns the expected changes of the logarithm of bytes.
 
-        First that of the part that grows with the micro-batch, then that of all memory.
+        First that of the memory of the samples, then that of all memory.
         """
         of_samples = 0.0
         of_all = 0.0
@@ -198,11 +230,44 @@ class PredictedMemory:
                 self._changed[curve, axis] = after
                 change = float(effects.log_memory[after] - effects.log_memory[before])
                 if effects.is_of_samples:
-                    # Recorded effects are those on all memory of a trial.
-                    of_samples += SLOPE_OF_MEMORY * change
+                    of_samples += change
                 else:
                     of_all += change
         return of_samples, of_all
+
+    def _changes_loss(self, curve: int) -> bool:
+        """Whether a curve has another loss than its lender."""
+        return any(
+            effects.axis == "loss" and self._changed[curve, axis] >= 0
+            for axis, effects in enumerate(self._effects)
+        )
+
+    def _without_loss(self, lender: int, lines: Mapping[int, tuple[Array, Array]]) -> Array:
+        """The bytes of a lender with the loss that needs the least, at its predicted sizes."""
+        others = [axis for axis, effects in enumerate(self._effects) if effects.axis != "loss"]
+        sizes, least = lines[lender]
+        for curve, (own_sizes, own_bytes) in lines.items():
+            if (self._codes[curve, others] == self._codes[lender, others]).all():
+                least = np.minimum(least, _interpolated(own_sizes, own_bytes, sizes))
+        return np.asarray(least)
+
+    def _without_samples(self, curve: int) -> tuple[int, ...]:
+        """The choices of a curve that change more than the memory of its samples."""
+        kept = [axis for axis, effects in enumerate(self._effects) if not effects.is_of_samples]
+        return tuple(self._codes[curve, kept].tolist())
+
+    def _floors(
+        self, lines: Mapping[int, tuple[Array, Array]]
+    ) -> Mapping[tuple[int, ...], float]:
+        """The smallest predicted bytes for each set of choices of ``_without_samples``.
+
+        The optimizer's step needs its memory, however little the samples need.
+        """
+        floors: dict[tuple[int, ...], float] = {}
+        for curve, (_, sizes_bytes) in lines.items():
+            key = self._without_samples(curve)
+            floors[key] = min(floors.get(key, np.inf), float(sizes_bytes.min()))
+        return floors
 
     def _lines(self) -> dict[int, tuple[Array, Array]]:
         """Curve -> its predicted micro-batches, ascending, and their bytes."""
@@ -227,11 +292,15 @@ class _MemoryEffects:
 
     def __init__(self, axis: str, values: Sequence[Choice], priors: TechniquePriors) -> None:
         effects = [priors.of(axis, value) for value in values]
+        self.axis = axis
         self.is_of_samples = axis in _OF_ACTIVATIONS
         """Whether the values change only the memory that grows with the micro-batch."""
-        self.log_memory = np.array([effect.log_memory for effect in effects])
+        expected = [(effect.log_memory, effect.memory_deviation) for effect in effects]
+        if self.is_of_samples:
+            expected = [effect.of_sample() for effect in effects]
+        self.log_memory = np.array([mean for mean, _ in expected])
         """Expected logarithms of the factors on the memory, shape (values,)."""
-        deviations = np.array([effect.memory_deviation for effect in effects])
+        deviations = np.array([deviation for _, deviation in expected])
         # The default has no deviation, but a change from another value to the default has one.
         deviations = np.where(deviations > 0, deviations, deviations.max(initial=0.0))
         rows = []
@@ -244,11 +313,11 @@ class _MemoryEffects:
 
 
 def _base(sizes: Array, sizes_bytes: Array) -> float:
-    """Bytes that do not depend on the micro-batch: where the line of the first two meets zero."""
+    """Bytes that do not depend on the micro-batch: where the line of the last two meets zero."""
     if len(sizes) < 2:
         return _USUAL_BASE * float(sizes_bytes[0])
-    slope = (sizes_bytes[1] - sizes_bytes[0]) / (sizes[1] - sizes[0])
-    return float(np.clip(sizes_bytes[0] - slope * sizes[0], 0.0, sizes_bytes[0]))
+    slope = (sizes_bytes[-1] - sizes_bytes[-2]) / (sizes[-1] - sizes[-2])
+    return float(np.clip(sizes_bytes[-1] - slope * sizes[-1], 0.0, sizes_bytes[0]))
 
 
 def _interpolated(sizes: Array, sizes_bytes: Array, wanted: Array) -> Array:

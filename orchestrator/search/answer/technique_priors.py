@@ -32,6 +32,9 @@ WORKS_IF_UNKNOWN = 0.7
 """The same if no table has the technique. It is low, so that new techniques are tried one by one.
 """
 
+SLOPE_OF_MEMORY = 2.0
+"""Effect of a technique on the memory of a sample / its effect on all memory of a trial. Recorded
+trials have about half of their memory in activations."""
 _LEAST_DEVIATION = 0.05
 _DEVIATION_SHARE = 0.5
 """Standard deviation of the difference of two recorded effects on a new model: a constant, plus
@@ -50,10 +53,24 @@ class Effect:
     """Logarithm of the factor on the memory of a trial."""
     memory_deviation: float = 0.35
     """Standard deviation of ``log_memory`` between models."""
+    log_sample_memory: float | None = None
+    """Logarithm of the factor on the memory of each sample, which grows with the micro-batch; None
+    if it was not recorded."""
+    sample_memory_deviation: float = 0.0
+    """Standard deviation of ``log_sample_memory`` between models."""
     overhead_seconds: float = 0.0
     """Seconds that a trial with this technique takes besides its steps, more than the default."""
     models: int = 0
     """Number of models that it was measured on."""
+
+    def of_sample(self) -> tuple[float, float]:
+        """Expected logarithm of the factor on the memory of each sample, and its deviation."""
+        if self.log_sample_memory is not None:
+            return self.log_sample_memory, self.sample_memory_deviation
+        mean = SLOPE_OF_MEMORY * self.log_memory
+        # The ratio itself is uncertain by half of it: how much of its memory a model has in
+        # activations differs.
+        return mean, math.hypot(mean / 2, SLOPE_OF_MEMORY * self.memory_deviation)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,11 +121,15 @@ class TechniquePriors:
             # expected to have nearly equal effects here.
             between = abs(after.log_time - before.log_time)
             deviation = min(deviation, _LEAST_DEVIATION + _DEVIATION_SHARE * between)
+        samples_before, deviation_before = before.of_sample()
+        samples_after, deviation_after = after.of_sample()
         return Effect(
             log_time=after.log_time - before.log_time,
             deviation=deviation,
             log_memory=after.log_memory - before.log_memory,
             memory_deviation=max(before.memory_deviation, after.memory_deviation),
+            log_sample_memory=samples_after - samples_before,
+            sample_memory_deviation=max(deviation_before, deviation_after),
             overhead_seconds=after.overhead_seconds - before.overhead_seconds,
             models=min(before.models, after.models),
         )
@@ -198,7 +219,7 @@ def _weights(similar: list[str], models: list[int], to_similar: Array) -> Array:
 
 
 def _effect_json(effect: Effect) -> dict[str, Any]:
-    return {
+    document = {
         "log_time": round(effect.log_time, 4),
         "deviation": round(effect.deviation, 4),
         "log_memory": round(effect.log_memory, 4),
@@ -206,6 +227,10 @@ def _effect_json(effect: Effect) -> dict[str, Any]:
         "overhead_seconds": round(effect.overhead_seconds, 2),
         "models": effect.models,
     }
+    if effect.log_sample_memory is not None:
+        document["log_sample_memory"] = round(effect.log_sample_memory, 4)
+        document["sample_memory_deviation"] = round(effect.sample_memory_deviation, 4)
+    return document
 
 
 def read_priors(document: Mapping[str, Any]) -> TechniquePriors:

@@ -52,7 +52,7 @@ class Grid:
 def recorded_grid(path: Path, budgets: tuple[int, ...]) -> Grid:
     """A recorded grid: a run's folder, or a table of trials. The priors leave its model out.
 
-    A run's folder may have a second run of the same model, in a folder ``second``.
+    A run's folder may have further runs of the same grid, each in a folder below it.
     """
     table_path = path
     shape = ""
@@ -60,8 +60,8 @@ def recorded_grid(path: Path, budgets: tuple[int, ...]) -> Grid:
         table_path = path / "trials.parquet"
         shape = shape_of(path)
     table = dict(recorded(table_path))
-    if (path / "second").is_dir():
-        table |= recorded(path / "second" / "trials.parquet")
+    for further in sorted(path.glob("*/trials.parquet")):
+        table |= recorded(further)
     if path.parent == DATA:
         shape = shape_of(BERT_LARGE)
     predictions: Mapping[str, float] = {}
