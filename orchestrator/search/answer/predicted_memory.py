@@ -139,8 +139,7 @@ class PredictedMemory:
         for curve, rows in enumerate(self._members):
             lender = curve
             if curve not in lines:
-                differing = (self._codes[predicted_curves] != self._codes[curve]).sum(axis=1)
-                lender = int(predicted_curves[np.argmin(differing)])
+                lender = self._lender(curve, predicted_curves)
             of_samples, of_all = np.exp(self._change(curve, lender))
             sizes, total = lines[lender]
             loss = np.zeros(len(sizes))
@@ -215,6 +214,20 @@ class PredictedMemory:
             if effects.is_of_samples == of_samples:
                 variances += np.diag(effects.covariance)[self._changed[:, axis]]
         return np.asarray(variances[self.curves])
+
+    def _lender(self, curve: int, predicted_curves: Indices) -> int:
+        """The predicted curve that differs from a curve in the fewest choices.
+
+        Of several, it is the one with the most defaults: recorded effects are those of changes from
+        the default.
+        """
+        differs = self._codes[predicted_curves] != self._codes[curve]
+        is_default = np.zeros(differs.shape, bool)
+        for axis, effects in enumerate(self._effects):
+            is_default[:, axis] = effects.is_default[self._codes[predicted_curves, axis]]
+        # The count of differing choices decides; a share of one axis breaks ties.
+        cost = differs.sum(axis=1) - is_default.mean(axis=1) / 2
+        return int(predicted_curves[np.argmin(cost)])
 
     def _change(self, curve: int, lender: int) -> tuple[float, float]:
         """Set ``_changed`` of a curve. Returns the expected changes of the logarithm of bytes.
@@ -293,6 +306,8 @@ class _MemoryEffects:
     def __init__(self, axis: str, values: Sequence[Choice], priors: TechniquePriors) -> None:
         effects = [priors.of(axis, value) for value in values]
         self.axis = axis
+        default = AXES[axis].default if axis in AXES else None
+        self.is_default: Mask = np.array([value == default for value in values], bool)
         self.is_of_samples = axis in _OF_ACTIVATIONS
         """Whether the values change only the memory that grows with the micro-batch."""
         expected = [(effect.log_memory, effect.memory_deviation) for effect in effects]
@@ -313,11 +328,19 @@ class _MemoryEffects:
 
 
 def _base(sizes: Array, sizes_bytes: Array) -> float:
-    """Bytes that do not depend on the micro-batch: where the line of the last two meets zero."""
+    """Bytes that do not depend on the micro-batch: where the line meets zero.
+
+    The slope is the median of the slopes of all pairs (Theil, 1950; Sen, 1968), because single
+    predictions are off the line, by what the allocator keeps in its cache.
+    """
     if len(sizes) < 2:
         return _USUAL_BASE * float(sizes_bytes[0])
-    slope = (sizes_bytes[-1] - sizes_bytes[-2]) / (sizes[-1] - sizes[-2])
-    return float(np.clip(sizes_bytes[-1] - slope * sizes[-1], 0.0, sizes_bytes[0]))
+    slopes = []
+    for first in range(len(sizes) - 1):
+        grown = sizes_bytes[first + 1 :] - sizes_bytes[first]
+        slopes += (grown / (sizes[first + 1 :] - sizes[first])).tolist()
+    base = np.median(sizes_bytes - np.median(slopes) * sizes)
+    return float(np.clip(base, 0.0, sizes_bytes[0]))
 
 
 def _interpolated(sizes: Array, sizes_bytes: Array, wanted: Array) -> Array:
