@@ -32,6 +32,7 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FILE = Path(technique_priors.__file__).with_name("technique_priors.json")
 BATCH = ("micro_batch", "accumulation")
 LOADER = "dataloader"
+LOSS = "loss"
 MAX_HOST_SHARE = 0.05
 """Trials whose GPU waited for the host longer say nothing about the GPU's time."""
 MAX_DATA_SHARE = 0.05
@@ -200,23 +201,33 @@ def _median_effect(pairs: Sequence[Pair], default: str) -> Measured:
 
 
 def sample_memories_of(runs: Iterable[Path]) -> dict[tuple[str, str], float]:
-    """(Axis, value) -> logarithm of the factor on the memory of a sample, from runs of one model.
+    """(Axis, value) -> logarithm of the factor on the memory of a sample, from runs of one shape.
 
     The memory of a sample is the difference of the peaks at two micro-batches, one at least twice
     the other. Peaks hardly differ between hosts, so rows of different runs are compared.
     """
-    curves: dict[Techniques, dict[int, float]] = {}
+    curves: dict[tuple[str, Techniques], dict[int, float]] = {}
     for run in runs:
         trials = read_run_folder(run).trials
+        model = model_of(run)
         for row in trials.rows:
             if row["outcome"] == Outcome.OK and is_of_the_search(row):
-                peaks = curves.setdefault(_techniques_of(row, trials.axes), {})
+                peaks = curves.setdefault((model, _techniques_of(row, trials.axes)), {})
                 peaks[row[trials.axes["micro_batch"]]] = row["device_peak_bytes"]
     ratios: dict[tuple[str, str], list[float]] = {}
-    for techniques, peaks in curves.items():
+    with_small_loss: dict[tuple[str, str], list[float]] = {}
+    for (model, techniques), peaks in curves.items():
         for axis, value in techniques:
-            of_default = curves.get(techniques - {(axis, value)}, {})
-            ratios.setdefault((axis, value), []).extend(_ratios(of_default, peaks))
+            of_default = curves.get((model, techniques - {(axis, value)}), {})
+            found = list(_ratios(of_default, peaks))
+            ratios.setdefault((axis, value), []).extend(found)
+            if any(other == LOSS for other, _ in techniques) and axis != LOSS:
+                with_small_loss.setdefault((axis, value), []).extend(found)
+    # The default loss needs memory for each sample that no other axis changes, so ratios with
+    # another loss say more.
+    for key, found in with_small_loss.items():
+        if found:
+            ratios[key] = found
     return {key: statistics.median(found) for key, found in ratios.items() if found}
 
 
@@ -243,14 +254,14 @@ def _ratios(before: Mapping[int, float], after: Mapping[int, float]) -> Iterator
 
 
 @cache
-def _sample_memories_by_model(
+def _sample_memories_by_shape(
     runs: tuple[Path, ...],
-) -> Mapping[tuple[str, str], Mapping[tuple[str, str], float]]:
-    """(Shape, model) -> (axis, value) -> logarithm of the factor on the memory of a sample."""
-    by_model: dict[tuple[str, str], list[Path]] = {}
+) -> Mapping[str, Mapping[tuple[str, str], float]]:
+    """Shape -> (axis, value) -> logarithm of the factor on the memory of a sample."""
+    by_shape: dict[str, list[Path]] = {}
     for run in runs:
-        by_model.setdefault((shape_of(run), model_of(run)), []).append(run)
-    return {model: sample_memories_of(of_model) for model, of_model in by_model.items()}
+        by_shape.setdefault(shape_of(run), []).append(run)
+    return {shape: sample_memories_of(of_shape) for shape, of_shape in by_shape.items()}
 
 
 @cache
@@ -274,13 +285,15 @@ def priors_from(runs: Sequence[Path], without: str = "") -> TechniquePriors:
     """The priors from runs; those of the shape ``without`` (``shape_of``) are left out."""
     collected: dict[tuple[str, str], list[Measured]] = {}
     samples: dict[tuple[str, str], list[float]] = {}
-    for model, pairs in _pairs_by_model(tuple(runs)).items():
-        if model[0] == without:
+    for (shape, _), pairs in _pairs_by_model(tuple(runs)).items():
+        if shape == without:
             continue
         for key, effect in effects_of(pairs).items():
             collected.setdefault(key, []).append(effect)
-        for key, of_sample in _sample_memories_by_model(tuple(runs))[model].items():
-            samples.setdefault(key, []).append(of_sample)
+    for shape, found in _sample_memories_by_shape(tuple(runs)).items():
+        if shape != without:
+            for key, of_sample in found.items():
+                samples.setdefault(key, []).append(of_sample)
     effects: dict[str, dict[str, Effect]] = {}
     for (axis, value), measured in sorted(collected.items()):
         of_samples = samples.get((axis, value), [])

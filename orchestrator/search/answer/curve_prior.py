@@ -16,6 +16,7 @@ import numpy as np
 
 from jobs.spec import Choice
 from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
+from orchestrator.search.answer.unrecorded import INTERACTIONS
 from orchestrator.search.frontier.arrays import Array, Indices, Numbering
 from orchestrator.search.frontier.candidates import OPTIMIZER, Candidate, Curve, OptimizerFamily
 
@@ -91,6 +92,12 @@ class CurvePrior:
         (curves,)."""
         for column, axis in enumerate(axes):
             self._add_axis(column, axis, [choices.get(axis) for choices in listed], priors)
+        self._interactions = []
+        """Columns of two axes whose values interact, and the deviation of the interaction."""
+        if part is Part.TIME:
+            for (one, other), deviation in INTERACTIONS.items():
+                if one in axes and other in axes:
+                    self._interactions.append((axes.index(one), axes.index(other), deviation))
 
     def _add_axis(
         self, column: int, axis: str, values: Sequence[Hashable], priors: TechniquePriors
@@ -131,6 +138,12 @@ class CurvePrior:
             left, right = self._codes[rows, axis][:, None], self._codes[columns, axis]
             own += self._kernels[axis][left, right]
             shared += self._similarities[axis][left, right]
+        for one, other, deviation in self._interactions:
+            equal = np.outer(self._interacts(rows, one, other), self._interacts(columns, one, other))
+            for axis in (one, other):
+                left, right = self._codes[rows, axis][:, None], self._codes[columns, axis]
+                equal *= self._similarities[axis][left, right]
+            own += deviation**2 * equal
         axes = max(1, self._codes.shape[1])
         # With n equal values there are n (n - 1) / 2 pairs of axes on which both curves agree; here
         # as a share of all pairs of axes. Similar values count as equal in part.
@@ -143,7 +156,14 @@ class CurvePrior:
         alone = np.zeros(len(self._codes))
         for axis, kernel in enumerate(self._kernels):
             alone += np.diag(kernel)[self._codes[:, axis]]
+        every = np.arange(len(self._codes))
+        for one, other, deviation in self._interactions:
+            alone += deviation**2 * self._interacts(every, one, other)
         return np.asarray(alone + self._pair**2 + self.scales.curve**2)
+
+    def _interacts(self, curves: Indices, one: int, other: int) -> Array:
+        """1 for curves in which both axes have another value than in the first candidate, else 0."""
+        return np.asarray((self._codes[curves, one] > 0) & (self._codes[curves, other] > 0), float)
 
     def differing(self, rows: Indices, columns: Indices) -> Array:
         """Number of axes on which two curves differ, shape (rows, columns)."""

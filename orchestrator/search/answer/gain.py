@@ -52,6 +52,8 @@ class Beliefs:
     """Probability that a choice runs, before any trial with it, shape (choices,)."""
     times: CostModel
     """The model of the step times, which has their covariances."""
+    model_errors: Array
+    """Distance of ``log_speed`` from the model, where the model is far from a measurement."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +99,9 @@ def expected_gains(
         deviation = np.sqrt(beliefs.times.variance)
     else:
         mean = beliefs.log_speed - beliefs.log_speed[incumbent]
-        deviation = np.sqrt(_ratio_variance(beliefs.times, incumbent))
+        variance = _ratio_variance(beliefs.times, incumbent)
+        # If the model is wrong about the incumbent, it may be as wrong about the others.
+        deviation = np.sqrt(variance + beliefs.model_errors[incumbent] ** 2)
     deviation = np.maximum(deviation, 1e-9)
     score = mean / deviation
     density = np.exp(-(score**2) / 2) / math.sqrt(2 * math.pi)
@@ -208,6 +212,8 @@ def _ratios(beliefs: Beliefs, rows: Indices, incumbent: int | None) -> tuple[Arr
     of_ratios = (
         covariance[:-1, :-1] - covariance[:-1, -1:] - covariance[-1:, :-1] + covariance[-1, -1]
     )
+    # If the model is wrong about the incumbent, it may be as wrong about all others.
+    of_ratios = of_ratios + beliefs.model_errors[incumbent] ** 2
     return beliefs.log_speed[rows] - beliefs.log_speed[incumbent], of_ratios
 
 

@@ -220,7 +220,7 @@ def _is_answered(remaining: RemainingGain, incumbent: int | None, stopping: Stop
     """Whether the possible gain is below the regret, or surely no candidate fits."""
     if incumbent is None:
         return remaining.probability_any_fits <= 1 - stopping.certainty
-    return remaining.at_most <= stopping.regret
+    return remaining.expected <= stopping.regret
 
 
 def _answer(

@@ -124,9 +124,12 @@ class AnswerState:
         self._memory.learn()
         assert self._times.mean is not None
         assert self._memory.mean is not None
+        # Samples per second are the micro-batch divided by its seconds.
+        of_model = np.log(self._sizes) - self._times.mean
+        log_speed = self._corrected(of_model)
         return Beliefs(
-            # Samples per second are the micro-batch divided by its seconds.
-            log_speed=self._corrected(np.log(self._sizes) - self._times.mean),
+            log_speed=log_speed,
+            model_errors=np.abs(log_speed - of_model),
             log_memory=self._memory.mean,
             memory_deviation=self._memory.deviation,
             works=self._failures.probability_to_work(),
@@ -136,12 +139,13 @@ class AnswerState:
             times=self._times,
         )
 
-    def _corrected(self, log_speed: Array) -> Array:
+    def _corrected(self, of_model: Array) -> Array:
         """Expected speeds, but the measured one where the model is far from it.
 
         The model averages the noise of similar trials, so it is better than a single measurement. A
         difference beyond any noise is the model's error. Shape (candidates,).
         """
+        log_speed = of_model.copy()
         for index, measurement in self.measured.items():
             log_measured = math.log(measurement.samples_per_second)
             difference = log_speed[index] - log_measured

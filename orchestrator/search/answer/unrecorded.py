@@ -103,6 +103,12 @@ BY_VALUE: Mapping[str, Mapping[str, Expectation]] = {
     "kernels": {"liger": _LIGER},
 }
 """Axis -> value -> expected effect. It has precedence over traits and axis."""
+INTERACTIONS: Mapping[tuple[str, str], float] = {
+    # The grouped product of experts has other kernels for each dtype.
+    ("experts", "precision"): 0.4,
+}
+"""Two axes -> deviation of the time of a pair of their values, beyond the effects of each, as a
+logarithm. Other pairs have ``PriorScales.pair``."""
 BUILD_SECONDS = 50.0
 """Seconds that DeepSpeed needs to compile an op on its first use, and to start its engine. The
 compilation of its CPU Adam was measured: 39 to 42 s."""
