@@ -44,6 +44,8 @@ FIGURES = (
     "host_bound_share",
     "launch_bound_forward_share",
     "launch_bound_update_share",
+    "data_seconds_median",
+    "step_seconds_median",
 )
 MAX_GPU_WAIT = 0.05
 """A speed is the GPU's own if the GPU waited at most this share of the time or of the

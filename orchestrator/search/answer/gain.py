@@ -38,6 +38,8 @@ class Beliefs:
 
     log_speed: Array
     """Expected logarithms of samples per second."""
+    highest_log_speed: Array
+    """Upper bounds of these logarithms, by the time of the host; infinite where it is unknown."""
     log_memory: Array
     """Expected logarithms of bytes."""
     memory_deviation: Array
@@ -106,6 +108,9 @@ def expected_gains(
     score = mean / deviation
     density = np.exp(-(score**2) / 2) / math.sqrt(2 * math.pi)
     improvement = deviation * (score * _normal_cdf(score) + density)
+    if incumbent is not None:
+        most = beliefs.highest_log_speed - beliefs.log_speed[incumbent]
+        improvement = np.minimum(improvement, np.maximum(most, 0.0))
     # A candidate that does not fit or does not run gains nothing.
     fits = probability_to_fit(beliefs, budget_bytes)
     return np.asarray(rounded(is_open * improvement * fits * beliefs.works))
@@ -144,7 +149,11 @@ def remaining_gain(
     is_feasible = _feasible(beliefs, shortlist, budget_bytes, generator)
     any_fits = float(is_feasible.any(axis=1).mean())
     mean, covariance = _ratios(beliefs, shortlist, incumbent)
-    ratios = np.where(is_feasible, _sampled(mean, covariance, generator), 0.0)
+    ratios = _sampled(mean, covariance, generator)
+    if incumbent is not None:
+        highest = beliefs.highest_log_speed[shortlist] - beliefs.log_speed[incumbent]
+        ratios = np.minimum(ratios, highest)
+    ratios = np.where(is_feasible, ratios, 0.0)
     values[shortlist] = rounded(_values(np.maximum(ratios, 0.0), gains[shortlist], covariance))
     if incumbent is None:
         return RemainingGain(

@@ -22,6 +22,13 @@ from orchestrator.search.frontier.cost_law import Branch
 from orchestrator.search.frontier.measurements import Measurement, measurement_of
 from orchestrator.search.frontier.surrogate import branch_of
 
+_HOST_NOISE = 0.2
+"""A host-bound micro-batch may be this much faster than a measured one, as a logarithm."""
+_HOST_ELSEWHERE = 1.4
+"""The same with other techniques, which change the time of the host, too."""
+_NOTICED_DATA_SHARE = 0.1
+"""A batch is prepared while the GPU works on the one before. Below this share of the step, the GPU
+does not wait for it."""
 _SPEED_NOISE = 0.03
 """Expected noise of a measured speed, as a logarithm."""
 
@@ -55,6 +62,8 @@ class AnswerState:
         self._failures = Failures(candidates, priors)
         numbers: Numbering[Curve] = Numbering()
         self._curves = np.array([numbers[candidate.curve] for candidate in candidates], int)
+        self._host_seconds: dict[int, float] = {}
+        """Curve -> the shortest micro-batch that waited for the host, in seconds."""
         self._smallest_too_large: dict[int, float] = {}
         """Curve -> the smallest micro-batch that ran out of memory."""
 
@@ -78,14 +87,21 @@ class AnswerState:
     def _observation(self, index: int, measurement: Measurement) -> Observation:
         """The seconds of a micro-batch, with their relative error.
 
-        As in ``frontier.surrogate``, waiting for kernel launches adds to the error.
+        As in ``frontier.surrogate``, waiting for kernel launches adds to the error. So does waiting
+        for data: how fast a host prepares its batches varies a lot.
         """
         branch = branch_of(measurement)
+        seconds = self._sizes[index] / measurement.samples_per_second
+        if branch == Branch.FLOOR:
+            curve = int(self._curves[index])
+            self._host_seconds[curve] = min(seconds, self._host_seconds.get(curve, math.inf))
         waited = 0.0
         if branch == Branch.EITHER:
             waited = measurement.launch_bound_share
+        if measurement.data_share > _NOTICED_DATA_SHARE:
+            waited = max(waited, measurement.data_share)
         return Observation(
-            cost=self._sizes[index] / measurement.samples_per_second,
+            cost=seconds,
             relative_error=measurement.speed_ci95 + waited,
             branch=branch,
         )
@@ -129,6 +145,7 @@ class AnswerState:
         log_speed = self._corrected(of_model)
         return Beliefs(
             log_speed=log_speed,
+            highest_log_speed=self._highest_log_speed(),
             model_errors=np.abs(log_speed - of_model),
             log_memory=self._memory.mean,
             memory_deviation=self._memory.deviation,
@@ -138,6 +155,20 @@ class AnswerState:
             untried_probability=self._failures.untried_probability,
             times=self._times,
         )
+
+    def _highest_log_speed(self) -> Array:
+        """Upper bounds of the logarithms of the speeds, shape (candidates,).
+
+        A micro-batch that waited for the host would take as long with more samples, and with fewer.
+        So no micro-batch of the curve takes less time. Other techniques change the host's time.
+        """
+        if not self._host_seconds:
+            return np.full(len(self._sizes), np.inf)
+        seconds = np.full(len(self._sizes), min(self._host_seconds.values()))
+        seconds *= math.exp(-_HOST_ELSEWHERE)
+        for curve, shortest in self._host_seconds.items():
+            seconds[self._curves == curve] = shortest * math.exp(-_HOST_NOISE)
+        return np.log(self._sizes / seconds)
 
     def _corrected(self, of_model: Array) -> Array:
         """Expected speeds, but the measured one where the model is far from it.

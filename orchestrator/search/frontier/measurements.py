@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from jobs.record import Outcome, TrialRecord
 from jobs.steady_state import launch_bound_share
@@ -29,6 +29,8 @@ class Measurement:
     At 1 the host alone limits the speed."""
     launch_bound_share: float = 0.0
     """At most this share of the time the GPU waited for the host in the middle of a step."""
+    data_share: float = 0.0
+    """The host's time to prepare a batch / the time of a step."""
 
 
 def measurement_of(records: Iterable[TrialRecord]) -> Measurement | None:
@@ -58,7 +60,14 @@ def _single(record: TrialRecord) -> Measurement | None:
         speed_ci95=ci95,
         host_bound_share=figures.get("host_bound_share"),
         launch_bound_share=launch_bound_share(figures),
+        data_share=_data_share(figures),
     )
+
+
+def _data_share(figures: Mapping[str, Any]) -> float:
+    data_seconds = figures.get("data_seconds_median") or 0.0
+    step_seconds = figures.get("step_seconds_median") or math.inf
+    return min(1.0, data_seconds / step_seconds)
 
 
 def _is_positive(figure: float | None) -> TypeGuard[float]:
@@ -88,4 +97,5 @@ def _worse(left: Measurement, right: Measurement) -> Measurement:
         speed_ci95=max(left.speed_ci95, right.speed_ci95),
         host_bound_share=max((share for share in shares if share is not None), default=None),
         launch_bound_share=max(left.launch_bound_share, right.launch_bound_share),
+        data_share=max(left.data_share, right.data_share),
     )
