@@ -44,10 +44,11 @@ BY_TRAIT: Mapping[str, Expectation] = {
         memory_deviation=0.3,
         overhead_seconds=45.0,
     ),
-    # In every step, gradients and weights cross the bus, and the host updates the weights.
+    # In every step, gradients and weights cross the bus, and the host updates the weights. In
+    # recorded runs, the host limits these trials, and they are 3 to 10 times slower.
     "offloaded_optimizer": Expectation(
-        log_time=1.0,
-        deviation=0.6,
+        log_time=1.65,
+        deviation=0.45,
         log_memory=-0.4,
         memory_deviation=0.3,
         overhead_seconds=6.0,

@@ -54,24 +54,72 @@ def test_predicted_memory_of_one_size_says_nothing_of_larger_ones() -> None:
 
 def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect() -> None:
     memory = read((2, 32))
-    gib = np.exp(memory.log_bytes) / GIB
+    gib = np.exp(memory.log_bytes()) / GIB
     assert gib[:3] == pytest.approx([12, 18, 42])
-    # Of 10 GiB and 1 GiB per sample, the effect on all memory becomes twice that on the samples.
-    assert gib[6:9] == pytest.approx(10 + math.exp(-0.4) * (gib[:3] - 10))
+    # Of 10 GiB and 1 GiB per sample, the effect on all memory becomes twice that on the samples. It
+    # never falls below the smallest prediction.
+    lowered = 10 + math.exp(-0.4) * (gib[:3] - 10)
+    assert gib[6:9] == pytest.approx(np.maximum(lowered, 12))
     assert memory.borrows.tolist() == [False] * 3 + [True] * 9
+
+
+def test_predicted_memory_uses_the_recorded_effect_on_samples() -> None:
+    compiled = Effect(log_memory=-0.2, log_sample_memory=-0.7, sample_memory_deviation=0.1)
+    priors = TechniquePriors(effects={"compile": {"inductor": compiled}})
+    predicted = {trial.trial_id: (10 + trial.micro_batch) * GIB for trial in trials()[:3]}
+    memory = PredictedMemory(candidates_of(trials()), predicted, priors)
+    assert memory.read()
+    assert np.exp(memory.log_bytes()[8]) / GIB == pytest.approx(10 + math.exp(-0.7) * 32)
+
+
+def test_predicted_memory_is_borrowed_from_the_curve_with_the_most_defaults() -> None:
+    predicted = {}
+    for trial in trials():
+        if trial.choices["compile"] == "none":
+            saved = 1 if trial.choices["activations"] == "keep" else 0.1
+            predicted[trial.trial_id] = (10 + saved * trial.micro_batch) * GIB
+    listed = []
+    for trial in trials():
+        if trial.choices["compile"] == "none" or trial.choices["activations"] == "keep":
+            listed.append(trial)
+    for size in (2, 8, 32):
+        choices = {"compile": "inductor", "activations": "budget_0.5", "micro_batch": size}
+        listed.append(make_spec({**choices, "accumulation": 1}))
+    memory = PredictedMemory(candidates_of(listed[3:6] + listed[:3] + listed[6:]), predicted, PRIORS)
+    assert memory.read()
+    # Half of the activations are kept: more than what checkpointing needs.
+    assert np.exp(memory.log_bytes()[-1]) / GIB > 20
+
+
+def test_predicted_memory_of_a_loss_does_not_depend_on_the_activations() -> None:
+    predicted = {}
+    listed = []
+    for activations in ("keep", "budget_0.05"):
+        for loss in ("plain", "chunked"):
+            for size in (2, 8, 32):
+                choices = {"activations": activations, "loss": loss, "micro_batch": size}
+                listed.append(make_spec({**choices, "accumulation": 1}))
+                if activations == "keep":
+                    of_sample = 2 if loss == "plain" else 1
+                    predicted[listed[-1].trial_id] = (10 + of_sample * size) * GIB
+    memory = PredictedMemory(candidates_of(listed), predicted, PRIORS)
+    assert memory.read()
+    gib = np.exp(memory.log_bytes()) / GIB
+    assert gib[8] - gib[11] == pytest.approx(32)
 
 
 def test_predicted_memory_errs_together_where_the_same_technique_changes() -> None:
     memory = read((2, 32))
     every = np.arange(12)
-    covariance = memory.borrowed_covariance(every, every)
+    covariance = memory.sample_covariance(every, every)
     assert covariance[0].max() == 0
-    # Compiled trials share the compiler's error, whatever they keep. Their memory errs only as far
-    # as it is that of samples.
-    weights = memory.sample_weights
-    assert covariance[6, 9] == pytest.approx(0.3**2 * weights[6] * weights[9])
-    assert weights[6] < weights[7] < weights[8] < 2
+    # Compiled trials share the compiler's error, whatever they keep.
+    expected = 4 * (0.2**2 / 4 + 0.3**2)
+    assert covariance[6, 9] == pytest.approx(expected)
     assert covariance[3, 6] == 0
-    assert np.diag(covariance) == pytest.approx(memory.borrowed_variances())
-    # Of the memory of samples, two changes err more than one.
-    assert covariance[9, 9] / weights[9] ** 2 > covariance[6, 6] / weights[6] ** 2
+    assert np.diag(covariance) == pytest.approx(memory.sample_variances())
+    # Two changes err more than one.
+    assert covariance[9, 9] > covariance[6, 6]
+    # Their memory errs only as far as it is that of samples.
+    weights = memory.sample_weights()
+    assert weights[6] < weights[7] < weights[8] < 1

@@ -108,8 +108,8 @@ def test_priors_survive_json() -> None:
     ("first", "second", "least", "most"),
     [
         ("budget_0.2", "budget_0.2", 1.0, 1.0),
-        ("budget_0.2", "budget_0.3", 0.85, 0.95),
-        ("budget_0.05", "budget_0.95", 0.3, 0.5),
+        ("budget_0.2", "budget_0.3", 0.95, 1.0),
+        ("budget_0.05", "budget_0.95", 0.1, 0.3),
         ("lora_r8", "lora_r64", 0.4, 0.6),
         ("inductor", "inductor_regional", 0.9, 0.99),
         ("keep", "checkpoint", 0.0, 0.0),
