@@ -7,11 +7,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.spec.plain_json import without_defaults
+from jobs.spec.plain_json import changed_fields, without_defaults
 
 _DIGITS = 12
 """Hexadecimal digits of an identity. Among 20,000 trials, two collide with a chance of 1 in a
 million."""
+_LEFT_OUT = frozenset(("choices", "needs", "training_recipe"))
+_latest: dict[str, tuple[object, Any]] = {}
+"""Field -> its latest object, and that object as JSON. The trials of a plan share their model, data
+and measurement, so these are converted once."""
 
 
 def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
@@ -21,10 +25,21 @@ def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
     choices are left out, too, because ``settings`` holds what they decide. Only micro-batch and
     accumulation are included: an accumulation that is not a whole number is in no settings.
     """
-    content = without_defaults(spec)
-    for name in ("choices", "needs", "training_recipe"):
-        content.pop(name, None)
-    content.get("measure", {}).pop("timeout_seconds", None)
+    content = {}
+    for name, value in changed_fields(spec):
+        if name not in _LEFT_OUT:
+            content[name] = _as_json(name, value)
+    if "measure" in content:
+        measure = content["measure"]
+        content["measure"] = {key: measure[key] for key in measure if key != "timeout_seconds"}
     content["batch"] = [choices.get("micro_batch"), choices.get("accumulation")]
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def _as_json(name: str, value: Any) -> Any:
+    known = _latest.get(name)
+    if known is None or known[0] is not value:
+        known = (value, without_defaults(value))
+        _latest[name] = known
+    return known[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobs.spec.recipe import TrainingRecipe
@@ -32,7 +32,7 @@ def without_defaults(value: Any) -> Any:
     """``to_json`` without the dataclass fields that are at their default."""
     kind: Any = type(value)
     if _field_names(kind):
-        return _changed_fields(value)
+        return {name: without_defaults(item) for name, item in changed_fields(value)}
     if isinstance(value, Mapping):
         return {str(key): without_defaults(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -40,16 +40,14 @@ def without_defaults(value: Any) -> Any:
     return to_json(value)
 
 
-def _changed_fields(value: Any) -> dict[str, Any]:
-    """Field -> JSON value, for the fields of a dataclass that differ from their default."""
+def changed_fields(value: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a dataclass that differ from their default, with their values."""
     kind: Any = type(value)
     defaults = _field_defaults(kind)
-    changed = {}
     for name in _field_names(kind):
         item = getattr(value, name)
         if name not in defaults or item != defaults[name]:
-            changed[name] = without_defaults(item)
-    return changed
+            yield name, item
 
 
 @functools.cache

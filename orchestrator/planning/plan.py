@@ -54,8 +54,8 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
     ruled_out: list[TrialRecord] = []
     rules = RuleCheck(config)
     for choices in _configurations(config):
-        spec = trial_spec(choices, config, has_gpu=has_gpu)
         variants = chosen_variants(choices, config)
+        spec = _trial_spec(choices, variants, config, has_gpu=has_gpu)
         rule = rules.forbidding(choices, variants)
         obstacle = unmet_requirement(spec, variants.values())
         if rule is not None:
@@ -89,7 +89,12 @@ def order_by_size(trials: Iterable[TrialSpec]) -> tuple[TrialSpec, ...]:
 
 def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> TrialSpec:
     """The trial with a choice on every axis, first repeat, whether or not a rule forbids it."""
-    variants = chosen_variants(choices, config)
+    return _trial_spec(choices, chosen_variants(choices, config), config, has_gpu=has_gpu)
+
+
+def _trial_spec(
+    choices: Choices, variants: Variants, config: SweepConfig, *, has_gpu: bool
+) -> TrialSpec:
     resources = config.resources
     measure = config.measure
     data = config.data_of(choices)

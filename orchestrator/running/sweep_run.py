@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 
+from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.plan import Plan, order_by_size, plan
@@ -61,8 +64,15 @@ def run_sweep(
     ``make_plan`` is asked once the cluster is known. Raises ClusterError, NoSuchGpuError,
     LoggerError or RunFolderError.
     """
-    with screened_cluster(options.address, config.resources) as screening:
-        planned_config, planned = make_plan(config, screening.cluster.gpus > 0)
+    with ThreadPoolExecutor(max_workers=1) as pool, ExitStack() as stack:
+        # A large plan takes seconds, so it is made while Ray starts, for what this machine has.
+        expects_gpu = bool(nvml.visible_uuids())
+        early = pool.submit(_with_ids, make_plan, config, expects_gpu)
+        screening = stack.enter_context(screened_cluster(options.address, config.resources))
+        has_gpu = screening.cluster.gpus > 0
+        planned_config, planned = early.result()
+        if has_gpu != expects_gpu:
+            planned_config, planned = make_plan(config, has_gpu)
         with _search_factory(planned_config, screening.cluster) as factory:
             sweep = _Sweep(planned_config, planned, options, folder, screening, verb)
             session = sweep.run(factory)
@@ -70,6 +80,14 @@ def run_sweep(
         is_interrupted=session.close_reason is CloseReason.INTERRUPTED,
         failure=why_none_ok(folder.records().values()),
     )
+
+
+def _with_ids(make_plan: MakePlan, config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
+    """A plan whose trials have computed their ids, which each of them keeps."""
+    planned_config, planned = make_plan(config, has_gpu)
+    for trial in planned.trials:
+        _ = trial.trial_id
+    return planned_config, planned
 
 
 def why_none_ok(records: Iterable[TrialRecord]) -> str:

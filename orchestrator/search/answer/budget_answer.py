@@ -49,7 +49,7 @@ class BudgetAnswer:
     """Upper bound of this gain, with probability ``certainty``; None while it is unknown."""
     certainty: float
     is_answered: bool
-    """Whether ``gain_at_most`` is within the search's regret, or surely no configuration fits."""
+    """Whether ``expected_gain`` is within the search's regret, or surely no configuration fits."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -92,7 +92,7 @@ class CurvePrior:
         (curves,)."""
         for column, axis in enumerate(axes):
             self._add_axis(column, axis, [choices.get(axis) for choices in listed], priors)
-        self._interactions = []
+        self._interactions: list[tuple[int, int, float]] = []
         """Columns of two axes whose values interact, and the deviation of the interaction."""
         if part is Part.TIME:
             for (one, other), deviation in INTERACTIONS.items():
@@ -139,7 +139,8 @@ class CurvePrior:
             own += self._kernels[axis][left, right]
             shared += self._similarities[axis][left, right]
         for one, other, deviation in self._interactions:
-            equal = np.outer(self._interacts(rows, one, other), self._interacts(columns, one, other))
+            both = self._interacts(one, other)
+            equal = np.outer(both[rows], both[columns])
             for axis in (one, other):
                 left, right = self._codes[rows, axis][:, None], self._codes[columns, axis]
                 equal *= self._similarities[axis][left, right]
@@ -156,14 +157,14 @@ class CurvePrior:
         alone = np.zeros(len(self._codes))
         for axis, kernel in enumerate(self._kernels):
             alone += np.diag(kernel)[self._codes[:, axis]]
-        every = np.arange(len(self._codes))
         for one, other, deviation in self._interactions:
-            alone += deviation**2 * self._interacts(every, one, other)
+            alone += deviation**2 * self._interacts(one, other)
         return np.asarray(alone + self._pair**2 + self.scales.curve**2)
 
-    def _interacts(self, curves: Indices, one: int, other: int) -> Array:
-        """1 for curves in which both axes have another value than in the first candidate, else 0."""
-        return np.asarray((self._codes[curves, one] > 0) & (self._codes[curves, other] > 0), float)
+    def _interacts(self, one: int, other: int) -> Array:
+        """1 for each curve where both axes differ from the first candidate's, otherwise 0."""
+        is_changed = (self._codes[:, one] > 0) & (self._codes[:, other] > 0)
+        return np.asarray(is_changed, float)
 
     def differing(self, rows: Indices, columns: Indices) -> Array:
         """Number of axes on which two curves differ, shape (rows, columns)."""

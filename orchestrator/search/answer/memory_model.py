@@ -109,7 +109,7 @@ class MemoryModel:
         deviation = hyperparameters.usual_deviation
         if len(measured):
             deviation = self._most_probable_deviation(measured, log_measured)
-        sample_errors = np.zeros(len(every))
+        sample_errors: Array = np.zeros(len(every))
         rest = self._rest_covariance(every, measured, deviation)
         of_samples = self._sample_covariance(every, measured)
         noise = np.where(self._predicted.borrows[measured], _BORROWED_NOISE, hyperparameters.noise)

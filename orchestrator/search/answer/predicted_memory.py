@@ -269,9 +269,7 @@ class PredictedMemory:
         kept = [axis for axis, effects in enumerate(self._effects) if not effects.is_of_samples]
         return tuple(self._codes[curve, kept].tolist())
 
-    def _floors(
-        self, lines: Mapping[int, tuple[Array, Array]]
-    ) -> Mapping[tuple[int, ...], float]:
+    def _floors(self, lines: Mapping[int, tuple[Array, Array]]) -> Mapping[tuple[int, ...], float]:
         """The smallest predicted bytes for each set of choices of ``_without_samples``.
 
         The optimizer's step needs its memory, however little the samples need.

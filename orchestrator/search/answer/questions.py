@@ -44,9 +44,9 @@ class StoppingRule:
     """When a question counts as answered."""
 
     regret: float
-    """No unmeasured candidate may be faster than the pick by more than this share,"""
+    """The fastest unmeasured candidate is expected to beat the pick by at most this share."""
     certainty: float
-    """with at least this probability."""
+    """Probability of the upper bound of this gain, and that no candidate fits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -217,7 +217,7 @@ def _assess(
 
 
 def _is_answered(remaining: RemainingGain, incumbent: int | None, stopping: StoppingRule) -> bool:
-    """Whether the possible gain is below the regret, or surely no candidate fits."""
+    """Whether the expected gain is below the regret, or surely no candidate fits."""
     if incumbent is None:
         return remaining.probability_any_fits <= 1 - stopping.certainty
     return remaining.expected <= stopping.regret

@@ -1,8 +1,8 @@
 """The answer search: finds the fastest configuration in each memory budget with few trials.
 
 It always measures the candidate with the largest value per second of slot time: its own expected
-gain, and what it shows about other candidates. It ends when no unmeasured candidate is likely to be
-faster by more than a given share.
+gain, and what it shows about other candidates. It ends when the fastest unmeasured candidate is
+expected to be faster by less than a given share.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from orchestrator.search.frontier.plan_state import PlanState
 class AnswerSearch(Search):
     """Finds the fastest configuration in each of the ``budgets``, which are in bytes.
 
-    Without budgets, the memory of the GPU is the only budget. The search ends when no unmeasured
-    configuration is faster by more than the share ``regret``, with the probability ``certainty``.
-    It answers for the training recipe of the ``baseline``. With ``any_recipe`` it also answers for
+    Without budgets, the memory of the GPU is the only budget. The search ends when the fastest
+    unmeasured configuration is expected to be faster by at most the share ``regret``. The answer
+    states how much faster it is at most, with the probability ``certainty``. The search answers for the training recipe of the ``baseline``. With ``any_recipe`` it also answers for
     all recipes together. ``predicted_bytes`` maps trial ids to predicted memory. The mapping may
     grow during the search.
 
@@ -120,7 +120,7 @@ class AnswerSearch(Search):
             return []
         records = []
         for index, rule in self._rules().items():
-            reason = reason_of(rule, self._stopping_rule.regret, self._stopping_rule.certainty)
+            reason = reason_of(rule, self._stopping_rule.regret)
             for trial in self._plan.open_trials(self._candidates[index]):
                 records.append(skipped(trial, rule, reason))
         return records

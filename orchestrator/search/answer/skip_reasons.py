@@ -21,11 +21,11 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-def reason_of(rule: str, regret: float, certainty: float) -> str:
-    """The sentence for a rule. ``regret`` and ``certainty`` are those of the search."""
+def reason_of(rule: str, regret: float) -> str:
+    """The sentence for a rule. ``regret`` is that of the search."""
     if rule == CANNOT_GAIN:
         return (
-            f"Each budget has a measured configuration that no other one beats by more than "
-            f"{regret:.3g} of its speed, with a probability of {certainty:.3g}."
+            f"Each budget has a measured configuration, and the fastest other one is expected to "
+            f"gain less than {regret:.3g} of its speed."
         )
     return _REASONS[rule]

@@ -168,7 +168,7 @@ class AnswerState:
         seconds *= math.exp(-_HOST_ELSEWHERE)
         for curve, shortest in self._host_seconds.items():
             seconds[self._curves == curve] = shortest * math.exp(-_HOST_NOISE)
-        return np.log(self._sizes / seconds)
+        return np.asarray(np.log(self._sizes / seconds))
 
     def _corrected(self, of_model: Array) -> Array:
         """Expected speeds, but the measured one where the model is far from it.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +15,7 @@ _BATCH_AXES = ("micro_batch", "accumulation")
 _NEUTRAL_AXES = ("activations", "precision")
 """Axes that change neither an optimizer's states nor its step, within one training recipe."""
 
-Techniques = tuple[tuple[str, str, Choice], ...]
+Techniques = tuple[tuple[str, str, Choice | None], ...]
 """Axis, name of the value's type, value; axes in alphabetical order. The type tells 1 from True."""
 Regime = tuple[str, int]
 """What is constant along a curve: ("accumulation", 4) or ("effective_batch", 64)."""
@@ -62,38 +64,32 @@ class Candidate:
 
 def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
     """The plan's configurations in the order of the plan, each with all its repeats."""
-    groups: dict[tuple[object, ...], list[TrialSpec]] = {}
+    groups: dict[tuple[Techniques, int, int], list[TrialSpec]] = {}
     for trial in trials:
         key = (_techniques(trial.choices), trial.micro_batch, trial.accumulation)
         groups.setdefault(key, []).append(trial)
     if not groups:
         return ()
-    firsts = [repeats[0] for repeats in groups.values()]
-    curve_sizes = _curve_sizes(firsts)
+    possible = []
+    for (techniques, *_), repeats in groups.items():
+        possible.append(_possible_curves(techniques, repeats[0]))
+    curve_sizes = Counter(itertools.chain.from_iterable(possible))
     # All other optimizers are compared with that of the first trial.
-    reference_optimizer = firsts[0].choices.get(OPTIMIZER)
+    reference = next(iter(groups.values()))[0].choices.get(OPTIMIZER)
     candidates = []
-    for repeats in groups.values():
-        candidates.append(_candidate(repeats, curve_sizes, reference_optimizer))
+    for repeats, curves in zip(groups.values(), possible, strict=True):
+        # Of the possible curves, the one with the most candidates gives the most information.
+        curve = max(curves, key=curve_sizes.__getitem__)
+        candidates.append(_candidate(repeats, curve, reference))
     return tuple(candidates)
 
 
-def _curve_sizes(trials: Iterable[TrialSpec]) -> dict[Curve, int]:
-    """Number of candidates on each possible curve."""
-    sizes: dict[Curve, int] = {}
-    for trial in trials:
-        for curve in _possible_curves(trial):
-            sizes[curve] = sizes.get(curve, 0) + 1
-    return sizes
-
-
-def _possible_curves(trial: TrialSpec) -> list[Curve]:
+def _possible_curves(techniques: Techniques, trial: TrialSpec) -> list[Curve]:
     """Curves of constant accumulation and of constant effective batch.
 
     Accumulation keeps gradients between passes, which takes extra memory. So a trial with one pass
     per step shares no curve with trials of several passes.
     """
-    techniques = _techniques(trial.choices)
     curves = [Curve(techniques, ("accumulation", trial.accumulation))]
     if trial.accumulation > 1:
         curves.append(Curve(techniques, ("effective_batch", trial.effective_batch)))
@@ -101,25 +97,34 @@ def _possible_curves(trial: TrialSpec) -> list[Curve]:
 
 
 def _candidate(
-    repeats: Sequence[TrialSpec], curve_sizes: Mapping[Curve, int], reference_optimizer: Choice
+    repeats: Sequence[TrialSpec], curve: Curve, reference_optimizer: Choice
 ) -> Candidate:
     first = repeats[0]
-    # Of the possible curves, the one with the most candidates gives the most information.
-    curve = max(_possible_curves(first), key=curve_sizes.__getitem__)
-    reference_choices = dict(first.choices)
-    if OPTIMIZER in reference_choices:
-        reference_choices[OPTIMIZER] = reference_optimizer
-    family_choices = {**first.choices, **dict.fromkeys(_NEUTRAL_AXES)}
     return Candidate(
         trials=tuple(repeats),
         trial_ids=tuple(trial.trial_id for trial in repeats),
         training_recipe=first.training_recipe,
         curve=curve,
-        reference_curve=Curve(_techniques(reference_choices), curve.regime),
-        optimizer_family=OptimizerFamily(first.training_recipe, _techniques(family_choices)),
+        reference_curve=Curve(
+            _replaced(curve.techniques, (OPTIMIZER,), reference_optimizer), curve.regime
+        ),
+        optimizer_family=OptimizerFamily(
+            first.training_recipe, _replaced(curve.techniques, _NEUTRAL_AXES, None)
+        ),
         micro_batch=first.micro_batch,
         accumulation=first.accumulation,
     )
+
+
+def _replaced(techniques: Techniques, axes: Collection[str], value: Choice | None) -> Techniques:
+    """The techniques with another value on some axes."""
+    changed = []
+    for axis, kind, own in techniques:
+        if axis in axes:
+            changed.append((axis, type(value).__name__, value))
+        else:
+            changed.append((axis, kind, own))
+    return tuple(changed)
 
 
 def _techniques(choices: Mapping[str, Choice]) -> Techniques:

@@ -85,7 +85,9 @@ def test_predicted_memory_is_borrowed_from_the_curve_with_the_most_defaults() ->
     for size in (2, 8, 32):
         choices = {"compile": "inductor", "activations": "budget_0.5", "micro_batch": size}
         listed.append(make_spec({**choices, "accumulation": 1}))
-    memory = PredictedMemory(candidates_of(listed[3:6] + listed[:3] + listed[6:]), predicted, PRIORS)
+    memory = PredictedMemory(
+        candidates_of(listed[3:6] + listed[:3] + listed[6:]), predicted, PRIORS
+    )
     assert memory.read()
     # Half of the activations are kept: more than what checkpointing needs.
     assert np.exp(memory.log_bytes()[-1]) / GIB > 20
