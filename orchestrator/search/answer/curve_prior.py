@@ -95,9 +95,11 @@ class CurvePrior:
         self._interactions: list[tuple[int, int, float]] = []
         """Columns of two axes whose values interact, and the deviation of the interaction."""
         if part is Part.TIME:
-            for (one, other), deviation in INTERACTIONS.items():
+            for (one, other), expected in INTERACTIONS.items():
                 if one in axes and other in axes:
-                    self._interactions.append((axes.index(one), axes.index(other), deviation))
+                    columns = (axes.index(one), axes.index(other))
+                    self._interactions.append((*columns, expected.deviation))
+                    self.log_effects += expected.log_time * self._interacts(*columns)
 
     def _add_axis(
         self, column: int, axis: str, values: Sequence[Hashable], priors: TechniquePriors

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate
 
+Pair = tuple[int, int]
+"""Indices of two choices, ascending."""
 _FAILURES = frozenset(
     {
         Outcome.UNSUPPORTED,
@@ -22,15 +26,19 @@ _FAILURES = frozenset(
 )
 _MOST_FAILURES = 4
 """A technique that has never run is given up after this many failed trials with it."""
+_MOST_PAIR_FAILURES = 2
+"""The same for a pair of techniques that have never run together."""
+_PAIR_WORKS = 0.3
+"""Probability that a pair of techniques works after one failed trial that it may explain."""
 
 
 class Failures:
     """The choices and curves of a plan that ran or failed.
 
-    A choice works if any trial with it ran. A curve is given up after one failed trial. A choice
-    that has never run is given up after four failed trials, or after one in which all other choices
-    are known to work. If a trial ends as unsupported, all candidates with the same unmet
-    requirement are given up.
+    A choice works if any trial with it ran, and so does a pair of choices. A curve is given up after
+    one failed trial. A choice that has never run is given up after four failed trials, and a pair
+    after two. Either is given up at once if nothing else can explain the failure. If a trial ends as
+    unsupported, all candidates with the same unmet requirement are given up.
     """
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
@@ -48,6 +56,8 @@ class Failures:
             self.untried_probability[number] = probability
         self._worked = np.zeros(len(numbers), bool)
         self._failed = np.zeros(len(numbers), int)
+        self._worked_together: set[Pair] = set()
+        self._failed_together: Counter[Pair] = Counter()
         self._unmet: set[str] = set()
         curves: Numbering[object] = Numbering()
         self._curves = np.array([curves[candidate.curve] for candidate in candidates], int)
@@ -57,6 +67,9 @@ class Failures:
         """Learn from the outcome of a candidate's trial."""
         if record.outcome in (Outcome.OK, Outcome.OUT_OF_MEMORY):
             self._worked[self.choices[index]] = True
+            self._worked_together.update(_pairs(self.choices[index]))
+            for pair in self._worked_together & self._failed_together.keys():
+                del self._failed_together[pair]
         elif record.outcome in _FAILURES:
             self._count_failure(self.choices[index])
             self._failed_curves.add(int(self._curves[index]))
@@ -64,18 +77,25 @@ class Failures:
                 self._unmet.add(record.rule)
 
     def _count_failure(self, choices: Indices) -> None:
-        """Count a failure for each of the choices that is not known to work."""
+        """Count a failure for each choice and each pair that can explain it."""
         suspects = choices[~self._worked[choices]]
-        if len(suspects) == 1:
+        # A pair with a choice that has never run is explained by this choice.
+        pairs = set(_pairs(choices[self._worked[choices]])) - self._worked_together
+        if len(suspects) + len(pairs) == 1:
             # Everything else in this trial works, so nothing else can be the cause.
             self._failed[suspects] = _MOST_FAILURES
+            self._failed_together.update(dict.fromkeys(pairs, _MOST_PAIR_FAILURES))
         self._failed[suspects] += 1
+        self._failed_together.update(pairs)
 
     @property
     def given_up(self) -> Mask:
         """Whether a candidate is given up, shape (candidates,)."""
         never_worked = ~self._worked & (self._failed >= _MOST_FAILURES)
         given_up = never_worked[self.choices].any(axis=1)
+        for pair, count in self._failed_together.items():
+            if count >= _MOST_PAIR_FAILURES:
+                given_up |= self._has(pair)
         if self._failed_curves:
             given_up |= np.isin(self._curves, list(self._failed_curves))
         if self._unmet:
@@ -91,4 +111,18 @@ class Failures:
     def probability_to_work(self) -> Array:
         """Probability that each candidate runs, shape (candidates,): all its choices must work."""
         works = np.where(self.unproven, self.untried_probability, 1.0)
-        return np.asarray(works[self.choices].prod(axis=1))
+        probability = works[self.choices].prod(axis=1)
+        for pair in self._failed_together:
+            probability[self._has(pair)] *= _PAIR_WORKS
+        return np.asarray(probability)
+
+    def _has(self, pair: Pair) -> Mask:
+        """Whether each candidate has both choices of a pair, shape (candidates,)."""
+        first, second = pair
+        has_both = (self.choices == first).any(axis=1) & (self.choices == second).any(axis=1)
+        return np.asarray(has_both)
+
+
+def _pairs(choices: Indices) -> Iterator[Pair]:
+    """All pairs of a candidate's choices, each in ascending order."""
+    return itertools.combinations(sorted(choices.tolist()), 2)
