@@ -64,16 +64,16 @@ SEARCH_KINDS: Mapping[str, SearchKind] = {
                 type=float,
                 default=0.01,
                 below=1,
-                doc="stop when the fastest unmeasured configuration is expected to be faster by less "
-                "than this share",
+                doc="stop when the fastest unmeasured configuration is expected to be faster by "
+                "less than this share",
             ),
             "certainty": SearchOption(
                 type=float,
                 default=0.95,
                 minimum=0.5,
                 below=1,
-                doc="probability of the bound that the answer states: nothing unmeasured is faster by "
-                "more",
+                doc="probability of the bound that the answer states: nothing unmeasured is "
+                "faster by more",
             ),
             "any_recipe": SearchOption(
                 type=bool,

@@ -35,10 +35,10 @@ _PAIR_WORKS = 0.3
 class Failures:
     """The choices and curves of a plan that ran or failed.
 
-    A choice works if any trial with it ran, and so does a pair of choices. A curve is given up after
-    one failed trial. A choice that has never run is given up after four failed trials, and a pair
-    after two. Either is given up at once if nothing else can explain the failure. If a trial ends as
-    unsupported, all candidates with the same unmet requirement are given up.
+    A choice works if any trial with it ran, and so does a pair of choices. A curve is given up
+    after one failed trial. A choice that has never run is given up after four failed trials, and a
+    pair after two. Either is given up at once if nothing else can explain the failure. If a trial
+    ends as unsupported, all candidates with the same unmet requirement are given up.
     """
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:

@@ -39,9 +39,11 @@ class AnswerSearch(Search):
 
     Without budgets, the memory of the GPU is the only budget. The search ends when the fastest
     unmeasured configuration is expected to be faster by at most the share ``regret``. The answer
-    states how much faster it is at most, with the probability ``certainty``. The search answers for the training recipe of the ``baseline``. With ``any_recipe`` it also answers for
-    all recipes together. ``predicted_bytes`` maps trial ids to predicted memory. The mapping may
-    grow during the search.
+    states how much faster it is at most, with the probability ``certainty``.
+
+    The search answers for the training recipe of the ``baseline``. With ``any_recipe`` it also
+    answers for all recipes together. ``predicted_bytes`` maps trial ids to predicted memory. The
+    mapping may grow during the search.
 
     With ``accounts_for_plan`` off, the plan is a large space to choose from. Then only measured
     trials get a record, and ``skipped`` lists no others. If ``effective_batch`` is given, only
