@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import gc
+import importlib
 import os
 import select
 import sys
@@ -167,6 +168,19 @@ def model_facts(config: SweepConfig, planned: Plan | None = None) -> ModelFacts:
         planned = plan(config)
     batches = [trial.micro_batch for trial in planned.trials]
     return checks.model_facts(config, min(batches, default=1), print_note)
+
+
+def check_model(config: SweepConfig) -> None:
+    """Build the model once, because every trial would fail if that fails.
+
+    A process does it while this one imports Ray; both take seconds. Raises ConfigError.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        facts = pool.submit(model_facts, config)
+        importlib.import_module("orchestrator.running.sweep_run")
+        facts.result()
 
 
 def print_note(note: str) -> None:

@@ -102,8 +102,7 @@ def _tune(config: SweepConfig, options: TuneOptions) -> int:
 
     # The slots' parent processes import torch while this process imports and starts Ray.
     with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-        # Build the model once: if that fails, every trial would fail.
-        cli.model_facts(config)
+        cli.check_model(config)
         return cli.holding(output, run, resume=options.resume, force=options.force)
 
 
