@@ -212,3 +212,30 @@ def test_answer_search_uses_predictions_of_a_few_sizes() -> None:
         assert budget.pick is not None
         best = best_speed(TABLE, budget.budget_bytes)
         assert budget.pick.samples_per_second >= 0.98 * best
+
+
+def test_answer_search_leaves_a_host_bound_batch_size_in_large_steps() -> None:
+    specs = [make_spec({**BASELINE, "micro_batch": size}) for size in range(8, 129, 4)]
+    predicted = {spec.trial_id: (4 + spec.micro_batch / 4) * GIB for spec in specs}
+    answer = AnswerSearch(
+        specs,
+        budgets=[80 * GIB],
+        baseline=BASELINE,
+        priors=TechniquePriors(),
+        predicted_bytes=predicted,
+    )
+    asked = []
+    while (trial := answer.ask()) is not None:
+        asked.append(trial.micro_batch)
+        # The host needs 0.1 s for any micro-batch; the GPU, 0.1 s for 80 samples.
+        speed = trial.micro_batch / max(0.1, trial.micro_batch / 800)
+        is_host_bound = float(trial.micro_batch < 80)
+        memory = predicted[trial.trial_id]
+        answer.tell(make_record(trial, memory, speed, host_bound_share=is_host_bound))
+    # The neighbours of the first one would gain little.
+    assert asked[0] == 8
+    assert asked[1] >= 16
+    assert len(asked) <= 7
+    [budget] = answer.answers()
+    assert budget.pick is not None
+    assert budget.pick.samples_per_second == pytest.approx(800)

@@ -1,0 +1,88 @@
+"""Which techniques the answer search gives up after failed trials."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from orchestrator.search.answer.failures import Failures
+from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.frontier.candidates import candidates_of
+from tests.benchmarks.grids import make_spec
+
+BUDGETS = ("keep", "budget_0.5", "budget_0.2")
+LOSSES = ("plain", "liger")
+COMPILERS = ("none", "inductor_regional")
+
+
+class Trials:
+    """Every combination of a few choices, and what failed so far."""
+
+    def __init__(self) -> None:
+        self.names = []
+        specs = []
+        for activations in BUDGETS:
+            for loss in LOSSES:
+                for compiler in COMPILERS:
+                    self.names.append((activations, loss, compiler))
+                    choices = {"activations": activations, "loss": loss, "compile": compiler}
+                    specs.append(make_spec({**choices, "micro_batch": 8, "accumulation": 1}))
+        self.candidates = candidates_of(specs)
+        self.failures = Failures(self.candidates, TechniquePriors())
+
+    def end(self, outcome: Outcome, *name: str) -> None:
+        """Note the end of a trial."""
+        index = self.names.index(tuple(name))  # type: ignore[arg-type]
+        record = TrialRecord(spec=self.candidates[index].trials[0], outcome=outcome)
+        self.failures.note(index, record)
+
+    def given_up(self, *name: str) -> bool:
+        """Whether a combination is given up."""
+        return bool(self.failures.given_up[self.names.index(tuple(name))])  # type: ignore[arg-type]
+
+    def probability(self, *name: str) -> float:
+        """The probability that a combination works."""
+        index = self.names.index(tuple(name))  # type: ignore[arg-type]
+        return float(self.failures.probability_to_work()[index])
+
+
+@pytest.fixture
+def trials() -> Trials:
+    """After a compiled trial and one with the fused loss have run."""
+    trials = Trials()
+    trials.end(Outcome.OK, "keep", "plain", "none")
+    trials.end(Outcome.OK, "keep", "plain", "inductor_regional")
+    trials.end(Outcome.OK, "keep", "liger", "none")
+    return trials
+
+
+def test_failed_pair_is_given_up_at_once_if_nothing_else_is_unproven(trials: Trials) -> None:
+    trials.end(Outcome.FAILED, "keep", "liger", "inductor_regional")
+    assert trials.given_up("budget_0.5", "liger", "inductor_regional")
+    # Each of the two still runs without the other.
+    assert not trials.given_up("budget_0.5", "plain", "inductor_regional")
+    assert not trials.given_up("budget_0.5", "liger", "none")
+
+
+def test_failed_trial_blames_no_new_choice_that_a_pair_excuses(trials: Trials) -> None:
+    before = trials.probability("budget_0.2", "liger", "inductor_regional")
+    trials.end(Outcome.FAILED, "budget_0.5", "liger", "inductor_regional")
+    assert not trials.given_up("budget_0.5", "plain", "inductor_regional")
+    assert not trials.given_up("budget_0.2", "liger", "inductor_regional")
+    assert trials.probability("budget_0.2", "liger", "inductor_regional") < 0.5 * before
+    # A second failure with another budget leaves the pair as the cause.
+    trials.end(Outcome.FAILED, "budget_0.2", "liger", "inductor_regional")
+    assert trials.given_up("keep", "liger", "inductor_regional")
+    assert not trials.given_up("budget_0.2", "plain", "inductor_regional")
+
+
+def test_pair_that_works_later_is_cleared(trials: Trials) -> None:
+    trials.end(Outcome.FAILED, "budget_0.5", "liger", "inductor_regional")
+    trials.end(Outcome.OK, "keep", "liger", "inductor_regional")
+    assert trials.probability("keep", "liger", "inductor_regional") == 1.0
+
+
+def test_single_new_choice_of_a_failed_trial_is_given_up(trials: Trials) -> None:
+    trials.end(Outcome.FAILED, "budget_0.5", "plain", "none")
+    assert trials.given_up("budget_0.5", "plain", "inductor_regional")
+    assert not trials.given_up("budget_0.2", "plain", "inductor_regional")
