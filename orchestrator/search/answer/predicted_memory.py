@@ -3,87 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
-from jobs.spec import Choice, TrialSpec
+from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.search.answer.technique_priors import TechniquePriors, shipped_priors
+from orchestrator.search.answer.memory_line import base_of, interpolated
+from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
-from orchestrator.search.frontier.candidates import Candidate, Curve, candidates_of
+from orchestrator.search.frontier.candidates import Candidate, Curve
 from orchestrator.search.frontier.technique_knowledge import NO_DEVICE_MEMORY
 
-_SMALL_PLAN = 300
-"""In a plan with at most this many trials, all are predicted."""
-_LARGEST_PREDICTED = 256
-"""The largest micro-batch to predict. Larger ones are extrapolated from the last two."""
-_SIZE_RATIO = 4
-"""In a larger plan, each predicted micro-batch is at least this many times the one before."""
 _OF_ACTIVATIONS = frozenset(
     ("activations", "attention", "batching", "compile", "experts", "kernels", "loss")
 )
 """Axes that change the memory of the samples, and not that of weights and optimizer states."""
-_USUAL_BASE = 0.5
-"""Share of a prediction that does not depend on the micro-batch, if only one was predicted."""
-
-
-def worth_predicting(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
-    """The trials to predict: a few micro-batches of each set of techniques, the fastest sets first.
-
-    Memory is nearly affine in the micro-batch, so the other micro-batches can be interpolated.
-    """
-    if len(trials) <= _SMALL_PLAN:
-        return list(trials)
-    by_curve: dict[Curve, list[Candidate]] = {}
-    for candidate in candidates_of(trials):
-        by_curve.setdefault(candidate.curve, []).append(candidate)
-    first = next(iter(by_curve))
-    chosen: list[TrialSpec] = []
-    for curve in sorted(
-        filter(partial(_needs_prediction, first), by_curve), key=_expected_log_time
-    ):
-        last = 0
-        for candidate in sorted(by_curve[curve], key=_micro_batch):
-            size = candidate.micro_batch
-            if last == 0 or _SIZE_RATIO * last <= size <= _LARGEST_PREDICTED:
-                chosen.append(candidate.trials[0])
-                last = size
-    return chosen
-
-
-def _needs_prediction(first: Curve, curve: Curve) -> bool:
-    """Whether a curve needs predictions of its own.
-
-    A curve that differs from the first one in a technique without effect on device memory, such as
-    a data loader, has the memory of another curve.
-    """
-    usual = {axis: value for axis, _, value in first.techniques}
-    for axis, _, value in curve.techniques:
-        if axis in NO_DEVICE_MEMORY and value != usual.get(axis):
-            return False
-    return True
-
-
-def _expected_log_time(curve: Curve) -> float:
-    """Expected logarithm of a curve's time, by the recorded tables; a key to sort by.
-
-    The fastest curves are predicted first, because they are the likeliest picks.
-    """
-    priors = shipped_priors()
-    total = 0.0
-    for axis, _, value in curve.techniques:
-        effect = priors.of(axis, value)
-        # A technique without a recorded effect comes later, as if it were slower.
-        if effect.models:
-            total += effect.log_time
-        elif axis in AXES and value != AXES[axis].default:
-            total += effect.deviation
-    return total
-
-
-def _micro_batch(candidate: Candidate) -> int:
-    return candidate.micro_batch
 
 
 class PredictedMemory:
@@ -145,9 +79,9 @@ class PredictedMemory:
             loss = np.zeros(len(sizes))
             if not self._changes_loss(curve):
                 loss = total - self._without_loss(lender, lines)
-            line = _interpolated(sizes, total - loss, self._sizes[rows])
-            base = np.minimum(_base(sizes, total - loss), line)
-            self._loss_bytes[rows] = _interpolated(sizes, loss, self._sizes[rows]) * of_all
+            line = interpolated(sizes, total - loss, self._sizes[rows])
+            base = np.minimum(base_of(sizes, total - loss), line)
+            self._loss_bytes[rows] = interpolated(sizes, loss, self._sizes[rows]) * of_all
             self._base_bytes[rows] = base * of_all
             self._sample_bytes[rows] = (line - base) * of_samples * of_all
             # If no choice that affects memory differs, the prediction counts as the curve's own.
@@ -261,7 +195,7 @@ class PredictedMemory:
         sizes, least = lines[lender]
         for curve, (own_sizes, own_bytes) in lines.items():
             if (self._codes[curve, others] == self._codes[lender, others]).all():
-                least = np.minimum(least, _interpolated(own_sizes, own_bytes, sizes))
+                least = np.minimum(least, interpolated(own_sizes, own_bytes, sizes))
         return np.asarray(least)
 
     def _without_samples(self, curve: int) -> tuple[int, ...]:
@@ -323,35 +257,6 @@ class _MemoryEffects:
         self.covariance = np.zeros((count + 1, count + 1))
         """Shape (values + 1, values + 1). The last row and column are zeros: no change."""
         self.covariance[:count, :count] = np.outer(deviations, deviations) * np.array(rows)
-
-
-def _base(sizes: Array, sizes_bytes: Array) -> float:
-    """Bytes that do not depend on the micro-batch: where the line meets zero.
-
-    The slope is the median of the slopes of all pairs (Theil, 1950; Sen, 1968), because single
-    predictions are off the line, by what the allocator keeps in its cache.
-    """
-    if len(sizes) < 2:
-        return _USUAL_BASE * float(sizes_bytes[0])
-    slopes = []
-    for first in range(len(sizes) - 1):
-        grown = sizes_bytes[first + 1 :] - sizes_bytes[first]
-        slopes += (grown / (sizes[first + 1 :] - sizes[first])).tolist()
-    base = np.median(sizes_bytes - np.median(slopes) * sizes)
-    return float(np.clip(base, 0.0, sizes_bytes[0]))
-
-
-def _interpolated(sizes: Array, sizes_bytes: Array, wanted: Array) -> Array:
-    """Bytes at the ``wanted`` micro-batches: linear between known ones, and beyond the last two.
-
-    Below the smallest known micro-batch it is that one's bytes.
-    """
-    values = np.interp(wanted, sizes, sizes_bytes)
-    if len(sizes) < 2:
-        return np.asarray(values)
-    slope = (sizes_bytes[-1] - sizes_bytes[-2]) / (sizes[-1] - sizes[-2])
-    beyond = np.maximum(wanted - sizes[-1], 0.0)
-    return np.asarray(values + slope * beyond)
 
 
 def _codes(curves: Sequence[Curve]) -> tuple[Indices, list[tuple[str, list[Choice]]]]:
