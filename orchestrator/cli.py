@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import gc
-import importlib
 import os
 import select
 import sys
@@ -179,7 +178,7 @@ def check_model(config: SweepConfig) -> None:
 
     with ThreadPoolExecutor(max_workers=1) as pool:
         facts = pool.submit(model_facts, config)
-        importlib.import_module("orchestrator.running.sweep_run")
+        import orchestrator.running.sweep_run  # noqa: F401
         facts.result()
 
 
