@@ -179,6 +179,7 @@ def check_model(config: SweepConfig) -> None:
     with ThreadPoolExecutor(max_workers=1) as pool:
         facts = pool.submit(model_facts, config)
         import orchestrator.running.sweep_run  # noqa: F401
+
         facts.result()
 
 
