@@ -14,6 +14,9 @@ from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve
 from orchestrator.search.frontier.technique_knowledge import NO_DEVICE_MEMORY
 
+LOSS = "loss"
+Lines = Mapping[int, tuple[Array, Array]]
+"""Curve -> its predicted micro-batches, ascending, and their bytes."""
 _OF_ACTIVATIONS = frozenset(
     ("activations", "attention", "batching", "compile", "experts", "kernels", "loss")
 )
@@ -70,6 +73,7 @@ class PredictedMemory:
             return False
         predicted_curves = np.array(sorted(lines), int)
         floors = self._floors(lines)
+        without_loss = self._without_loss(lines)
         for curve, rows in enumerate(self._members):
             lender = curve
             if curve not in lines:
@@ -78,7 +82,7 @@ class PredictedMemory:
             sizes, total = lines[lender]
             loss = np.zeros(len(sizes))
             if not self._changes_loss(curve):
-                loss = total - self._without_loss(lender, lines)
+                loss = total - without_loss[lender]
             line = interpolated(sizes, total - loss, self._sizes[rows])
             base = np.minimum(base_of(sizes, total - loss), line)
             self._loss_bytes[rows] = interpolated(sizes, loss, self._sizes[rows]) * of_all
@@ -185,25 +189,33 @@ class PredictedMemory:
     def _changes_loss(self, curve: int) -> bool:
         """Whether a curve has another loss than its lender."""
         return any(
-            effects.axis == "loss" and self._changed[curve, axis] >= 0
+            effects.axis == LOSS and self._changed[curve, axis] >= 0
             for axis, effects in enumerate(self._effects)
         )
 
-    def _without_loss(self, lender: int, lines: Mapping[int, tuple[Array, Array]]) -> Array:
-        """The bytes of a lender with the loss that needs the least, at its predicted sizes."""
-        others = [axis for axis, effects in enumerate(self._effects) if effects.axis != "loss"]
-        sizes, least = lines[lender]
-        for curve, (own_sizes, own_bytes) in lines.items():
-            if (self._codes[curve, others] == self._codes[lender, others]).all():
-                least = np.minimum(least, interpolated(own_sizes, own_bytes, sizes))
-        return np.asarray(least)
+    def _without_loss(self, lines: Lines) -> Mapping[int, Array]:
+        """For each predicted curve, its bytes with the loss that needs the least.
+
+        The bytes are those at the predicted sizes of the curve.
+        """
+        others = [axis for axis, effects in enumerate(self._effects) if effects.axis != LOSS]
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for curve in lines:
+            groups.setdefault(tuple(self._codes[curve, others].tolist()), []).append(curve)
+        least = {}
+        for group in groups.values():
+            for curve in group:
+                sizes, _ = lines[curve]
+                bytes_of = [interpolated(*lines[other], sizes) for other in group]
+                least[curve] = np.min(bytes_of, axis=0)
+        return least
 
     def _without_samples(self, curve: int) -> tuple[int, ...]:
         """The choices of a curve that change more than the memory of its samples."""
         kept = [axis for axis, effects in enumerate(self._effects) if not effects.is_of_samples]
         return tuple(self._codes[curve, kept].tolist())
 
-    def _floors(self, lines: Mapping[int, tuple[Array, Array]]) -> Mapping[tuple[int, ...], float]:
+    def _floors(self, lines: Lines) -> Mapping[tuple[int, ...], float]:
         """The smallest predicted bytes for each set of choices of ``_without_samples``.
 
         The optimizer's step needs its memory, however little the samples need.
@@ -214,7 +226,7 @@ class PredictedMemory:
             floors[key] = min(floors.get(key, np.inf), float(sizes_bytes.min()))
         return floors
 
-    def _lines(self) -> dict[int, tuple[Array, Array]]:
+    def _lines(self) -> Lines:
         """Curve -> its predicted micro-batches, ascending, and their bytes."""
         points: dict[int, dict[float, float]] = {}
         for row, trial_id in enumerate(self._trial_ids):
