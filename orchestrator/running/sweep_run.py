@@ -61,8 +61,9 @@ def run_sweep(
 ) -> SweepEnd:
     """Measure the plan on every GPU model that the cluster has.
 
-    ``make_plan`` is asked once the cluster is known. Raises ClusterError, NoSuchGpuError,
-    LoggerError or RunFolderError.
+    ``make_plan`` is asked while Ray starts, and again if the cluster has a GPU and this machine has
+    none, or the other way round. Raises ClusterError, NoSuchGpuError, LoggerError or
+    RunFolderError.
     """
     with ThreadPoolExecutor(max_workers=1) as pool, ExitStack() as stack:
         # A large plan takes seconds, so it is made while Ray starts, for what this machine has.
@@ -70,8 +71,9 @@ def run_sweep(
         early = pool.submit(_with_ids, make_plan, config, expects_gpu)
         screening = stack.enter_context(screened_cluster(options.address, config.resources))
         has_gpu = screening.cluster.gpus > 0
-        planned_config, planned = early.result()
-        if has_gpu != expects_gpu:
+        if has_gpu == expects_gpu:
+            planned_config, planned = early.result()
+        else:
             planned_config, planned = make_plan(config, has_gpu)
         with _search_factory(planned_config, screening.cluster) as factory:
             sweep = _Sweep(planned_config, planned, options, folder, screening, verb)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.spec import Choice
+from orchestrator.search.answer.interactions import Interaction, interactions_of
 from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
-from orchestrator.search.answer.unrecorded import INTERACTIONS
 from orchestrator.search.frontier.arrays import Array, Indices, Numbering
 from orchestrator.search.frontier.candidates import OPTIMIZER, Candidate, Curve, OptimizerFamily
 
@@ -92,14 +92,11 @@ class CurvePrior:
         (curves,)."""
         for column, axis in enumerate(axes):
             self._add_axis(column, axis, [choices.get(axis) for choices in listed], priors)
-        self._interactions: list[tuple[int, int, float]] = []
-        """Columns of two axes whose values interact, and the deviation of the interaction."""
+        self._interactions: list[Interaction] = []
         if part is Part.TIME:
-            for (one, other), expected in INTERACTIONS.items():
-                if one in axes and other in axes:
-                    columns = (axes.index(one), axes.index(other))
-                    self._interactions.append((*columns, expected.deviation))
-                    self.log_effects += expected.log_time * self._interacts(*columns)
+            self._interactions = interactions_of(axes, self._codes, self._similarities)
+        for interaction in self._interactions:
+            self.log_effects += interaction.log_effects
 
     def _add_axis(
         self, column: int, axis: str, values: Sequence[Hashable], priors: TechniquePriors
@@ -117,9 +114,10 @@ class CurvePrior:
         rows = []
         for first in distinct:
             rows.append([priors.correlation(axis, first, second) for second in distinct])
-        self._similarities.append(np.array(rows))
+        similarities = np.array(rows)
+        self._similarities.append(similarities)
         # Cov(a, b) = correlation · deviation of a · deviation of b.
-        self._kernels.append(np.outer(deviations, deviations) * np.array(rows))
+        self._kernels.append(np.outer(deviations, deviations) * similarities)
         self.log_effects += np.array([mean for mean, _ in expected])[self._codes[:, column]]
 
     def effect_of_optimizer(self, family: OptimizerFamily) -> Effect | None:
@@ -140,13 +138,8 @@ class CurvePrior:
             left, right = self._codes[rows, axis][:, None], self._codes[columns, axis]
             own += self._kernels[axis][left, right]
             shared += self._similarities[axis][left, right]
-        for one, other, deviation in self._interactions:
-            both = self._interacts(one, other)
-            equal = np.outer(both[rows], both[columns])
-            for axis in (one, other):
-                left, right = self._codes[rows, axis][:, None], self._codes[columns, axis]
-                equal *= self._similarities[axis][left, right]
-            own += deviation**2 * equal
+        for interaction in self._interactions:
+            own += interaction.covariance(rows, columns)
         axes = max(1, self._codes.shape[1])
         # With n equal values there are n (n - 1) / 2 pairs of axes on which both curves agree; here
         # as a share of all pairs of axes. Similar values count as equal in part.
@@ -159,14 +152,9 @@ class CurvePrior:
         alone = np.zeros(len(self._codes))
         for axis, kernel in enumerate(self._kernels):
             alone += np.diag(kernel)[self._codes[:, axis]]
-        for one, other, deviation in self._interactions:
-            alone += deviation**2 * self._interacts(one, other)
+        for interaction in self._interactions:
+            alone += interaction.variances
         return np.asarray(alone + self._pair**2 + self.scales.curve**2)
-
-    def _interacts(self, one: int, other: int) -> Array:
-        """1 for each curve where both axes differ from the first candidate's, otherwise 0."""
-        is_changed = (self._codes[:, one] > 0) & (self._codes[:, other] > 0)
-        return np.asarray(is_changed, float)
 
     def differing(self, rows: Indices, columns: Indices) -> Array:
         """Number of axes on which two curves differ, shape (rows, columns)."""

@@ -108,12 +108,17 @@ def expected_gains(
     score = mean / deviation
     density = np.exp(-(score**2) / 2) / math.sqrt(2 * math.pi)
     improvement = deviation * (score * _normal_cdf(score) + density)
-    if incumbent is not None:
-        most = beliefs.highest_log_speed - beliefs.log_speed[incumbent]
-        improvement = np.minimum(improvement, np.maximum(most, 0.0))
+    improvement = np.minimum(improvement, np.maximum(_largest_gains(beliefs, incumbent), 0.0))
     # A candidate that does not fit or does not run gains nothing.
     fits = probability_to_fit(beliefs, budget_bytes)
     return np.asarray(rounded(is_open * improvement * fits * beliefs.works))
+
+
+def _largest_gains(beliefs: Beliefs, incumbent: int | None) -> Array:
+    """Upper bounds of the gains over the incumbent, by the time of the host, (candidates,)."""
+    if incumbent is None:
+        return np.full(len(beliefs.log_speed), np.inf)
+    return np.asarray(beliefs.highest_log_speed - beliefs.log_speed[incumbent])
 
 
 def _ratio_variance(times: CostModel, incumbent: int) -> Array:
@@ -150,9 +155,7 @@ def remaining_gain(
     any_fits = float(is_feasible.any(axis=1).mean())
     mean, covariance = _ratios(beliefs, shortlist, incumbent)
     ratios = _sampled(mean, covariance, generator)
-    if incumbent is not None:
-        highest = beliefs.highest_log_speed[shortlist] - beliefs.log_speed[incumbent]
-        ratios = np.minimum(ratios, highest)
+    ratios = np.minimum(ratios, _largest_gains(beliefs, incumbent)[shortlist])
     ratios = np.where(is_feasible, ratios, 0.0)
     values[shortlist] = rounded(_values(np.maximum(ratios, 0.0), gains[shortlist], covariance))
     if incumbent is None:

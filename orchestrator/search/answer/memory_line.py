@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from orchestrator.search.frontier.arrays import Array
@@ -10,30 +13,40 @@ _USUAL_BASE = 0.5
 """Share of a prediction that does not depend on the micro-batch, if only one was predicted."""
 
 
-def base_of(sizes: Array, sizes_bytes: Array) -> float:
-    """Bytes that do not depend on the micro-batch: where the line meets zero.
+@dataclass(frozen=True)
+class MemoryLine:
+    """Bytes at a few micro-batches."""
 
-    The slope is the median of the slopes of all pairs (Theil, 1950; Sen, 1968), because single
-    predictions are off the line, by what the allocator keeps in its cache.
-    """
-    if len(sizes) < 2:
-        return _USUAL_BASE * float(sizes_bytes[0])
-    slopes = []
-    for first in range(len(sizes) - 1):
-        grown = sizes_bytes[first + 1 :] - sizes_bytes[first]
-        slopes += (grown / (sizes[first + 1 :] - sizes[first])).tolist()
-    base = np.median(sizes_bytes - np.median(slopes) * sizes)
-    return float(np.clip(base, 0.0, sizes_bytes[0]))
+    sizes: Array
+    """Micro-batches, ascending, shape (sizes,)."""
+    sizes_bytes: Array
+    """Bytes at each of them, shape (sizes,)."""
 
+    def at(self, wanted: Array) -> Array:
+        """Bytes at other micro-batches: linear between known ones, and beyond the last two.
 
-def interpolated(sizes: Array, sizes_bytes: Array, wanted: Array) -> Array:
-    """Bytes at the ``wanted`` micro-batches: linear between known ones, and beyond the last two.
+        Below the smallest known micro-batch it is that one's bytes.
+        """
+        values = np.interp(wanted, self.sizes, self.sizes_bytes)
+        if len(self.sizes) < 2:
+            return np.asarray(values)
+        grown = self.sizes_bytes[-1] - self.sizes_bytes[-2]
+        slope = grown / (self.sizes[-1] - self.sizes[-2])
+        beyond = np.maximum(wanted - self.sizes[-1], 0.0)
+        return np.asarray(values + slope * beyond)
 
-    Below the smallest known micro-batch it is that one's bytes.
-    """
-    values = np.interp(wanted, sizes, sizes_bytes)
-    if len(sizes) < 2:
-        return np.asarray(values)
-    slope = (sizes_bytes[-1] - sizes_bytes[-2]) / (sizes[-1] - sizes[-2])
-    beyond = np.maximum(wanted - sizes[-1], 0.0)
-    return np.asarray(values + slope * beyond)
+    @cached_property
+    def base(self) -> float:
+        """Bytes that do not depend on the micro-batch: where the line meets zero.
+
+        The slope is the median of the slopes of all pairs (Theil, 1950; Sen, 1968), because single
+        predictions are off the line, by what the allocator keeps in its cache.
+        """
+        smallest = float(self.sizes_bytes[0])
+        if len(self.sizes) < 2:
+            return _USUAL_BASE * smallest
+        first, second = np.triu_indices(len(self.sizes), k=1)
+        slopes = self.sizes_bytes[second] - self.sizes_bytes[first]
+        slopes = slopes / (self.sizes[second] - self.sizes[first])
+        base = np.median(self.sizes_bytes - np.median(slopes) * self.sizes)
+        return float(np.clip(base, 0.0, smallest))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,6 +30,41 @@ _GAUSS_NEWTON_STEPS = 4
 """Enough for errors of a factor of two to be estimated within 1 %."""
 _OUT_OF_MEMORY_MARGIN = 1.05
 """A candidate that ran out of memory counts as needing at least this many times the device's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Errors:
+    """The errors of predictions as a Gaussian process, and the measured candidates.
+
+    The error of a candidate is that of its sample memory times its weight, plus the rest.
+    """
+
+    measured: Indices
+    rest: Array
+    """Prior covariance of the rest with that of the measured ones, (candidates, measured)."""
+    of_samples: Array
+    """The same of the errors of the sample memories."""
+    noise: Array
+    """Standard deviations of the measurements, shape (measured,)."""
+
+    def solved(self, weights: Array, errors: Array) -> Array:
+        """Inverse covariance of the measured errors, times these errors, shape (measured,).
+
+        Gaussian process regression (Rasmussen and Williams, 2006, equation 2.23).
+        """
+        return np.linalg.solve(self._of_measured(weights), errors)
+
+    def explained(self, weights: Array) -> Array:
+        """The variance that the measurements explain, shape (candidates,); equation 2.24."""
+        covariance = self._covariance(weights)
+        gain = np.linalg.solve(self._of_measured(weights), covariance.T)
+        return np.asarray(np.einsum("ij,ji->i", covariance, gain))
+
+    def _covariance(self, weights: Array) -> Array:
+        return self.rest + np.outer(weights, weights[self.measured]) * self.of_samples
+
+    def _of_measured(self, weights: Array) -> Array:
+        return self._covariance(weights)[self.measured] + np.diag(self.noise**2)
 
 
 class MemoryModel:
@@ -104,31 +140,31 @@ class MemoryModel:
         exponential, so it is linearized at its latest estimate, and estimated again (Gauss-Newton).
         """
         measured, log_measured = self._known()
+        deviation = self._most_probable_deviation(measured, log_measured)
         every = np.arange(len(self._predicted.curves))
-        hyperparameters = self._hyperparameters
-        deviation = hyperparameters.usual_deviation
-        if len(measured):
-            deviation = self._most_probable_deviation(measured, log_measured)
+        errors = _Errors(
+            measured=measured,
+            rest=self._rest_covariance(every, measured, deviation),
+            of_samples=self._sample_covariance(every, measured),
+            noise=self._noise(measured),
+        )
         sample_errors: Array = np.zeros(len(every))
-        rest = self._rest_covariance(every, measured, deviation)
-        of_samples = self._sample_covariance(every, measured)
-        noise = np.where(self._predicted.borrows[measured], _BORROWED_NOISE, hyperparameters.noise)
         for _ in range(_GAUSS_NEWTON_STEPS):
             weights = self._predicted.sample_weights(sample_errors)
-            log_bytes = self._predicted.log_bytes(sample_errors)
             # Linearized at the errors e: log measured = log bytes(e) + weight · (error - e) + rest.
-            errors = log_measured - log_bytes[measured] + (weights * sample_errors)[measured]
-            covariance = rest + np.outer(weights, weights[measured]) * of_samples
-            # Gaussian process regression (Rasmussen and Williams, 2006, equation 2.23).
-            solved = np.linalg.solve(covariance[measured] + np.diag(noise**2), errors)
-            sample_errors = of_samples @ (weights[measured] * solved)
-        self.mean = rounded(self._predicted.log_bytes(sample_errors) + rest @ solved)
-        # The variance of the same regression (equation 2.24).
-        gain = np.linalg.solve(covariance[measured] + np.diag(noise**2), covariance.T)
-        explained = np.einsum("ij,ji->i", covariance, gain)
+            at_zero = self._predicted.log_bytes(sample_errors) - weights * sample_errors
+            solved = errors.solved(weights, log_measured - at_zero[measured])
+            sample_errors = errors.of_samples @ (weights[measured] * solved)
+        self.mean = rounded(self._predicted.log_bytes(sample_errors) + errors.rest @ solved)
         variances = self._rest_variances(deviation) + weights**2 * self._sample_variances()
         # A variance can fall below zero by rounding.
-        self.deviation = rounded(np.sqrt(np.maximum(variances - explained, 0.0)))
+        left = np.maximum(variances - errors.explained(weights), 0.0)
+        self.deviation = rounded(np.sqrt(left))
+
+    def _noise(self, measured: Indices) -> Array:
+        """Error of each measurement beside those of the predictions, shape (measured,)."""
+        borrows = self._predicted.borrows[measured]
+        return np.where(borrows, _BORROWED_NOISE, self._hyperparameters.noise)
 
     def _known(self) -> tuple[Indices, Array]:
         """The candidates with a measurement, and the logarithm of the bytes of each."""
@@ -188,6 +224,8 @@ class MemoryModel:
         """
         is_own = ~self._predicted.borrows[measured]
         own = measured[is_own]
+        if not len(own):
+            return self._hyperparameters.usual_deviation
         errors = (log_measured - self._predicted.log_bytes()[measured])[is_own]
 
         def log_density(deviation: float) -> float:

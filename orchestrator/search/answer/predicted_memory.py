@@ -8,15 +8,15 @@ import numpy as np
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.search.answer.memory_line import base_of, interpolated
+from orchestrator.search.answer.memory_line import MemoryLine
 from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve
 from orchestrator.search.frontier.technique_knowledge import NO_DEVICE_MEMORY
 
 LOSS = "loss"
-Lines = Mapping[int, tuple[Array, Array]]
-"""Curve -> its predicted micro-batches, ascending, and their bytes."""
+Lines = Mapping[int, MemoryLine]
+"""Curve -> its predictions."""
 _OF_ACTIVATIONS = frozenset(
     ("activations", "attention", "batching", "compile", "experts", "kernels", "loss")
 )
@@ -79,20 +79,19 @@ class PredictedMemory:
             if curve not in lines:
                 lender = self._lender(curve, predicted_curves)
             of_samples, of_all = np.exp(self._change(curve, lender))
-            sizes, total = lines[lender]
-            loss = np.zeros(len(sizes))
+            line = lines[lender]
             if not self._changes_loss(curve):
-                loss = total - without_loss[lender]
-            line = interpolated(sizes, total - loss, self._sizes[rows])
-            base = np.minimum(base_of(sizes, total - loss), line)
-            self._loss_bytes[rows] = interpolated(sizes, loss, self._sizes[rows]) * of_all
+                line = without_loss[lender]
+            line_bytes = line.at(self._sizes[rows])
+            base = np.minimum(line.base, line_bytes)
+            loss = lines[lender].at(self._sizes[rows]) - line_bytes
+            self._loss_bytes[rows] = loss * of_all
             self._base_bytes[rows] = base * of_all
-            self._sample_bytes[rows] = (line - base) * of_samples * of_all
+            self._sample_bytes[rows] = (line_bytes - base) * of_samples * of_all
             # If no choice that affects memory differs, the prediction counts as the curve's own.
-            self.borrows[rows] = (self._changed[curve] >= 0).any()
-            self._floor_bytes[rows] = 0.0
-            if self.borrows[rows].any():
-                self._floor_bytes[rows] = floors[self._without_samples(lender)] * of_all
+            borrows = bool((self._changed[curve] >= 0).any())
+            self.borrows[rows] = borrows
+            self._floor_bytes[rows] = borrows * floors[self._without_samples(lender)] * of_all
         return True
 
     def log_bytes(self, sample_errors: Array | float = 0.0) -> Array:
@@ -193,11 +192,8 @@ class PredictedMemory:
             for axis, effects in enumerate(self._effects)
         )
 
-    def _without_loss(self, lines: Lines) -> Mapping[int, Array]:
-        """For each predicted curve, its bytes with the loss that needs the least.
-
-        The bytes are those at the predicted sizes of the curve.
-        """
+    def _without_loss(self, lines: Lines) -> Lines:
+        """The predictions of each curve with the loss that needs the least, at its own sizes."""
         others = [axis for axis, effects in enumerate(self._effects) if effects.axis != LOSS]
         groups: dict[tuple[int, ...], list[int]] = {}
         for curve in lines:
@@ -205,9 +201,9 @@ class PredictedMemory:
         least = {}
         for group in groups.values():
             for curve in group:
-                sizes, _ = lines[curve]
-                bytes_of = [interpolated(*lines[other], sizes) for other in group]
-                least[curve] = np.min(bytes_of, axis=0)
+                sizes = lines[curve].sizes
+                least_bytes = np.min([lines[other].at(sizes) for other in group], axis=0)
+                least[curve] = MemoryLine(sizes, least_bytes)
         return least
 
     def _without_samples(self, curve: int) -> tuple[int, ...]:
@@ -221,13 +217,13 @@ class PredictedMemory:
         The optimizer's step needs its memory, however little the samples need.
         """
         floors: dict[tuple[int, ...], float] = {}
-        for curve, (_, sizes_bytes) in lines.items():
+        for curve, line in lines.items():
             key = self._without_samples(curve)
-            floors[key] = min(floors.get(key, np.inf), float(sizes_bytes.min()))
+            floors[key] = min(floors.get(key, np.inf), float(line.sizes_bytes.min()))
         return floors
 
     def _lines(self) -> Lines:
-        """Curve -> its predicted micro-batches, ascending, and their bytes."""
+        """What has been predicted so far."""
         points: dict[int, dict[float, float]] = {}
         for row, trial_id in enumerate(self._trial_ids):
             predicted = self._predicted_bytes.get(trial_id)
@@ -240,7 +236,7 @@ class PredictedMemory:
             if len(line) < 2 <= len(self._members[curve]):
                 continue
             sizes = sorted(line)
-            lines[curve] = (np.array(sizes), np.array([line[size] for size in sizes]))
+            lines[curve] = MemoryLine(np.array(sizes), np.array([line[size] for size in sizes]))
         return lines
 
 

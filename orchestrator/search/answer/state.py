@@ -82,7 +82,12 @@ class AnswerState:
         if measurement is not None:
             self.measured[index] = measurement
             self._memory.observe(index, measurement.memory_bytes)
-            self._times.observe(index, self._observation(index, measurement))
+            observation = self._observation(index, measurement)
+            self._times.observe(index, observation)
+            if observation.branch == Branch.FLOOR:
+                curve = int(self._curves[index])
+                shortest = self._host_seconds.get(curve, math.inf)
+                self._host_seconds[curve] = min(shortest, observation.cost)
 
     def _observation(self, index: int, measurement: Measurement) -> Observation:
         """The seconds of a micro-batch, with their relative error.
@@ -91,17 +96,13 @@ class AnswerState:
         for data: how fast a host prepares its batches varies a lot.
         """
         branch = branch_of(measurement)
-        seconds = self._sizes[index] / measurement.samples_per_second
-        if branch == Branch.FLOOR:
-            curve = int(self._curves[index])
-            self._host_seconds[curve] = min(seconds, self._host_seconds.get(curve, math.inf))
         waited = 0.0
         if branch == Branch.EITHER:
             waited = measurement.launch_bound_share
         if measurement.data_share > _NOTICED_DATA_SHARE:
             waited = max(waited, measurement.data_share)
         return Observation(
-            cost=seconds,
+            cost=self._sizes[index] / measurement.samples_per_second,
             relative_error=measurement.speed_ci95 + waited,
             branch=branch,
         )

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord
 from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.options import RunOptions
-from orchestrator.running.sweep_run import SweepEnd, run_sweep, why_none_ok
+from orchestrator.running.sweep_run import SweepEnd, planned_as_written, run_sweep, why_none_ok
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
 from tests.support.fake_ray import FakeRay
@@ -64,6 +67,28 @@ def test_sweep_measures_its_plan(
     assert run.notes == ("a sentence about the machines",)
     events = [json.loads(line)["event"] for line in (folder / "log.jsonl").read_text().splitlines()]
     assert events == ["started", "ended"] * 4
+
+
+@pytest.mark.parametrize(("gpu_model", "gpus_here"), [("H200", []), ("", ["GPU-here"])])
+def test_cluster_that_differs_from_this_machine_gets_a_plan_of_its_own(
+    gpu_model: str, gpus_here: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeRay(monkeypatch, gpu_model)
+    monkeypatch.setattr(nvml, "visible_uuids", gpus_here.copy)
+    folder.mkdir()
+    path = folder.parent / "sweep.yaml"
+    path.write_text(CONFIG)
+
+    def make_plan(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
+        if has_gpu == bool(gpus_here):
+            raise RuntimeError("a plan for this machine, which runs nothing")
+        return planned_as_written(config, has_gpu)
+
+    run_folder = RunFolder(folder)
+    with run_folder.locked():
+        end = run_sweep(load_config(path), RunOptions(), run_folder, make_plan=make_plan)
+    assert end.failure == ""
+    assert outcomes(folder) == {Outcome.OK: 4}
 
 
 def test_second_run_keeps_every_record(
