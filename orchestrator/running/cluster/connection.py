@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import psutil
 import ray
 from ray import tune
 
@@ -86,19 +85,11 @@ def _shut_down() -> None:
     Ray's own shutdown does not end a process that was stopped (SIGSTOP), so such a process is
     killed.
     """
-    ray_processes = [process for process in own_ray.descendants() if _is_of_ray(process)]
+    ray_processes = own_ray.processes_of_ray()
     # Ray asks its raylet to end. A stopped raylet never answers, so it is killed after a while.
     with own_ray.killed_after_a_while(ray_processes):
         ray.shutdown()
     own_ray.end_those_left(ray_processes)
-
-
-def _is_of_ray(process: psutil.Process) -> bool:
-    """Whether a process is Ray's server or its raylet, or a descendant of these."""
-    with contextlib.suppress(psutil.Error):
-        names = [relative.name() for relative in (process, *process.parents())]
-        return not own_ray.PROCESS_NAMES.isdisjoint(names)
-    return False
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import NoReturn
 
 import psutil
 
+from jobs import process_tree
 from jobs.isolation.scratch import RAY_PREFIX, own_folder
 from orchestrator.running.orphans import is_guard
 
@@ -36,8 +37,6 @@ _END_SECONDS = 3.0
 """How long Ray's processes have to end by themselves."""
 _WATCHED = {"gcs_server": "GCS", "raylet": "raylet"}
 """Process name -> Ray's word for it."""
-PROCESS_NAMES = frozenset(_WATCHED)
-"""The processes of Ray that this process starts itself."""
 _LONGEST_FOLDER = 40
 """Characters. The path of a Unix socket has at most 107, of which Ray needs 62."""
 _PR_SET_CHILD_SUBREAPER = 36
@@ -53,7 +52,7 @@ class OwnRay:
     ) -> None:
         """``earlier``: children that do not belong to this Ray. None: all present children."""
         if earlier is None:
-            earlier = psutil.Process().children()
+            earlier = process_tree.children(os.getpid())
         self._clock = clock
         self._began = clock()
         self._processes: dict[str, psutil.Process] = {}
@@ -79,7 +78,7 @@ class OwnRay:
         return ""
 
     def _find(self) -> None:
-        for child in psutil.Process().children():
+        for child in process_tree.children(os.getpid()):
             with contextlib.suppress(psutil.Error):
                 name = child.name()
                 # A process that has ended already is still listed. It counts as lost.
@@ -123,10 +122,14 @@ def watched() -> Iterator[OwnRay]:
         _adopt_orphans(False)
 
 
-def descendants() -> list[psutil.Process]:
-    """Every process below this one: a raylet's workers, their parents and trials."""
-    children: list[psutil.Process] = psutil.Process().children(recursive=True)
-    return children
+def processes_of_ray() -> list[psutil.Process]:
+    """The GCS and the raylet that this process started, and every process below them."""
+    found = []
+    for process in process_tree.descendants(os.getpid()):
+        with contextlib.suppress(psutil.Error):
+            if process.name() in _WATCHED:
+                found += [process, *process_tree.descendants(process.pid)]
+    return found
 
 
 def end_those_left(processes: Iterable[psutil.Process]) -> None:
@@ -193,7 +196,7 @@ def end_at_once() -> NoReturn:
 
     Only guards go on. They end processes that are being started at this moment.
     """
-    for process in descendants():
+    for process in process_tree.descendants(os.getpid()):
         with contextlib.suppress(psutil.Error):
             if not is_guard(process.cmdline()):
                 process.kill()

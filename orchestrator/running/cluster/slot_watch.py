@@ -18,6 +18,7 @@ import ray
 from ray import tune
 from ray.tune.experiment import Trial
 
+from jobs import process_tree
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.messages import Assignment, SlotProcess
 from orchestrator.running.cluster.ray_nodes import on_node
@@ -181,7 +182,7 @@ def kill_tree(pid: int, started_at: float) -> None:
         # Another process may have the same pid by now.
         if process.create_time() != started_at:
             return
-        for victim in (process, *process.children(recursive=True)):
+        for victim in (process, *process_tree.descendants(pid)):
             with contextlib.suppress(psutil.Error):
                 victim.kill()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import sys
@@ -127,3 +128,17 @@ def test_loss_ends_the_process_with_a_sentence_and_all_it_started(
     assert "Traceback" not in done.stderr
     other = int(done.stdout)
     assert not psutil.pid_exists(other) or psutil.Process(other).status() == psutil.STATUS_ZOMBIE
+
+
+def test_raylet_is_found_while_the_system_clock_is_moved(
+    raylet: psutil.Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The kernel's time of a start is relative to the boot, whose time moves with the clock.
+    start_times = itertools.count(1e9, -60)
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: next(start_times))
+    assert raylet not in psutil.Process().children(), "psutil takes it for another's child"
+    ray = OwnRay(earlier=())
+    raylet.kill()
+    while raylet.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    assert ray.loss() == "its raylet has ended"
