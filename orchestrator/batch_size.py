@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -91,25 +91,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config, sets = _read(options)
         cli.print_notes(config.notes)
         cli.check_files(config, address=options.address, asks_hub=not options.dry_run)
-        facts = cli.model_facts(config)
+        if options.dry_run:
+            _print_plan(config, sets, options, cli.model_facts(config))
+            return cli.EXIT_OK
+        return _tune(config, sets, options)
     except (ConfigError, LoggerError, ValueError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    if options.dry_run:
-        _print_plan(config, sets, options, facts)
-        return cli.EXIT_OK
-    return _tune(config, sets, options)
 
 
 def _tune(config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions) -> int:
     """Tune in the run's folder. Returns the exit status."""
     output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
 
-    def run(folder: RunFolder) -> int:
-        return _run(config, sets, options, folder)
+    # The slots' parent processes import torch while this process imports and starts Ray.
+    with (
+        ray_address.preloading(options.address, config.resources.cpus_per_trial),
+        cli.checking_model(config) as check_model,
+    ):
 
-    # The slots' parent processes import torch while this process locks the folder and starts Ray.
-    with ray_address.preloading(options.address, config.resources.cpus_per_trial):
+        def run(folder: RunFolder) -> int:
+            return _run(config, sets, options, folder, check_model)
+
         return cli.holding(output, run, resume=options.resume, force=options.force)
 
 
@@ -196,6 +199,7 @@ def _run(
     sets: Sequence[TechniqueSet],
     options: BatchSizeOptions,
     folder: RunFolder,
+    check_model: Callable[[], object],
 ) -> int:
     """Tune the batch of every technique set, and print the answers. Returns the exit status."""
     from orchestrator.running.batch_size_tuning import BatchSizeGoal, tune_batch_sizes
@@ -209,7 +213,7 @@ def _run(
         max_micro_batch=options.max_micro_batch,
         exact=options.exact,
     )
-    tuned = tune_batch_sizes(config, sets, goal, options, folder)
+    tuned = tune_batch_sizes(config, sets, goal, options, folder, check_model=check_model)
     _print_answers(config, tuned, folder, as_json=options.as_json)
     return _exit_status(tuned)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import gc
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -169,10 +170,13 @@ def model_facts(config: SweepConfig, planned: Plan | None = None) -> ModelFacts:
     return checks.model_facts(config, min(batches, default=1), print_note)
 
 
-def check_model(config: SweepConfig) -> None:
-    """Build the model once, because every trial would fail if that fails.
+@contextlib.contextmanager
+def checking_model(config: SweepConfig) -> Iterator[Callable[[], object]]:
+    """Build the model once in another process, because every trial would fail if that fails.
 
-    A process does it while this one imports Ray; both take seconds. Raises ConfigError.
+    That takes seconds, in which this process imports and starts Ray. Yields a function that waits
+    for the end of the check. The function and the context raise ConfigError if the model cannot be
+    built.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -180,7 +184,10 @@ def check_model(config: SweepConfig) -> None:
         facts = pool.submit(model_facts, config)
         import orchestrator.running.sweep_run  # noqa: F401
 
-        facts.result()
+        # The answer is there already if the model was built before.
+        if facts.done():
+            facts.result()
+        yield facts.result
 
 
 def print_note(note: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -95,12 +95,15 @@ def _measure(config: SweepConfig, options: SweepOptions) -> int:
     """Run the sweep in its folder. Returns the exit status."""
     from orchestrator.running import ray_address
 
-    def run(folder: RunFolder) -> int:
-        return _run(config, options, folder)
-
     # The slots' parent processes import torch while this process imports and starts Ray.
-    with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-        cli.check_model(config)
+    with (
+        ray_address.preloading(options.address, config.resources.cpus_per_trial),
+        cli.checking_model(config) as check_model,
+    ):
+
+        def run(folder: RunFolder) -> int:
+            return _run(config, options, folder, check_model)
+
         output = options.output or config.output
         return cli.holding(output, run, resume=options.resume, force=options.force)
 
@@ -122,13 +125,18 @@ def command_line() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(config: SweepConfig, options: SweepOptions, folder: RunFolder) -> int:
+def _run(
+    config: SweepConfig,
+    options: SweepOptions,
+    folder: RunFolder,
+    check_model: Callable[[], object],
+) -> int:
     """Run the sweep, write its report, and print the summary. Returns the exit status."""
     from orchestrator.reporting.publish import publish
     from orchestrator.reporting.terminal.summary import print_summary
     from orchestrator.running.sweep_run import run_sweep
 
-    end = run_sweep(config, options, folder)
+    end = run_sweep(config, options, folder, check_model=check_model)
     # Write the report even if the sweep failed: the finished rows are worth reading.
     print_summary(publish(folder.path), as_json=options.as_json)
     if end.is_interrupted:

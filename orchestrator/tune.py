@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -97,12 +97,15 @@ def _tune(config: SweepConfig, options: TuneOptions) -> int:
     """Tune in the run's folder. Returns the exit status."""
     output = options.output or config.output.with_name(f"{config.output.name}-tune")
 
-    def run(folder: RunFolder) -> int:
-        return _run(config, options, folder)
-
     # The slots' parent processes import torch while this process imports and starts Ray.
-    with ray_address.preloading(options.address, config.resources.cpus_per_trial):
-        cli.check_model(config)
+    with (
+        ray_address.preloading(options.address, config.resources.cpus_per_trial),
+        cli.checking_model(config) as check_model,
+    ):
+
+        def run(folder: RunFolder) -> int:
+            return _run(config, options, folder, check_model)
+
         return cli.holding(output, run, resume=options.resume, force=options.force)
 
 
@@ -187,12 +190,19 @@ def _space(config: SweepConfig, options: TuneOptions, *, has_gpu: bool) -> TuneS
     return space_of(config, options.goal, options.gpu_seconds, has_gpu=has_gpu, is_remote=is_remote)
 
 
-def _run(config: SweepConfig, options: TuneOptions, folder: RunFolder) -> int:
+def _run(
+    config: SweepConfig,
+    options: TuneOptions,
+    folder: RunFolder,
+    check_model: Callable[[], object],
+) -> int:
     """Search, publish the run, and print the answers. Returns the exit status."""
     from orchestrator.reporting.publish import publish
     from orchestrator.running.tuning import run_tune
 
-    end = run_tune(config, options.goal, options.gpu_seconds, options, folder)
+    end = run_tune(
+        config, options.goal, options.gpu_seconds, options, folder, check_model=check_model
+    )
     publish(folder.path)
     answers = _print_answers(folder.path, options)
     if end.is_interrupted:

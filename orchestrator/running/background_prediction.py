@@ -6,10 +6,15 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.pool import Pool
 from types import TracebackType
 from typing import Self
 
 from jobs.node.environment import cores
+from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
@@ -27,18 +32,29 @@ _LOWEST_PRIORITY = 19
 Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Question:
+    """Trials to predict, and the mapping that gets the answers."""
+
+    choose: Callable[[], Sequence[TrialSpec]]
+    gpu: Gpu
+    predicted: dict[str, float]
+
+
 class BackgroundPredictor:
-    """A context in which memory is predicted at the lowest priority. No trial waits for it."""
+    """Predicts memory at the lowest priority during its context. No trial waits for it.
+
+    It is an observer of the session. Its processes start once the first trial has begun, because
+    the start of a sweep needs the cores and the disk.
+    """
 
     def __init__(self, predict: Predict = predict) -> None:
         self._predict = predict
+        self._questions: list[_Question] = []
+        self._stack = ExitStack()
+        self._has_begun = False
 
     def __enter__(self) -> Self:
-        # Spawned, not forked, because the driver has threads.
-        context = multiprocessing.get_context("spawn")
-        # At most a quarter of the cores, because trials on this host need the others.
-        processes = max(1, cores() // _CORES_PER_PROCESS)
-        self._pool = context.Pool(processes, _prepare_worker)
         return self
 
     def __exit__(
@@ -47,30 +63,57 @@ class BackgroundPredictor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._pool.terminate()
-        self._pool.join()
+        self._stack.close()
 
-    def of(self, trials: Sequence[TrialSpec], gpu_model: str) -> Mapping[str, float]:
-        """Start to predict, and return at once.
+    def of(self, choose: Callable[[], Sequence[TrialSpec]], gpu_model: str) -> Mapping[str, float]:
+        """What is known of the trials that ``choose`` returns, which is called later.
 
         The result maps a trial id to bytes of device memory. It is empty at first, and gets an
         entry with every prediction. A trial that cannot be predicted never gets one. ``gpu_model``
         is the name that NVML gives.
         """
         gpu = load_gpu(_constants_of(gpu_model))
-        predicted: dict[str, float] = {}
+        question = _Question(choose=choose, gpu=gpu, predicted={})
+        self._questions.append(question)
+        return question.predicted
+
+    def started(self, spec: TrialSpec) -> None:
+        """Start to predict, if this is the first trial."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        # At most a quarter of the cores, because trials on this host need the others.
+        processes = max(1, cores() // _CORES_PER_PROCESS)
+        # Spawned, not forked, because the driver has threads.
+        context = multiprocessing.get_context("spawn")
+        pool = self._stack.enter_context(context.Pool(processes, _prepare_worker))
+        # A large plan takes seconds to choose from, so a thread does it.
+        chooser = self._stack.enter_context(ThreadPoolExecutor(max_workers=1))
+        for question in self._questions:
+            chooser.submit(self._answer, question, pool)
+
+    def ended(self, record: TrialRecord, *, measured: bool) -> None:
+        """Nothing: the search corrects the predictions by itself."""
+
+    def message(self, text: str) -> None:
+        """Nothing."""
+
+    def closed(self) -> None:
+        """Nothing: the end of the context stops the processes."""
+
+    def _answer(self, question: _Question, pool: Pool) -> None:
+        """Give a question's trials to the workers. The pool calls ``keep`` later."""
 
         def keep(predictions: list[Prediction]) -> None:
             for prediction in predictions:
                 if prediction.device is not None:
-                    predicted[prediction.trial_id] = float(prediction.device.bytes)
+                    question.predicted[prediction.trial_id] = float(prediction.device.bytes)
 
         # Trials that share a trace go to the same worker, so that the trace is made once.
-        for group in sharing_traces(trials):
-            self._pool.apply_async(
-                self._predict, (group, gpu), callback=keep, error_callback=_log_failure
+        for group in sharing_traces(question.choose()):
+            pool.apply_async(
+                self._predict, (group, question.gpu), callback=keep, error_callback=_log_failure
             )
-        return predicted
 
 
 def _constants_of(gpu_model: str) -> str:

@@ -18,6 +18,7 @@ from orchestrator.running import lifecycle
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.gpu_screening import screened_cluster
+from orchestrator.running.lifecycle import CheckModel, without_check
 from orchestrator.running.loggers import logger_observers
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.observers import Observer
@@ -82,18 +83,22 @@ def tune_batch_sizes(
     goal: BatchSizeGoal,
     options: RunOptions,
     folder: RunFolder,
+    *,
+    check_model: CheckModel = without_check,
 ) -> list[HardwareAnswers]:
     """Tune every technique set on one GPU model after another.
 
     With several GPU models, each model has a folder of its own. Raises ClusterError, LoggerError or
     RunFolderError. Raises NoSuchGpuError if a GPU model is missing, or if the run has rows of GPUs
-    and no GPU is found.
+    and no GPU is found. ``check_model`` is called before the first trial, and may raise
+    ConfigError.
     """
     run = lifecycle.run_description(config, VERB)
     started_at = time.monotonic()
     tuned: list[HardwareAnswers] = []
     with screened_cluster(options.address, config.resources) as screening:
         refuse_without_gpu(folder, screening.cluster, fresh=options.fresh)
+        check_model()
         folder.describe({**run, **screening.to_json()})
         parts = screening.cluster.by_hardware()
         for part in parts:

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running import lifecycle
-from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.event_log import EventLog
 from orchestrator.running.gpu_screening import Screening, screened_cluster
+from orchestrator.running.lifecycle import CheckModel, without_check
 from orchestrator.running.loggers import logger_observers
-from orchestrator.running.nodes import Cluster
 from orchestrator.running.observers import Observer
 from orchestrator.running.options import RunOptions
+from orchestrator.running.planned_sweep import (
+    Machines,
+    MakePlan,
+    PlannedSweep,
+    planned_as_written,
+    planned_sweep,
+)
 from orchestrator.running.progress import Progress
 from orchestrator.running.prometheus import Metrics
 from orchestrator.running.session import Session
-from orchestrator.search.per_gpu_model import for_gpu_model, per_gpu_model
-from orchestrator.search.registry import SEARCHES, SearchFactory
+from orchestrator.search.per_gpu_model import per_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import count
 
@@ -42,15 +44,6 @@ class SweepEnd:
     """Why no trial ended ok, in a sentence; empty if one did."""
 
 
-MakePlan = Callable[[SweepConfig, bool], tuple[SweepConfig, Plan]]
-"""Takes a configuration, and whether there is a GPU. Returns what is run, and its plan."""
-
-
-def planned_as_written(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
-    """The configuration as it is, and the plan of its axes."""
-    return config, plan(config, has_gpu=has_gpu)
-
-
 def run_sweep(
     config: SweepConfig,
     options: RunOptions,
@@ -58,38 +51,30 @@ def run_sweep(
     *,
     make_plan: MakePlan = planned_as_written,
     verb: str = "sweep",
+    check_model: CheckModel = without_check,
 ) -> SweepEnd:
     """Measure the plan on every GPU model that the cluster has.
 
-    ``make_plan`` is asked while Ray starts, and again if the cluster has a GPU and this machine has
-    none, or the other way round. Raises ClusterError, NoSuchGpuError, LoggerError or
-    RunFolderError.
+    The plan and its searches are made while Ray starts, for this machine. They are made again for
+    a cluster that is unlike it. ``check_model`` is called before the first trial. Raises
+    ClusterError, NoSuchGpuError, LoggerError, RunFolderError, and what ``check_model`` raises.
     """
     with ThreadPoolExecutor(max_workers=1) as pool, ExitStack() as stack:
-        # A large plan takes seconds, so it is made while Ray starts, for what this machine has.
-        expects_gpu = bool(nvml.visible_uuids())
-        early = pool.submit(_with_ids, make_plan, config, expects_gpu)
+        here = Machines.here()
+        early = pool.submit(planned_sweep, config, make_plan, here)
         screening = stack.enter_context(screened_cluster(options.address, config.resources))
-        has_gpu = screening.cluster.gpus > 0
-        if has_gpu == expects_gpu:
-            planned_config, planned = early.result()
-        else:
-            planned_config, planned = make_plan(config, has_gpu)
-        with _search_factory(planned_config, screening.cluster) as factory:
-            sweep = _Sweep(planned_config, planned, options, folder, screening, verb)
-            session = sweep.run(factory)
+        machines = Machines.of(screening.cluster)
+        if machines != here:
+            early = pool.submit(planned_sweep, config, make_plan, machines)
+        planned = early.result()
+        check_model()
+        if planned.predictor is not None:
+            stack.enter_context(planned.predictor)
+        session = _Sweep(planned, options, folder, screening, verb).run()
     return SweepEnd(
         is_interrupted=session.close_reason is CloseReason.INTERRUPTED,
         failure=why_none_ok(folder.records().values()),
     )
-
-
-def _with_ids(make_plan: MakePlan, config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
-    """A plan whose trials have computed their ids, which each of them keeps."""
-    planned_config, planned = make_plan(config, has_gpu)
-    for trial in planned.trials:
-        _ = trial.trial_id
-    return planned_config, planned
 
 
 def why_none_ok(records: Iterable[TrialRecord]) -> str:
@@ -123,51 +108,38 @@ def _most_informative(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
     return started or not_skipped or records
 
 
-@contextlib.contextmanager
-def _search_factory(config: SweepConfig, cluster: Cluster) -> Iterator[SearchFactory]:
-    """Builds the sweep's searches, and predicts memory in the background during the context."""
-    has_gpu = cluster.gpus > 0
-    if not has_gpu or not SEARCHES[config.search.kind].uses_predicted_memory:
-        yield SearchFactory(config=config, with_follow_ups=has_gpu)
-        return
-    with BackgroundPredictor() as predictor:
-        yield SearchFactory(config=config, predictor=predictor, with_follow_ups=True)
-
-
 class _Sweep:
     """The plan of a sweep on one cluster, and its session."""
 
     def __init__(
         self,
-        config: SweepConfig,
-        planned: Plan,
+        planned: PlannedSweep,
         options: RunOptions,
         folder: RunFolder,
         screening: Screening,
         verb: str,
     ) -> None:
-        self._config = config
+        self._planned = planned
+        self._config = planned.config
+        self._plan = planned.plan
         self._verb = verb
         self._options = options
         self._folder = folder
         self._screening = screening
         self._cluster = screening.cluster
-        self._plan = planned
         self._parts = self._cluster.by_gpu_model()
         self._slots = self._cluster.slots_by_model()
         """GPU model -> its slots now. The search reads this mapping, and the cluster updates it."""
-        self._trials = {model: self._trials_for(model) for model in self._parts}
-        """GPU model -> its trials of the plan."""
         self._planned_ids: set[str] = set()
-        for trials in self._trials.values():
+        for trials in planned.trials.values():
             self._planned_ids.update(spec.trial_id for spec in trials)
 
-    def run(self, factory: SearchFactory) -> Session:
+    def run(self) -> Session:
         """Measure; returns the session once it has ended."""
         # Earlier records and observers come first.
         earlier = self._earlier_records()
         progress = self._progress()
-        session = self._session(factory, [progress, *self._other_observers()])
+        session = self._session([progress, *self._other_observers()])
         for line in (*self._opening_lines(), *self._lines_about(earlier)):
             progress.print(line)
         session.reuse(earlier.wanted, self._cluster.environments, resume=self._options.resume)
@@ -196,23 +168,9 @@ class _Sweep:
             return ()
         return session.pending
 
-    def _trials_for(self, model: str) -> tuple[TrialSpec, ...]:
-        """The plan on one GPU model.
-
-        Without a GPU the time budget may not suffice, so the smallest trials come first.
-        """
-        trials = self._plan.trials
-        if not self._cluster.gpus:
-            trials = order_by_size(trials)
-        return for_gpu_model(trials, model)
-
-    def _session(self, factory: SearchFactory, observers: Sequence[Observer]) -> Session:
-        # Each GPU model is searched on its own: a frontier belongs to one model.
-        searches = {}
-        for model, trials in self._trials.items():
-            searches[model] = factory.build(trials, self._parts[model].hardware)
+    def _session(self, observers: Sequence[Observer]) -> Session:
         return Session(
-            per_gpu_model(searches, self._slots),
+            per_gpu_model(self._planned.searches, self._slots),
             self._folder,
             observers,
             time_budget_seconds=self._time_budget_seconds,
@@ -238,7 +196,10 @@ class _Sweep:
             config.loggers, path, config.name, config.axes_in_play, may_write=is_ours
         )
         log = EventLog(path, may_write=is_ours)
-        return [log, Metrics(config.name, len(self._planned_ids)), *loggers]
+        observers: list[Observer] = [log, Metrics(config.name, len(self._planned_ids)), *loggers]
+        if self._planned.predictor is not None:
+            observers.append(self._planned.predictor)
+        return observers
 
     def _earlier_records(self) -> EarlierRecords:
         """Earlier records of planned trials, and of follow-ups to them.

@@ -15,6 +15,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import FollowUpPolicy, SearchChoice, SweepConfig
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.planning.tune_space.values import DOES_NOT_GO
+from orchestrator.running.lifecycle import CheckModel, without_check
 from orchestrator.running.options import RunOptions
 from orchestrator.running.sweep_run import SweepEnd, run_sweep
 from orchestrator.storage.run_folder import RunFolder
@@ -62,11 +63,18 @@ def space_of(
 
 
 def run_tune(
-    config: SweepConfig, goal: Goal, gpu_seconds: float, options: RunOptions, folder: RunFolder
+    config: SweepConfig,
+    goal: Goal,
+    gpu_seconds: float,
+    options: RunOptions,
+    folder: RunFolder,
+    *,
+    check_model: CheckModel = without_check,
 ) -> SweepEnd:
     """Search the space of a configuration on every GPU model of the cluster.
 
-    Raises ClusterError, NoSuchGpuError, LoggerError or RunFolderError.
+    Raises ClusterError, NoSuchGpuError, LoggerError, RunFolderError, and what ``check_model``
+    raises.
     """
 
     def make_plan(given: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
@@ -76,7 +84,9 @@ def run_tune(
         )
         return space.config, space.plan
 
-    return run_sweep(config, options, folder, make_plan=make_plan, verb=VERB)
+    return run_sweep(
+        config, options, folder, make_plan=make_plan, verb=VERB, check_model=check_model
+    )
 
 
 def _needs_gpu(requirement: str) -> bool:

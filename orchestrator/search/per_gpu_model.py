@@ -144,4 +144,6 @@ def per_gpu_model(searches: Mapping[str, Search], slots: Mapping[str, int]) -> S
 
 def for_gpu_model(trials: Iterable[TrialSpec], gpu_model: str) -> tuple[TrialSpec, ...]:
     """The same trials for one GPU model alone. With an empty name any model may run them."""
+    if not gpu_model:
+        return tuple(trials)
     return tuple(replace(trial, gpu_model=gpu_model) for trial in trials)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from jobs.spec import TrialSpec
@@ -23,8 +24,11 @@ from orchestrator.search.grid import Grid
 class MemoryPredictor(Protocol):
     """Predicts the memory of trials beside a search."""
 
-    def of(self, trials: Sequence[TrialSpec], gpu_model: str) -> Mapping[str, float]:
-        """Trial -> bytes of device memory on a GPU model; the mapping may grow later."""
+    def of(self, choose: Callable[[], Sequence[TrialSpec]], gpu_model: str) -> Mapping[str, float]:
+        """Trial -> bytes of device memory on a GPU model; the mapping grows later.
+
+        ``choose`` returns the trials to predict. It is called when the predictions begin.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +81,7 @@ class SearchFactory:
         # Only some kinds of searches use predicted memory.
         if registered.uses_predicted_memory and self.predictor is not None:
             options["predicted_bytes"] = self.predictor.of(
-                registered.worth_predicting(trials), gpu_model
+                partial(registered.worth_predicting, trials), gpu_model
             )
         if registered.uses_budgets:
             options["budgets"] = self.config.budgets

@@ -56,7 +56,8 @@ def connected(address: str | None) -> Iterator[Cluster]:
             stack.enter_context(_ray_at(ray_address(address)))
         stack.enter_context(watched_head())
         stack.enter_context(_errors_of_ray())
-        yield Cluster(nodes=_survey(), is_own=is_own)
+        nodes = _this_machine() if is_own else _survey()
+        yield Cluster(nodes=nodes, is_own=is_own)
 
 
 @contextmanager
@@ -225,10 +226,7 @@ def _survey() -> tuple[Node, ...]:
     Raises ClusterError if there is no such node.
     """
     # All nodes are asked at once, because a cold node takes seconds to answer.
-    nodes = []
-    for raw in list_nodes():
-        if raw["Alive"] and raw["Resources"].get("CPU"):
-            nodes.append(_node(raw))
+    nodes = _live_nodes()
     references = [on_node(node.node_id, node.gpus)(environment.of_node).remote() for node in nodes]
     ray.wait(references, num_returns=len(references), timeout=_SURVEY_SECONDS)
     described = []
@@ -242,6 +240,26 @@ def _survey() -> tuple[Node, ...]:
             "no node of the Ray cluster has a core to run trials on, or none answers"
         )
     return tuple(described)
+
+
+def _this_machine() -> tuple[Node, ...]:
+    """The only node of a Ray that was started here. A task on it would take seconds to start.
+
+    Raises ClusterError if Ray gives the node no core.
+    """
+    nodes = tuple(_described(node, *environment.of_node()) for node in _live_nodes())
+    if not nodes:
+        raise ClusterError("Ray was started here without a core to run trials on")
+    return nodes
+
+
+def _live_nodes() -> list[Node]:
+    """The nodes that are alive and have a core."""
+    nodes = []
+    for raw in list_nodes():
+        if raw["Alive"] and raw["Resources"].get("CPU"):
+            nodes.append(_node(raw))
+    return nodes
 
 
 def _described(node: Node, node_environment: Mapping[str, Any], cores: int) -> Node:

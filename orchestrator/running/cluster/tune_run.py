@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from ray import tune
+from ray.tune.execution import class_cache
 from ray.tune.search import ConcurrencyLimiter
 from threadpoolctl import threadpool_limits
 
@@ -29,6 +30,10 @@ from orchestrator.running.session import Session
 # Tune prints a traceback for every actor that dies. Here the session prints one line instead, and
 # the record has the reason.
 logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+
+# Tune gives its actors an environment variable for PyTorch Lightning, which no trial uses. An actor
+# with variables of its own gets a new worker process, instead of one that Ray has already started.
+class_cache.DEFAULT_ENV_VARS.clear()
 
 
 def run_trials(

@@ -45,10 +45,26 @@ def test_background_predictions_fill_the_mapping(caplog: pytest.LogCaptureFixtur
     failing = trials_of(FAILING_BATCH, precision="fp32")
     give_up_at = time.monotonic() + 120
     with BackgroundPredictor(predict_a_byte_per_sample) as predictor:
-        nothing = predictor.of(failing, "")
-        predicted = predictor.of(trials, "NVIDIA H200")
+        nothing = predictor.of(lambda: failing, "")
+        predicted = predictor.of(lambda: trials, "NVIDIA H200")
+        predictor.started(trials[0])
         while not (predicted and caplog.messages) and time.monotonic() < give_up_at:
             time.sleep(0.01)
     assert predicted == {trial.trial_id: float(trial.micro_batch) for trial in trials[1:]}
     assert nothing == {}
     assert caplog.messages == ["some trials' memory is not predicted: fp12"]
+
+
+def test_nothing_is_chosen_or_predicted_before_the_first_trial() -> None:
+    chosen: list[str] = []
+
+    def choose() -> list[TrialSpec]:
+        chosen.append("once")
+        return []
+
+    with BackgroundPredictor(predict_a_byte_per_sample) as predictor:
+        predictor.of(choose, "NVIDIA H200")
+        assert chosen == []
+        for trial in trials_of(2, 3):
+            predictor.started(trial)
+    assert chosen == ["once"]

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from jobs.node import nvml
+from jobs.node import environment
 from jobs.record import Outcome, TrialRecord
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan
+from orchestrator.planning.problems import ConfigError, Problem
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.options import RunOptions
 from orchestrator.running.sweep_run import SweepEnd, planned_as_written, run_sweep, why_none_ok
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
-from tests.support.fake_ray import FakeRay
+from tests.support.fake_ray import FakeRay, node_of
 from tests.support.records import make_record
 
 CONFIG = """\
@@ -69,18 +70,18 @@ def test_sweep_measures_its_plan(
     assert events == ["started", "ended"] * 4
 
 
-@pytest.mark.parametrize(("gpu_model", "gpus_here"), [("H200", []), ("", ["GPU-here"])])
+@pytest.mark.parametrize(("gpu_model", "gpu_here"), [("H200", ""), ("", "H200")])
 def test_cluster_that_differs_from_this_machine_gets_a_plan_of_its_own(
-    gpu_model: str, gpus_here: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+    gpu_model: str, gpu_here: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FakeRay(monkeypatch, gpu_model)
-    monkeypatch.setattr(nvml, "visible_uuids", gpus_here.copy)
+    monkeypatch.setattr(environment, "describe", lambda: node_of(gpu_here).environment)
     folder.mkdir()
     path = folder.parent / "sweep.yaml"
     path.write_text(CONFIG)
 
     def make_plan(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
-        if has_gpu == bool(gpus_here):
+        if has_gpu == bool(gpu_here):
             raise RuntimeError("a plan for this machine, which runs nothing")
         return planned_as_written(config, has_gpu)
 
@@ -89,6 +90,45 @@ def test_cluster_that_differs_from_this_machine_gets_a_plan_of_its_own(
         end = run_sweep(load_config(path), RunOptions(), run_folder, make_plan=make_plan)
     assert end.failure == ""
     assert outcomes(folder) == {Outcome.OK: 4}
+
+
+def test_plan_for_this_machine_is_made_once_while_ray_starts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeRay(monkeypatch, "H200")
+    monkeypatch.setattr(environment, "describe", lambda: node_of("H200").environment)
+    folder.mkdir()
+    path = folder.parent / "sweep.yaml"
+    path.write_text(CONFIG)
+    asked: list[bool] = []
+
+    def make_plan(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
+        asked.append(has_gpu)
+        return planned_as_written(config, has_gpu)
+
+    run_folder = RunFolder(folder)
+    with run_folder.locked():
+        run_sweep(load_config(path), RunOptions(), run_folder, make_plan=make_plan)
+    assert asked == [True]
+    assert outcomes(folder) == {Outcome.OK: 4}
+
+
+def test_model_that_cannot_be_built_ends_the_sweep_before_its_first_trial(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = FakeRay(monkeypatch, "H200")
+    folder.mkdir()
+    path = folder.parent / "sweep.yaml"
+    path.write_text(CONFIG)
+
+    def refuse() -> None:
+        raise ConfigError([Problem(file="sweep.yaml", line=1, message="no such activation")])
+
+    run_folder = RunFolder(folder)
+    with run_folder.locked(), pytest.raises(ConfigError, match="no such activation"):
+        run_sweep(load_config(path), RunOptions(), run_folder, check_model=refuse)
+    assert ray.ran == []
+    assert run_folder.records() == {}
 
 
 def test_second_run_keeps_every_record(

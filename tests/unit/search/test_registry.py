@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,9 @@ class Predictor:
     def __init__(self) -> None:
         self.gpu_models: list[str] = []
 
-    def of(self, trials: Sequence[TrialSpec], gpu_model: str) -> Mapping[str, float]:
+    def of(self, choose: Callable[[], Sequence[TrialSpec]], gpu_model: str) -> Mapping[str, float]:
         self.gpu_models.append(gpu_model)
-        return {trial.trial_id: float(trial.micro_batch) for trial in trials}
+        return {trial.trial_id: float(trial.micro_batch) for trial in choose()}
 
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
