@@ -83,14 +83,13 @@ def make_record(
     *,
     device_bytes: int = 0,
     slot_seconds: float = 1.0,
-    host_bound_share: float | None = None,
+    **further: float,
 ) -> TrialRecord:
-    """A trial's record: memory in bytes, samples per second. Out of memory if it has no speed."""
-    figures = {
-        "device_peak_bytes": memory,
-        "samples_per_second": speed,
-        "host_bound_share": host_bound_share,
-    }
+    """A trial's record: memory in bytes, samples per second. Out of memory if it has no speed.
+
+    ``further`` are further figures, by the names of their columns.
+    """
+    figures = {"device_peak_bytes": memory, "samples_per_second": speed, **further}
     return TrialRecord(
         spec=spec,
         outcome=Outcome.OUT_OF_MEMORY if speed is None else Outcome.OK,

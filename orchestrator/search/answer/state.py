@@ -22,6 +22,7 @@ from orchestrator.search.frontier.cost_law import Branch
 from orchestrator.search.frontier.measurements import Measurement, measurement_of
 from orchestrator.search.frontier.surrogate import branch_of
 
+_LOADER = "dataloader"
 _HOST_NOISE = 0.2
 """A host-bound micro-batch may be this much faster than a measured one, as a logarithm."""
 _HOST_ELSEWHERE = 1.4
@@ -29,6 +30,9 @@ _HOST_ELSEWHERE = 1.4
 _NOTICED_DATA_SHARE = 0.1
 """A batch is prepared while the GPU works on the one before. Below this share of the step, the GPU
 does not wait for it."""
+_LOADER_NOISE = 0.01
+"""Another data loader may change the time of a GPU that does not wait for data by this much, as a
+logarithm."""
 _SPEED_NOISE = 0.03
 """Expected noise of a measured speed, as a logarithm."""
 
@@ -62,6 +66,11 @@ class AnswerState:
         self._failures = Failures(candidates, priors)
         numbers: Numbering[Curve] = Numbering()
         self._curves = np.array([numbers[candidate.curve] for candidate in candidates], int)
+        twins: Numbering[tuple[object, ...]] = Numbering()
+        self._twins = np.array([twins[_without_loader(candidate)] for candidate in candidates], int)
+        """Index of the candidates that differ in their data loader alone, shape (candidates,)."""
+        self._gpu_seconds: dict[int, float] = {}
+        """Group of twins -> the shortest micro-batch of a GPU that did not wait, in seconds."""
         self._host_seconds: dict[int, float] = {}
         """Curve -> the shortest micro-batch that waited for the host, in seconds."""
         self._smallest_too_large: dict[int, float] = {}
@@ -85,9 +94,9 @@ class AnswerState:
             observation = self._observation(index, measurement)
             self._times.observe(index, observation)
             if observation.branch == Branch.FLOOR:
-                curve = int(self._curves[index])
-                shortest = self._host_seconds.get(curve, math.inf)
-                self._host_seconds[curve] = min(shortest, observation.cost)
+                _note_shortest(self._host_seconds, int(self._curves[index]), observation.cost)
+            elif measurement.data_share <= _NOTICED_DATA_SHARE:
+                _note_shortest(self._gpu_seconds, int(self._twins[index]), observation.cost)
 
     def _observation(self, index: int, measurement: Measurement) -> Observation:
         """The seconds of a micro-batch, with their relative error.
@@ -162,14 +171,19 @@ class AnswerState:
 
         A micro-batch that waited for the host would take as long with more samples, and with fewer.
         So no micro-batch of the curve takes less time. Other techniques change the host's time.
+
+        Where the GPU did not wait for data, another data loader cannot make it faster.
         """
-        if not self._host_seconds:
-            return np.full(len(self._sizes), np.inf)
-        seconds = np.full(len(self._sizes), min(self._host_seconds.values()))
-        seconds *= math.exp(-_HOST_ELSEWHERE)
+        elsewhere = min(self._host_seconds.values(), default=0.0) * math.exp(-_HOST_ELSEWHERE)
+        seconds = np.full(len(self._sizes), elsewhere)
         for curve, shortest in self._host_seconds.items():
             seconds[self._curves == curve] = shortest * math.exp(-_HOST_NOISE)
-        return np.asarray(np.log(self._sizes / seconds))
+        for group, shortest in self._gpu_seconds.items():
+            least = shortest * math.exp(-_LOADER_NOISE)
+            seconds[self._twins == group] = np.maximum(seconds[self._twins == group], least)
+        # Without any bound the time is 0, and the speed infinite.
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._sizes / seconds))
 
     def _corrected(self, of_model: Array) -> Array:
         """Expected speeds, but the measured one where the model is far from it.
@@ -186,6 +200,30 @@ class AnswerState:
             log_speed[index] = log_measured + weight * difference
         return log_speed
 
+    def is_later_twin(self, beliefs: Beliefs, can_run: Mask) -> Mask:
+        """Whether a candidate waits for a twin, shape (candidates,).
+
+        Of the twins that ``can_run``, the one expected to be fastest comes first. Its trial shows
+        whether the GPU waits for data, and so whether another data loader is worth a trial.
+        """
+        groups = self._twins
+        # Sorted by group and then by speed, the first of each group is its fastest.
+        ranked = np.lexsort((-np.where(can_run, beliefs.log_speed, -np.inf), groups))
+        is_first = np.zeros(len(groups), bool)
+        is_first[ranked] = np.diff(groups[ranked], prepend=-1) != 0
+        has_measured = np.isin(groups, groups[list(self.measured)])
+        return np.asarray(~is_first & ~has_measured)
+
     def seconds(self, beliefs: Beliefs) -> Array:
         """Expected slot time of a trial of each candidate, shape (candidates,)."""
         return self._costs.seconds(np.exp(beliefs.log_speed))
+
+
+def _without_loader(candidate: Candidate) -> tuple[object, ...]:
+    """All choices of a candidate but that of its data loader."""
+    choices = candidate.trials[0].choices
+    return tuple(value for axis, value in choices.items() if axis != _LOADER)
+
+
+def _note_shortest(seconds: dict[int, float], key: int, measured: float) -> None:
+    seconds[key] = min(seconds.get(key, math.inf), measured)

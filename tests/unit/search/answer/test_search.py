@@ -239,3 +239,51 @@ def test_answer_search_leaves_a_host_bound_batch_size_in_large_steps() -> None:
     [budget] = answer.answers()
     assert budget.pick is not None
     assert budget.pick.samples_per_second == pytest.approx(800)
+
+
+LOADERS = ("main_process", "workers_2", "workers_4")
+
+
+def with_loaders(data_seconds: Mapping[str, float]) -> tuple[AnswerSearch, list[TrialSpec]]:
+    """A search to its end over data loaders that take so long for each sample, and its trials.
+
+    The GPU takes 1 ms for a sample, 1.3 ms with checkpointing.
+    """
+    specs = []
+    for size in (8, 16, 32, 64, 128):
+        for loader in LOADERS:
+            for activations in ("keep", "checkpoint"):
+                choices = {"micro_batch": size, "dataloader": loader, "activations": activations}
+                specs.append(make_spec({**BASELINE, **choices}))
+    baseline = {**BASELINE, "dataloader": "main_process"}
+    answer = AnswerSearch(specs, budgets=[80 * GIB], baseline=baseline, priors=TechniquePriors())
+    asked = []
+    while (trial := answer.ask()) is not None:
+        asked.append(trial)
+        of_gpu = 0.001 if trial.choices["activations"] == "keep" else 0.0013
+        of_data = data_seconds[str(trial.choices["dataloader"])]
+        step = trial.micro_batch * max(of_gpu, of_data)
+        answer.tell(
+            make_record(
+                trial,
+                (4 + trial.micro_batch / 16) * GIB,
+                trial.micro_batch / step,
+                host_bound_share=0.0,
+                data_seconds_median=trial.micro_batch * of_data,
+                step_seconds_median=step,
+            )
+        )
+    return answer, asked
+
+
+def test_answer_search_tries_no_other_loader_where_the_gpu_does_not_wait_for_data() -> None:
+    _, asked = with_loaders(dict.fromkeys(LOADERS, 0.00001))
+    without_loader = [(trial.micro_batch, trial.choices["activations"]) for trial in asked]
+    assert len(without_loader) == len(set(without_loader))
+
+
+def test_answer_search_finds_the_loader_for_which_the_gpu_does_not_wait() -> None:
+    answer, _ = with_loaders({"main_process": 0.003, "workers_2": 0.0015, "workers_4": 0.00001})
+    [budget] = answer.answers()
+    assert budget.pick is not None
+    assert budget.pick.samples_per_second == pytest.approx(1000, rel=0.01)
