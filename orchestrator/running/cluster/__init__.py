@@ -1,6 +1,7 @@
 """Ray: a cluster for the time of a sweep, and one slot per GPU under Tune.
 
-connection.py    joins or starts the cluster, describes its nodes, and builds ops on them
+connection.py    joins or starts the cluster, and builds ops on its nodes
+survey.py        describes the nodes of the cluster
 tune_run.py      runs a session's trials with Tune
 searcher.py      passes trials from the session to Tune
 tune_callback.py passes Tune's events to the session: starts, records, lost actors

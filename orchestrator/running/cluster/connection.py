@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import logging
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -21,9 +20,10 @@ from jobs.node.process_variables import process_variables
 from orchestrator.running import orphans
 from orchestrator.running.cluster import own_ray
 from orchestrator.running.cluster.head_watchdog import watched_head
-from orchestrator.running.cluster.ray_nodes import RayNode, list_nodes, on_node
+from orchestrator.running.cluster.ray_nodes import answer_of, list_nodes, on_node
 from orchestrator.running.cluster.start_limit import start_limit
-from orchestrator.running.nodes import Cluster, ClusterError, Node
+from orchestrator.running.cluster.survey import survey, this_machine
+from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.ray_address import advice, ray_address, why_unreachable
 from orchestrator.units import duration
 
@@ -31,16 +31,12 @@ _ERROR_CHARACTERS = 600
 _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = '\n  File "'
 """What a traceback contains: its first line, and the beginning of a line for each call."""
-_SURVEY_SECONDS = 180.0
-"""How long a node may take to describe itself. A node that takes longer gets no trial."""
 _JOIN_SECONDS = own_ray.START_SECONDS + 10.0
 """How long Ray may take to start or to be joined.
 
 If Ray is started here, ``own_ray`` gives up ten seconds earlier, and its message says more. But its
 thread cannot run while Ray's start blocks all of Python.
 """
-_RAYS_OWN_SHARE = 0.1
-"""Share of a node's memory that is kept free for Ray's own processes."""
 
 
 @contextmanager
@@ -56,7 +52,7 @@ def connected(address: str | None) -> Iterator[Cluster]:
             stack.enter_context(_ray_at(ray_address(address)))
         stack.enter_context(watched_head())
         stack.enter_context(_errors_of_ray())
-        nodes = _this_machine() if is_own else _survey()
+        nodes = this_machine() if is_own else survey()
         yield Cluster(nodes=nodes, is_own=is_own)
 
 
@@ -204,7 +200,7 @@ def ask_nodes(
                 task = on_node(node["NodeID"], gpus=0)(_call)
                 references[task.remote(question)] = node["NodeManagerAddress"]
         ray.wait(list(references), num_returns=len(references), timeout=timeout_seconds)
-        return [(address, _answer(reference)) for reference, address in references.items()]
+        return [(address, answer_of(reference)) for reference, address in references.items()]
 
 
 def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
@@ -218,76 +214,6 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
     references = [on_node(node.node_id, node.gpus)(_build).remote(list(ops)) for node in nodes]
     addresses = [node.address for node in nodes]
     return dict(zip(addresses, ray.get(references), strict=True))
-
-
-def _survey() -> tuple[Node, ...]:
-    """Every live node with a core, described by a task on it.
-
-    Raises ClusterError if there is no such node.
-    """
-    # All nodes are asked at once, because a cold node takes seconds to answer.
-    nodes = _live_nodes()
-    references = [on_node(node.node_id, node.gpus)(environment.of_node).remote() for node in nodes]
-    ray.wait(references, num_returns=len(references), timeout=_SURVEY_SECONDS)
-    described = []
-    for node, reference in zip(nodes, references, strict=True):
-        answer = _answer(reference)
-        # A node that lost its network a moment ago is still listed as alive.
-        if not isinstance(answer, ray.exceptions.RayError):
-            described.append(_described(node, *answer))
-    if not described:
-        raise ClusterError(
-            "no node of the Ray cluster has a core to run trials on, or none answers"
-        )
-    return tuple(described)
-
-
-def _this_machine() -> tuple[Node, ...]:
-    """The only node of a Ray that was started here. A task on it would take seconds to start.
-
-    Raises ClusterError if Ray gives the node no core.
-    """
-    nodes = tuple(_described(node, *environment.of_node()) for node in _live_nodes())
-    if not nodes:
-        raise ClusterError("Ray was started here without a core to run trials on")
-    return nodes
-
-
-def _live_nodes() -> list[Node]:
-    """The nodes that are alive and have a core."""
-    nodes = []
-    for raw in list_nodes():
-        if raw["Alive"] and raw["Resources"].get("CPU"):
-            nodes.append(_node(raw))
-    return nodes
-
-
-def _described(node: Node, node_environment: Mapping[str, Any], cores: int) -> Node:
-    """The node with what the task on it has found."""
-    # Ray may have been started with more cores than the process may use.
-    cpus = min(node.cpus, cores)
-    return dataclasses.replace(node, environment=node_environment, cpus=cpus)
-
-
-def _node(raw: RayNode) -> Node:
-    """A node as Ray describes it. Its environment is filled in later."""
-    resources = raw["Resources"]
-    return Node(
-        node_id=raw["NodeID"],
-        address=raw["NodeManagerAddress"],
-        gpus=int(resources.get("GPU", 0)),
-        cpus=int(resources["CPU"]),
-        host_bytes=int((1 - _RAYS_OWN_SHARE) * resources.get("memory", 0)),
-        environment={},
-    )
-
-
-def _answer(reference: Any) -> Any:
-    """The result of a task, or the RayError that took its place."""
-    try:
-        return ray.get(reference, timeout=0)
-    except ray.exceptions.RayError as error:
-        return error
 
 
 def _call(question: Callable[[], Any]) -> Any:

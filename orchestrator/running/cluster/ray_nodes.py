@@ -51,6 +51,14 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
+def answer_of(reference: Any) -> Any:
+    """The result of a task, or the RayError that took its place."""
+    try:
+        return ray.get(reference, timeout=0)
+    except ray.exceptions.RayError as error:
+        return error
+
+
 class NodeInquiries:
     """Asks nodes that joined for their GPU model. No trial runs there yet, so a GPU is free."""
 

@@ -251,3 +251,22 @@ def fastest_of(beliefs: Beliefs, candidates: Sequence[int], budget_bytes: float)
         if math.isinf(budget_bytes) or beliefs.log_memory[index] <= math.log(budget_bytes):
             fitting.append(index)
     return max(fitting, key=beliefs.log_speed.__getitem__, default=None)
+
+
+def most_per_second(
+    values: Array, gains: Array, seconds: Array, is_worth_measuring: Mask
+) -> int | None:
+    """The candidate whose measurement has the largest value per second of slot time.
+
+    None if no candidate is worth measuring.
+    """
+    if not is_worth_measuring.any():
+        return None
+    # Only the shortlist has values. If it cannot be measured, the expected gains decide.
+    if not (is_worth_measuring & (values > 0)).any():
+        values = gains
+    compared = is_worth_measuring & (values > 0)
+    # Rounded, so that the rounding errors of a machine do not decide between equal candidates.
+    per_second = np.full(len(values), -math.inf)
+    per_second[compared] = rounded(np.log(values[compared]) - np.log(seconds[compared]))
+    return int(np.argmax(per_second))

@@ -16,11 +16,12 @@ from orchestrator.search.answer.gain import (
     RemainingGain,
     expected_gains,
     fastest_of,
+    most_per_second,
     probability_to_fit,
     remaining_gain,
 )
 from orchestrator.search.answer.state import AnswerState
-from orchestrator.search.frontier.arrays import Array, Mask, rounded
+from orchestrator.search.frontier.arrays import Array, Mask
 
 _HARDLY_FITS = 0.05
 """A candidate that fits with less than this probability counts as ruled out."""
@@ -110,32 +111,21 @@ def decide(
     # One trial can improve several answers, so its gains add up.
     gains = np.sum([assessment.gains for assessment in assessments], axis=0)
     values = np.sum([assessment.values for assessment in assessments], axis=0)
-    chosen = next(iter(view.partly_measured), None)
     seconds = state.seconds(beliefs)
-    is_worth_measuring = (gains > 0) & can_run & (seconds <= view.seconds_left)
-    if chosen is None and is_worth_measuring.any():
-        # Only the shortlist has values. If it cannot be measured, the expected gains decide.
-        if not (is_worth_measuring & (values > 0)).any():
-            values = gains
-        chosen = _most_per_second(values, seconds, is_worth_measuring & (values > 0))
+    can_gain = (gains > 0) & can_run
+    is_worth_measuring = can_gain & (seconds <= view.seconds_left)
+    chosen = next(iter(view.partly_measured), None)
+    if chosen is None:
+        chosen = most_per_second(values, gains, seconds, is_worth_measuring)
     is_worth_measuring[list(view.partly_measured)] = True
     rules = _rules(state, questions, [assessment.fits for assessment in assessments])
-    rules[(gains > 0) & can_run & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
+    rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
     return Decisions(
         next=chosen,
         is_worth_measuring=is_worth_measuring,
         rules=rules.tolist(),
         answers=tuple(assessment.answer for assessment in assessments),
     )
-
-
-def _most_per_second(values: Array, seconds: Array, is_worth_measuring: Mask) -> int:
-    """The candidate whose measurement has the largest value per second of slot time."""
-    # Rounded, so that the rounding errors of a machine do not decide between equal candidates.
-    per_second = np.full(len(values), -math.inf)
-    log_values = np.log(values[is_worth_measuring])
-    per_second[is_worth_measuring] = rounded(log_values - np.log(seconds[is_worth_measuring]))
-    return int(np.argmax(per_second))
 
 
 def _before_any_speed(

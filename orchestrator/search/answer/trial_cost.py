@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jobs.record import TrialRecord
+from jobs.spec import TrialSpec
 from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.answer.unrecorded import BUILD_SECONDS
 from orchestrator.search.frontier.arrays import Array, Mask, Numbering
@@ -33,43 +34,20 @@ class TrialCost:
     """
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
-        self._slow: Numbering[tuple[str, object]] = Numbering()
-        """Techniques with an expected overhead."""
-        additions: list[list[tuple[int, float]]] = []
-        builds: Numbering[frozenset[str]] = Numbering()
-        self._builds = np.zeros(len(candidates), int)
-        """Index of the set of ops that each candidate builds, shape (candidates,)."""
-        steps = []
-        batches = []
-        for index, candidate in enumerate(candidates):
-            trial = candidate.trials[0]
-            additions.append(self._additions(candidate, priors))
-            self._builds[index] = builds[frozenset(trial.settings.builds)]
-            counted = trial.measure.steps or _STEPS_OF_AN_EPOCH
-            steps.append(trial.measure.warmup_steps + counted)
-            batches.append(trial.effective_batch)
-        self._overheads = np.zeros((len(candidates), len(self._slow)))
+        trials = [candidate.trials[0] for candidate in candidates]
+        self._overheads = _expected_overheads(candidates, priors)
         """Expected overhead of each slow technique in seconds, shape (candidates, techniques)."""
-        for index, listed in enumerate(additions):
-            for number, seconds in listed:
-                self._overheads[index, number] = seconds
-        self._steps = np.array(steps, float)
-        self._batches = np.array(batches, float)
-        self._is_built: Mask = np.array([not ops for ops in builds], bool)
-        """Whether each set of ops is already built, shape (sets,)."""
+        self._scales: list[list[float]] = [[] for _ in range(self._overheads.shape[1])]
+        """For each slow technique: measured overhead / expected overhead of each of its trials."""
         self._plain: list[float] = []
         """Overheads of trials without slow techniques, in seconds."""
-        self._scales: list[list[float]] = [[] for _ in self._slow]
-        """For each slow technique: measured overhead / expected overhead of each of its trials."""
-
-    def _additions(self, candidate: Candidate, priors: TechniquePriors) -> list[tuple[int, float]]:
-        """Index and expected overhead in seconds of each slow technique of a candidate."""
-        additions = []
-        for axis, _, value in candidate.techniques:
-            seconds = priors.of(axis, value).overhead_seconds
-            if seconds > 0:
-                additions.append((self._slow[axis, value], seconds))
-        return additions
+        builds: Numbering[frozenset[str]] = Numbering()
+        self._builds = np.array([builds[frozenset(trial.settings.builds)] for trial in trials], int)
+        """Index of the set of ops that each candidate builds, shape (candidates,)."""
+        self._is_built: Mask = np.array([not ops for ops in builds], bool)
+        """Whether each set of ops is already built, shape (sets,)."""
+        self._steps = np.array([_steps_of(trial) for trial in trials], float)
+        self._batches = np.array([trial.effective_batch for trial in trials], float)
 
     def note(self, index: int, record: TrialRecord) -> None:
         """Learn the overhead of a trial; a trial without a speed is ignored."""
@@ -107,3 +85,23 @@ class TrialCost:
     def _to_build(self) -> Array:
         """Seconds to build the ops that are not built yet, shape (candidates,)."""
         return np.where(self._is_built[self._builds], 0.0, BUILD_SECONDS)
+
+
+def _expected_overheads(candidates: Sequence[Candidate], priors: TechniquePriors) -> Array:
+    """Expected overhead of each slow technique in seconds, shape (candidates, techniques)."""
+    techniques: Numbering[tuple[str, object]] = Numbering()
+    entries = []
+    for index, candidate in enumerate(candidates):
+        for axis, _, value in candidate.techniques:
+            seconds = priors.of(axis, value).overhead_seconds
+            if seconds > 0:
+                entries.append((index, techniques[axis, value], seconds))
+    overheads = np.zeros((len(candidates), len(techniques)))
+    for index, number, seconds in entries:
+        overheads[index, number] = seconds
+    return overheads
+
+
+def _steps_of(trial: TrialSpec) -> int:
+    """Optimizer steps of a trial, warm-up included."""
+    return trial.measure.warmup_steps + (trial.measure.steps or _STEPS_OF_AN_EPOCH)
