@@ -33,7 +33,7 @@ does not wait for it."""
 _LOADER_NOISE = 0.01
 """Another data loader may change the time of a GPU that does not wait for data by this much, as a
 logarithm."""
-_SPEED_NOISE = 0.03
+_SPEED_NOISE = 0.015
 """Expected noise of a measured speed, as a logarithm."""
 
 
