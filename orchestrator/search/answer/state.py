@@ -30,9 +30,9 @@ _HOST_ELSEWHERE = 1.4
 _NOTICED_DATA_SHARE = 0.1
 """A batch is prepared while the GPU works on the one before. Below this share of the step, the GPU
 does not wait for it."""
-_LOADER_NOISE = 0.01
+_LOADER_NOISE = 0.003
 """Another data loader may change the time of a GPU that does not wait for data by this much, as a
-logarithm."""
+logarithm. Equal trials differ as much."""
 _SPEED_NOISE = 0.015
 """Expected noise of a measured speed, as a logarithm."""
 
@@ -69,6 +69,13 @@ class AnswerState:
         twins: Numbering[tuple[object, ...]] = Numbering()
         self._twins = np.array([twins[_without_loader(candidate)] for candidate in candidates], int)
         """Index of the candidates that differ in their data loader alone, shape (candidates,)."""
+        loaders: Numbering[object] = Numbering()
+        self._loaders = np.array(
+            [loaders[candidate.trials[0].choices.get(_LOADER)] for candidate in candidates], int
+        )
+        """Index of each candidate's data loader, shape (candidates,)."""
+        self._slow_loaders: set[int] = set()
+        """Data loaders that a GPU has waited for."""
         self._gpu_seconds: dict[int, float] = {}
         """Group of twins -> the shortest micro-batch of a GPU that did not wait, in seconds."""
         self._host_seconds: dict[int, float] = {}
@@ -95,7 +102,9 @@ class AnswerState:
             self._times.observe(index, observation)
             if observation.branch == Branch.FLOOR:
                 _note_shortest(self._host_seconds, int(self._curves[index]), observation.cost)
-            elif measurement.data_share <= _NOTICED_DATA_SHARE:
+            elif measurement.data_share > _NOTICED_DATA_SHARE:
+                self._slow_loaders.add(int(self._loaders[index]))
+            else:
                 _note_shortest(self._gpu_seconds, int(self._twins[index]), observation.cost)
 
     def _observation(self, index: int, measurement: Measurement) -> Observation:
@@ -203,12 +212,14 @@ class AnswerState:
     def is_later_twin(self, beliefs: Beliefs, can_run: Mask) -> Mask:
         """Whether a candidate waits for a twin, shape (candidates,).
 
-        Of the twins that ``can_run``, the one expected to be fastest comes first. Its trial shows
-        whether the GPU waits for data, and so whether another data loader is worth a trial.
+        Of the twins that ``can_run``, the one expected to be fastest comes first, but a data loader
+        that a GPU has waited for comes later. The first trial shows whether the GPU waits for data,
+        and so whether another data loader is worth a trial.
         """
         groups = self._twins
-        # Sorted by group and then by speed, the first of each group is its fastest.
-        ranked = np.lexsort((-np.where(can_run, beliefs.log_speed, -np.inf), groups))
+        is_slow = np.isin(self._loaders, list(self._slow_loaders))
+        # The last key is the first to sort by.
+        ranked = np.lexsort((-beliefs.log_speed, is_slow, ~can_run, groups))
         is_first = np.zeros(len(groups), bool)
         is_first[ranked] = np.diff(groups[ranked], prepend=-1) != 0
         has_measured = np.isin(groups, groups[list(self.measured)])

@@ -283,7 +283,9 @@ def test_answer_search_tries_no_other_loader_where_the_gpu_does_not_wait_for_dat
 
 
 def test_answer_search_finds_the_loader_for_which_the_gpu_does_not_wait() -> None:
-    answer, _ = with_loaders({"main_process": 0.003, "workers_2": 0.0015, "workers_4": 0.00001})
+    answer, asked = with_loaders({"main_process": 0.003, "workers_2": 0.0015, "workers_4": 0.00001})
+    # The GPU waits in the first trial, so this loader comes last in the others.
+    assert [trial.choices["dataloader"] for trial in asked].count("main_process") == 1
     [budget] = answer.answers()
     assert budget.pick is not None
     assert budget.pick.samples_per_second == pytest.approx(1000, rel=0.01)
