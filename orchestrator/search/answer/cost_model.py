@@ -26,7 +26,7 @@ _OF_TIME = Hyperparameters(
     # that the law does not describe, such as one that waits for its data, has large ones.
     misfit_deviations=(0.03, 0.06, 0.12, 0.25),
     usual_misfit=0.03,
-    noises=(0.005, 0.01, 0.02, 0.03, 0.06, 0.1),
+    noises=(0.01, 0.02, 0.03, 0.06, 0.1),
 )
 _OF_MEMORY = Hyperparameters(
     extra_deviations=(0.0,),
