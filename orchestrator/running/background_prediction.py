@@ -6,7 +6,7 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.pool import Pool
@@ -82,15 +82,24 @@ class BackgroundPredictor:
         if self._has_begun:
             return
         self._has_begun = True
+        try:
+            self._begin()
+        except OSError as error:  # the limit of processes is reached
+            _log_failure(error)
+
+    def _begin(self) -> None:
         # At most a quarter of the cores, because trials on this host need the others.
         processes = max(1, cores() // _CORES_PER_PROCESS)
         # Spawned, not forked, because the driver has threads.
         context = multiprocessing.get_context("spawn")
-        pool = self._stack.enter_context(context.Pool(processes, _prepare_worker))
+        pool = context.Pool(processes, _prepare_worker)
+        self._stack.callback(pool.join)
+        self._stack.enter_context(pool)
         # A large plan takes seconds to choose from, so a thread does it.
         chooser = self._stack.enter_context(ThreadPoolExecutor(max_workers=1))
         for question in self._questions:
-            chooser.submit(self._answer, question, pool)
+            choosing = chooser.submit(self._answer, question, pool)
+            choosing.add_done_callback(_log_if_failed)
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """Nothing: the search corrects the predictions by itself."""
@@ -123,6 +132,12 @@ def _constants_of(gpu_model: str) -> str:
         if name in words:
             return name
     return _DEFAULT_GPU
+
+
+def _log_if_failed(choosing: Future[None]) -> None:
+    error = choosing.exception()
+    if error is not None:
+        _log_failure(error)
 
 
 def _log_failure(error: BaseException) -> None:

@@ -104,7 +104,7 @@ def decide(
     beliefs = state.beliefs()
     if beliefs is None:
         return _before_any_speed(state, questions, view, can_run, stopping)
-    can_run &= ~state.is_later_twin(beliefs, can_run)
+    can_run &= ~state.wait_for_a_twin(beliefs, can_run)
     assessments = []
     for question in questions:
         assessments.append(_assess(state, beliefs, question, view, can_run, stopping))

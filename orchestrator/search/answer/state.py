@@ -13,6 +13,7 @@ from orchestrator.search.answer.cost_prior import CostPrior
 from orchestrator.search.answer.curve_prior import PriorScales
 from orchestrator.search.answer.failures import Failures
 from orchestrator.search.answer.gain import Beliefs
+from orchestrator.search.answer.loaders import NOTICED_DATA_SHARE, Loaders
 from orchestrator.search.answer.memory_model import MemoryModel
 from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.answer.trial_cost import TrialCost
@@ -22,17 +23,10 @@ from orchestrator.search.frontier.cost_law import Branch
 from orchestrator.search.frontier.measurements import Measurement, measurement_of
 from orchestrator.search.frontier.surrogate import branch_of
 
-_LOADER = "dataloader"
 _HOST_NOISE = 0.2
 """A host-bound micro-batch may be this much faster than a measured one, as a logarithm."""
 _HOST_ELSEWHERE = 1.4
 """The same with other techniques, which change the time of the host, too."""
-_NOTICED_DATA_SHARE = 0.1
-"""A batch is prepared while the GPU works on the one before. Below this share of the step, the GPU
-does not wait for it."""
-_LOADER_NOISE = 0.003
-"""Another data loader may change the time of a GPU that does not wait for data by this much, as a
-logarithm. Equal trials differ as much."""
 _SPEED_NOISE = 0.015
 """Expected noise of a measured speed, as a logarithm."""
 
@@ -66,18 +60,7 @@ class AnswerState:
         self._failures = Failures(candidates, priors)
         numbers: Numbering[Curve] = Numbering()
         self._curves = np.array([numbers[candidate.curve] for candidate in candidates], int)
-        twins: Numbering[tuple[object, ...]] = Numbering()
-        self._twins = np.array([twins[_without_loader(candidate)] for candidate in candidates], int)
-        """Index of the candidates that differ in their data loader alone, shape (candidates,)."""
-        loaders: Numbering[object] = Numbering()
-        self._loaders = np.array(
-            [loaders[candidate.trials[0].choices.get(_LOADER)] for candidate in candidates], int
-        )
-        """Index of each candidate's data loader, shape (candidates,)."""
-        self._slow_loaders: set[int] = set()
-        """Data loaders that a GPU has waited for."""
-        self._gpu_seconds: dict[int, float] = {}
-        """Group of twins -> the shortest micro-batch of a GPU that did not wait, in seconds."""
+        self._loaders = Loaders(candidates)
         self._host_seconds: dict[int, float] = {}
         """Curve -> the shortest micro-batch that waited for the host, in seconds."""
         self._smallest_too_large: dict[int, float] = {}
@@ -101,11 +84,11 @@ class AnswerState:
             observation = self._observation(index, measurement)
             self._times.observe(index, observation)
             if observation.branch == Branch.FLOOR:
-                _note_shortest(self._host_seconds, int(self._curves[index]), observation.cost)
-            elif measurement.data_share > _NOTICED_DATA_SHARE:
-                self._slow_loaders.add(int(self._loaders[index]))
+                curve = int(self._curves[index])
+                shortest = self._host_seconds.get(curve, math.inf)
+                self._host_seconds[curve] = min(shortest, observation.cost)
             else:
-                _note_shortest(self._gpu_seconds, int(self._twins[index]), observation.cost)
+                self._loaders.note(index, measurement.data_share, observation.cost)
 
     def _observation(self, index: int, measurement: Measurement) -> Observation:
         """The seconds of a micro-batch, with their relative error.
@@ -117,7 +100,7 @@ class AnswerState:
         waited = 0.0
         if branch == Branch.EITHER:
             waited = measurement.launch_bound_share
-        if measurement.data_share > _NOTICED_DATA_SHARE:
+        if measurement.data_share > NOTICED_DATA_SHARE:
             waited = max(waited, measurement.data_share)
         return Observation(
             cost=self._sizes[index] / measurement.samples_per_second,
@@ -179,17 +162,14 @@ class AnswerState:
         """Upper bounds of the logarithms of the speeds, shape (candidates,).
 
         A micro-batch that waited for the host would take as long with more samples, and with fewer.
-        So no micro-batch of the curve takes less time. Other techniques change the host's time.
-
-        Where the GPU did not wait for data, another data loader cannot make it faster.
+        So no micro-batch of the curve takes less time. Other techniques change the host's time, but
+        a data loader changes nothing where the GPU did not wait for data.
         """
         elsewhere = min(self._host_seconds.values(), default=0.0) * math.exp(-_HOST_ELSEWHERE)
         seconds = np.full(len(self._sizes), elsewhere)
         for curve, shortest in self._host_seconds.items():
             seconds[self._curves == curve] = shortest * math.exp(-_HOST_NOISE)
-        for group, shortest in self._gpu_seconds.items():
-            least = shortest * math.exp(-_LOADER_NOISE)
-            seconds[self._twins == group] = np.maximum(seconds[self._twins == group], least)
+        seconds = np.maximum(seconds, self._loaders.least_seconds())
         # Without any bound the time is 0, and the speed infinite.
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self._sizes / seconds))
@@ -209,32 +189,10 @@ class AnswerState:
             log_speed[index] = log_measured + weight * difference
         return log_speed
 
-    def is_later_twin(self, beliefs: Beliefs, can_run: Mask) -> Mask:
-        """Whether a candidate waits for a twin, shape (candidates,).
-
-        Of the twins that ``can_run``, the one expected to be fastest comes first, but a data loader
-        that a GPU has waited for comes later. The first trial shows whether the GPU waits for data,
-        and so whether another data loader is worth a trial.
-        """
-        groups = self._twins
-        is_slow = np.isin(self._loaders, list(self._slow_loaders))
-        # The last key is the first to sort by.
-        ranked = np.lexsort((-beliefs.log_speed, is_slow, ~can_run, groups))
-        is_first = np.zeros(len(groups), bool)
-        is_first[ranked] = np.diff(groups[ranked], prepend=-1) != 0
-        has_measured = np.isin(groups, groups[list(self.measured)])
-        return np.asarray(~is_first & ~has_measured)
+    def wait_for_a_twin(self, beliefs: Beliefs, can_run: Mask) -> Mask:
+        """Whether a candidate waits for the trial of another data loader, shape (candidates,)."""
+        return self._loaders.wait_for_a_twin(beliefs.log_speed, can_run, self.measured)
 
     def seconds(self, beliefs: Beliefs) -> Array:
         """Expected slot time of a trial of each candidate, shape (candidates,)."""
         return self._costs.seconds(np.exp(beliefs.log_speed))
-
-
-def _without_loader(candidate: Candidate) -> tuple[object, ...]:
-    """All choices of a candidate but that of its data loader."""
-    choices = candidate.trials[0].choices
-    return tuple(value for axis, value in choices.items() if axis != _LOADER)
-
-
-def _note_shortest(seconds: dict[int, float], key: int, measured: float) -> None:
-    seconds[key] = min(seconds.get(key, math.inf), measured)
