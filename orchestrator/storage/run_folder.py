@@ -60,11 +60,12 @@ class RunFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process.
+        """Hold the folder for this process. A new folder is removed again if nothing was written.
 
         Raises RunFolderBusyError if another process holds it, and RunFolderError if it cannot be
         locked.
         """
+        is_new = not self.path.exists()
         try:
             # The lock file lies in the folder, so the folder comes first.
             (self.path / RECORDS).mkdir(parents=True, exist_ok=True)
@@ -84,7 +85,18 @@ class RunFolder:
             yield
         finally:
             self._lock = None
+            if is_new and lock.is_ours():
+                self._remove_if_empty()
             lock.release()
+
+    def _remove_if_empty(self) -> None:
+        """Remove the folder if it has only the lock, and no records."""
+        with contextlib.suppress(OSError):
+            if {path.name for path in self.path.iterdir()} <= {RECORDS, _LOCK}:
+                # This fails if there are records.
+                (self.path / RECORDS).rmdir()
+                (self.path / _LOCK).unlink()
+                self.path.rmdir()
 
     def in_use(self) -> bool:
         """Whether a driver holds the folder now."""

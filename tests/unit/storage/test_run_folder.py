@@ -31,10 +31,9 @@ def make(repeat: int = 0, outcome: Outcome = Outcome.OK) -> TrialRecord:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
-    """An empty run folder, made by locking it."""
-    folder = RunFolder(tmp_path / "runs" / "one")
-    with folder.locked():
-        return folder
+    """An empty run folder that nobody holds."""
+    (tmp_path / "runs" / "one" / "records").mkdir(parents=True)
+    return RunFolder(tmp_path / "runs" / "one")
 
 
 def names(folder: RunFolder) -> list[str]:
@@ -135,3 +134,27 @@ def test_run_folder_keeps_the_log_of_what_did_not_end_well(
     assert record.delivery.log_file == f"logs/{record.trial_id}.txt"
     assert (folder.path / record.delivery.log_file).read_text() == "x" * 5000 + "end"
     assert folder.records() == {record.trial_id: record}
+
+
+def test_new_folder_is_removed_if_nothing_was_written(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "runs" / "new")
+    with folder.locked():
+        assert folder.path.exists()
+    assert not folder.path.exists()
+    with folder.locked():
+        folder.write(make())
+    assert len(folder.records()) == 1
+
+
+def test_folder_that_was_there_stays_although_nothing_was_written(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    with folder.locked():
+        pass
+    assert tmp_path.exists()
+
+
+def test_new_folder_stays_with_any_file_of_the_run(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "new")
+    with folder.locked():
+        (folder.path / "log.jsonl").touch()
+    assert (folder.path / "log.jsonl").exists()
