@@ -8,15 +8,16 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator import argument_types, cli
+from orchestrator.measuring import measuring
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.technique_sets import TechniqueSet, read_choice, technique_sets
-from orchestrator.running import ray_address
 from orchestrator.running.options import RunOptions
 from orchestrator.storage.location import Location
 from orchestrator.storage.run_folder import RunFolder
@@ -94,8 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.dry_run:
             _print_plan(config, sets, options, cli.model_facts(config))
             return cli.EXIT_OK
-        return _tune(config, sets, options)
     except (ConfigError, LoggerError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return cli.EXIT_USAGE
+    try:
+        return _tune(config, sets, options)
+    except ConfigError as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
 
@@ -104,16 +109,7 @@ def _tune(config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeO
     """Tune in the run's folder. Returns the exit status."""
     output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
 
-    # The slots' parent processes import torch while this process imports and starts Ray.
-    with (
-        ray_address.preloading(options.address, config.resources.cpus_per_trial),
-        cli.checking_model(config) as check_model,
-    ):
-
-        def run(folder: RunFolder) -> int:
-            return _run(config, sets, options, folder, check_model)
-
-        return cli.holding(output, run, resume=options.resume, force=options.force)
+    return measuring(config, options, output, partial(_run, config, sets, options))
 
 
 def _read(options: BatchSizeOptions) -> tuple[SweepConfig, tuple[TechniqueSet, ...]]:

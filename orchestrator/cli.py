@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import errno
 import gc
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from orchestrator.argument_types import duration, run_location
-from orchestrator.planning.loggers import LoggerError
 from orchestrator.reporting.terminal.safe_text import safe_streams
 from orchestrator.storage.location import Location
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from orchestrator.planning.plan import Plan
     from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.planning.settings import SweepConfig
-    from orchestrator.storage.run_folder import RunFolder
 
 VERBS = (
     "sweep",
@@ -170,26 +167,6 @@ def model_facts(config: SweepConfig, planned: Plan | None = None) -> ModelFacts:
     return checks.model_facts(config, min(batches, default=1), print_note)
 
 
-@contextlib.contextmanager
-def checking_model(config: SweepConfig) -> Iterator[Callable[[], object]]:
-    """Build the model once in another process, because every trial would fail if that fails.
-
-    That takes seconds, in which this process imports and starts Ray. Yields a function that waits
-    for the end of the check. The function and the context raise ConfigError if the model cannot be
-    built.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        facts = pool.submit(model_facts, config)
-        import orchestrator.running.sweep_run  # noqa: F401
-
-        # The answer is there already if the model was built before.
-        if facts.done():
-            facts.result()
-        yield facts.result
-
-
 def print_note(note: str) -> None:
     """Print one note on stderr."""
     print(f"note: {note}", file=sys.stderr, flush=True)
@@ -260,35 +237,3 @@ def add_force(parser: argparse.ArgumentParser) -> None:
     """Add ``--force``, for a verb that writes where the user says."""
     force = "write over files of the same names, and into a folder that holds other files"
     parser.add_argument("--force", action="store_true", help=force)
-
-
-def holding(
-    target: Location, run: Callable[[RunFolder], int], *, resume: bool, force: bool = False
-) -> int:
-    """Lock the run folder and call ``run`` with it. Returns the exit status of ``run``.
-
-    A run at a URI is downloaded before ``run`` and uploaded after it. A folder that holds other
-    files than a run's is refused unless ``force``. If the run cannot begin, the reason is printed
-    on stderr and the exit status says so.
-    """
-    # Not before: a dry run needs none of it.
-    from orchestrator.running.holding import NothingToResumeError, locked_run_folder
-    from orchestrator.running.nodes import ClusterError, NoSuchGpuError
-    from orchestrator.storage.run_folder import RunFolderError
-    from orchestrator.storage.run_metadata import UnreadableRunError
-
-    try:
-        with locked_run_folder(target, resume=resume, force=force) as folder:
-            return run(folder)
-    except (FileExistsError, NothingToResumeError) as error:
-        print(error, file=sys.stderr)
-        return EXIT_USAGE
-    except (
-        ClusterError,
-        NoSuchGpuError,
-        RunFolderError,
-        LoggerError,
-        UnreadableRunError,
-    ) as error:
-        print(error, file=sys.stderr)
-        return EXIT_FAILURE

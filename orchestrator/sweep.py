@@ -7,12 +7,14 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from jobs.node import nvml
 from orchestrator import cli
 from orchestrator.callable_verb import make_callable
+from orchestrator.measuring import measuring
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.plan import Plan, plan
@@ -93,19 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(config: SweepConfig, options: SweepOptions) -> int:
     """Run the sweep in its folder. Returns the exit status."""
-    from orchestrator.running import ray_address
-
-    # The slots' parent processes import torch while this process imports and starts Ray.
-    with (
-        ray_address.preloading(options.address, config.resources.cpus_per_trial),
-        cli.checking_model(config) as check_model,
-    ):
-
-        def run(folder: RunFolder) -> int:
-            return _run(config, options, folder, check_model)
-
-        output = options.output or config.output
-        return cli.holding(output, run, resume=options.resume, force=options.force)
+    output = options.output or config.output
+    return measuring(config, options, output, partial(_run, config, options))
 
 
 def command_line() -> argparse.ArgumentParser:

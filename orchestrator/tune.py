@@ -7,16 +7,17 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from jobs.node import nvml
 from orchestrator import argument_types, cli
+from orchestrator.measuring import measuring
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.tune_space.space import Goal, TuneSpace
-from orchestrator.running import ray_address
 from orchestrator.running.options import RunOptions
 from orchestrator.storage.location import Location
 from orchestrator.units import count, size_bytes
@@ -97,16 +98,7 @@ def _tune(config: SweepConfig, options: TuneOptions) -> int:
     """Tune in the run's folder. Returns the exit status."""
     output = options.output or config.output.with_name(f"{config.output.name}-tune")
 
-    # The slots' parent processes import torch while this process imports and starts Ray.
-    with (
-        ray_address.preloading(options.address, config.resources.cpus_per_trial),
-        cli.checking_model(config) as check_model,
-    ):
-
-        def run(folder: RunFolder) -> int:
-            return _run(config, options, folder, check_model)
-
-        return cli.holding(output, run, resume=options.resume, force=options.force)
+    return measuring(config, options, output, partial(_run, config, options))
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jobs.record import Delivery, Outcome, TrialRecord, record_to_json
-from orchestrator.cli import holding
+from orchestrator.measuring import holding
 from orchestrator.running.earlier_records import sort_earlier
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
@@ -80,13 +80,13 @@ def test_full_disk_while_writing_leaves_earlier_records_whole(tmp_path: Path) ->
     program = """
 import resource, signal, sys
 from pathlib import Path
-from orchestrator import cli
+from orchestrator import cli, measuring
 from tests.support.records import make_record
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 write = lambda folder: folder.write(make_record(micro_batch=64)) or 0
-cli.finish(lambda: cli.holding(Path(sys.argv[1]), write, resume=True))
+cli.finish(lambda: measuring.holding(Path(sys.argv[1]), write, resume=True))
 """
     before = record_files(folder)
     done = subprocess.run(

@@ -31,7 +31,7 @@ def make(repeat: int = 0, outcome: Outcome = Outcome.OK) -> TrialRecord:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
-    """An empty run folder that nobody holds."""
+    """An empty run folder, not locked."""
     (tmp_path / "runs" / "one" / "records").mkdir(parents=True)
     return RunFolder(tmp_path / "runs" / "one")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import predict
-from orchestrator.cli import EXIT_USAGE, holding
+from orchestrator.cli import EXIT_USAGE
+from orchestrator.measuring import holding
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.user_files import refuse_used_file, refuse_used_folder
 

@@ -17,7 +17,8 @@ import yaml
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator import __main__, batch_size, predict, sweep
-from orchestrator.cli import finish, holding
+from orchestrator.cli import finish
+from orchestrator.measuring import holding
 from orchestrator.planning import plan
 from orchestrator.planning.plan import Plan
 from orchestrator.running.progress import Progress
