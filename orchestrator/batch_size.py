@@ -6,14 +6,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator import argument_types, cli
-from orchestrator.measuring import measuring
+from orchestrator.measuring import with_early_start
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.problems import ConfigError
@@ -26,6 +26,7 @@ from orchestrator.units import count
 if TYPE_CHECKING:
     from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.running.batch_size_tuning import HardwareAnswers
+    from orchestrator.running.lifecycle import CheckModel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +110,7 @@ def _tune(config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeO
     """Tune in the run's folder. Returns the exit status."""
     output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
 
-    return measuring(config, options, output, partial(_run, config, sets, options))
+    return with_early_start(config, options, output, partial(_run, config, sets, options))
 
 
 def _read(options: BatchSizeOptions) -> tuple[SweepConfig, tuple[TechniqueSet, ...]]:
@@ -195,7 +196,7 @@ def _run(
     sets: Sequence[TechniqueSet],
     options: BatchSizeOptions,
     folder: RunFolder,
-    check_model: Callable[[], object],
+    check_model: CheckModel,
 ) -> int:
     """Tune the batch of every technique set, and print the answers. Returns the exit status."""
     from orchestrator.running.batch_size_tuning import BatchSizeGoal, tune_batch_sizes

@@ -13,21 +13,22 @@ from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
     from orchestrator.planning.settings import SweepConfig
+    from orchestrator.running.lifecycle import CheckModel
     from orchestrator.running.options import RunOptions
     from orchestrator.storage.run_folder import RunFolder
 
 
-def measuring(
+def with_early_start(
     config: SweepConfig,
     options: RunOptions,
     output: Location,
-    run: Callable[[RunFolder, Callable[[], object]], int],
+    run: Callable[[RunFolder, CheckModel], int],
 ) -> int:
-    """Lock the run folder and call ``run`` with it, while what takes seconds begins beside.
+    """Call ``run`` with the locked run folder, while other processes begin what takes seconds.
 
-    The slots' parent processes import torch, and the model is built once. ``run`` also gets the
-    function of ``checking_model``. Returns its exit status, or that of ``holding``. Raises
-    ConfigError if the model cannot be built.
+    The slots' parent processes import torch, and one process builds the model once. ``run`` also
+    gets the function that waits for this check. Returns its exit status, or that of ``holding``.
+    Raises ConfigError if the model cannot be built.
     """
     from orchestrator.running import ray_address
 
@@ -43,7 +44,7 @@ def measuring(
 
 
 @contextlib.contextmanager
-def checking_model(config: SweepConfig) -> Iterator[Callable[[], object]]:
+def checking_model(config: SweepConfig) -> Iterator[CheckModel]:
     """Build the model once in another process, because every trial would fail if that fails.
 
     That takes seconds, in which this process imports and starts Ray. Yields a function that waits
@@ -54,7 +55,7 @@ def checking_model(config: SweepConfig) -> Iterator[Callable[[], object]]:
 
     with ThreadPoolExecutor(max_workers=1) as pool:
         facts = pool.submit(model_facts, config)
-        import orchestrator.running.sweep_run  # noqa: F401
+        import orchestrator.running.cluster  # noqa: F401
 
         # The answer is there already if the model was built before.
         if facts.done():

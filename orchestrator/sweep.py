@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from jobs.node import nvml
 from orchestrator import cli
 from orchestrator.callable_verb import make_callable
-from orchestrator.measuring import measuring
+from orchestrator.measuring import with_early_start
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.plan import Plan, plan
@@ -25,6 +25,7 @@ from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
     from orchestrator.planning.prechecks.checks import ModelFacts
+    from orchestrator.running.lifecycle import CheckModel
     from orchestrator.storage.run_folder import RunFolder
 
 _DEFAULT_GPU = "h200"
@@ -96,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(config: SweepConfig, options: SweepOptions) -> int:
     """Run the sweep in its folder. Returns the exit status."""
     output = options.output or config.output
-    return measuring(config, options, output, partial(_run, config, options))
+    return with_early_start(config, options, output, partial(_run, config, options))
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -120,7 +121,7 @@ def _run(
     config: SweepConfig,
     options: SweepOptions,
     folder: RunFolder,
-    check_model: Callable[[], object],
+    check_model: CheckModel,
 ) -> int:
     """Run the sweep, write its report, and print the summary. Returns the exit status."""
     from orchestrator.reporting.publish import publish

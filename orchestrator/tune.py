@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from jobs.node import nvml
 from orchestrator import argument_types, cli
-from orchestrator.measuring import measuring
+from orchestrator.measuring import with_early_start
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.problems import ConfigError
@@ -24,6 +24,7 @@ from orchestrator.units import count, size_bytes
 
 if TYPE_CHECKING:
     from orchestrator.reporting.answer.picks import TuneAnswer
+    from orchestrator.running.lifecycle import CheckModel
     from orchestrator.storage.run_folder import RunFolder
 
 _GPU_MINUTES = 5.0
@@ -98,7 +99,7 @@ def _tune(config: SweepConfig, options: TuneOptions) -> int:
     """Tune in the run's folder. Returns the exit status."""
     output = options.output or config.output.with_name(f"{config.output.name}-tune")
 
-    return measuring(config, options, output, partial(_run, config, options))
+    return with_early_start(config, options, output, partial(_run, config, options))
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -186,7 +187,7 @@ def _run(
     config: SweepConfig,
     options: TuneOptions,
     folder: RunFolder,
-    check_model: Callable[[], object],
+    check_model: CheckModel,
 ) -> int:
     """Search, publish the run, and print the answers. Returns the exit status."""
     from orchestrator.reporting.publish import publish

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from jobs import process_tree
+import psutil
+
 from jobs.node import nvml
 from jobs.record import Column
 from jobs.trackers.base import ContextMemory, Moment, Tracker
@@ -182,8 +182,8 @@ class Device(Tracker):
             return 0
         if len(processes) <= own_processes:
             return 0
-        this = os.getpid()
-        our_pids = {this, *(process.pid for process in process_tree.descendants(this))}
+        this = psutil.Process()
+        our_pids = {this.pid, *(child.pid for child in this.children(recursive=True))}
         listed_ours = sum(process.pid in our_pids for process in processes)
         # In a container NVML may list processes under other ids: at least this one is ours.
         return len(processes) - max(own_processes, listed_ours)

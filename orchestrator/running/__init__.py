@@ -1,6 +1,7 @@
 """Runs the trials of a search, and writes their records to a run folder.
 
 sweep_run.py              a whole sweep, from its configuration to every record
+planned_sweep.py          the plan of a sweep and its searches, made while Ray starts
 tuning.py                 runs tune: a sweep over a space instead of a plan
 batch_size_tuning.py      runs batch-size searches on each GPU model
 lifecycle.py              the steps that sweeps and batch-size searches share
@@ -17,6 +18,7 @@ follow.py                 a sweep's progress in another terminal, read from its 
 background_prediction.py  predicts the trials' memory while a sweep runs
 nodes.py                  the nodes of a cluster, and what a trial reserves on them
 ray_address.py            where the Ray cluster is
+process_tree.py           the processes below one, by the parents that the kernel names
 orphans.py                ends what a killed driver leaves behind
 gpu_screening.py          finds unfit GPUs before a sweep
 cluster/                  Ray: one slot per GPU under Tune

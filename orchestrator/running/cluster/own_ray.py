@@ -19,8 +19,8 @@ from typing import NoReturn
 
 import psutil
 
-from jobs import process_tree
 from jobs.isolation.scratch import RAY_PREFIX, own_folder
+from orchestrator.running import process_tree
 from orchestrator.running.orphans import is_guard
 
 LOOK_SECONDS = 0.25

@@ -18,7 +18,7 @@ import ray
 from ray import tune
 from ray.tune.experiment import Trial
 
-from jobs import process_tree
+from orchestrator.running import process_tree
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.messages import Assignment, SlotProcess
 from orchestrator.running.cluster.ray_nodes import on_node

@@ -136,7 +136,6 @@ def test_raylet_is_found_while_the_system_clock_is_moved(
     # The kernel's time of a start is relative to the boot, whose time moves with the clock.
     start_times = itertools.count(1e9, -60)
     monkeypatch.setattr(psutil.Process, "create_time", lambda process: next(start_times))
-    assert raylet not in psutil.Process().children(), "psutil takes it for another's child"
     ray = OwnRay(earlier=())
     raylet.kill()
     while raylet.status() != psutil.STATUS_ZOMBIE:
