@@ -21,7 +21,8 @@ Obstacle = Callable[[TechniqueSet], str]
 """The reason why a set cannot run, at any micro-batch; empty if it can."""
 
 _FEW_CHANGES = 2
-"""Up to this many changed axes at a time, even the coarsest choice of micro-batches is accepted."""
+"""Up to this many changed axes at a time, all values are combined, and even the coarsest choice of
+micro-batches is accepted."""
 _FINE = -1
 """The end of the choices of micro-batches that are accepted otherwise: all but the coarsest."""
 _MOST_CHECKED = 4
@@ -112,7 +113,7 @@ def _count(values: TriedValues, free: Sequence[str], changes: int) -> int:
     count = 0
     # Each changed axis takes any of its values but the user's.
     for axes in _changed_axes(free, changes):
-        count += math.prod(len(values[axis]) - 1 for axis in axes)
+        count += math.prod(len(_other_values(values, axis, changes)) for axis in axes)
     return count
 
 
@@ -138,9 +139,18 @@ def _technique_sets(
     """The combinations of values that differ from the user's on as many axes as ``changes``."""
     own = {axis: listed[0] for axis, listed in values.items()}
     for axes in _changed_axes(free, changes):
-        others = [values[axis][1:] for axis in axes]
+        others = [_other_values(values, axis, changes) for axis in axes]
         for combination in itertools.product(*others):
             yield {**own, **dict(zip(axes, combination, strict=True))}
+
+
+def _other_values(values: TriedValues, axis: str, changes: int) -> Sequence[Choice]:
+    """The values of an axis but the user's, in sets with as many changed axes as ``changes``."""
+    others = values[axis][1:]
+    if changes <= _FEW_CHANGES:
+        return others
+    rare = policy.WITH_ONE_OTHER.get(axis, frozenset())
+    return [value for value in others if value not in rare]
 
 
 def _changed_axes(free: Sequence[str], changes: int) -> Iterator[tuple[str, ...]]:

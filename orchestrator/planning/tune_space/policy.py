@@ -24,7 +24,6 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
     "activations": {
         "checkpoint_reentrant": "an older implementation of checkpoint",
         "budget_0.1": "between budget_0.05 and budget_0.2",
-        "budget_0.8": "close to keep, which is tried",
         "offload": "moves activations over the bus, and was slower than checkpoint on three models",
     },
     "attention": {
@@ -59,8 +58,7 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
     "dataloader": {
         "unpinned": "pinned memory is never slower",
         "workers_1": "workers_2 has one worker more",
-        "workers_4": "workers_2 shows whether workers help",
-        "workers_2_prefetch_4": "workers_2 shows whether workers help",
+        "workers_2_prefetch_4": "workers_4 prepares as many batches ahead",
     },
     "loop": {
         "accelerate": "leaves out clipping, the learning-rate schedule and logging",
@@ -69,8 +67,8 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
 """Axis -> value -> the reason why it is not tried. If the user's arguments set it, it is tried."""
 
 ALONE = frozenset(
-    {"optimizer", "dataloader", "loop", "offload", "adapter", "allocator"}
-    | {"base", "batching", "experts", "qat", "trainable", "vision"}
+    {"optimizer", "offload", "adapter", "allocator", "base", "batching", "experts", "qat"}
+    | {"trainable", "vision"}
 )
 """Axes that are changed one at a time, and not together with those of ``NOT_WITH_ALONE``.
 
@@ -78,8 +76,26 @@ The effect of such an axis hardly depends on the other axes. All combinations wo
 larger without a better answer."""
 TOGETHER = frozenset({"adapter", "base"})
 """Axes of ``ALONE`` that are changed together, too: the frozen base is that of an adapter."""
-NOT_WITH_ALONE = frozenset({"compile", "attention"})
+NOT_WITH_ALONE = frozenset({"compile", "attention", "dataloader", "loop"})
 """Axes that keep the user's value if an axis of ``ALONE`` is changed."""
+
+WITH_ONE_OTHER: Mapping[str, frozenset[str]] = {
+    "precision": frozenset({"fp32", "tf32", "fp16"}),
+    "activations": frozenset(
+        {"checkpoint_every_2", "checkpoint_selective"}
+        | {"checkpoint_offload", "checkpoint_offload_streams"}
+    ),
+    "attention": frozenset({"flash_attention_2", "flex_attention", "varlen"}),
+    "kernels": frozenset({"hub"}),
+    "loss": frozenset({"cce"}),
+    # On four recorded models, compiling the whole model was as fast as compiling its blocks, or
+    # slower, and took ten times as long.
+    "compile": frozenset({"inductor", "inductor_reduce_overhead", "inductor_tuned"}),
+}
+"""Axis -> values that are tried alone and with one other change, but not with more.
+
+Another value of the axis is usually as good. So larger combinations, such as a compiled model with
+a memory budget, a chunked loss and a loop that does not wait, fit the limit."""
 
 MAX_CONFIGURATIONS = 30_000
 """A larger space is reduced: first to fewer micro-batches, then to fewer changed axes at a time."""
