@@ -147,8 +147,9 @@ def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bo
     this machine if that is not set. Raises ConfigError if there is a mistake.
     """
     from orchestrator.planning.prechecks import checks
+    from orchestrator.running.ray_address import is_elsewhere
 
-    runs_elsewhere = bool(address or os.environ.get("RAY_ADDRESS"))
+    runs_elsewhere = is_elsewhere(address)
     print_notes(checks.check_files(config, runs_elsewhere=runs_elsewhere, asks_hub=asks_hub))
 
 

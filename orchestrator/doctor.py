@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from orchestrator.cli import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_force, add_json, epilog, finish
-from orchestrator.running.ray_address import advice, why_unreachable
+from orchestrator.running.ray_address import advice, is_elsewhere, ray_address, why_unreachable
 from orchestrator.storage.user_files import refuse_used_file
 from orchestrator.units import count
 
@@ -54,10 +53,9 @@ def _examined(options: argparse.Namespace) -> list[Report]:
 
     calibrates = options.calibrate is not None
     look = functools.partial(checks.report, options.nvme, calibrate=calibrates)
-    address = options.address or os.environ.get("RAY_ADDRESS")
     reports: list[Report] = []
-    if address:
-        reports += examine_cluster(address, look)
+    if is_elsewhere(options.address):
+        reports += examine_cluster(ray_address(options.address), look)
     else:
         reports.append(look())
     if calibrates:

@@ -21,6 +21,7 @@ from orchestrator.planning.plan import Plan, plan
 from orchestrator.planning.problems import ConfigError
 from orchestrator.reporting.plan import describe, to_json
 from orchestrator.running.options import RunOptions
+from orchestrator.running.ray_address import is_elsewhere
 from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _run(
 
 def _show_plan(config: SweepConfig, options: SweepOptions) -> int:
     """Print the plan. With --predict, also print the predicted memory of its trials."""
-    has_gpu = bool(options.predict or options.address or nvml.visible_uuids())
+    has_gpu = bool(options.predict or nvml.visible_uuids()) or is_elsewhere(options.address)
     planned = plan(config, has_gpu=has_gpu)
     facts = cli.model_facts(config, planned)
     predicted: _Predicted | None = None

@@ -149,9 +149,10 @@ def _notes(config: SweepConfig) -> list[str]:
 
 
 def _print_space(config: SweepConfig, options: TuneOptions) -> None:
+    from orchestrator.running.ray_address import is_elsewhere
     from orchestrator.running.tuning import not_tried_lines
 
-    has_gpu = bool(options.address or nvml.visible_uuids())
+    has_gpu = is_elsewhere(options.address) or bool(nvml.visible_uuids())
     space = _space(config, options, has_gpu=has_gpu)
     considered = len(space.plan.trials)
     if options.as_json:
@@ -177,9 +178,10 @@ def _space_json(space: TuneSpace) -> dict[str, Any]:
 
 
 def _space(config: SweepConfig, options: TuneOptions, *, has_gpu: bool) -> TuneSpace:
+    from orchestrator.running.ray_address import is_elsewhere
     from orchestrator.running.tuning import space_of
 
-    is_remote = options.address is not None
+    is_remote = is_elsewhere(options.address)
     return space_of(config, options.goal, options.gpu_seconds, has_gpu=has_gpu, is_remote=is_remote)
 
 

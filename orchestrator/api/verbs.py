@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -186,10 +185,10 @@ def _checked(
     """Load a configuration and check its files. Its notes become warnings. Raises ConfigError."""
     from orchestrator.planning.config import load_config
     from orchestrator.planning.prechecks.checks import check_files
+    from orchestrator.running.ray_address import is_elsewhere
 
     config = load_config(path, trust_remote_code=trust_remote_code, allow_own_code=allow_own_code)
-    runs_elsewhere = bool(address or os.environ.get("RAY_ADDRESS"))
-    notes = check_files(config, runs_elsewhere=runs_elsewhere, asks_hub=True)
+    notes = check_files(config, runs_elsewhere=is_elsewhere(address), asks_hub=True)
     for note in (*config.notes, *notes):
         warnings.warn(note, stacklevel=3)
     return config

@@ -12,6 +12,8 @@ from jobs.isolation import prewarm
 from orchestrator.running import orphans
 
 CONNECT_SECONDS = 5.0
+_LOCAL = "local"
+"""The address that has Ray start a cluster of this machine alone."""
 
 
 def ray_address(address: str | None) -> str:
@@ -20,7 +22,12 @@ def ray_address(address: str | None) -> str:
     Without an address, Ray would join the cluster that was last started on this machine. It would
     wait for it even if that cluster has ended.
     """
-    return address or os.environ.get("RAY_ADDRESS") or "local"
+    return address or os.environ.get("RAY_ADDRESS") or _LOCAL
+
+
+def is_elsewhere(address: str | None) -> bool:
+    """Whether trials run on a cluster that is there already, and not on this machine alone."""
+    return ray_address(address) != _LOCAL
 
 
 def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
@@ -32,7 +39,7 @@ def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
     # If this process has already joined a Ray, as in a notebook, that Ray is used.
     ray = sys.modules.get("ray")
     is_joined = ray is not None and ray.is_initialized()
-    if is_joined or ray_address(address) != "local":
+    if is_joined or is_elsewhere(address):
         return nullcontext()
     return _guarded_parents(cpus)
 

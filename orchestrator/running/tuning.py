@@ -17,14 +17,15 @@ from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.planning.tune_space.values import DOES_NOT_GO
 from orchestrator.running.lifecycle import CheckModel, without_check
 from orchestrator.running.options import RunOptions
+from orchestrator.running.ray_address import is_elsewhere
 from orchestrator.running.sweep_run import SweepEnd, run_sweep
 from orchestrator.storage.run_folder import RunFolder
 
 VERB = "tune"
-SEARCH_SHARE = 0.65
+SEARCH_SHARE = 0.75
 """Share of the GPU time for the search. The rest is for follow-ups, which verify its picks.
 
-A compiled pick is compiled again for its cap check, so this check takes as long as the trial."""
+A compiled pick is compiled again for its cap check, mostly from the cache of its first trial."""
 _TIE_BREAK_ROUNDS = 2
 
 
@@ -79,9 +80,8 @@ def run_tune(
 
     def make_plan(given: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
         """The space as a plan."""
-        space = space_of(
-            given, goal, gpu_seconds, has_gpu=has_gpu, is_remote=options.address is not None
-        )
+        is_remote = is_elsewhere(options.address)
+        space = space_of(given, goal, gpu_seconds, has_gpu=has_gpu, is_remote=is_remote)
         return space.config, space.plan
 
     return run_sweep(
