@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from jobs.node.bytecode import keep_bytecode
 from orchestrator.cli import EXIT_FAILURE, EXIT_USAGE, model_facts
 from orchestrator.planning.loggers import LoggerError
 from orchestrator.storage.location import Location
@@ -32,6 +33,8 @@ def with_early_start(
     """
     from orchestrator.running import ray_address
 
+    # Before the first process starts, because each inherits it.
+    keep_bytecode()
     with (
         ray_address.preloading(options.address, config.resources.cpus_per_trial),
         checking_model(config) as check_model,

@@ -15,6 +15,9 @@ from orchestrator.storage.run_metadata import RunMetadata
 
 Series = Sequence[TrialSpec]
 """Follow-ups that run together or not at all."""
+_SHARE_OF_FIRST_STEP = 0.5
+"""A follow-up finds what its trial compiled in the compiler's cache. In 13 recorded follow-ups of
+compiled trials, the first step took 0.18 to 0.49 of the time that it took before."""
 
 
 class FollowUps(Search):
@@ -45,7 +48,7 @@ class FollowUps(Search):
         self._charged_seconds: dict[str, float] = {}
         """Id of a follow-up that was asked for -> its slot time in seconds.
 
-        Until it has a record, this is the slot time of the trial that it follows.
+        Until it has a record, this is the expected slot time.
         """
         self._outstanding: dict[str, TrialSpec] = {}
         """Trials that were asked for and have no record yet, of the search and of follow-ups."""
@@ -157,11 +160,11 @@ class FollowUps(Search):
         return max(self._policy.min_seconds, self._policy.slot_share * searched)
 
     def _expected_seconds(self, trials: Iterable[TrialSpec]) -> float:
-        """The expected slot time of follow-ups, which is that of the trials that they follow."""
+        """The expected slot time of follow-ups, by the trials that they follow."""
         seconds = 0.0
         for trial in trials:
             if trial.follow_up is not None:
-                seconds += self._records[trial.follow_up.follows_trial].slot_seconds
+                seconds += _repeated_seconds(self._records[trial.follow_up.follows_trial])
         return seconds
 
     def _not_asked_for(self, trials: Iterable[TrialSpec]) -> list[TrialSpec]:
@@ -204,3 +207,11 @@ class FollowUps(Search):
             return None
         dataset = dataset_of_records([*records, *self._follow_up_records.values()], self._run)
         return dataset.main
+
+
+def _repeated_seconds(record: TrialRecord) -> float:
+    """The expected slot time of a trial that runs again on its machine."""
+    if record.spec.choices.get("compile", "none") == "none":
+        return record.slot_seconds
+    first_step = record.measurements.get("first_step_seconds") or 0.0
+    return record.slot_seconds - (1 - _SHARE_OF_FIRST_STEP) * first_step

@@ -10,6 +10,7 @@ from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Recommendation
+from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation import pick_lines
 from orchestrator.reporting.recommendation_json import to_json as recommendation_json
 from orchestrator.reporting.sections.search_evidence import certainty, counts
@@ -190,6 +191,8 @@ def _nothing_fits(dataset: Dataset, answer: TuneAnswer) -> Iterator[str]:
     if measured:
         least = min(measured, key=_memory_of)
         yield f"  least memory measured: {_figures(dataset, least)}"
+        for flag in least.flags:
+            yield f"    {flags.with_heading(flag)}"
 
 
 def _memory_of(configuration: Configuration) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -209,3 +210,27 @@ def test_follow_ups_cost_no_more_than_their_share(min_seconds: float) -> None:
     if min_seconds >= 40:
         expected[Purpose.TIE_BREAK] = 8
     assert Counter(record.spec.purpose for record in again) == expected
+
+
+class Compiling(Device):
+    """A device whose trials compile for 10 s in their first step, or for 2 s from the cache."""
+
+    def run(self, spec: TrialSpec) -> TrialRecord:
+        self.overhead_seconds = 5.0 if spec.follow_up is not None else 13.0
+        record = super().run(spec)
+        first_step = {"first_step_seconds": self.overhead_seconds - 3.0}
+        self.ran[-1] = replace(record, measurements={**record.measurements, **first_step})
+        return self.ran[-1]
+
+
+@pytest.mark.parametrize(("compiled", "checked"), [("inductor_regional", 2), ("none", 1)])
+def test_checks_of_compiled_picks_expect_a_warm_cache(compiled: str, checked: int) -> None:
+    device = Compiling()
+    trials = []
+    for size in (16, 24):
+        trial = make_trial(size, 1)
+        trials.append(replace(trial, choices={**trial.choices, "compile": compiled}))
+    # Enough for two checks from a warm cache, but only for one that compiles again.
+    policy = FollowUpPolicy(tie_break_rounds=0, profiles=0, slot_share=0.0, min_seconds=20.0)
+    again = run_to_the_end(follow_ups((16 * GIB, 24 * GIB), policy, trials), device)
+    assert len(again) == checked

@@ -75,5 +75,12 @@ def test_tune_answer_with_a_doubtful_speed_says_why(flag: Flag, words: str) -> N
     assert words in text
 
 
+def test_tune_answer_without_a_pick_says_that_the_least_memory_was_measured_beside_others() -> None:
+    flag = Flag(FlagKind.SHARED_PROCESSES, 1)
+    text = printed(make_record(memory_mib=30_000, flags=[flag]), pick=None, gain_at_most=None)
+    assert "least memory measured: batch 4" in text
+    assert "other processes on the GPU: 1" in text
+
+
 def test_tune_answer_of_nothing_measured_says_so() -> None:
     assert "nothing was measured" in printed()

@@ -1,0 +1,70 @@
+"""Bytecode is kept in a cache where Python keeps none, and nowhere else."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from jobs.node.bytecode import keep_bytecode
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The user's cache folder, in a container that keeps no bytecode, with a torch without any."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    _install_torch(monkeypatch, tmp_path / "no.pyc")
+    return tmp_path
+
+
+def _install_torch(monkeypatch: pytest.MonkeyPatch, bytecode: Path) -> None:
+    """Have the package torch found, with its bytecode at this path."""
+    spec = ModuleSpec("torch", None, origin="torch/__init__.py")
+    spec.cached = str(bytecode)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+
+
+def test_process_started_afterwards_keeps_bytecode_in_the_cache(cache: Path) -> None:
+    keep_bytecode()
+    (cache / "own_module.py").write_text("x = 1\n")
+    subprocess.run([sys.executable, "-c", "import own_module"], cwd=cache, check=True)
+    kept = list((cache / "orchestrator" / "bytecode").rglob("own_module.*.pyc"))
+    assert len(kept) == 1
+    assert not (cache / "__pycache__").exists()
+    assert not sys.dont_write_bytecode
+
+
+def test_packages_with_bytecode_are_left_alone(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cache / "torch.pyc").touch()
+    _install_torch(monkeypatch, cache / "torch.pyc")
+    keep_bytecode()
+    assert "PYTHONPYCACHEPREFIX" not in os.environ
+    assert sys.dont_write_bytecode
+
+
+def test_folder_that_the_user_chose_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", "chosen")
+    keep_bytecode()
+    assert sys.pycache_prefix == "chosen"
+    assert os.environ["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
+def test_without_a_cache_folder_python_keeps_no_bytecode(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cache / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
+    keep_bytecode()
+    assert sys.pycache_prefix is None
+    assert sys.dont_write_bytecode
