@@ -34,12 +34,12 @@ def certainty(evidence: Mapping[str, Any]) -> str:
             return f"nothing considered fits, with a probability of at least {sure}"
         return "nothing measured fits; whether anything does is not known"
     if at_most is None or not math.isfinite(at_most):
-        return "how much faster anything unmeasured could be is not known"
+        return "how much faster the unmeasured configurations could be is not known"
     if at_most > _TOO_LITTLE_KNOWN:
-        return "too little is known: something unmeasured could be several times faster"
+        return "too little is known: an unmeasured configuration could be several times faster"
     if at_most < _CERTAIN:
-        return f"nothing unmeasured is faster, with {sure} probability"
+        return f"none of the unmeasured configurations is faster, with {sure} probability"
     most = change(1 + at_most)
     if at_most < _FEW_PERCENT:
         most = f"+{100 * at_most:.1f} %"
-    return f"anything unmeasured is faster by {most} at most, with {sure} probability"
+    return f"the unmeasured configurations gain at most {most} in speed, with {sure} probability"

@@ -52,7 +52,7 @@ def test_tune_answer_within_a_budget_below_everything_names_the_least_memory() -
 
 def test_tune_answer_that_was_cut_short_says_how_to_continue() -> None:
     cut = printed(make_record(), is_answered=False)
-    assert "+3.0 % at most, with 95 % probability" in cut
+    assert "at most +3.0 % in speed, with 95 % probability" in cut
     assert "--resume with more --gpu-minutes continues it" in cut
     assert "--resume" not in printed(make_record(), is_answered=True)
 

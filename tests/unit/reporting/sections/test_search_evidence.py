@@ -25,9 +25,12 @@ EVIDENCE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({}, "faster by +1.2 % at most, with 95 % probability"),
-        ({"gain_at_most": 0.0}, "nothing unmeasured is faster, with 95 % probability"),
-        ({"gain_at_most": 3.0}, "faster by ×4.00 at most"),
+        ({}, "gain at most +1.2 % in speed, with 95 % probability"),
+        (
+            {"gain_at_most": 0.0},
+            "none of the unmeasured configurations is faster, with 95 % probability",
+        ),
+        ({"gain_at_most": 3.0}, "gain at most ×4.00 in speed"),
         ({"gain_at_most": 283.0}, "too little is known"),
         ({"gain_at_most": None}, "not known"),
         ({"pick": None, "is_answered": True}, "nothing considered fits"),
