@@ -1,4 +1,4 @@
-"""The processes below one, by the parents that the kernel names.
+"""The processes below one, and when a process started, by figures of the kernel alone.
 
 ``psutil.Process.children`` and ``parents`` leave out a process that seems older than its parent.
 They compare times of the system's clock. Where that clock is moved in between, they find nothing.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
+from pathlib import Path
 
 import psutil
 
@@ -27,6 +28,17 @@ def descendants(pid: int) -> list[psutil.Process]:
         found += below
         parents += [process.pid for process in below]
     return found
+
+
+def start_ticks(pid: int) -> int:
+    """When a process started, in clock ticks since the boot (proc(5), field 22 of ``stat``).
+
+    A later process with the same pid has other ticks. Raises OSError if there is no such process.
+    """
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    # The second field is the name in brackets, which may contain spaces and brackets.
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[22 - 3])
 
 
 def _by_parent() -> dict[int, list[psutil.Process]]:

@@ -34,8 +34,8 @@ class SlotProcess:
     node_id: str
     """Ray's id of its node."""
     pid: int
-    started_at: float
-    """Unix time in seconds. A later process with the same pid has another start time."""
+    start_ticks: int
+    """``process_tree.start_ticks``. A later process with the same pid has others."""
 
 
 class GpuProblem(enum.StrEnum):

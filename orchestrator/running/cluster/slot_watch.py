@@ -171,23 +171,22 @@ def kill_actor(actor: Any, process: SlotProcess | None) -> None:
     """Kill an actor's process and its descendants. If that fails, Ray still drops the actor."""
     if process is not None:
         with contextlib.suppress(ray.exceptions.RayError, ValueError):
-            on_node(process.node_id, gpus=0)(kill_tree).remote(process.pid, process.started_at)
+            on_node(process.node_id, gpus=0)(kill_tree).remote(process.pid, process.start_ticks)
     ray.kill(actor)
 
 
-def kill_tree(pid: int, started_at: float) -> None:
+def kill_tree(pid: int, start_ticks: int) -> None:
     """Kill a process of this node and its descendants, which may be stopped."""
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
+    with contextlib.suppress(psutil.Error, OSError):
         # Another process may have the same pid by now.
-        if process.create_time() != started_at:
+        if process_tree.start_ticks(pid) != start_ticks:
             return
-        for victim in (process, *process_tree.descendants(pid)):
+        for victim in (psutil.Process(pid), *process_tree.descendants(pid)):
             with contextlib.suppress(psutil.Error):
                 victim.kill()
 
 
 def this_process(node_id: str) -> SlotProcess:
     """How to find the calling process later."""
-    started_at = psutil.Process().create_time()
-    return SlotProcess(node_id=node_id, pid=os.getpid(), started_at=started_at)
+    pid = os.getpid()
+    return SlotProcess(node_id=node_id, pid=pid, start_ticks=process_tree.start_ticks(pid))
