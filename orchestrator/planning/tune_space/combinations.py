@@ -39,6 +39,23 @@ class Combinations:
     """Axis and value -> the reason why no set with it can run, for each value without a set."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Level:
+    """Sets of techniques that change equally many axes."""
+
+    changes: int
+    """Number of changed axes."""
+    others: Mapping[str, Sequence[Choice]]
+    """Axis -> the values that it can change to, for each axis that can be changed."""
+    fixed: TechniqueSet = field(default_factory=dict)
+    """Values that all sets of the level have in place of the user's. They count as no change."""
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether the sets have more than a few changes."""
+        return self.changes + len(self.fixed) > _FEW_CHANGES
+
+
 @dataclass(kw_only=True, slots=True)
 class _Sets:
     """The sets of techniques so far, and what forbids the others."""
@@ -81,19 +98,21 @@ def combinations(
     choices_of_batches = []
     for per_octave in sizes.STEPS_PER_OCTAVE:
         choices_of_batches.append(_batches(effective_batch, per_octave, has_gpu=has_gpu))
-    free = [axis for axis, listed in values.items() if len(listed) > 1]
+    own = {axis: listed[0] for axis, listed in values.items()}
     sets = _Sets()
     best = sets.with_batches([])
-    for changes in range(len(free) + 1):
-        most = len(sets.technique_sets) + _count(values, free, changes)
+    for level in _levels(values):
+        most = len(sets.technique_sets) + _count(level)
         if most * len(choices_of_batches[-1]) > _MOST_CHECKED * limit:
             break
-        for techniques in _technique_sets(values, free, changes):
+        for changed in _changed_values(level):
+            techniques = {**own, **level.fixed, **changed}
             sets.add(techniques, obstacle(techniques))
+        accepted = choices_of_batches
         # Fewer changed axes are better than micro-batches so coarse that the best is missing.
-        if changes > _FEW_CHANGES:
-            choices_of_batches = choices_of_batches[:_FINE]
-        batches = _finest(choices_of_batches, limit // len(sets.technique_sets))
+        if level.is_deep:
+            accepted = choices_of_batches[:_FINE]
+        batches = _finest(accepted, limit // len(sets.technique_sets))
         if not batches:
             break
         best = sets.with_batches(batches)
@@ -108,12 +127,30 @@ def _finest(choices_of_batches: Sequence[Sequence[Batch]], most: int) -> Sequenc
     return []
 
 
-def _count(values: TriedValues, free: Sequence[str], changes: int) -> int:
-    """The number of sets that ``_technique_sets`` yields, without making them."""
+def _levels(values: TriedValues) -> Iterator[_Level]:
+    """All levels, those with the fewest changed axes first.
+
+    Up to a few changes, all values are combined. With more changes, rare values are left out, and
+    the axes of ``policy.DEEP`` have the value that is faster anyway.
+    """
+    free = {axis: listed[1:] for axis, listed in values.items() if len(listed) > 1}
+    for changes in range(min(_FEW_CHANGES, len(free)) + 1):
+        yield _Level(changes=changes, others=free)
+    fixed = {axis: value for axis, value in policy.DEEP.items() if value in free.get(axis, ())}
+    usual = {}
+    for axis, others in free.items():
+        rare = policy.WITH_ONE_OTHER.get(axis, frozenset())
+        if axis not in fixed:
+            usual[axis] = [value for value in others if value not in rare]
+    for changes in range(_FEW_CHANGES + 1 - len(fixed), len(usual) + 1):
+        yield _Level(changes=changes, others=usual, fixed=fixed)
+
+
+def _count(level: _Level) -> int:
+    """The number of sets of a level, without making them."""
     count = 0
-    # Each changed axis takes any of its values but the user's.
-    for axes in _changed_axes(free, changes):
-        count += math.prod(len(_other_values(values, axis, changes)) for axis in axes)
+    for axes in _changed_axes(list(level.others), level.changes):
+        count += math.prod(len(level.others[axis]) for axis in axes)
     return count
 
 
@@ -133,24 +170,11 @@ def _batches(
     return batches
 
 
-def _technique_sets(
-    values: TriedValues, free: Sequence[str], changes: int
-) -> Iterator[dict[str, Choice]]:
-    """The combinations of values that differ from the user's on as many axes as ``changes``."""
-    own = {axis: listed[0] for axis, listed in values.items()}
-    for axes in _changed_axes(free, changes):
-        others = [_other_values(values, axis, changes) for axis in axes]
-        for combination in itertools.product(*others):
-            yield {**own, **dict(zip(axes, combination, strict=True))}
-
-
-def _other_values(values: TriedValues, axis: str, changes: int) -> Sequence[Choice]:
-    """The values of an axis but the user's, in sets with as many changed axes as ``changes``."""
-    others = values[axis][1:]
-    if changes <= _FEW_CHANGES:
-        return others
-    rare = policy.WITH_ONE_OTHER.get(axis, frozenset())
-    return [value for value in others if value not in rare]
+def _changed_values(level: _Level) -> Iterator[dict[str, Choice]]:
+    """The changed values of each set of a level, by axis."""
+    for axes in _changed_axes(list(level.others), level.changes):
+        for combination in itertools.product(*(level.others[axis] for axis in axes)):
+            yield dict(zip(axes, combination, strict=True))
 
 
 def _changed_axes(free: Sequence[str], changes: int) -> Iterator[tuple[str, ...]]:

@@ -85,7 +85,8 @@ WITH_ONE_OTHER: Mapping[str, frozenset[str]] = {
         {"checkpoint_every_2", "checkpoint_selective"}
         | {"checkpoint_offload", "checkpoint_offload_streams"}
     ),
-    "attention": frozenset({"flash_attention_2", "flex_attention", "varlen"}),
+    "attention": frozenset({"sdpa_cudnn", "flash_attention_2", "flex_attention", "varlen"}),
+    "dataloader": frozenset({"workers_2"}),
     "kernels": frozenset({"hub"}),
     "loss": frozenset({"cce"}),
     # On four recorded models, compiling the whole model was as fast as compiling its blocks, or
@@ -96,6 +97,15 @@ WITH_ONE_OTHER: Mapping[str, frozenset[str]] = {
 
 Another value of the axis is usually as good. So larger combinations, such as a compiled model with
 a memory budget, a chunked loss and a loop that does not wait, fit the limit."""
+
+DEEP: Mapping[str, str] = {"precision": "bf16"}
+"""Axis -> the value of all sets with more than two changes, if it is tried. On a GPU it is faster
+than the other precisions that train alike, so the other changes are combined with it alone."""
+
+NOT_TOGETHER: Mapping[tuple[str, str, str], str] = {
+    ("loss", "liger", "compile"): "failed in each recorded trial; chunked runs compiled",
+}
+"""Axis, value, and another axis whose technique it is not combined with -> the reason."""
 
 MAX_CONFIGURATIONS = 30_000
 """A larger space is reduced: first to fewer micro-batches, then to fewer changed axes at a time."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
+from jobs.techniques import AXES
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Assignment
 from orchestrator.planning.plan import Plan, RuleCheck, chosen_variants, plan
 from orchestrator.planning.settings import SearchChoice, SweepConfig
@@ -122,6 +123,9 @@ def _obstacle(config: SweepConfig) -> Obstacle:
 
     def obstacle(techniques: TechniqueSet) -> str:
         """The reason of the first rule; empty if none applies without accumulation."""
+        for (axis, value, other), reason in policy.NOT_TOGETHER.items():
+            if techniques.get(axis) == value and techniques[other] != AXES[other].default:
+                return reason
         # Some rules forbid accumulation, and none needs it.
         choices = {**config.baseline, **techniques, ACCUMULATION: 1}
         rule = rules.forbidding(choices, chosen_variants(choices, config))

@@ -150,10 +150,49 @@ def test_tune_space_names_a_value_without_room_apart_from_one_that_does_not_go(
     assert DOES_NOT_GO in found.not_tried["base"]["16bit"]
 
 
+def test_tune_space_combines_a_compiled_model_with_loop_loader_and_loss(tmp_path: Path) -> None:
+    wanted = {"compile": "inductor_regional", "activations": "budget_0.8", "loss": "chunked"}
+    trials = space(tmp_path, TEXT + "training_arguments: {bf16: true}\n").plan.trials
+    with_loop = {**wanted, "loop": "trainer_async"}
+    assert any(with_loop.items() <= own.choices.items() for own in trials)
+    # The default precision is fp32, so bf16 is a change, too.
+    in_bf16 = {**wanted, "precision": "bf16"}
+    assert any(in_bf16.items() <= own.choices.items() for own in space(tmp_path).plan.trials)
+    vision = "model: {task: image-classification, architecture: vit}\n"
+    compiled = {"compile": "inductor_regional", "dataloader": "workers_4"}
+    assert any(
+        compiled.items() <= own.choices.items() for own in space(tmp_path, vision).plan.trials
+    )
+
+
+def test_tune_space_changes_at_most_one_axis_beside_a_rare_technique(tmp_path: Path) -> None:
+    trials = space(tmp_path).plan.trials
+    own = trials[0].choices
+    beside = set()
+    for trial in trials:
+        if trial.choices["compile"] == "inductor":
+            changed = [axis for axis, value in trial.choices.items() if value != own[axis]]
+            beside.add(len(set(changed) - {"compile", "micro_batch", "accumulation"}))
+    assert beside == {0, 1}
+
+
+def test_tune_space_never_compiles_with_the_loss_of_liger(tmp_path: Path) -> None:
+    compiled = {
+        own.choices["compile"]
+        for own in space(tmp_path).plan.trials
+        if own.choices["loss"] == "liger"
+    }
+    assert compiled == {"none"}
+
+
 def test_policy_names_only_axes_and_values_that_exist() -> None:
-    for axis, values in policy.NOT_TRIED.items():
-        assert values.keys() <= AXES[axis].variants.keys()
-    assert AXES.keys() >= policy.NOT_WITH_ALONE
+    for listed in (policy.NOT_TRIED, policy.WITH_ONE_OTHER):
+        for axis, values in listed.items():
+            assert set(values) <= AXES[axis].variants.keys()
+    for axis, value, other in policy.NOT_TOGETHER:
+        assert value in AXES[axis].variants
+        assert other in AXES
+    assert AXES.keys() >= policy.NOT_WITH_ALONE | policy.ALONE
 
 
 @pytest.mark.parametrize(
