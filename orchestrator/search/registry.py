@@ -13,8 +13,8 @@ from typing import Protocol
 
 from jobs.spec import TrialSpec
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.search.answer.memory.worth_predicting import worth_predicting
 from orchestrator.search.answer.search import AnswerSearch
-from orchestrator.search.answer.worth_predicting import worth_predicting
 from orchestrator.search.base import Search
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.frontier.search import FrontierSearch

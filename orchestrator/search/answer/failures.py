@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.answer.cost_model import CostModel
+from orchestrator.search.answer.costs.cost_model import CostModel
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, rounded
 
 _SAMPLES = 512

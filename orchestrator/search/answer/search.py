@@ -18,6 +18,7 @@ from jobs.record import TrialRecord, skipped
 from jobs.spec import Choice, TrialSpec
 from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.search.answer.budget_answer import BudgetAnswer
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors, shipped_priors
 from orchestrator.search.answer.questions import (
     Decisions,
     PlanView,
@@ -27,7 +28,6 @@ from orchestrator.search.answer.questions import (
 )
 from orchestrator.search.answer.skip_reasons import reason_of
 from orchestrator.search.answer.state import AnswerState
-from orchestrator.search.answer.technique_priors import TechniquePriors, shipped_priors
 from orchestrator.search.base import Search
 from orchestrator.search.frontier.arrays import Mask
 from orchestrator.search.frontier.candidates import Candidate, candidates_of

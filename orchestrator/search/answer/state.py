@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.search.answer.cost_model import CostModel, Observation
-from orchestrator.search.answer.cost_prior import CostPrior
-from orchestrator.search.answer.curve_prior import PriorScales
+from orchestrator.search.answer.costs.cost_model import CostModel, Observation
+from orchestrator.search.answer.costs.cost_prior import CostPrior
+from orchestrator.search.answer.costs.curve_prior import PriorScales
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.failures import Failures
 from orchestrator.search.answer.gain import Beliefs
 from orchestrator.search.answer.loaders import NOTICED_DATA_SHARE, Loaders
-from orchestrator.search.answer.memory_model import MemoryModel
-from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.answer.memory.memory_model import MemoryModel
 from orchestrator.search.answer.trial_cost import TrialCost
 from orchestrator.search.frontier.arrays import Array, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve

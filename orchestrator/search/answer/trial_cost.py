@@ -9,8 +9,8 @@ import numpy as np
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.search.answer.technique_priors import TechniquePriors
-from orchestrator.search.answer.unrecorded import BUILD_SECONDS
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors
+from orchestrator.search.answer.effects.unrecorded import BUILD_SECONDS
 from orchestrator.search.frontier.arrays import Array, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate
 

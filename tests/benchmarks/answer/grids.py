@@ -10,7 +10,7 @@ from pathlib import Path
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES
 from orchestrator.analysis.baseline import ranked_recipe
-from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.storage.run_reader import read_run_folder
 from tests.benchmarks.answer.sketches import SKETCHES, Sketch, decoder_grid, drawn
 from tests.benchmarks.grids import DATA, PREDICTED, Table, predicted, recorded

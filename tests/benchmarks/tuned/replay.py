@@ -17,9 +17,9 @@ from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.prediction.unsupported import unpredictable
 from orchestrator.running.tuning import SEARCH_SHARE
 from orchestrator.search.answer.budget_answer import BudgetAnswer
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors
+from orchestrator.search.answer.memory.worth_predicting import worth_predicting
 from orchestrator.search.answer.search import AnswerSearch
-from orchestrator.search.answer.technique_priors import TechniquePriors
-from orchestrator.search.answer.worth_predicting import worth_predicting
 from orchestrator.search.base import Search
 from orchestrator.units import GIB
 from tests.benchmarks.optuna_search import OptunaSearch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobs.record import Outcome, TrialRecord
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.failures import Failures
-from orchestrator.search.answer.technique_priors import TechniquePriors
 from orchestrator.search.frontier.candidates import candidates_of
 from tests.benchmarks.grids import make_spec
 

@@ -11,8 +11,8 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.search.answer.effects.technique_priors import Effect, TechniquePriors
 from orchestrator.search.answer.search import AnswerSearch
-from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
 from orchestrator.units import GIB
 from tests.benchmarks.grids import Table, make_record, make_spec
 from tests.benchmarks.simulated_grids import simulated

@@ -6,6 +6,7 @@ import pytest
 
 from jobs.record import Outcome
 from jobs.spec import TrialSpec
+from orchestrator.running.tuning import SEARCH_SHARE
 from orchestrator.search.answer.search import AnswerSearch
 from orchestrator.units import GIB
 from tests.benchmarks.tuned.decoder import Decoder, along, recorded_curves
@@ -43,7 +44,7 @@ def test_answer_search_finds_compiled_configurations_of_a_decoder_soon(
     for answer in search.answers():
         assert answer.pick is not None
         expert = recorded_speed(int(answer.budget_bytes))
-        assert answer.pick.samples_per_second > 0.9 * expert
+        assert answer.pick.samples_per_second > 0.85 * expert
 
 
 def test_answer_search_tries_no_slow_build_that_promises_little(
@@ -51,7 +52,7 @@ def test_answer_search_tries_no_slow_build_that_promises_little(
 ) -> None:
     machine, _, asked = replayed
     assert {trial.choices["offload"] for trial in asked} == {"none"}
-    assert machine.spent < 60 * SETTING.minutes * 0.65 + 15
+    assert machine.spent < 60 * SETTING.minutes * SEARCH_SHARE + 15
 
 
 def test_answer_search_says_that_untried_techniques_may_gain(

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.search.answer.technique_priors import shipped_priors
+from orchestrator.search.answer.effects.technique_priors import shipped_priors
 from orchestrator.search.answer.trial_cost import USUAL_SECONDS, TrialCost
 from orchestrator.search.frontier.candidates import candidates_of
 from tests.benchmarks.grids import make_record, make_spec

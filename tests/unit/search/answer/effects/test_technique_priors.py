@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from orchestrator.search.answer import unrecorded
-from orchestrator.search.answer.similar_values import correlation
-from orchestrator.search.answer.technique_priors import (
+from orchestrator.search.answer.effects import unrecorded
+from orchestrator.search.answer.effects.similar_values import correlation
+from orchestrator.search.answer.effects.technique_priors import (
     Effect,
     TechniquePriors,
     read_priors,

@@ -7,7 +7,7 @@ from functools import partial
 
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
-from orchestrator.search.answer.technique_priors import shipped_priors
+from orchestrator.search.answer.effects.technique_priors import shipped_priors
 from orchestrator.search.frontier.candidates import Candidate, Curve, candidates_of
 from orchestrator.search.frontier.technique_knowledge import NO_DEVICE_MEMORY
 

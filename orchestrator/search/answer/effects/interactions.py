@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.answer.unrecorded import INTERACTIONS, Expectation
+from orchestrator.search.answer.effects.unrecorded import INTERACTIONS, Expectation
 from orchestrator.search.frontier.arrays import Array, Indices
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.spec import Choice
-from orchestrator.search.answer.interactions import Interaction, interactions_of
-from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
+from orchestrator.search.answer.effects.interactions import Interaction, interactions_of
+from orchestrator.search.answer.effects.technique_priors import Effect, TechniquePriors
 from orchestrator.search.frontier.arrays import Array, Indices, Numbering
 from orchestrator.search.frontier.candidates import OPTIMIZER, Candidate, Curve, OptimizerFamily
 

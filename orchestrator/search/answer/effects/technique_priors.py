@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from jobs.spec import Choice
-from orchestrator.search.answer import unrecorded
-from orchestrator.search.answer.similar_values import correlation
+from orchestrator.search.answer.effects import unrecorded
+from orchestrator.search.answer.effects.similar_values import correlation
 from orchestrator.search.frontier.arrays import Array
 
 _FILE = Path(__file__).with_name("technique_priors.json")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from orchestrator.search.answer.curve_prior import CurvePrior, Part, PriorScales
-from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.answer.costs.curve_prior import CurvePrior, Part, PriorScales
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.frontier.arrays import Array, Indices, Numbering
 from orchestrator.search.frontier.candidates import Candidate, OptimizerFamily
 from orchestrator.search.frontier.cost_law import Derivatives, ParameterLayout

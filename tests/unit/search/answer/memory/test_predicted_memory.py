@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jobs.spec import TrialSpec
-from orchestrator.search.answer.predicted_memory import PredictedMemory
-from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
+from orchestrator.search.answer.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.answer.memory.predicted_memory import PredictedMemory
 from orchestrator.search.frontier.candidates import candidates_of
 from orchestrator.units import GIB
 from tests.benchmarks.grids import make_spec

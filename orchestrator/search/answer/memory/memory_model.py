@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.answer.cost_model import CostModel, Observation
-from orchestrator.search.answer.cost_prior import CostPrior
-from orchestrator.search.answer.predicted_memory import PredictedMemory
-from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.answer.costs.cost_model import CostModel, Observation
+from orchestrator.search.answer.costs.cost_prior import CostPrior
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors
+from orchestrator.search.answer.memory.predicted_memory import PredictedMemory
 from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.candidates import Candidate
 from orchestrator.search.frontier.memory_correction import CorrectionHyperparameters

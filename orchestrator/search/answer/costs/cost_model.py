@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.answer.branch_laws import ExtendedLaw, SeenBranchLaw, branches_of
-from orchestrator.search.answer.cost_prior import CostPrior
+from orchestrator.search.answer.costs.branch_laws import ExtendedLaw, SeenBranchLaw, branches_of
+from orchestrator.search.answer.costs.cost_prior import CostPrior
 from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.cost_law import Branch, CostLaw, Derivatives
 from orchestrator.search.frontier.hyperparameters import Hyperparameters

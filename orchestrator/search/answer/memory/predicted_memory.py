@@ -8,8 +8,8 @@ import numpy as np
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.search.answer.memory_line import MemoryLine
-from orchestrator.search.answer.technique_priors import TechniquePriors
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors
+from orchestrator.search.answer.memory.memory_line import MemoryLine
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve
 from orchestrator.search.frontier.technique_knowledge import NO_DEVICE_MEMORY

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from jobs.spec import Choice
-from orchestrator.search.answer.cost_model import CostModel, Observation
-from orchestrator.search.answer.cost_prior import CostPrior
-from orchestrator.search.answer.curve_prior import PriorScales
-from orchestrator.search.answer.technique_priors import Effect, TechniquePriors
+from orchestrator.search.answer.costs.cost_model import CostModel, Observation
+from orchestrator.search.answer.costs.cost_prior import CostPrior
+from orchestrator.search.answer.costs.curve_prior import PriorScales
+from orchestrator.search.answer.effects.technique_priors import Effect, TechniquePriors
 from orchestrator.search.frontier.candidates import Candidate, candidates_of
 from orchestrator.search.frontier.cost_law import Branch
 from tests.benchmarks.grids import make_spec

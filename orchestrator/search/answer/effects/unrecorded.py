@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
 from jobs.techniques import AXES, Variant
-from orchestrator.search.answer.similar_values import parsed
+from orchestrator.search.answer.effects.similar_values import parsed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,7 @@
+"""The posterior of one cost of every candidate: the time of a micro-batch, or its memory.
+
+cost_model.py     the posterior, from the measured candidates
+branch_laws.py    the law of a cost for few measurements
+cost_prior.py     the prior covariance of the cost between candidates
+curve_prior.py    the prior mean and covariance of the curves' parameters
+"""
