@@ -100,7 +100,7 @@ a memory budget, a chunked loss and a loop that does not wait, fit the limit."""
 
 DEEP: Mapping[str, str] = {"precision": "bf16"}
 """Axis -> the value of all sets with more than two changes, if it is tried. On a GPU it is faster
-than the other precisions that train alike, so the other changes are combined with it alone."""
+than the other exact precisions, so only this one is combined with many other changes."""
 
 NOT_TOGETHER: Mapping[tuple[str, str, str], str] = {
     ("loss", "liger", "compile"): "failed in each recorded trial; chunked runs compiled",
