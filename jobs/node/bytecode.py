@@ -22,17 +22,27 @@ def keep_bytecode() -> None:
     """Have this process and those that it starts keep their bytecode, if Python would keep none.
 
     It is kept in the user's cache folder, and not beside the source. Nothing changes if torch has
-    bytecode already, or if the user has chosen a folder.
+    bytecode already, if the user has chosen a folder, or if the cache cannot be written. Processes
+    that ``multiprocessing`` spawns read the bytecode, but write none.
     """
     if not sys.dont_write_bytecode or sys.pycache_prefix is not None or _has_bytecode(_LARGEST):
         return
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(cache) / "orchestrator" / "bytecode"
-    with contextlib.suppress(OSError):  # without a folder, each process compiles as before
+    if not _is_writable(folder):
+        return
+    os.environ[_FOLDER] = sys.pycache_prefix = str(folder)
+    os.environ.pop(_NO_BYTECODE, None)
+    sys.dont_write_bytecode = False
+
+
+def _is_writable(folder: Path) -> bool:
+    """Create a folder if there is none. Returns whether this process can write to it."""
+    if not folder.is_absolute():  # the user has no home folder
+        return False
+    with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.environ[_FOLDER] = sys.pycache_prefix = str(folder)
-        os.environ.pop(_NO_BYTECODE, None)
-        sys.dont_write_bytecode = False
+    return os.access(folder, os.W_OK)
 
 
 def _has_bytecode(package: str) -> bool:

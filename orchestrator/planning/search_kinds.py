@@ -72,8 +72,8 @@ SEARCH_KINDS: Mapping[str, SearchKind] = {
                 default=0.95,
                 minimum=0.5,
                 below=1,
-                doc="probability of the bound that the answer states: nothing unmeasured is "
-                "faster by more",
+                doc="probability of the bound that the answer states: no unmeasured "
+                "configuration gains more",
             ),
             "any_recipe": SearchOption(
                 type=bool,

@@ -12,7 +12,7 @@ from jobs.isolation import prewarm
 from orchestrator.running import orphans
 
 CONNECT_SECONDS = 5.0
-_LOCAL = "local"
+LOCAL = "local"
 """The address that has Ray start a cluster of this machine alone."""
 
 
@@ -22,12 +22,15 @@ def ray_address(address: str | None) -> str:
     Without an address, Ray would join the cluster that was last started on this machine. It would
     wait for it even if that cluster has ended.
     """
-    return address or os.environ.get("RAY_ADDRESS") or _LOCAL
+    return address or os.environ.get("RAY_ADDRESS") or LOCAL
 
 
 def is_elsewhere(address: str | None) -> bool:
-    """Whether trials run on a cluster that is there already, and not on this machine alone."""
-    return ray_address(address) != _LOCAL
+    """Whether an address is that of a cluster that is there already.
+
+    Otherwise Ray is started for this machine alone.
+    """
+    return ray_address(address) != LOCAL
 
 
 def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from jobs.node import nvml
 from jobs.techniques import Variant
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import FollowUpPolicy, SearchChoice, SweepConfig
@@ -27,6 +28,8 @@ SEARCH_SHARE = 0.75
 
 A compiled pick is compiled again for its cap check, mostly from the cache of its first trial."""
 _TIE_BREAK_ROUNDS = 2
+_FIRST_WITH_BF16 = (8, 0)
+"""The first compute capability with bf16 (CUDA C++ Programming Guide, compute capabilities)."""
 
 
 def space_of(
@@ -94,12 +97,21 @@ def _needs_gpu(requirement: str) -> bool:
 
 
 def _is_unmet_here(requirement: str) -> bool:
-    """Whether this machine lacks the package, or the version of it, that is required."""
+    """Whether this machine lacks the package, its version or the GPU that is required."""
     kind, _, name = requirement.partition(":")
     if kind == "package":
         return importlib.util.find_spec(name) is None
-    library, _, version = requirement.partition(">=")
-    return library == "transformers" and _transformers() < Version(version)
+    if requirement == "bf16":  # a GPU without it would emulate it slowly; processors have it
+        return bool(nvml.visible_uuids()) and _newest_capability() < _FIRST_WITH_BF16
+    subject, _, version = requirement.partition(">=")
+    if subject == "capability":
+        return _newest_capability() < tuple(map(int, version.split(".")))
+    return subject == "transformers" and _transformers() < Version(version)
+
+
+def _newest_capability() -> tuple[int, int]:
+    """The highest compute capability of this machine's GPUs; (0, 0) without a GPU."""
+    return max(map(nvml.compute_capability, nvml.visible_uuids()), default=(0, 0))
 
 
 def _transformers() -> Version:

@@ -101,7 +101,7 @@ def combinations(
     own = {axis: listed[0] for axis, listed in values.items()}
     sets = _Sets()
     best = sets.with_batches([])
-    for level in _levels(values):
+    for level in _levels(values, has_gpu=has_gpu):
         most = len(sets.technique_sets) + _count(level)
         if most * len(choices_of_batches[-1]) > _MOST_CHECKED * limit:
             break
@@ -112,7 +112,7 @@ def combinations(
         # Fewer changed axes are better than micro-batches so coarse that the best is missing.
         if level.is_deep:
             accepted = choices_of_batches[:_FINE]
-        batches = _finest(accepted, limit // len(sets.technique_sets))
+        batches = _finest(accepted, limit // max(1, len(sets.technique_sets)))
         if not batches:
             break
         best = sets.with_batches(batches)
@@ -127,16 +127,16 @@ def _finest(choices_of_batches: Sequence[Sequence[Batch]], most: int) -> Sequenc
     return []
 
 
-def _levels(values: TriedValues) -> Iterator[_Level]:
+def _levels(values: TriedValues, *, has_gpu: bool) -> Iterator[_Level]:
     """All levels, those with the fewest changed axes first.
 
-    Up to a few changes, all values are combined. With more changes, rare values are left out, and
-    the axes of ``policy.DEEP`` have the value that is faster anyway.
+    Up to a few changes, all values are combined. With more changes, rare values are left out. On a
+    GPU, the user's slow values then give way to faster ones (``policy.FASTER``).
     """
     free = {axis: listed[1:] for axis, listed in values.items() if len(listed) > 1}
     for changes in range(min(_FEW_CHANGES, len(free)) + 1):
         yield _Level(changes=changes, others=free)
-    fixed = {axis: value for axis, value in policy.DEEP.items() if value in free.get(axis, ())}
+    fixed = _faster_values(values) if has_gpu else {}
     usual = {}
     for axis, others in free.items():
         rare = policy.WITH_ONE_OTHER.get(axis, frozenset())
@@ -144,6 +144,17 @@ def _levels(values: TriedValues) -> Iterator[_Level]:
             usual[axis] = [value for value in others if value not in rare]
     for changes in range(_FEW_CHANGES + 1 - len(fixed), len(usual) + 1):
         yield _Level(changes=changes, others=usual, fixed=fixed)
+
+
+def _faster_values(values: TriedValues) -> dict[str, Choice]:
+    """Axis -> the faster value that is tried in place of the user's, by ``policy.FASTER``."""
+    faster: dict[str, Choice] = {}
+    for (axis, own), listed in policy.FASTER.items():
+        tried = values.get(axis, ())
+        better = [value for value in listed if value in tried]
+        if better and tried[0] == own:
+            faster[axis] = better[0]
+    return faster
 
 
 def _count(level: _Level) -> int:

@@ -124,7 +124,10 @@ def _obstacle(config: SweepConfig) -> Obstacle:
     def obstacle(techniques: TechniqueSet) -> str:
         """The reason of the first rule; empty if none applies without accumulation."""
         for (axis, value, other), reason in policy.NOT_TOGETHER.items():
-            if techniques.get(axis) == value and techniques[other] != AXES[other].default:
+            pair = (axis, other)
+            is_own = all(techniques[name] == config.baseline[name] for name in pair)
+            has_both = techniques[axis] == value and techniques[other] != AXES[other].default
+            if has_both and not is_own:
                 return reason
         # Some rules forbid accumulation, and none needs it.
         choices = {**config.baseline, **techniques, ACCUMULATION: 1}

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.flags import SHARED
 from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
@@ -191,8 +192,10 @@ def _nothing_fits(dataset: Dataset, answer: TuneAnswer) -> Iterator[str]:
     if measured:
         least = min(measured, key=_memory_of)
         yield f"  least memory measured: {_figures(dataset, least)}"
+        # Another process's memory may be part of this figure. Flags of the speed do not matter.
         for flag in least.flags:
-            yield f"    {flags.with_heading(flag)}"
+            if flag.kind in SHARED:
+                yield f"    {flags.with_heading(flag)}"
 
 
 def _memory_of(configuration: Configuration) -> float:

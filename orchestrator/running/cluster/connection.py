@@ -24,7 +24,13 @@ from orchestrator.running.cluster.ray_nodes import answer_of, list_nodes, on_nod
 from orchestrator.running.cluster.start_limit import start_limit
 from orchestrator.running.cluster.survey import survey, this_machine
 from orchestrator.running.nodes import Cluster, ClusterError
-from orchestrator.running.ray_address import advice, ray_address, why_unreachable
+from orchestrator.running.ray_address import (
+    LOCAL,
+    advice,
+    is_elsewhere,
+    ray_address,
+    why_unreachable,
+)
 from orchestrator.units import duration
 
 _ERROR_CHARACTERS = 600
@@ -48,7 +54,7 @@ def connected(address: str | None) -> Iterator[Cluster]:
     with contextlib.ExitStack() as stack:
         is_own = False
         if not ray.is_initialized():
-            is_own = ray_address(address) == "local"
+            is_own = not is_elsewhere(address)
             stack.enter_context(_ray_at(ray_address(address)))
         stack.enter_context(watched_head())
         stack.enter_context(_errors_of_ray())
@@ -59,7 +65,7 @@ def connected(address: str | None) -> Iterator[Cluster]:
 @contextmanager
 def _ray_at(address: str) -> Iterator[None]:
     """Join or start Ray for the time of the context. Raises ClusterError."""
-    if address != "local":
+    if address != LOCAL:
         _join(address)
         try:
             yield
@@ -120,7 +126,7 @@ def _join(
     # A cluster that is started for one sweep needs no dashboard. None: a joined cluster decides.
     include_dashboard = None
     options: dict[str, Any] = {}
-    if address == "local":
+    if address == LOCAL:
         include_dashboard = False
     if temporary_folder is not None:
         options["_temp_dir"] = temporary_folder
@@ -143,7 +149,7 @@ def _join(
 def _limited_start(address: str) -> AbstractContextManager[None]:
     """A limit on the time that Ray has to start or to be joined."""
     ended = f"this process ended while it joined the Ray cluster at {address}"
-    if address == "local":
+    if address == LOCAL:
         ended = "Ray could not be started here: this process ended meanwhile; try again"
     return start_limit(_JOIN_SECONDS, _not_in_time(address), ended=ended)
 
@@ -151,7 +157,7 @@ def _limited_start(address: str) -> AbstractContextManager[None]:
 def _not_in_time(address: str) -> str:
     """The sentence for a Ray that neither starts nor refuses."""
     limit = duration(_JOIN_SECONDS)
-    if address == "local":
+    if address == LOCAL:
         return f"Ray could not be started here: it did not start within {limit}; try again"
     return (
         f"cannot join the Ray cluster at {address}: it did not answer within {limit}; a process of"
@@ -167,7 +173,7 @@ def _why_not_joined(address: str, error: Exception) -> str:
             f"Ray needs a home folder: {error.filename}: {error.strerror}; set HOME to a folder"
             " that can be written"
         )
-    if address == "local":
+    if address == LOCAL:
         return f"Ray could not be started here: {refusal}; try again"
     return f"cannot join the Ray cluster at {address}: {refusal}; {advice(refusal)}"
 

@@ -185,10 +185,49 @@ def test_tune_space_never_compiles_with_the_loss_of_liger(tmp_path: Path) -> Non
     assert compiled == {"none"}
 
 
+def test_tune_space_of_a_user_who_compiles_with_the_loss_of_liger_begins_with_both(
+    tmp_path: Path,
+) -> None:
+    found = space(tmp_path, TEXT + "baseline: {loss: liger, compile: inductor}\n")
+    first = found.plan.trials[0].choices
+    assert (first["loss"], first["compile"]) == ("liger", "inductor")
+    assert len(found.plan.trials) > 5_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "has_gpu", "precisions"),
+    [
+        ("{}", True, {"bf16"}),
+        ("{}", False, {"fp32", "bf16"}),
+        ("{bf16: true}", True, {"bf16"}),
+        ("{fp16: true}", True, {"fp16", "bf16"}),
+    ],
+)
+def test_tune_space_with_many_changes_has_a_fast_precision(
+    tmp_path: Path, arguments: str, has_gpu: bool, precisions: set[str]
+) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(f"{TEXT}training_arguments: {arguments}\n")
+    found = tune_space(load_config(path), Goal(), has_gpu=has_gpu, is_missing=_needs_a_package)
+    own = found.plan.trials[0].choices
+    found_precisions = set()
+    for trial in found.plan.trials:
+        changed = [axis for axis, value in trial.choices.items() if value != own[axis]]
+        if len(set(changed) - {"micro_batch", "accumulation"}) > 2:
+            found_precisions.add(trial.choices["precision"])
+    assert found_precisions == precisions
+
+
+def _needs_a_package(variant: Variant) -> bool:
+    return any(requirement.startswith("package:") for requirement in variant.requires)
+
+
 def test_policy_names_only_axes_and_values_that_exist() -> None:
     for listed in (policy.NOT_TRIED, policy.WITH_ONE_OTHER):
         for axis, values in listed.items():
             assert set(values) <= AXES[axis].variants.keys()
+    for (axis, own), faster in policy.FASTER.items():
+        assert {own, *faster} <= AXES[axis].variants.keys()
     for axis, value, other in policy.NOT_TOGETHER:
         assert value in AXES[axis].variants
         assert other in AXES

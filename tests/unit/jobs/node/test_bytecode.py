@@ -19,7 +19,9 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The user's cache folder, in a container that keeps no bytecode, with a torch without any."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    # Set first: only a variable that was set before is restored after the test.
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", "")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "pycache_prefix", None)
     _install_torch(monkeypatch, tmp_path / "no.pyc")
@@ -58,6 +60,17 @@ def test_folder_that_the_user_chose_is_kept(cache: Path, monkeypatch: pytest.Mon
     keep_bytecode()
     assert sys.pycache_prefix == "chosen"
     assert os.environ["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
+@pytest.mark.parametrize("home", ["relative", "/proc/self"])
+def test_cache_that_cannot_be_used_is_not_used(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    monkeypatch.chdir(cache)
+    monkeypatch.setenv("XDG_CACHE_HOME", home)
+    keep_bytecode()
+    assert sys.pycache_prefix is None
+    assert not (cache / "relative").exists()
 
 
 def test_without_a_cache_folder_python_keeps_no_bytecode(

@@ -76,10 +76,11 @@ def test_tune_answer_with_a_doubtful_speed_says_why(flag: Flag, words: str) -> N
 
 
 def test_tune_answer_without_a_pick_says_that_the_least_memory_was_measured_beside_others() -> None:
-    flag = Flag(FlagKind.SHARED_PROCESSES, 1)
-    text = printed(make_record(memory_mib=30_000, flags=[flag]), pick=None, gain_at_most=None)
+    listed = [Flag(FlagKind.SHARED_PROCESSES, 1), Flag(FlagKind.HOST_BOUND, 0.97)]
+    text = printed(make_record(memory_mib=30_000, flags=listed), pick=None, gain_at_most=None)
     assert "least memory measured: batch 4" in text
     assert "other processes on the GPU: 1" in text
+    assert "host-bound" not in text
 
 
 def test_tune_answer_of_nothing_measured_says_so() -> None:

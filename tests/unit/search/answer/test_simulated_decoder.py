@@ -40,7 +40,8 @@ def test_answer_search_finds_compiled_configurations_of_a_decoder_soon(
     compiled = [trial for trial in asked if trial.choices["compile"] == "inductor_regional"]
     before = asked[: asked.index(compiled[0])]
     assert sum(machine.records[trial.trial_id].slot_seconds for trial in before) < 30
-    # An expert's grid of 45 trials took three minutes.
+    # An expert's grid of 45 trials took three minutes. With this seed, the slowest pick has 0.88 of
+    # the expert's speed or more after two.
     for answer in search.answers():
         assert answer.pick is not None
         expert = recorded_speed(int(answer.budget_bytes))

@@ -1,0 +1,48 @@
+"""Which addresses are those of a cluster that is there already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator import cli
+from orchestrator.planning.config import SweepConfig, load_config
+from orchestrator.planning.prechecks import checks
+from orchestrator.running.ray_address import is_elsewhere
+
+
+@pytest.mark.parametrize(
+    ("address", "variable", "elsewhere"),
+    [
+        (None, "", False),
+        ("local", "", False),
+        ("local", "auto", False),
+        (None, "local", False),
+        ("auto", "", True),
+        ("10.0.0.1:6379", "", True),
+        (None, "10.0.0.1:6379", True),
+    ],
+)
+def test_local_is_the_only_address_of_this_machine_alone(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, variable: str, elsewhere: bool
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", variable)
+    assert is_elsewhere(address) == elsewhere
+
+
+@pytest.mark.parametrize(("address", "elsewhere"), [("local", False), ("auto", True)])
+def test_files_are_checked_as_those_of_this_machine_if_the_address_is_local(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, elsewhere: bool
+) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("model: {task: causal-lm, architecture: llama}\n")
+    asked = []
+
+    def check_files(config: SweepConfig, *, runs_elsewhere: bool, asks_hub: bool) -> list[str]:
+        asked.append(runs_elsewhere)
+        return []
+
+    monkeypatch.setattr(checks, "check_files", check_files)
+    cli.check_files(load_config(path), address=address)
+    assert asked == [elsewhere]
