@@ -18,7 +18,7 @@ follow.py                 a sweep's progress in another terminal, read from its 
 background_prediction.py  predicts the trials' memory while a sweep runs
 nodes.py                  the nodes of a cluster, and what a trial reserves on them
 ray_address.py            where the Ray cluster is
-process_tree.py           the processes below one, by the parents that the kernel names
+process_tree.py           the processes below one, and when a process started
 orphans.py                ends what a killed driver leaves behind
 gpu_screening.py          finds unfit GPUs before a sweep
 cluster/                  Ray: one slot per GPU under Tune

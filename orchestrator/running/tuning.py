@@ -28,8 +28,8 @@ SEARCH_SHARE = 0.75
 
 A compiled pick is compiled again for its cap check, mostly from the cache of its first trial."""
 _TIE_BREAK_ROUNDS = 2
-_FIRST_WITH_BF16 = (8, 0)
-"""The first compute capability with bf16 (CUDA C++ Programming Guide, compute capabilities)."""
+_BF16_NEEDS = "capability>=8.0"
+"""What bf16 requires of a GPU (CUDA C++ Programming Guide, compute capabilities)."""
 
 
 def space_of(
@@ -40,11 +40,19 @@ def space_of(
     On a cluster, the packages of this machine are not checked: its nodes may have others.
     """
 
+    # Asked once: each question to NVML takes milliseconds, and many techniques require a GPU.
+    capability = None
+    if has_gpu and not is_remote:
+        capability = _newest_capability()
+
     def is_missing(variant: Variant) -> bool:
         """Whether a requirement of a technique is surely not met."""
-        if not has_gpu and any(map(_needs_gpu, variant.requires)):
-            return True
-        return not is_remote and any(map(_is_unmet_here, variant.requires))
+        for requirement in variant.requires:
+            if not has_gpu and _needs_gpu(requirement):
+                return True
+            if not is_remote and _is_unmet_here(requirement, capability):
+                return True
+        return False
 
     space = tune_space(config, goal, has_gpu=has_gpu, is_missing=is_missing)
     search_seconds = gpu_seconds * SEARCH_SHARE
@@ -96,22 +104,25 @@ def _needs_gpu(requirement: str) -> bool:
     return requirement.startswith(("cuda", "capability>="))
 
 
-def _is_unmet_here(requirement: str) -> bool:
-    """Whether this machine lacks the package, its version or the GPU that is required."""
+def _is_unmet_here(requirement: str, capability: tuple[int, int] | None) -> bool:
+    """Whether this machine lacks the package, its version or the GPU that is required.
+
+    ``capability`` is the compute capability of its newest GPU; None without a GPU.
+    """
     kind, _, name = requirement.partition(":")
     if kind == "package":
         return importlib.util.find_spec(name) is None
-    if requirement == "bf16":  # a GPU without it would emulate it slowly; processors have it
-        return bool(nvml.visible_uuids()) and _newest_capability() < _FIRST_WITH_BF16
+    if requirement == "bf16":  # an older GPU would emulate it slowly
+        requirement = _BF16_NEEDS
     subject, _, version = requirement.partition(">=")
-    if subject == "capability":
-        return _newest_capability() < tuple(map(int, version.split(".")))
+    if subject == "capability" and capability is not None:
+        return capability < tuple(map(int, version.split(".")))
     return subject == "transformers" and _transformers() < Version(version)
 
 
-def _newest_capability() -> tuple[int, int]:
-    """The highest compute capability of this machine's GPUs; (0, 0) without a GPU."""
-    return max(map(nvml.compute_capability, nvml.visible_uuids()), default=(0, 0))
+def _newest_capability() -> tuple[int, int] | None:
+    """The highest compute capability of this machine's GPUs; None without a GPU."""
+    return max(map(nvml.compute_capability, nvml.visible_uuids()), default=None)
 
 
 def _transformers() -> Version:

@@ -42,10 +42,18 @@ def test_child_is_found_though_psutil_remembers_an_earlier_process_with_its_pid(
     assert child in [process.pid for process in process_tree.children(os.getpid())]
 
 
-def test_start_of_a_process_differs_from_that_of_a_later_one(grandchild: int) -> None:
-    child = psutil.Process(grandchild).ppid()
-    assert process_tree.start_ticks(child) < process_tree.start_ticks(grandchild)
-    assert process_tree.start_ticks(child) == process_tree.start_ticks(child)
+def test_start_of_a_process_is_in_ticks_since_the_boot() -> None:
+    before = _ticks_since_boot()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        after = _ticks_since_boot()
+        started = process_tree.start_ticks(process.pid)
+        process.kill()
+    # All three are rounded down.
+    assert before <= started <= after
+
+
+def _ticks_since_boot() -> int:
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def test_start_of_an_absent_process_is_an_error() -> None:
