@@ -39,6 +39,7 @@ def _compiled(
 
 
 def _regional(doc: str, backend: str, **options: Any) -> Variant:
+    """``options`` are those of the hook ``compiled_regions``."""
     return Variant(
         doc=doc,
         hooks={"regions": Hook("compiled_regions", {"backend": backend, **options})},
@@ -68,6 +69,12 @@ COMPILE = Axis(
             "node's cache; it may be slower, because it is not specialized for one micro-batch",
             "inductor",
             any_batch=True,
+        ),
+        "inductor_regional_tuned": _regional(
+            "inductor_regional that times several tilings of its fused kernels on a GPU; its first "
+            "step takes a little longer, and large micro-batches can be much faster",
+            "inductor",
+            tuned=True,
         ),
         "inductor_reduce_overhead": _compiled(
             "TorchInductor with CUDA graphs: saves launch time, costs memory",
@@ -129,25 +136,33 @@ def tuned_inductor() -> None:
 
 @hook("compiled_regions")
 def compiled_regions(
-    model: torch.nn.Module, task: Task, arguments: Any, *, backend: str, any_batch: bool = False
+    model: torch.nn.Module,
+    task: Task,
+    arguments: Any,
+    *,
+    backend: str,
+    any_batch: bool = False,
+    tuned: bool = False,
 ) -> torch.nn.Module:
     """``model`` with compiled blocks and, if it is a language model, a compiled loss.
 
     Of a vision-language model these are the blocks of the language model.
 
     Blocks of the same class share the compiled code, so only the first block takes time. With
-    ``any_batch``, the code works for all sizes of the first dimension, the batch. Raises
-    NotImplementedError for a model without repeated blocks.
+    ``any_batch``, the code works for all sizes of the first dimension, the batch. With ``tuned``,
+    TorchInductor times several tilings of each kernel. Raises NotImplementedError for a model
+    without repeated blocks.
     """
-    import torch
 
+    options: dict[str, Any] = {"backend": backend}
+    if tuned:
+        # Coordinate descent, which tuned_inductor uses as well, would take several times as long.
+        options["options"] = {"max_autotune_pointwise": True}
     blocks = 0
     for module in _part_to_compile(model, task).modules():
-        # A list of modules of one class is a list of layers. The same rule as in
-        # accelerate.utils.other.is_repeated_blocks.
-        if isinstance(module, torch.nn.ModuleList) and len({type(block) for block in module}) == 1:
+        if _is_list_of_layers(module):
             for block in _blocks_to_compile(module):
-                block.compile(backend=backend)
+                block.compile(**options)
                 if any_batch:
                     compiled: Any = block._compiled_call_impl
                     block._compiled_call_impl = _with_any_batch(compiled)
@@ -161,7 +176,7 @@ def compiled_regions(
     if hasattr(inner, "get_base_model"):
         inner = inner.get_base_model()
     if task in _OVER_A_VOCABULARY and hasattr(inner, "loss_function"):
-        _compile_loss(inner, backend, any_batch)
+        _compile_loss(inner, options, any_batch)
     return model
 
 
@@ -183,13 +198,13 @@ def _part_to_compile(model: torch.nn.Module, task: Task) -> Any:
     return inner.get_decoder()
 
 
-def _compile_loss(model: Any, backend: str, any_batch: bool) -> None:
+def _compile_loss(model: Any, options: Mapping[str, Any], any_batch: bool) -> None:
     """Compile a model's loss function; if it has a ``region``, only this repeated part of it."""
     import torch
 
     region = getattr(model.loss_function, "region", None)
     function = model.loss_function if region is None else region.function
-    compiled: Any = torch.compile(function, backend=backend)
+    compiled: Any = torch.compile(function, **options)
     if any_batch:
         compiled = _with_any_batch(compiled)
     if region is None:
@@ -221,9 +236,19 @@ def _with_any_batch(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _blocks_to_compile(modules: Any) -> list[Any]:
-    """The modules of a list; none if they contain lists of modules themselves."""
+    """The modules of a list; none if they contain lists of layers themselves."""
+    for module in modules[0].modules():
+        if _is_list_of_layers(module):
+            return []
+    return list(modules)
+
+
+def _is_list_of_layers(module: torch.nn.Module) -> bool:
+    """Whether a module is a list of modules of one class.
+
+    The same rule as in accelerate.utils.other.is_repeated_blocks. The parts of a block of T5 are a
+    list, too, but of several classes.
+    """
     import torch
 
-    if any(isinstance(inner, torch.nn.ModuleList) for inner in modules[0].modules()):
-        return []
-    return list(modules)
+    return isinstance(module, torch.nn.ModuleList) and len({type(part) for part in module}) == 1

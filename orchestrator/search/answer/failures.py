@@ -59,6 +59,8 @@ class Failures:
         self._worked_together: set[Pair] = set()
         self._failed_together: Counter[Pair] = Counter()
         self._unmet: set[str] = set()
+        self._late_seconds = np.zeros(len(numbers))
+        """The longest that a trial with each choice took without a result, shape (choices,)."""
         curves: Numbering[object] = Numbering()
         self._curves = np.array([curves[candidate.curve] for candidate in candidates], int)
         self._failed_curves: set[int] = set()
@@ -75,6 +77,10 @@ class Failures:
             self._failed_curves.add(int(self._curves[index]))
             if record.outcome is Outcome.UNSUPPORTED and record.rule:
                 self._unmet.add(record.rule)
+        if record.outcome is Outcome.TIMED_OUT:
+            choices = self.choices[index]
+            earlier = self._late_seconds[choices]
+            self._late_seconds[choices] = np.maximum(earlier, record.slot_seconds)
 
     def _count_failure(self, choices: Indices) -> None:
         """Count a failure for each choice and each pair that can explain it."""
@@ -115,6 +121,14 @@ class Failures:
         for pair in self._failed_together:
             probability[self._has(pair)] *= _PAIR_WORKS
         return np.asarray(probability)
+
+    def least_seconds(self) -> Array:
+        """Seconds that a trial of each candidate takes at least, shape (candidates,).
+
+        A trial that timed out may have done so because of any choice that has never run.
+        """
+        late = np.where(self.unproven, self._late_seconds, 0.0)
+        return np.asarray(late[self.choices].max(axis=1))
 
     def _has(self, pair: Pair) -> Mask:
         """Whether each candidate has both choices of a pair, shape (candidates,)."""

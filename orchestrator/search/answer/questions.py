@@ -77,6 +77,8 @@ class Decisions:
     rules: Sequence[str]
     """For every candidate, the rule that excludes it if it is not worth measuring."""
     answers: tuple[BudgetAnswer, ...]
+    seconds: float = math.inf
+    """Expected slot time of the next trial; infinite before a speed is known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +127,7 @@ def decide(
         is_worth_measuring=is_worth_measuring,
         rules=rules.tolist(),
         answers=tuple(assessment.answer for assessment in assessments),
+        seconds=math.inf if chosen is None else float(seconds[chosen]),
     )
 
 

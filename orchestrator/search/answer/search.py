@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,14 @@ from orchestrator.search.frontier.arrays import Mask
 from orchestrator.search.frontier.candidates import Candidate, candidates_of
 from orchestrator.search.frontier.plan_state import PlanState
 
+_LEAST_TIMEOUT_SECONDS = 60.0
+"""A trial may take so long in any case, if so much time is left. Compiling one block takes 10 to 30
+seconds."""
+_TIMEOUT_FACTOR = 4.0
+"""A trial may take this many times what is expected."""
+_LAST_TIMEOUT_FACTOR = 2.0
+"""The same for a trial that is expected to take nearly all the time that is left."""
+
 
 class AnswerSearch(Search):
     """Finds the fastest configuration in each of the ``budgets``, which are in bytes.
@@ -48,7 +57,8 @@ class AnswerSearch(Search):
     With ``accounts_for_plan`` off, the plan is a large space to choose from. Then only measured
     trials get a record, and ``skipped`` lists no others. If ``effective_batch`` is given, only
     configurations with this effective batch are answers. The search ends when its trials have
-    taken ``slot_seconds``, and starts no trial that is expected to take longer than what is left.
+    taken ``slot_seconds``, and starts no trial that is expected to take longer than what is left. A
+    trial that takes several times as long as expected is then ended.
     """
 
     def __init__(
@@ -87,13 +97,13 @@ class AnswerSearch(Search):
 
     def ask(self) -> TrialSpec | None:
         """The next trial: of the candidate with the largest value per second."""
-        chosen = self._current_decisions().next
-        if chosen is None:
+        decisions = self._current_decisions()
+        if decisions.next is None:
             return None
-        trial = self._plan.open_trials(self._candidates[chosen])[0]
+        trial = self._plan.open_trials(self._candidates[decisions.next])[0]
         self._plan.take(trial.trial_id)
         self._decisions = None
-        return trial
+        return self._in_time(trial, decisions.seconds)
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
         """A better trial in place of one that has not started, by the latest records."""
@@ -158,6 +168,20 @@ class AnswerSearch(Search):
             "effective_batch": self._effective_batch,
             "answers": [answer.to_json() for answer in self.answers()],
         }
+
+    def _in_time(self, trial: TrialSpec, expected_seconds: float) -> TrialSpec:
+        """The trial with a shorter timeout, if the search itself has limited time.
+
+        Some techniques compile for minutes on some models only. Such a trial may take a few times
+        what is expected, but not all the time that is left.
+        """
+        if math.isinf(self._slot_seconds):
+            return trial
+        left = self._slot_seconds - self._state.slot_seconds
+        longest = max(_LEAST_TIMEOUT_SECONDS, _TIMEOUT_FACTOR * expected_seconds)
+        longest = min(longest, max(left, _LAST_TIMEOUT_FACTOR * expected_seconds))
+        timeout = float(math.ceil(min(trial.measure.timeout_seconds, longest)))
+        return replace(trial, measure=replace(trial.measure, timeout_seconds=timeout))
 
     def _recipe_masks(self, *, any_recipe: bool, effective_batch: int | None) -> dict[str, Mask]:
         """Recipe of a question ("" or "any") -> the candidates that can be its answer.

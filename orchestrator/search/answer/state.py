@@ -195,4 +195,5 @@ class AnswerState:
 
     def seconds(self, beliefs: Beliefs) -> Array:
         """Expected slot time of a trial of each candidate, shape (candidates,)."""
-        return self._costs.seconds(np.exp(beliefs.log_speed))
+        seconds = self._costs.seconds(np.exp(beliefs.log_speed))
+        return np.maximum(seconds, self._failures.least_seconds())

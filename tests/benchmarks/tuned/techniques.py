@@ -76,6 +76,7 @@ EFFECTS: Mapping[str, Mapping[str, SimulatedEffect]] = {
         "inductor": SimulatedEffect(time=0.99, first_seconds=36.0),
         "inductor_reduce_overhead": SimulatedEffect(time=0.99, saved=1.3, first_seconds=38.0),
         "inductor_tuned": SimulatedEffect(time=0.97, first_seconds=95.0),
+        "inductor_regional_tuned": SimulatedEffect(time=0.99, first_seconds=3.0),
     },
     "allocator": {
         "expandable_segments": SimulatedEffect(saved=0.97),

@@ -25,12 +25,13 @@ class MemoryLine:
     def at(self, wanted: Array) -> Array:
         """Bytes at other micro-batches: linear between known ones, and beyond the last two.
 
-        Below the smallest known micro-batch it is that one's bytes.
+        Below the smallest known micro-batch it is that one's bytes. Above the largest, it never
+        falls.
         """
         values = np.interp(wanted, self.sizes, self.sizes_bytes)
         if len(self.sizes) < 2:
             return np.asarray(values)
-        grown = self.sizes_bytes[-1] - self.sizes_bytes[-2]
+        grown = max(0.0, self.sizes_bytes[-1] - self.sizes_bytes[-2])
         slope = grown / (self.sizes[-1] - self.sizes[-2])
         beyond = np.maximum(wanted - self.sizes[-1], 0.0)
         return np.asarray(values + slope * beyond)

@@ -77,6 +77,29 @@ def test_blocks_that_hold_blocks_are_left_to_those_inside() -> None:
     assert is_compiled(outer.blocks[0])
 
 
+def test_block_whose_parts_are_a_list_of_several_classes_is_compiled() -> None:
+    """A block of T5 lists its attention and its feed-forward part."""
+    block = Stack([Block(2, 2), torch.nn.ReLU()])
+    model = compiled(Stack([block, Stack([Block(2, 2), torch.nn.ReLU()])]))
+    assert all(map(is_compiled, model.blocks))
+    assert not any(map(is_compiled, block.blocks))
+
+
+def test_tuned_regions_are_compiled_with_tuned_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def fake_compile(code: Any, **options: Any) -> Any:
+        asked.append(options)
+        return code
+
+    monkeypatch.setattr(torch, "compile", fake_compile)
+    compiled_regions(Stack([Block(2, 2)]), "causal-lm", None, backend="inductor", tuned=True)
+    compiled_regions(Stack([Block(2, 2)]), "causal-lm", None, backend="inductor")
+    block, loss, *plain = [options.get("options") for options in asked]
+    assert block == loss == {"max_autotune_pointwise": True}
+    assert plain == [None, None]
+
+
 @pytest.mark.parametrize("blocks", [[], [Block(2, 2), torch.nn.ReLU()]])
 def test_model_without_repeated_blocks_is_not_supported(blocks: list[torch.nn.Module]) -> None:
     with pytest.raises(NotImplementedError, match="no repeated blocks"):

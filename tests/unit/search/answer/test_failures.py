@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.record import Outcome, TrialRecord
+from jobs.record import Delivery, Outcome, TrialRecord
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.failures import Failures
 from orchestrator.search.frontier.candidates import candidates_of
@@ -30,11 +30,18 @@ class Trials:
         self.candidates = candidates_of(specs)
         self.failures = Failures(self.candidates, TechniquePriors())
 
-    def end(self, outcome: Outcome, *name: str) -> None:
+    def end(self, outcome: Outcome, *name: str, seconds: float = 3.0) -> None:
         """Note the end of a trial."""
         index = self.names.index(tuple(name))  # type: ignore[arg-type]
-        record = TrialRecord(spec=self.candidates[index].trials[0], outcome=outcome)
+        delivery = Delivery(slot_seconds=seconds)
+        record = TrialRecord(
+            spec=self.candidates[index].trials[0], outcome=outcome, delivery=delivery
+        )
         self.failures.note(index, record)
+
+    def least_seconds(self, *name: str) -> float:
+        """The seconds that a combination takes at least."""
+        return float(self.failures.least_seconds()[self.names.index(tuple(name))])  # type: ignore[arg-type]
 
     def given_up(self, *name: str) -> bool:
         """Whether a combination is given up."""
@@ -86,3 +93,16 @@ def test_single_new_choice_of_a_failed_trial_is_given_up(trials: Trials) -> None
     trials.end(Outcome.FAILED, "budget_0.5", "plain", "none")
     assert trials.given_up("budget_0.5", "plain", "inductor_regional")
     assert not trials.given_up("budget_0.2", "plain", "inductor_regional")
+
+
+def test_trial_that_timed_out_makes_its_new_choice_slow(trials: Trials) -> None:
+    trials.end(Outcome.TIMED_OUT, "budget_0.5", "liger", "none", seconds=60.0)
+    assert trials.least_seconds("budget_0.5", "plain", "none") == 60.0
+    # The fused loss has run within its time.
+    assert trials.least_seconds("keep", "liger", "none") == 0.0
+
+
+def test_choice_that_runs_after_a_timeout_counts_as_slow_no_more(trials: Trials) -> None:
+    trials.end(Outcome.TIMED_OUT, "budget_0.5", "liger", "none", seconds=60.0)
+    trials.end(Outcome.OK, "budget_0.5", "plain", "none")
+    assert trials.least_seconds("budget_0.5", "plain", "inductor_regional") == 0.0

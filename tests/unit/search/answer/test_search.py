@@ -133,6 +133,26 @@ def test_answer_search_keeps_to_its_slot_time() -> None:
     assert "search_time" in answer.summary()["skipped"]
 
 
+def test_answer_search_with_limited_time_ends_a_trial_that_takes_far_longer_than_expected() -> None:
+    answer = search(slot_seconds=300.0)
+    first = answer.ask()
+    assert first is not None
+    # Nothing is expected of the first trial.
+    assert first.measure.timeout_seconds == TABLE[first.trial_id].spec.measure.timeout_seconds
+    answer.tell(TABLE[first.trial_id])
+    second = answer.ask()
+    assert second is not None
+    assert second.measure.timeout_seconds == 60.0
+    assert second.trial_id in TABLE
+    for trial in run(answer):
+        assert trial.measure.timeout_seconds <= 60.0
+
+
+def test_answer_search_with_all_the_time_leaves_the_timeout_to_the_user() -> None:
+    for trial in run(search()):
+        assert trial.measure.timeout_seconds == TABLE[trial.trial_id].spec.measure.timeout_seconds
+
+
 def test_answer_search_gives_up_a_technique_that_fails() -> None:
     failing = {}
     for trial_id, record in TABLE.items():
