@@ -25,6 +25,10 @@ _LIGER_TABLE = re.compile(r"^MODEL_TYPE_TO_APPLY_LIGER_FN = \{(.*?)^\}", re.MULT
 """Liger's table of the model types that it has kernels for."""
 _EXPERTS_MARK = "@use_experts_implementation"
 """Marks the experts of a model in the source of transformers."""
+_CHECKPOINTING_MARK = "supports_gradient_checkpointing = True"
+"""What the source of a model says if it can checkpoint its activations."""
+_OWN_BASE_CLASS = "(PreTrainedModel)"
+"""What it says if it does not take over the abilities of another model."""
 _ALL_WEIGHTS = "weights_that_train"
 """What a trial without an adapter needs."""
 
@@ -169,15 +173,34 @@ def _trainable_weights(requirement: str, spec: TrialSpec) -> str:
 
 
 def _experts(requirement: str, spec: TrialSpec) -> str:
-    model_type, given = model_keys(spec.model)
-    # A checkpoint with code of its own is not in transformers' folders.
-    if model_type is None or given.get("auto_map"):
-        return ""
-    files = sources(f"models/{module_of(model_type)}", "modeling_*.py")
+    model_type, source = _model_source(spec.model)
     # The same rule as in PreTrainedModel._can_set_experts_implementation, applied to the source.
-    if not files or any(_EXPERTS_MARK in text for text in files):
+    if not source or _EXPERTS_MARK in source:
         return ""
     return f"{model_type} has no experts whose implementation transformers can choose"
+
+
+def _checkpointing(requirement: str, spec: TrialSpec) -> str:
+    model_type, source = _model_source(spec.model)
+    # The same rule as in PreTrainedModel.gradient_checkpointing_enable, applied to the source.
+    if _OWN_BASE_CLASS not in source or _CHECKPOINTING_MARK in source:
+        return ""
+    return f"{model_type} does not support activation checkpointing"
+
+
+def _model_source(model: ModelSpec) -> tuple[str, str]:
+    """The model type, and the source of its model in transformers; empty if it is not known."""
+    model_type, given = model_keys(model)
+    # A checkpoint with code of its own is not in transformers' folders.
+    if model_type is None or given.get("auto_map"):
+        return "", ""
+    return model_type, _source_of(model_type)
+
+
+@functools.cache
+def _source_of(model_type: str) -> str:
+    """The source of an architecture in transformers; empty if it has none."""
+    return "".join(sources(f"models/{module_of(model_type)}", "modeling_*.py"))
 
 
 @functools.cache
@@ -206,6 +229,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "virtual_tokens:": _virtual_tokens,
     "no_attention_dropout": _attention_dropout,
     "activation_budget": _recomputed_dropout,
+    "checkpointing": _checkpointing,
     "experts": _experts,
     "liger_architecture": _liger_architecture,
     _ALL_WEIGHTS: _trainable_weights,

@@ -37,8 +37,9 @@ class Failures:
 
     A choice works if any trial with it ran, and so does a pair of choices. A curve is given up
     after one failed trial. A choice that has never run is given up after four failed trials, and a
-    pair after two. Either is given up at once if nothing else can explain the failure. If a trial
-    ends as unsupported, all candidates with the same unmet requirement are given up.
+    pair after two. Either is given up at once if nothing else can explain the failure, or all
+    failures with the same reason. If a trial ends as unsupported, all candidates with the same
+    unmet requirement are given up.
     """
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
@@ -58,6 +59,8 @@ class Failures:
         self._failed = np.zeros(len(numbers), int)
         self._worked_together: set[Pair] = set()
         self._failed_together: Counter[Pair] = Counter()
+        self._suspects: dict[str, set[int]] = {}
+        """Reason -> the choices that can explain all failures with this reason."""
         self._unmet: set[str] = set()
         self._late_seconds = np.zeros(len(numbers))
         """The longest that a trial with each choice took without a result, shape (choices,)."""
@@ -73,7 +76,7 @@ class Failures:
             for pair in self._worked_together & self._failed_together.keys():
                 del self._failed_together[pair]
         elif record.outcome in _FAILURES:
-            self._count_failure(self.choices[index])
+            self._count_failure(self.choices[index], record.reason)
             self._failed_curves.add(int(self._curves[index]))
             if record.outcome is Outcome.UNSUPPORTED and record.rule:
                 self._unmet.add(record.rule)
@@ -82,7 +85,7 @@ class Failures:
             earlier = self._late_seconds[choices]
             self._late_seconds[choices] = np.maximum(earlier, record.slot_seconds)
 
-    def _count_failure(self, choices: Indices) -> None:
+    def _count_failure(self, choices: Indices, reason: str) -> None:
         """Count a failure for each choice and each pair that can explain it."""
         suspects = choices[~self._worked[choices]]
         # A pair with a choice that has never run is explained by this choice.
@@ -93,6 +96,15 @@ class Failures:
             self._failed_together.update(dict.fromkeys(pairs, _MOST_PAIR_FAILURES))
         self._failed[suspects] += 1
         self._failed_together.update(pairs)
+        if reason:
+            self._note_reason(reason, set(suspects.tolist()))
+
+    def _note_reason(self, reason: str, suspects: set[int]) -> None:
+        """Give up a choice if it alone can explain two failures with the same reason."""
+        shared = self._suspects.get(reason, set()) & suspects
+        if len(shared) == 1:
+            self._failed[list(shared)] = _MOST_FAILURES
+        self._suspects[reason] = shared or suspects
 
     @property
     def given_up(self) -> Mask:

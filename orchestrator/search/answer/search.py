@@ -41,6 +41,8 @@ _TIMEOUT_FACTOR = 4.0
 """A trial may take this many times what is expected."""
 _LAST_TIMEOUT_FACTOR = 2.0
 """The same for a trial that is expected to take nearly all the time that is left."""
+_LEAST_LAST_TIMEOUT_SECONDS = 10.0
+"""The last trials may take so long, even if less time is left."""
 
 
 class AnswerSearch(Search):
@@ -179,7 +181,8 @@ class AnswerSearch(Search):
             return trial
         left = self._slot_seconds - self._state.slot_seconds
         longest = max(_LEAST_TIMEOUT_SECONDS, _TIMEOUT_FACTOR * expected_seconds)
-        longest = min(longest, max(left, _LAST_TIMEOUT_FACTOR * expected_seconds))
+        at_the_end = max(_LEAST_LAST_TIMEOUT_SECONDS, _LAST_TIMEOUT_FACTOR * expected_seconds)
+        longest = min(longest, max(left, at_the_end))
         timeout = float(math.ceil(min(trial.measure.timeout_seconds, longest)))
         return replace(trial, measure=replace(trial.measure, timeout_seconds=timeout))
 

@@ -17,6 +17,7 @@ from orchestrator.planning.prechecks import technique_requirements
 GPT2 = {"task": "causal-lm", "architecture": "gpt2"}
 BERT = {"task": "sequence-classification", "architecture": "bert"}
 VIT = {"task": "image-classification", "architecture": "vit"}
+CONVNEXT = {"task": "image-classification", "architecture": "convnext"}
 LLAMA = {"task": "causal-lm", "architecture": "llama"}
 BUDGET = {"activations": "budget_0.5", "compile": "inductor_regional"}
 LENGTH = {"synthetic": {"sequence_length": 1020}}
@@ -49,6 +50,7 @@ def _planned(folder: Path, model: dict[str, Any], choices: dict[str, Any], **key
             "lora_dropout=0.05",
         ),
         (VIT, {"adapter": "prompt_tuning(num_virtual_tokens=8)"}, "text_task", "is an image"),
+        (CONVNEXT, {"activations": "checkpoint"}, "checkpointing", "convnext does not support"),
         (GPT2, {"adapter": "prompt_tuning"}, "virtual_tokens:", "num_virtual_tokens is missing"),
         (GPT2, {"adapter": "p_tuning(num_virtual_tokens=8)"}, "virtual_tokens:8", "1024 positions"),
     ],

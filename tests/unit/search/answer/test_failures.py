@@ -30,13 +30,12 @@ class Trials:
         self.candidates = candidates_of(specs)
         self.failures = Failures(self.candidates, TechniquePriors())
 
-    def end(self, outcome: Outcome, *name: str, seconds: float = 3.0) -> None:
+    def end(self, outcome: Outcome, *name: str, seconds: float = 3.0, reason: str = "") -> None:
         """Note the end of a trial."""
         index = self.names.index(tuple(name))  # type: ignore[arg-type]
         delivery = Delivery(slot_seconds=seconds)
-        record = TrialRecord(
-            spec=self.candidates[index].trials[0], outcome=outcome, delivery=delivery
-        )
+        trial = self.candidates[index].trials[0]
+        record = TrialRecord(spec=trial, outcome=outcome, reason=reason, delivery=delivery)
         self.failures.note(index, record)
 
     def least_seconds(self, *name: str) -> float:
@@ -106,3 +105,20 @@ def test_choice_that_runs_after_a_timeout_counts_as_slow_no_more(trials: Trials)
     trials.end(Outcome.TIMED_OUT, "budget_0.5", "liger", "none", seconds=60.0)
     trials.end(Outcome.OK, "budget_0.5", "plain", "none")
     assert trials.least_seconds("budget_0.5", "plain", "inductor_regional") == 0.0
+
+
+def test_only_new_choice_of_two_failures_with_one_reason_is_given_up() -> None:
+    trials = Trials()
+    reason = "this model does not do that"
+    trials.end(Outcome.UNSUPPORTED, "budget_0.5", "liger", "none", reason=reason)
+    assert not trials.given_up("budget_0.5", "plain", "none")
+    trials.end(Outcome.UNSUPPORTED, "budget_0.5", "plain", "inductor_regional", reason=reason)
+    assert trials.given_up("budget_0.5", "plain", "none")
+    assert not trials.given_up("keep", "liger", "none")
+
+
+def test_failures_with_two_reasons_have_two_causes() -> None:
+    trials = Trials()
+    trials.end(Outcome.FAILED, "budget_0.5", "liger", "none", reason="one reason")
+    trials.end(Outcome.FAILED, "budget_0.5", "plain", "inductor_regional", reason="another reason")
+    assert not trials.given_up("budget_0.5", "plain", "none")

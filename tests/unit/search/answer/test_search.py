@@ -148,6 +148,12 @@ def test_answer_search_with_limited_time_ends_a_trial_that_takes_far_longer_than
         assert trial.measure.timeout_seconds <= 60.0
 
 
+def test_answer_search_gives_its_last_trials_a_few_seconds_more() -> None:
+    """A trial of three seconds may take five."""
+    for trial in run(search(slot_seconds=10.0)):
+        assert trial.measure.timeout_seconds >= 10.0
+
+
 def test_answer_search_with_all_the_time_leaves_the_timeout_to_the_user() -> None:
     for trial in run(search()):
         assert trial.measure.timeout_seconds == TABLE[trial.trial_id].spec.measure.timeout_seconds
