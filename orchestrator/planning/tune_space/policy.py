@@ -67,6 +67,11 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
 }
 """Axis -> value -> the reason why it is not tried. If the user's arguments set it, it is tried."""
 
+FOR_QUANTIZED_WEIGHTS: Mapping[str, Mapping[str, str]] = {
+    "base": {"dequantized": "its weights are not quantized, so 16bit is the same"},
+}
+"""Axis -> value that is tried only for a checkpoint of quantized weights -> the reason."""
+
 ALONE = frozenset(
     {"optimizer", "offload", "adapter", "allocator", "base", "batching", "experts", "qat"}
     | {"trainable", "vision"}

@@ -11,7 +11,7 @@ from jobs.techniques.workload import same_workload
 from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
 from orchestrator.planning.base_arguments import CUSTOM
 from orchestrator.planning.plan import trial_spec
-from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
+from orchestrator.planning.prechecks.technique_requirements import model_keys, unmet_requirement
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space import policy
 
@@ -87,6 +87,10 @@ def _why_not(axis: str, value: str, own: Choice, any_recipe: bool) -> str:
 def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) -> str:
     """Why a value suits neither the model nor a comparison of speeds; empty if it suits both."""
     own = config.baseline[axis]
+    _, keys = model_keys(config.model)
+    for_quantized = policy.FOR_QUANTIZED_WEIGHTS.get(axis, {})
+    if value in for_quantized and not keys.get("quantization_config"):
+        return f"{DOES_NOT_GO}: {for_quantized[value]}"
     if not same_workload(TrainingRecipe.of({axis: value}), TrainingRecipe.of({axis: own})):
         return "trains on other rows, so its speed is that of another workload"
     choices = {**config.baseline, axis: value}

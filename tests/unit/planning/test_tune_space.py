@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,16 @@ def test_tune_space_lists_only_values_of_its_configurations(tmp_path: Path) -> N
 
 
 def test_tune_space_of_an_adapter_offers_the_bases_that_train_like_it(tmp_path: Path) -> None:
-    text = TEXT + "baseline: {adapter: lora_r8}\n"
-    assert set(space(tmp_path, text).config.axes["base"]) >= {"16bit", "dequantized"}
+    adapter = "baseline: {adapter: lora_r8}\n"
+    found = space(tmp_path, TEXT + adapter)
+    assert "16bit" in found.config.axes["base"]
+    assert "not quantized" in found.not_tried["base"]["dequantized"]
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    stored = {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}
+    (checkpoint / "config.json").write_text(json.dumps(stored))
+    text = f"model: {{task: causal-lm, name_or_path: {checkpoint}}}\n"
+    assert "dequantized" in space(tmp_path, text + adapter).config.axes["base"]
 
 
 def test_tune_space_of_any_recipe_changes_adapter_and_base_together(tmp_path: Path) -> None:
