@@ -49,7 +49,7 @@ class Variation:
 
 
 BETWEEN_TRIALS: Mapping[Pace, Variation] = {
-    Pace.GPU: Variation(0.0023, 0.0023, 8.1),
+    Pace.GPU: Variation(0.0023, 0.0024, 8.2),
     Pace.LAUNCHES: Variation(0.0121, 0.0080, 4.5),
     Pace.HOST: Variation(0.1884, 0.0017, 30.0),
     Pace.CPU: Variation(CPU_ERROR, 0.0, 8.0),
@@ -61,7 +61,7 @@ BETWEEN_RUNS = 0.0070
 """Two runs differ by a factor that all GPU-bound rows share, because GPUs of one model are not
 equally fast. This is the standard deviation of its logarithm. Printed by the same command."""
 
-BETWEEN_TECHNIQUES = 0.0044
+BETWEEN_TECHNIQUES = 0.0043
 """The rows of one technique share a further factor, because other clocks slow some techniques more.
 This is the standard deviation of its logarithm. Printed by the same command."""
 
