@@ -34,12 +34,12 @@ LOGGERS: Mapping[str, LoggerRow] = {
     "tensorboard": LoggerRow(
         doc="event files in the run folder, one folder per trial",
         package="tensorboardX",
-        class_path="orchestrator.running.loggers.tensorboard:TensorBoardLogger",
+        class_path="orchestrator.running.observers.loggers.tensorboard:TensorBoardLogger",
     ),
     "mlflow": LoggerRow(
         doc="an MLflow experiment, one run per trial",
         package="mlflow",
-        class_path="orchestrator.running.loggers.mlflow:MlflowLogger",
+        class_path="orchestrator.running.observers.loggers.mlflow:MlflowLogger",
         arguments={
             "tracking_uri": "server or folder to write to; default: MLFLOW_TRACKING_URI",
             "registry_uri": "server of the model registry",
@@ -51,7 +51,7 @@ LOGGERS: Mapping[str, LoggerRow] = {
     "wandb": LoggerRow(
         doc="a Weights & Biases project, one run per trial",
         package="wandb",
-        class_path="orchestrator.running.loggers.wandb:WandbLogger",
+        class_path="orchestrator.running.observers.loggers.wandb:WandbLogger",
         arguments={
             "project": "project to add the runs to; default: the sweep's name",
             "entity": "user or team that owns the project",

@@ -19,11 +19,11 @@ from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.lifecycle import CheckModel, without_check
-from orchestrator.running.loggers import logger_observers
 from orchestrator.running.nodes import Cluster
-from orchestrator.running.observers import Observer
+from orchestrator.running.observers.base import Observer
+from orchestrator.running.observers.loggers import logger_observers
+from orchestrator.running.observers.progress import Progress
 from orchestrator.running.options import RunOptions
-from orchestrator.running.progress import Progress
 from orchestrator.running.session import Session
 from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.search.round_robin import RoundRobin

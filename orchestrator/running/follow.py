@@ -13,7 +13,7 @@ from rich.text import Text
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator.reporting.terminal.safe_text import raw_stream, visible
-from orchestrator.running.progress import Progress
+from orchestrator.running.observers.progress import Progress
 from orchestrator.storage.layout import record_files
 from orchestrator.storage.record_reader import read_record
 from orchestrator.storage.run_folder import RunFolder

@@ -10,7 +10,7 @@ from typing import Any
 from jobs.record import Outcome, TrialRecord, skipped
 from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason, with_budget_rule
-from orchestrator.running.observers import Observer
+from orchestrator.running.observers.base import Observer
 from orchestrator.search.base import Search
 from orchestrator.search.follow_up_trials import compared_trials
 from orchestrator.storage.run_folder import RunFolder, RunFolderError, RunFolderLostError

@@ -14,11 +14,13 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.running import lifecycle
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
-from orchestrator.running.event_log import EventLog
 from orchestrator.running.gpu_screening import Screening, screened_cluster
 from orchestrator.running.lifecycle import CheckModel, without_check
-from orchestrator.running.loggers import logger_observers
-from orchestrator.running.observers import Observer
+from orchestrator.running.observers.base import Observer
+from orchestrator.running.observers.event_log import EventLog
+from orchestrator.running.observers.loggers import logger_observers
+from orchestrator.running.observers.progress import Progress
+from orchestrator.running.observers.prometheus import Metrics
 from orchestrator.running.options import RunOptions
 from orchestrator.running.planned_sweep import (
     Machines,
@@ -27,8 +29,6 @@ from orchestrator.running.planned_sweep import (
     planned_as_written,
     planned_sweep,
 )
-from orchestrator.running.progress import Progress
-from orchestrator.running.prometheus import Metrics
 from orchestrator.running.session import Session
 from orchestrator.search.per_gpu_model import per_gpu_model
 from orchestrator.storage.run_folder import RunFolder

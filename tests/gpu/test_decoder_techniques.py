@@ -57,6 +57,7 @@ ROWS = [
     "{loss: chunked}",
     "{compile: inductor_regional}",
     "{compile: inductor_regional, loss: chunked}",
+    "{compile: inductor_regional_tuned, loss: chunked}",
     "{compile: inductor_regional, loss: chunked, activations: budget_0.05}",
     "{compile: inductor, loss: chunked}",
     "{compile: inductor, activations: budget_0.2}",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from orchestrator.running.event_log import LOG
+from orchestrator.running.observers.event_log import LOG
 from orchestrator.storage.layout import RECORDS, TRIALS
 from tests.chaos.killer.outcome import SweepOutcome
 

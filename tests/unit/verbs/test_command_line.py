@@ -21,7 +21,7 @@ from orchestrator.cli import finish
 from orchestrator.measuring import holding
 from orchestrator.planning import plan
 from orchestrator.planning.plan import Plan
-from orchestrator.running.progress import Progress
+from orchestrator.running.observers.progress import Progress
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.location import location

@@ -16,7 +16,7 @@ from orchestrator import compare, explain, recommend
 from orchestrator.api import load
 from orchestrator.reporting.publish import publish
 from orchestrator.reporting.terminal.safe_text import VisibleStream, safe_streams, visible
-from orchestrator.running.progress import Progress
+from orchestrator.running.observers.progress import Progress
 from tests.support.records import make_record, write_run
 
 EVIL = "\x1b[31m\x1b]0;owned\x07\u202eevil\x9b2J\ud800\u2028"

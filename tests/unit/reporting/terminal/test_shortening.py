@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.record import Outcome
 from orchestrator.reporting.terminal.shortening import shortened
-from orchestrator.running.progress import Progress
+from orchestrator.running.observers.progress import Progress
 from tests.support.records import make_record
 
 

@@ -14,7 +14,7 @@ from jobs.record import Outcome, TrialRecord, delivered
 from orchestrator import sweep
 from orchestrator.planning import loggers as planning
 from orchestrator.planning.loggers import LOGGERS, LoggerError, LoggerRow
-from orchestrator.running.loggers import (
+from orchestrator.running.observers.loggers import (
     LoggedTrial,
     LoggerObserver,
     logged_trial,
@@ -206,7 +206,7 @@ def mlflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mlflow]:
     for name, module in server.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     yield server
-    sys.modules.pop("orchestrator.running.loggers.mlflow", None)
+    sys.modules.pop("orchestrator.running.observers.loggers.mlflow", None)
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wandb]:
     module = Wandb()
     monkeypatch.setitem(sys.modules, "wandb", module)
     yield module
-    sys.modules.pop("orchestrator.running.loggers.wandb", None)
+    sys.modules.pop("orchestrator.running.observers.loggers.wandb", None)
 
 
 def test_mlflow_has_a_run_per_trial(mlflow: Mlflow, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_wandb_offline_needs_no_login(wandb: Wandb, tmp_path: Path) -> None:
 def test_every_row_names_a_class_of_the_running_wing(name: str) -> None:
     module, _, class_name = LOGGERS[name].class_path.partition(":")
     source = Path(*module.split(".")).with_suffix(".py")
-    assert f"class {class_name}:" in (Path(__file__).parents[3] / source).read_text()
+    assert f"class {class_name}:" in (Path(__file__).parents[4] / source).read_text()
 
 
 def test_missing_package_is_a_sentence_before_anything_starts(

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from jobs.record import Outcome, TrialRecord, delivered, skipped
-from orchestrator.running.event_log import LOG, EventLog
+from orchestrator.running.observers.event_log import LOG, EventLog
 from tests.conftest import build_tiny_spec
 
 SPEC = build_tiny_spec()

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
-from orchestrator.running.progress import Progress
+from orchestrator.running.observers.progress import Progress
 from tests.support.clock import Clock
 from tests.support.records import make_record
 

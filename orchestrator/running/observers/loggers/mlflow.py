@@ -9,7 +9,7 @@ from pathlib import Path
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.tracking import MlflowClient
 
-from orchestrator.running.loggers import LoggedTrial
+from orchestrator.running.observers.loggers import LoggedTrial
 
 
 class MlflowLogger:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobs.record import Outcome, TrialRecord, delivered, skipped
-from orchestrator.running.prometheus import Metrics
+from orchestrator.running.observers.prometheus import Metrics
 from tests.conftest import build_tiny_spec
 
 TRIALS = [build_tiny_spec(repeat=number) for number in range(5)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import wandb
 
-from orchestrator.running.loggers import LoggedTrial
+from orchestrator.running.observers.loggers import LoggedTrial
 
 
 class WandbLogger:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 from tensorboardX.summary import hparams
 
-from orchestrator.running.loggers import LoggedTrial
+from orchestrator.running.observers.loggers import LoggedTrial
 
 
 class TensorBoardLogger:

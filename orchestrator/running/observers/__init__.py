@@ -1,0 +1,1 @@
+"""Everything that watches the trials of a sweep: progress, log, metrics and experiment loggers."""
