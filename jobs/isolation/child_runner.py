@@ -18,7 +18,7 @@ from jobs.infrastructure import (
     disk_in_words,
     unmeasured,
 )
-from jobs.isolation import child_handle, child_main
+from jobs.isolation import child_handle, child_main, compiler_cache
 from jobs.isolation.child_handle import Child
 from jobs.isolation.gpu_account import RELEASE_SECONDS, GpuAccount, slot_gpu_bytes
 from jobs.isolation.messages import Owner, bounded_timeout
@@ -88,6 +88,7 @@ class ChildRunner:
     ) -> TrialRecord:
         """Give the trial to one process. Raises OSError if there is no room for its files."""
         oom_kills_before = _host_oom_kills()
+        began = time.time()
         # The timeout covers the start of a new child. A child that was forked ahead has started.
         child = self._take_child(spec, isolation, deadline)
         self._last = child
@@ -98,6 +99,8 @@ class ChildRunner:
         delivery = _delivery(spec, child, isolation)
         phase = child.phase
         child.kill()
+        if not child.result.exists():
+            compiler_cache.remove_incomplete(since=began)
         if not in_time:
             record = self._record_of_late_child(spec, phase, timeout_seconds)
         elif child.result.exists():

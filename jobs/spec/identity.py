@@ -29,11 +29,9 @@ def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
     for name, value in changed_fields(spec):
         if name not in _LEFT_OUT:
             content[name] = _as_json(name, value)
-    # A timeout changes no result. A search may shorten it.
-    measure = content.pop("measure", {})
-    measure = {key: value for key, value in measure.items() if key != "timeout_seconds"}
-    if measure:
-        content["measure"] = measure
+    if "measure" in content:
+        measure = content["measure"]
+        content["measure"] = {key: measure[key] for key in measure if key != "timeout_seconds"}
     content["batch"] = [choices.get("micro_batch"), choices.get("accumulation")]
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

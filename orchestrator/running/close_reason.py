@@ -6,9 +6,10 @@ import dataclasses
 import enum
 
 from jobs.record import Outcome, TrialRecord
+from orchestrator.search.base import TOO_SLOW
 
-_OWN_TIMEOUT_SHARE = 0.95
-"""If a trial timed out before this share of its own timeout, the time budget ended it."""
+_LIMIT_SHARE = 0.95
+"""A trial that timed out before this share of a limit was ended by another limit."""
 
 
 class CloseReason(enum.StrEnum):
@@ -40,16 +41,19 @@ _WHAT_HAPPENED = {
 }
 
 
-def with_budget_rule(record: TrialRecord) -> TrialRecord:
-    """The record, changed to ``skipped`` if the sweep's time budget ended its trial."""
-    # The slot gave the trial less time than its own timeout, because the budget was nearly used.
-    own_timeout = _OWN_TIMEOUT_SHARE * record.spec.measure.timeout_seconds
+def with_limit_rule(record: TrialRecord, allowed_seconds: float) -> TrialRecord:
+    """The record, changed to ``skipped`` if its trial was ended before its own timeout.
+
+    Then either the search ended it, which allowed it ``allowed_seconds``, or the sweep's time
+    budget.
+    """
+    own_timeout = _LIMIT_SHARE * record.spec.measure.timeout_seconds
     if record.outcome is not Outcome.TIMED_OUT or record.slot_seconds >= own_timeout:
         return record
     phase = record.phase or "start"
-    return dataclasses.replace(
-        record,
-        outcome=Outcome.SKIPPED,
-        rule=CloseReason.TIME_BUDGET.value,
-        reason=f"the sweep's time budget ended while the trial was in phase {phase}",
-    )
+    rule: str = CloseReason.TIME_BUDGET.value
+    reason = f"the sweep's time budget ended while the trial was in phase {phase}"
+    if record.slot_seconds >= _LIMIT_SHARE * allowed_seconds:
+        rule = TOO_SLOW
+        reason = f"the search allowed {allowed_seconds:.0f} s, and it was still in phase {phase}"
+    return dataclasses.replace(record, outcome=Outcome.SKIPPED, rule=rule, reason=reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 from jobs.record import Outcome, TrialRecord, skipped
 from jobs.spec import TrialSpec
-from orchestrator.running.close_reason import CloseReason, with_budget_rule
+from orchestrator.running.close_reason import CloseReason, with_limit_rule
 from orchestrator.running.observers.base import Observer
 from orchestrator.search.base import Search
 from orchestrator.search.follow_up_trials import compared_trials
@@ -58,6 +59,8 @@ class Session:
         """Trials whose earlier record was kept."""
         self._given_out: dict[str, TrialSpec] = {}
         self._started: set[str] = set()
+        self._allowed_seconds: dict[str, float] = {}
+        """Id of a trial that was started -> what its search allows it."""
         self._asked_ahead: TrialSpec | None = None
         """The first trial after a tie-break. It was asked for to find the end of the tie-break."""
         self._requeued: deque[tuple[TrialSpec, ...]] = deque()
@@ -137,6 +140,7 @@ class Session:
         for spec in specs:
             self._given_out[spec.trial_id] = spec
             self._started.add(spec.trial_id)
+            self._allowed_seconds[spec.trial_id] = self.search.allowed_seconds(spec)
             for observer in self._observers:
                 observer.started(spec)
         return tuple(specs)
@@ -150,7 +154,8 @@ class Session:
         """Take the record of a trial that was started."""
         self._given_out.pop(record.trial_id, None)
         # The outcome is settled before the record is written or passed on.
-        record = with_budget_rule(record)
+        allowed_seconds = self._allowed_seconds.pop(record.trial_id, math.inf)
+        record = with_limit_rule(record, allowed_seconds)
         try:
             record = self._folder.write(record)
         except RunFolderError as error:
@@ -250,6 +255,11 @@ class Session:
     def seconds_left(self) -> float:
         """Seconds until the time budget ends; infinite without one."""
         return self._ends_at - self._clock()
+
+    def seconds_for(self, specs: Sequence[TrialSpec]) -> float:
+        """Seconds that trials which were started may take; infinite without any limit."""
+        allowed = [self._allowed_seconds[spec.trial_id] for spec in specs]
+        return min([self.seconds_left(), *allowed])
 
     def _fail(self, error: RunFolderError) -> None:
         """Start nothing more, because nothing can be written. Print the reason once.

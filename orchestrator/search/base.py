@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
+
+TOO_SLOW = "too_slow"
+"""Rule of a trial that was ended because it took longer than its search allowed."""
 
 
 class Search(ABC):
@@ -42,6 +46,13 @@ class Search(ABC):
         running any more. With None, ``spec`` is not outstanding any more.
         """
         return spec
+
+    def allowed_seconds(self, spec: TrialSpec) -> float:
+        """How much slot time an outstanding trial may take; infinite if the search has no limit.
+
+        A trial that takes longer is ended. Its record is skipped, with the rule ``TOO_SLOW``.
+        """
+        return math.inf
 
     @property
     @abstractmethod

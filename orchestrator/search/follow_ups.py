@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -76,6 +77,12 @@ class FollowUps(Search):
         if chosen is not None:
             self._outstanding[chosen.trial_id] = chosen
         return chosen
+
+    def allowed_seconds(self, spec: TrialSpec) -> float:
+        """What the search allows for its own trials; follow-ups have no limit."""
+        if spec.follow_up is not None:
+            return math.inf
+        return self._search.allowed_seconds(spec)
 
     def tell(self, record: TrialRecord) -> None:
         """Take the record of a trial of the search, or of a follow-up that was asked for."""

@@ -69,6 +69,10 @@ class PerGpuModel(Search):
             outstanding.add(chosen.trial_id)
         return chosen
 
+    def allowed_seconds(self, spec: TrialSpec) -> float:
+        """What the search of the trial's model allows."""
+        return self._searches[spec.gpu_model].allowed_seconds(spec)
+
     def tell(self, record: TrialRecord) -> None:
         """Pass the record on to the search of its GPU model."""
         model = record.spec.gpu_model

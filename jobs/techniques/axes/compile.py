@@ -72,7 +72,7 @@ COMPILE = Axis(
         ),
         "inductor_regional_tuned": _regional(
             "inductor_regional that times several tilings of its fused kernels on a GPU; its first "
-            "step takes a little longer, and large micro-batches can be much faster",
+            "step takes longer",
             "inductor",
             tuned=True,
         ),

@@ -25,8 +25,11 @@ _LIGER_TABLE = re.compile(r"^MODEL_TYPE_TO_APPLY_LIGER_FN = \{(.*?)^\}", re.MULT
 """Liger's table of the model types that it has kernels for."""
 _EXPERTS_MARK = "@use_experts_implementation"
 """Marks the experts of a model in the source of transformers."""
-_CHECKPOINTING_MARK = "supports_gradient_checkpointing = True"
-"""What the source of a model says if it can checkpoint its activations."""
+_CHECKPOINTING_MARKS = (
+    "supports_gradient_checkpointing = True",
+    "self.supports_gradient_checkpointing = ",
+)
+"""What the source of a model says if it can checkpoint its activations, or finds out itself."""
 _OWN_BASE_CLASS = "(PreTrainedModel)"
 """What it says if it does not take over the abilities of another model."""
 _ALL_WEIGHTS = "weights_that_train"
@@ -183,7 +186,7 @@ def _experts(requirement: str, spec: TrialSpec) -> str:
 def _checkpointing(requirement: str, spec: TrialSpec) -> str:
     model_type, source = _model_source(spec.model)
     # The same rule as in PreTrainedModel.gradient_checkpointing_enable, applied to the source.
-    if _OWN_BASE_CLASS not in source or _CHECKPOINTING_MARK in source:
+    if _OWN_BASE_CLASS not in source or any(mark in source for mark in _CHECKPOINTING_MARKS):
         return ""
     return f"{model_type} does not support activation checkpointing"
 

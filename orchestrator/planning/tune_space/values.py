@@ -87,9 +87,10 @@ def _why_not(axis: str, value: str, own: Choice, any_recipe: bool) -> str:
 def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) -> str:
     """Why a value suits neither the model nor a comparison of speeds; empty if it suits both."""
     own = config.baseline[axis]
-    _, keys = model_keys(config.model)
+    model_type, keys = model_keys(config.model)
+    is_quantized = model_type is None or bool(keys.get("quantization_config"))
     for_quantized = policy.FOR_QUANTIZED_WEIGHTS.get(axis, {})
-    if value in for_quantized and not keys.get("quantization_config"):
+    if value in for_quantized and not is_quantized:
         return f"{DOES_NOT_GO}: {for_quantized[value]}"
     if not same_workload(TrainingRecipe.of({axis: value}), TrainingRecipe.of({axis: own})):
         return "trains on other rows, so its speed is that of another workload"

@@ -20,7 +20,8 @@ class Assignment:
     specs: tuple[TrialSpec, ...]
     """One after another; empty if there is nothing left to run."""
     seconds_left: float
-    """What is left of the sweep's time budget. It is not a deadline, because clocks may differ."""
+    """What is left of the sweep's time budget, or less if the search allows less. It is not a
+    deadline, because clocks may differ."""
     may_share: bool
     """Whether to measure on the GPU although other processes use it, too."""
     gpu_model: str

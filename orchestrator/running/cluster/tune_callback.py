@@ -108,7 +108,7 @@ class TuneCallback(Unpickled, TrialProgressCallback):
             hardware = self._membership.placements[specs[0].gpu_model].hardware
         return Assignment(
             specs=specs,
-            seconds_left=self._session.seconds_left(),
+            seconds_left=self._session.seconds_for(specs),
             may_share=may_share,
             gpu_model=hardware,
         )

@@ -10,20 +10,24 @@ import numpy as np
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors
+from orchestrator.search.base import TOO_SLOW
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate
 
 Pair = tuple[int, int]
 """Indices of two choices, ascending."""
+Cause = Pair | tuple[int]
+"""What a failure may be due to: a pair of choices, or one choice."""
 _FAILURES = frozenset(
     {
         Outcome.UNSUPPORTED,
         Outcome.FAILED,
         Outcome.CRASHED,
-        Outcome.TIMED_OUT,
         Outcome.HOST_OUT_OF_MEMORY,
     }
 )
+_WITH_A_CAUSE = frozenset({Outcome.UNSUPPORTED, Outcome.FAILED})
+"""Outcomes whose reason names their cause, and not just how a process ended."""
 _MOST_FAILURES = 4
 """A technique that has never run is given up after this many failed trials with it."""
 _MOST_PAIR_FAILURES = 2
@@ -59,11 +63,11 @@ class Failures:
         self._failed = np.zeros(len(numbers), int)
         self._worked_together: set[Pair] = set()
         self._failed_together: Counter[Pair] = Counter()
-        self._suspects: dict[str, set[int]] = {}
-        """Reason -> the choices that can explain all failures with this reason."""
+        self._causes: dict[str, set[Cause]] = {}
+        """Reason -> what can explain all failures with this reason."""
         self._unmet: set[str] = set()
-        self._late_seconds = np.zeros(len(numbers))
-        """The longest that a trial with each choice took without a result, shape (choices,)."""
+        self._late: list[tuple[Indices, float]] = []
+        """Choices and slot seconds of each trial that did not end in time."""
         curves: Numbering[object] = Numbering()
         self._curves = np.array([curves[candidate.curve] for candidate in candidates], int)
         self._failed_curves: set[int] = set()
@@ -75,36 +79,40 @@ class Failures:
             self._worked_together.update(_pairs(self.choices[index]))
             for pair in self._worked_together & self._failed_together.keys():
                 del self._failed_together[pair]
-        elif record.outcome in _FAILURES:
-            self._count_failure(self.choices[index], record.reason)
+            return
+        is_late = record.outcome is Outcome.TIMED_OUT or record.rule == TOO_SLOW
+        if is_late:
+            self._late.append((self.choices[index], record.slot_seconds))
+        if is_late or record.outcome in _FAILURES:
+            reason = record.reason if record.outcome in _WITH_A_CAUSE else ""
+            self._count_failure(self.choices[index], reason)
             self._failed_curves.add(int(self._curves[index]))
             if record.outcome is Outcome.UNSUPPORTED and record.rule:
                 self._unmet.add(record.rule)
-        if record.outcome is Outcome.TIMED_OUT:
-            choices = self.choices[index]
-            earlier = self._late_seconds[choices]
-            self._late_seconds[choices] = np.maximum(earlier, record.slot_seconds)
 
     def _count_failure(self, choices: Indices, reason: str) -> None:
-        """Count a failure for each choice and each pair that can explain it."""
+        """Count a failure for each choice and each pair that can explain it.
+
+        Failures with the same ``reason`` share their cause. Without a reason, each has its own.
+        """
         suspects = choices[~self._worked[choices]]
         # A pair with a choice that has never run is explained by this choice.
         pairs = set(_pairs(choices[self._worked[choices]])) - self._worked_together
-        if len(suspects) + len(pairs) == 1:
-            # Everything else in this trial works, so nothing else can be the cause.
-            self._failed[suspects] = _MOST_FAILURES
-            self._failed_together.update(dict.fromkeys(pairs, _MOST_PAIR_FAILURES))
         self._failed[suspects] += 1
         self._failed_together.update(pairs)
+        causes: set[Cause] = {(choice,) for choice in suspects.tolist()} | pairs
         if reason:
-            self._note_reason(reason, set(suspects.tolist()))
+            shared = self._causes.get(reason, causes) & causes
+            causes = self._causes[reason] = shared or causes
+        if len(causes) == 1:
+            # Everything else in these trials works, so nothing else can be the cause.
+            self._give_up(*causes)
 
-    def _note_reason(self, reason: str, suspects: set[int]) -> None:
-        """Give up a choice if it alone can explain two failures with the same reason."""
-        shared = self._suspects.get(reason, set()) & suspects
-        if len(shared) == 1:
-            self._failed[list(shared)] = _MOST_FAILURES
-        self._suspects[reason] = shared or suspects
+    def _give_up(self, cause: Cause) -> None:
+        if len(cause) == 1:
+            self._failed[cause[0]] = _MOST_FAILURES
+        else:
+            self._failed_together[cause] = _MOST_PAIR_FAILURES
 
     @property
     def given_up(self) -> Mask:
@@ -134,13 +142,19 @@ class Failures:
             probability[self._has(pair)] *= _PAIR_WORKS
         return np.asarray(probability)
 
-    def least_seconds(self) -> Array:
-        """Seconds that a trial of each candidate takes at least, shape (candidates,).
+    def late_seconds(self) -> Array:
+        """Slot time to be expected after trials that did not end in time, shape (candidates,).
 
-        A trial that timed out may have done so because of any choice that has never run.
+        Any choice of such a trial that has never run may be the cause. So a candidate with some of
+        them is expected to take the same share of the trial's time.
         """
-        late = np.where(self.unproven, self._late_seconds, 0.0)
-        return np.asarray(late[self.choices].max(axis=1))
+        seconds = np.zeros(len(self.choices))
+        for choices, taken in self._late:
+            suspects = choices[self.unproven[choices]]
+            if len(suspects):
+                share = np.isin(self.choices, suspects).sum(axis=1) / len(suspects)
+                seconds = np.maximum(seconds, share * taken)
+        return seconds
 
     def _has(self, pair: Pair) -> Mask:
         """Whether each candidate has both choices of a pair, shape (candidates,)."""

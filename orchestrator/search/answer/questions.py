@@ -78,7 +78,7 @@ class Decisions:
     """For every candidate, the rule that excludes it if it is not worth measuring."""
     answers: tuple[BudgetAnswer, ...]
     seconds: float = math.inf
-    """Expected slot time of the next trial; infinite before a speed is known."""
+    """Expected slot time of the next trial; infinite if it is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +113,8 @@ def decide(
     # One trial can improve several answers, so its gains add up.
     gains = np.sum([assessment.gains for assessment in assessments], axis=0)
     values = np.sum([assessment.values for assessment in assessments], axis=0)
-    seconds = state.seconds(beliefs)
+    expected = state.seconds(beliefs)
+    seconds = np.maximum(expected, state.late_seconds())
     can_gain = (gains > 0) & can_run
     is_worth_measuring = can_gain & (seconds <= view.seconds_left)
     chosen = next(iter(view.partly_measured), None)
@@ -127,7 +128,7 @@ def decide(
         is_worth_measuring=is_worth_measuring,
         rules=rules.tolist(),
         answers=tuple(assessment.answer for assessment in assessments),
-        seconds=math.inf if chosen is None else float(seconds[chosen]),
+        seconds=math.inf if chosen is None else float(expected[chosen]),
     )
 
 

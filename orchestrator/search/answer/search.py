@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,15 +33,15 @@ from orchestrator.search.frontier.arrays import Mask
 from orchestrator.search.frontier.candidates import Candidate, candidates_of
 from orchestrator.search.frontier.plan_state import PlanState
 
-_LEAST_TIMEOUT_SECONDS = 60.0
-"""A trial may take so long in any case, if so much time is left. Compiling one block takes 10 to 30
-seconds."""
-_TIMEOUT_FACTOR = 4.0
+_ALLOWED_FACTOR = 4.0
 """A trial may take this many times what is expected."""
-_LAST_TIMEOUT_FACTOR = 2.0
-"""The same for a trial that is expected to take nearly all the time that is left."""
-_LEAST_LAST_TIMEOUT_SECONDS = 10.0
-"""The last trials may take so long, even if less time is left."""
+_ALLOWED_IN_ANY_CASE = 60.0
+"""So many seconds are allowed even if less is expected, but only a share of the search's time."""
+_ALLOWED_SHARE = 0.25
+_LAST_FACTOR = 2.0
+"""A trial may take this many times what is expected, even if less time is left."""
+_LAST_SECONDS = 10.0
+"""A trial may take so long, even if less time is left."""
 
 
 class AnswerSearch(Search):
@@ -60,7 +59,7 @@ class AnswerSearch(Search):
     trials get a record, and ``skipped`` lists no others. If ``effective_batch`` is given, only
     configurations with this effective batch are answers. The search ends when its trials have
     taken ``slot_seconds``, and starts no trial that is expected to take longer than what is left. A
-    trial that takes several times as long as expected is then ended.
+    trial that takes several times as long as expected is then ended (``allowed_seconds``).
     """
 
     def __init__(
@@ -92,6 +91,8 @@ class AnswerSearch(Search):
         self._baseline = dict(baseline or {})
         self._masks = self._recipe_masks(any_recipe=any_recipe, effective_batch=effective_batch)
         self._slot_seconds = slot_seconds
+        self._allowed_seconds: dict[str, float] = {}
+        """Trial id -> slot time that it may take, of the trials that were asked for."""
         self._effective_batch = effective_batch
         self._by_similarity = self._sorted_by_similarity()
         self._decisions: Decisions | None = None
@@ -105,7 +106,8 @@ class AnswerSearch(Search):
         trial = self._plan.open_trials(self._candidates[decisions.next])[0]
         self._plan.take(trial.trial_id)
         self._decisions = None
-        return self._in_time(trial, decisions.seconds)
+        self._allowed_seconds[trial.trial_id] = self._allowed(decisions.seconds)
+        return trial
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
         """A better trial in place of one that has not started, by the latest records."""
@@ -114,6 +116,14 @@ class AnswerSearch(Search):
         self._plan.give_back(spec.trial_id)
         self._decisions = None
         return self.ask()
+
+    def allowed_seconds(self, spec: TrialSpec) -> float:
+        """A few times what is expected; infinite if the search may take any time.
+
+        Some techniques compile for minutes on some models only. Such a trial should not use up the
+        time that is left.
+        """
+        return self._allowed_seconds.get(spec.trial_id, math.inf)
 
     def tell(self, record: TrialRecord) -> None:
         """Learn from the first record of a trial; trials outside the plan are ignored."""
@@ -171,20 +181,18 @@ class AnswerSearch(Search):
             "answers": [answer.to_json() for answer in self.answers()],
         }
 
-    def _in_time(self, trial: TrialSpec, expected_seconds: float) -> TrialSpec:
-        """The trial with a shorter timeout, if the search itself has limited time.
-
-        Some techniques compile for minutes on some models only. Such a trial may take a few times
-        what is expected, but not all the time that is left.
-        """
+    def _allowed(self, expected_seconds: float) -> float:
+        """The slot time that a trial may take; ``expected_seconds`` is infinite if unknown."""
         if math.isinf(self._slot_seconds):
-            return trial
+            return math.inf
         left = self._slot_seconds - self._state.slot_seconds
-        longest = max(_LEAST_TIMEOUT_SECONDS, _TIMEOUT_FACTOR * expected_seconds)
-        at_the_end = max(_LEAST_LAST_TIMEOUT_SECONDS, _LAST_TIMEOUT_FACTOR * expected_seconds)
-        longest = min(longest, max(left, at_the_end))
-        timeout = float(math.ceil(min(trial.measure.timeout_seconds, longest)))
-        return replace(trial, measure=replace(trial.measure, timeout_seconds=timeout))
+        if math.isinf(expected_seconds):
+            return max(_LAST_SECONDS, left)
+        in_any_case = min(_ALLOWED_IN_ANY_CASE, _ALLOWED_SHARE * self._slot_seconds)
+        allowed = max(in_any_case, _ALLOWED_FACTOR * expected_seconds)
+        # Never much more than what is left. But a trial that was begun should be able to end.
+        at_the_end = max(left, _LAST_SECONDS, _LAST_FACTOR * expected_seconds)
+        return min(allowed, at_the_end)
 
     def _recipe_masks(self, *, any_recipe: bool, effective_batch: int | None) -> dict[str, Mask]:
         """Recipe of a question ("" or "any") -> the candidates that can be its answer.

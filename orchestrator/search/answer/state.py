@@ -195,5 +195,8 @@ class AnswerState:
 
     def seconds(self, beliefs: Beliefs) -> Array:
         """Expected slot time of a trial of each candidate, shape (candidates,)."""
-        seconds = self._costs.seconds(np.exp(beliefs.log_speed))
-        return np.maximum(seconds, self._failures.least_seconds())
+        return self._costs.seconds(np.exp(beliefs.log_speed))
+
+    def late_seconds(self) -> Array:
+        """Slot time to be expected after trials that did not end in time, shape (candidates,)."""
+        return self._failures.late_seconds()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.spec import MeasureSpec, TrialSpec, to_json
+from jobs.spec import TrialSpec, to_json
 from jobs.techniques import AXES, merge
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, plan
-from tests.conftest import build_tiny_spec
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
@@ -42,15 +40,6 @@ def test_trial_ids_of_a_shipped_config_are_distinct(path: Path, has_gpu: bool) -
     specs = _specs(plan(load_config(path), has_gpu=has_gpu))
     assert specs
     assert not _repeated(spec.trial_id for spec in specs)
-
-
-def test_timeout_is_no_part_of_a_trials_identity() -> None:
-    """Neither beside other settings of the measurement, nor alone."""
-    for measure in (MeasureSpec(), MeasureSpec(warmup_steps=7)):
-        spec = build_tiny_spec()
-        own = replace(spec, measure=measure)
-        shorter = replace(spec, measure=replace(measure, timeout_seconds=17.0))
-        assert own.trial_id == shorter.trial_id
 
 
 def test_trial_ids_of_every_pair_of_variants_are_distinct(tmp_path: Path) -> None:

@@ -129,6 +129,9 @@ def test_tune_space_of_an_adapter_offers_the_bases_that_train_like_it(tmp_path: 
     (checkpoint / "config.json").write_text(json.dumps(stored))
     text = f"model: {{task: causal-lm, name_or_path: {checkpoint}}}\n"
     assert "dequantized" in space(tmp_path, text + adapter).config.axes["base"]
+    # A checkpoint that is not on this machine may be quantized.
+    text = "model: {task: causal-lm, name_or_path: someone/some-model}\n"
+    assert "dequantized" in space(tmp_path, text + adapter).config.axes["base"]
 
 
 def test_tune_space_of_any_recipe_changes_adapter_and_base_together(tmp_path: Path) -> None:

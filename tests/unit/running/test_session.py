@@ -15,7 +15,7 @@ from jobs.record import Outcome, TrialRecord, delivered
 from jobs.spec import FollowUp, Purpose, TrialSpec
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.session import Session
-from orchestrator.search.base import Search
+from orchestrator.search.base import TOO_SLOW, Search
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.conftest import build_tiny_spec
@@ -122,6 +122,33 @@ def test_trial_cut_by_the_budget_is_skipped_not_timed_out(tmp_path: Path) -> Non
     assert records[first.trial_id].rule == "time_budget"
     assert records[first.trial_id].reason.endswith("while the trial was in phase steps")
     assert records[second.trial_id].outcome is Outcome.TIMED_OUT
+
+
+class Impatient(Grid):
+    """A grid that allows each trial 20 seconds."""
+
+    def allowed_seconds(self, spec: TrialSpec) -> float:
+        return 20.0
+
+
+def test_trial_that_takes_longer_than_its_search_allows_is_skipped_as_too_slow(
+    tmp_path: Path,
+) -> None:
+    sweep = Sweep(tmp_path, budget=100.0, make=Impatient)
+    first, second = give_out(sweep), give_out(sweep)
+    sweep.session.start([first, second])
+    assert sweep.session.seconds_for([first]) == 20.0
+    sweep.session.ended(replace(record_of(first, Outcome.TIMED_OUT, seconds=20.0), phase="steps"))
+    sweep.clock.now += 90.0
+    assert sweep.session.seconds_for([second]) == 10.0
+    sweep.session.ended(record_of(second, Outcome.TIMED_OUT, seconds=10.0))
+    records = sweep.folder.records()
+    assert (records[first.trial_id].outcome, records[first.trial_id].rule) == (
+        Outcome.SKIPPED,
+        TOO_SLOW,
+    )
+    assert records[first.trial_id].reason.endswith("20 s, and it was still in phase steps")
+    assert records[second.trial_id].rule == "time_budget"
 
 
 def test_interrupted_session_lets_running_trials_finish(sweep: Sweep) -> None:

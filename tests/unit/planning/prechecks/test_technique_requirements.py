@@ -29,6 +29,13 @@ def _planned(folder: Path, model: dict[str, Any], choices: dict[str, Any], **key
     return plan(load_config(path))
 
 
+def test_model_that_finds_out_itself_whether_it_can_checkpoint_is_not_ruled_out(
+    tmp_path: Path,
+) -> None:
+    model = {"task": "image-classification", "architecture": "timm_wrapper"}
+    assert not _planned(tmp_path, model, {"activations": "checkpoint"}).ruled_out
+
+
 @pytest.mark.parametrize(
     ("model", "choices", "rule", "reason"),
     [

@@ -7,6 +7,7 @@ import pytest
 from jobs.record import Delivery, Outcome, TrialRecord
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.failures import Failures
+from orchestrator.search.base import TOO_SLOW
 from orchestrator.search.frontier.candidates import candidates_of
 from tests.benchmarks.grids import make_spec
 
@@ -30,17 +31,26 @@ class Trials:
         self.candidates = candidates_of(specs)
         self.failures = Failures(self.candidates, TechniquePriors())
 
-    def end(self, outcome: Outcome, *name: str, seconds: float = 3.0, reason: str = "") -> None:
+    def end(
+        self,
+        outcome: Outcome,
+        *name: str,
+        seconds: float = 3.0,
+        reason: str = "",
+        rule: str = "",
+    ) -> None:
         """Note the end of a trial."""
         index = self.names.index(tuple(name))  # type: ignore[arg-type]
         delivery = Delivery(slot_seconds=seconds)
         trial = self.candidates[index].trials[0]
-        record = TrialRecord(spec=trial, outcome=outcome, reason=reason, delivery=delivery)
+        record = TrialRecord(
+            spec=trial, outcome=outcome, reason=reason, rule=rule, delivery=delivery
+        )
         self.failures.note(index, record)
 
-    def least_seconds(self, *name: str) -> float:
-        """The seconds that a combination takes at least."""
-        return float(self.failures.least_seconds()[self.names.index(tuple(name))])  # type: ignore[arg-type]
+    def late_seconds(self, *name: str) -> float:
+        """The seconds to be expected of a combination after trials that timed out."""
+        return float(self.failures.late_seconds()[self.names.index(tuple(name))])  # type: ignore[arg-type]
 
     def given_up(self, *name: str) -> bool:
         """Whether a combination is given up."""
@@ -94,17 +104,37 @@ def test_single_new_choice_of_a_failed_trial_is_given_up(trials: Trials) -> None
     assert not trials.given_up("budget_0.2", "plain", "inductor_regional")
 
 
-def test_trial_that_timed_out_makes_its_new_choice_slow(trials: Trials) -> None:
+def test_trial_that_timed_out_makes_its_only_new_choice_slow(trials: Trials) -> None:
     trials.end(Outcome.TIMED_OUT, "budget_0.5", "liger", "none", seconds=60.0)
-    assert trials.least_seconds("budget_0.5", "plain", "none") == 60.0
+    assert trials.late_seconds("budget_0.5", "plain", "none") == 60.0
     # The fused loss has run within its time.
-    assert trials.least_seconds("keep", "liger", "none") == 0.0
+    assert trials.late_seconds("keep", "liger", "none") == 0.0
 
 
-def test_choice_that_runs_after_a_timeout_counts_as_slow_no_more(trials: Trials) -> None:
+def test_trial_that_timed_out_blames_each_of_its_new_choices_in_part() -> None:
+    trials = Trials()
+    trials.end(Outcome.OK, "keep", "plain", "none")
     trials.end(Outcome.TIMED_OUT, "budget_0.5", "liger", "none", seconds=60.0)
-    trials.end(Outcome.OK, "budget_0.5", "plain", "none")
-    assert trials.least_seconds("budget_0.5", "plain", "inductor_regional") == 0.0
+    assert trials.late_seconds("budget_0.2", "liger", "none") == 30.0
+    assert trials.late_seconds("budget_0.5", "liger", "inductor_regional") == 60.0
+    # Once one of them has run, the other is to blame.
+    trials.end(Outcome.OK, "keep", "liger", "none")
+    assert trials.late_seconds("budget_0.2", "liger", "none") == 0.0
+    assert trials.late_seconds("budget_0.5", "plain", "none") == 60.0
+
+
+def test_trial_that_was_too_slow_for_its_search_counts_as_a_failure(trials: Trials) -> None:
+    trials.end(Outcome.SKIPPED, "budget_0.5", "plain", "none", seconds=60.0, rule=TOO_SLOW)
+    assert trials.late_seconds("budget_0.5", "liger", "none") == 60.0
+    assert trials.given_up("budget_0.5", "plain", "none")
+
+
+def test_failures_with_one_reason_blame_no_choice_that_a_pair_excuses(trials: Trials) -> None:
+    for budget in ("budget_0.5", "budget_0.2"):
+        trials.end(Outcome.FAILED, budget, "liger", "inductor_regional", reason="no such kernel")
+    assert not trials.given_up("budget_0.5", "plain", "none")
+    # Both trials have the pair, and nothing else.
+    assert trials.given_up("keep", "liger", "inductor_regional")
 
 
 def test_only_new_choice_of_two_failures_with_one_reason_is_given_up() -> None:
