@@ -20,7 +20,7 @@ from pathlib import Path
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 _NO_FILE_NAME = re.compile(r'[\\/:*?"<>|]')
 _SETTLING_SECONDS = 0.5
-"""A library that did not change for so long is written by nobody. Linking takes less."""
+"""If a library did not change for so long, its linker has ended."""
 _HEADER_BYTES = 64
 _SECTIONS = struct.Struct("<Q10xHH")
 """Of an ELF header: offset of the section headers, size of one of them, and their number."""
