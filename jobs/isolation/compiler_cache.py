@@ -14,7 +14,6 @@ import re
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
@@ -32,17 +31,16 @@ def remove_incomplete(since: float) -> list[Path]:
 
     Libraries that another process still writes are kept. Returns what was removed.
     """
-    before = {path: path.stat() for path in _incomplete(since)}
+    before = _incomplete(since)
     if not before:
         return []
     time.sleep(_SETTLING_SECONDS)
     removed = []
-    for path in _incomplete(since):
-        was = before.get(path)
-        if was is not None and path.stat().st_mtime_ns == was.st_mtime_ns:
-            with contextlib.suppress(OSError):
-                path.unlink()
-                removed.append(path)
+    # A library whose time has changed is still written.
+    for path, _ in before.items() & _incomplete(since).items():
+        with contextlib.suppress(OSError):
+            path.unlink()
+            removed.append(path)
     return removed
 
 
@@ -50,15 +48,22 @@ def folder() -> Path:
     """TorchInductor's cache, by the rule of ``torch._inductor.runtime.cache_dir_utils``."""
     if os.environ.get(_FOLDER):
         return Path(os.environ[_FOLDER])
-    user = _NO_FILE_NAME.sub("_", getpass.getuser())
-    return Path(tempfile.gettempdir(), f"torchinductor_{user}")
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a user without a name
+        user = f"uid_{os.getuid()}"
+    return Path(tempfile.gettempdir(), f"torchinductor_{_NO_FILE_NAME.sub('_', user)}")
 
 
-def _incomplete(since: float) -> Iterator[Path]:
+def _incomplete(since: float) -> dict[Path, float]:
+    """Incomplete library -> the time of its last change, of those that changed after ``since``."""
+    found = {}
     for path in folder().glob("*/*.so"):
         with contextlib.suppress(OSError):  # another process may remove it
-            if path.stat().st_mtime >= since and not _is_complete(path):
-                yield path
+            changed = path.stat().st_mtime
+            if changed >= since and not _is_complete(path):
+                found[path] = changed
+    return found
 
 
 def _is_complete(library: Path) -> bool:

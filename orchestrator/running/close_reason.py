@@ -1,4 +1,4 @@
-"""The reasons for which a session starts no further trial."""
+"""The reasons for which a session starts no further trial, or ends one before its own timeout."""
 
 from __future__ import annotations
 

@@ -6,13 +6,25 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from jobs.record import TrialRecord
+from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.nodes import Cluster, NoSuchGpuError
 from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import count
+
+_REPEATED_BY_A_SECOND_RUN = frozenset(
+    {
+        Outcome.SKIPPED,
+        Outcome.CRASHED,
+        Outcome.FAILED,
+        Outcome.TIMED_OUT,
+        Outcome.HOST_OUT_OF_MEMORY,
+    }
+)
+"""Outcomes that may change when the same command runs again. ``--resume`` repeats only SKIPPED."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,6 +214,19 @@ def _without_collisions(
         if not free:
             return
         waiting = [entry for entry in waiting if entry not in free]
+
+
+def is_reusable(
+    record: TrialRecord, environments: Collection[Mapping[str, Any]], *, resume: bool
+) -> bool:
+    """Whether a final record takes the place of a measurement in one of ``environments``.
+
+    A resumed run keeps every final outcome. A second run keeps only ok, out of memory and
+    unsupported.
+    """
+    if record.environment not in environments:
+        return False
+    return resume or record.outcome not in _REPEATED_BY_A_SECOND_RUN
 
 
 def _gpu_model_of(record: TrialRecord) -> str:

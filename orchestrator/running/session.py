@@ -8,25 +8,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from jobs.record import Outcome, TrialRecord, skipped
+from jobs.record import TrialRecord, skipped
 from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason, with_limit_rule
+from orchestrator.running.earlier_records import is_reusable
 from orchestrator.running.observers.base import Observer
 from orchestrator.search.base import Search
 from orchestrator.search.follow_up_trials import compared_trials
 from orchestrator.storage.run_folder import RunFolder, RunFolderError, RunFolderLostError
 from orchestrator.units import count
-
-_REPEATED_BY_A_SECOND_RUN = frozenset(
-    {
-        Outcome.SKIPPED,
-        Outcome.CRASHED,
-        Outcome.FAILED,
-        Outcome.TIMED_OUT,
-        Outcome.HOST_OUT_OF_MEMORY,
-    }
-)
-"""Outcomes that may change when the same command runs again. ``--resume`` repeats only SKIPPED."""
 
 
 class Session:
@@ -80,20 +70,16 @@ class Session:
     ) -> int:
         """Tell the search of records that need not be repeated. Returns how many it had planned.
 
-        Only rows measured in one of ``environments`` count. A resumed run keeps every final
-        outcome. A second run keeps only ok, out of memory and unsupported. A search that creates
-        its trials while it runs gets a record when it asks for the trial.
+        A search that creates its trials while it runs gets a record when it asks for the trial.
         """
         measured_in = list(environments)
         for trial_id, record in earlier.items():
             if not record.outcome.is_final:
                 continue
-            if record.environment not in measured_in or (
-                not resume and record.outcome in _REPEATED_BY_A_SECOND_RUN
-            ):
-                self._second_best[trial_id] = record
-            else:
+            if is_reusable(record, measured_in, resume=resume):
                 self._reusable[trial_id] = record
+            else:
+                self._second_best[trial_id] = record
         # The other reusable records are used when the search asks for their trials.
         for planned in list(self.search.pending()):
             self._reuse_record_of(planned.trial_id)

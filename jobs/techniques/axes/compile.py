@@ -153,7 +153,6 @@ def compiled_regions(
     TorchInductor times several tilings of each kernel. Raises NotImplementedError for a model
     without repeated blocks.
     """
-
     options: dict[str, Any] = {"backend": backend}
     if tuned:
         # Coordinate descent, which tuned_inductor uses as well, would take several times as long.

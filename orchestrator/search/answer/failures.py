@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -54,11 +54,8 @@ class Failures:
         self.choices: Indices = np.array(choices, int)
         """Indices of each candidate's choices, shape (candidates, axes)."""
         self._requires = [candidate.trials[0].settings.requires for candidate in candidates]
-        self.untried_probability: Array = np.ones(len(numbers))
+        self.untried_probability = _untried_probability(numbers, priors)
         """Prior probability that a choice works, shape (choices,)."""
-        for (axis, value), number in numbers.items():
-            probability = priors.probability_to_work(axis, value)  # type: ignore[arg-type]
-            self.untried_probability[number] = probability
         self._worked = np.zeros(len(numbers), bool)
         self._failed = np.zeros(len(numbers), int)
         self._worked_together: set[Pair] = set()
@@ -161,6 +158,16 @@ class Failures:
         first, second = pair
         has_both = (self.choices == first).any(axis=1) & (self.choices == second).any(axis=1)
         return np.asarray(has_both)
+
+
+def _untried_probability(
+    numbers: Mapping[tuple[str, object], int], priors: TechniquePriors
+) -> Array:
+    """Prior probability that a choice works, shape (choices,)."""
+    probability = np.ones(len(numbers))
+    for (axis, value), number in numbers.items():
+        probability[number] = priors.probability_to_work(axis, value)  # type: ignore[arg-type]
+    return probability
 
 
 def _pairs(choices: Indices) -> Iterator[Pair]:

@@ -110,6 +110,18 @@ def decide(
     assessments = []
     for question in questions:
         assessments.append(_assess(state, beliefs, question, view, can_run, stopping))
+    return _decided(state, beliefs, questions, view, can_run, assessments)
+
+
+def _decided(
+    state: AnswerState,
+    beliefs: Beliefs,
+    questions: Sequence[Question],
+    view: PlanView,
+    can_run: Mask,
+    assessments: Sequence[_Assessment],
+) -> Decisions:
+    """The candidate with the largest value per second for all questions together."""
     # One trial can improve several answers, so its gains add up.
     gains = np.sum([assessment.gains for assessment in assessments], axis=0)
     values = np.sum([assessment.values for assessment in assessments], axis=0)

@@ -64,3 +64,9 @@ def test_folder_is_that_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     assert str(compiler_cache.folder()) == default_cache_dir()
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert str(compiler_cache.folder()) == default_cache_dir()
