@@ -14,7 +14,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -46,6 +46,11 @@ LEAST_GROWTH = 0.03
 """Peaks that differ by a smaller share say little about the memory of a sample."""
 NOTICED_SECONDS = 2.5
 """An overhead below this is noise of a process that starts."""
+VARIANT_OF = {("compile", "inductor_regional_tuned"): "inductor_regional"}
+"""(Axis, value) -> the value of the axis that it is a variant of. A variant is compared with that
+value instead of the default, because the two differ by little on any model."""
+VARIANT_DEVIATION = 0.05
+"""Usual deviation of the effect of a variant, as a logarithm."""
 
 
 Techniques = frozenset[tuple[str, str]]
@@ -69,7 +74,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """What a technique did on one model, compared with its axis's default."""
+    """What a technique did on one model, compared with its axis's default (or ``VARIANT_OF``)."""
 
     log_time: float
     log_memory: float
@@ -166,26 +171,30 @@ def _overhead(row: Row) -> float:
 
 
 def effects_of(pairs: Iterable[Pair]) -> dict[tuple[str, str], Measured]:
-    """(Axis, value) -> what it did, compared with its axis's default."""
+    """(Axis, value) -> what it did, compared with its axis's default (or ``VARIANT_OF``)."""
     by_value: dict[tuple[str, str], list[Pair]] = {}
     for pair in pairs:
-        default = str(AXES[pair.axis].default)
-        if default in (pair.before, pair.after):
-            name = pair.after if pair.before == default else pair.before
-            by_value.setdefault((pair.axis, name), []).append(pair)
+        for name, other in ((pair.after, pair.before), (pair.before, pair.after)):
+            if other == _compared_with(pair.axis, name):
+                by_value.setdefault((pair.axis, name), []).append(pair)
     effects = {}
     for (axis, name), linked in by_value.items():
-        effects[axis, name] = _median_effect(linked, str(AXES[axis].default))
+        effects[axis, name] = _median_effect(linked, _compared_with(axis, name))
     return effects
 
 
-def _median_effect(pairs: Sequence[Pair], default: str) -> Measured:
-    """The median effect of pairs with the default, each in the direction away from it."""
+def _compared_with(axis: str, value: str) -> str:
+    """The value of the axis that a value's effect is relative to."""
+    return VARIANT_OF.get((axis, value), str(AXES[axis].default))
+
+
+def _median_effect(pairs: Sequence[Pair], reference: str) -> Measured:
+    """The median effect of pairs with a reference, each in the direction away from it."""
     times = []
     memories = []
     overheads = []
     for pair in pairs:
-        sign = 1 if pair.before == default else -1
+        sign = 1 if pair.before == reference else -1
         times.append(sign * pair.log_time)
         memories.append(sign * pair.log_memory)
         if pair.overhead_seconds is not None:
@@ -298,6 +307,12 @@ def priors_from(runs: Sequence[Path], without: str = "") -> TechniquePriors:
     for (axis, value), measured in sorted(collected.items()):
         of_samples = samples.get((axis, value), [])
         effects.setdefault(axis, {})[value] = _combined(axis, value, measured, of_samples)
+    for (axis, value), reference in VARIANT_OF.items():
+        values = effects.get(axis, {})
+        if value in values and reference in values:
+            values[value] = _of_variant(values[reference], collected[axis, value])
+        else:
+            values.pop(value, None)
     # Its own default changes nothing.
     for axis, values in effects.items():
         values[str(AXES[axis].default)] = Effect(deviation=0.0, memory_deviation=0.0)
@@ -333,6 +348,25 @@ def _combined(
         log_sample_memory=log_sample_memory,
         sample_memory_deviation=sample_deviation,
         overhead_seconds=overhead,
+        models=len(measured),
+    )
+
+
+def _of_variant(reference: Effect, measured: Sequence[Measured]) -> Effect:
+    """The effect of a variant: that of its reference, and what the variant changes."""
+    log_time, deviation = _predicted([own.log_time for own in measured], 0.0, VARIANT_DEVIATION)
+    log_memory, memory_deviation = _predicted(
+        [own.log_memory for own in measured], 0.0, VARIANT_DEVIATION
+    )
+    known = [own.overhead_seconds for own in measured if own.overhead_seconds is not None]
+    overhead = statistics.median(known) if known else 0.0
+    return replace(
+        reference,
+        log_time=reference.log_time + log_time,
+        deviation=math.hypot(reference.deviation, deviation),
+        log_memory=reference.log_memory + log_memory,
+        memory_deviation=math.hypot(reference.memory_deviation, memory_deviation),
+        overhead_seconds=reference.overhead_seconds + max(0.0, overhead),
         models=len(measured),
     )
 

@@ -49,7 +49,6 @@ NOT_TRIED: Mapping[str, Mapping[str, str]] = {
     "compile": {
         "aot_eager": "a debugging backend",
         "aot_eager_regional": "a debugging backend",
-        "inductor_regional": "inductor_regional_tuned chooses among its tilings and others",
         "inductor_regional_any_batch": "inductor_regional, for batches of changing shape",
         "eager": "a debugging backend",
         "cudagraphs": "a backend without fused kernels",

@@ -28,8 +28,9 @@ _SHARED_MEMORY_ERROR = 0.5
 _LEAST_VARIANCE = 1e-12
 """Keeps the division by a standard deviation valid for speeds that are known exactly."""
 _NO_INCUMBENT_DEFICIT = 1.0
-"""While nothing measured fits a budget, gains are relative to a speed below all expected ones by
-this much, as a logarithm. So every candidate has a gain, and the faster one has more."""
+"""While nothing measured fits a budget, gains are relative to a speed below the usual one by this
+much, as a logarithm. So nearly every candidate that fits has a gain, and the faster one has more.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +86,14 @@ def probability_to_fit(beliefs: Beliefs, budget_bytes: float) -> Array:
     return _normal_cdf(room / deviation)
 
 
+def usual_log_speed(beliefs: Beliefs, budget_bytes: float, is_open: Mask) -> float:
+    """The mean logarithm of the speed of the open candidates, weighted by how likely they fit."""
+    weights = is_open * probability_to_fit(beliefs, budget_bytes) * beliefs.works
+    if not weights.sum() > 0:
+        return float(beliefs.log_speed.mean())
+    return float(np.average(beliefs.log_speed, weights=weights))
+
+
 def expected_gains(
     beliefs: Beliefs, incumbent: int | None, budget_bytes: float, is_open: Mask
 ) -> Array:
@@ -97,7 +106,8 @@ def expected_gains(
     if not is_open.any():
         return np.zeros(len(is_open))
     if incumbent is None:
-        mean = beliefs.log_speed - beliefs.log_speed[is_open].min() + _NO_INCUMBENT_DEFICIT
+        usual = usual_log_speed(beliefs, budget_bytes, is_open)
+        mean = beliefs.log_speed - usual + _NO_INCUMBENT_DEFICIT
         deviation = np.sqrt(beliefs.times.variance)
     else:
         mean = beliefs.log_speed - beliefs.log_speed[incumbent]
@@ -153,15 +163,16 @@ def remaining_gain(
     generator = np.random.default_rng(seed)
     is_feasible = _feasible(beliefs, shortlist, budget_bytes, generator)
     any_fits = float(is_feasible.any(axis=1).mean())
+    if incumbent is None:
+        # The question is what fits, and the speeds of other candidates show nothing about it.
+        return RemainingGain(
+            expected=math.inf, at_most=math.inf, probability_any_fits=any_fits, values=gains
+        )
     mean, covariance = _ratios(beliefs, shortlist, incumbent)
     ratios = _sampled(mean, covariance, generator)
     ratios = np.minimum(ratios, _largest_gains(beliefs, incumbent)[shortlist])
     ratios = np.where(is_feasible, ratios, 0.0)
     values[shortlist] = rounded(_values(np.maximum(ratios, 0.0), gains[shortlist], covariance))
-    if incumbent is None:
-        return RemainingGain(
-            expected=math.inf, at_most=math.inf, probability_any_fits=any_fits, values=values
-        )
     # A logarithm of a ratio becomes a share of the incumbent's speed.
     shares = np.expm1(ratios.max(axis=1, initial=0.0))
     return RemainingGain(

@@ -60,11 +60,14 @@ class AnswerState:
         self._failures = Failures(candidates, priors)
         numbers: Numbering[Curve] = Numbering()
         self._curves = np.array([numbers[candidate.curve] for candidate in candidates], int)
+        self._memory_curves = np.array(
+            [numbers[candidate.curve.of_memory] for candidate in candidates], int
+        )
         self._loaders = Loaders(candidates)
         self._host_seconds: dict[int, float] = {}
         """Curve -> the shortest micro-batch that waited for the host, in seconds."""
         self._smallest_too_large: dict[int, float] = {}
-        """Curve -> the smallest micro-batch that ran out of memory."""
+        """Curve of memory -> the smallest micro-batch that ran out of memory."""
 
     def note(self, index: int, record: TrialRecord) -> None:
         """Learn from the record of a trial. ``index`` is the trial's candidate."""
@@ -111,7 +114,7 @@ class AnswerState:
     def _ran_out(self, index: int) -> None:
         if self.device_bytes:
             self._memory.ran_out(index, self.device_bytes)
-        curve = int(self._curves[index])
+        curve = int(self._memory_curves[index])
         smallest = self._smallest_too_large.get(curve, np.inf)
         self._smallest_too_large[curve] = min(smallest, self._sizes[index])
 
@@ -128,7 +131,7 @@ class AnswerState:
         """
         too_large = np.zeros(len(self.candidates), bool)
         for curve, smallest in self._smallest_too_large.items():
-            too_large |= (self._curves == curve) & (self._sizes >= smallest)
+            too_large |= (self._memory_curves == curve) & (self._sizes >= smallest)
         return too_large
 
     def beliefs(self) -> Beliefs | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobs.spec import Choice, TrainingRecipe, TrialSpec
+from orchestrator.search.frontier.technique_knowledge import NO_DEVICE_MEMORY
 
 OPTIMIZER = "optimizer"
 _BATCH_AXES = ("micro_batch", "accumulation")
@@ -26,6 +27,12 @@ class Curve(NamedTuple):
 
     techniques: Techniques
     regime: Regime
+
+    @property
+    def of_memory(self) -> Curve:
+        """The curve without the techniques that change nothing in the memory of the GPU."""
+        kept = [own for own in self.techniques if own[0] not in NO_DEVICE_MEMORY]
+        return Curve(tuple(kept), self.regime)
 
 
 class OptimizerFamily(NamedTuple):

@@ -74,7 +74,7 @@ class CurvePrior:
         self._reference = candidates[0].trials[0].choices.get(OPTIMIZER)
         curves: Numbering[Curve] = Numbering()
         self.curve_of = np.array(
-            [curves[candidate.reference_curve] for candidate in candidates], int
+            [curves[_curve_of_part(candidate, part)] for candidate in candidates], int
         )
         """Index of each candidate's curve, shape (candidates,)."""
         self.count = len(curves)
@@ -162,6 +162,12 @@ class CurvePrior:
         for axis in range(self._codes.shape[1]):
             differing += self._codes[rows, axis][:, None] != self._codes[columns, axis]
         return differing
+
+
+def _curve_of_part(candidate: Candidate, part: Part) -> Curve:
+    if part is Part.TIME:
+        return candidate.reference_curve
+    return candidate.reference_curve.of_memory
 
 
 def _of_part(effect: Effect, part: Part) -> tuple[float, float]:

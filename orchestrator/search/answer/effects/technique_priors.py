@@ -101,7 +101,7 @@ class TechniquePriors:
 
     def probability_to_work(self, axis: str, value: Choice) -> float:
         """Probability that a value works on a model on which it was never tried."""
-        if str(value) in self.effects.get(axis, {}) or self._twin(axis, value) is not None:
+        if str(value) in self.effects.get(axis, {}):
             return WORKS_IF_RECORDED
         if self._similar(axis, str(value)):
             return WORKS_IF_SIMILAR_RECORDED
@@ -160,15 +160,7 @@ class TechniquePriors:
             return Effect(deviation=UNKNOWN_DEVIATION_WITHOUT_TABLES, overhead_seconds=seconds)
         if recorded is not None:
             return recorded
-        twin = self._twin(axis, value)
-        if twin is not None:
-            return replace(twin, deviation=math.hypot(twin.deviation, _LEAST_DEVIATION))
         return self._from_similar(axis, value)
-
-    def _twin(self, axis: str, value: Choice) -> Effect | None:
-        """The recorded effect of a value that is expected to have nearly the same one."""
-        twin = unrecorded.SAME_AS.get(axis, {}).get(str(value), "")
-        return self.effects.get(axis, {}).get(twin)
 
     def _similar(self, axis: str, value: str) -> list[str]:
         """The recorded values of an axis whose effects correlate with that of a value."""

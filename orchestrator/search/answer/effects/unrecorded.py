@@ -104,10 +104,6 @@ BY_VALUE: Mapping[str, Mapping[str, Expectation]] = {
     "kernels": {"liger": _LIGER},
 }
 """Axis -> value -> expected effect. It has precedence over traits and axis."""
-SAME_AS: Mapping[str, Mapping[str, str]] = {
-    "compile": {"inductor_regional_tuned": "inductor_regional"},
-}
-"""Axis -> value -> another value whose recorded effects it is expected to have nearly."""
 INTERACTIONS: Mapping[tuple[str, str], Expectation] = {
     # The grouped product of experts has other kernels for each dtype.
     ("experts", "precision"): Expectation(deviation=0.4),

@@ -12,7 +12,6 @@ from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.memory.memory_line import MemoryLine
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.frontier.candidates import Candidate, Curve
-from orchestrator.search.frontier.technique_knowledge import NO_DEVICE_MEMORY
 
 LOSS = "loss"
 Lines = Mapping[int, MemoryLine]
@@ -44,7 +43,9 @@ class PredictedMemory:
         self._trial_ids = [candidate.trial_ids[0] for candidate in candidates]
         self._sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         numbers: Numbering[Curve] = Numbering()
-        self.curves: Indices = np.array([numbers[candidate.curve] for candidate in candidates], int)
+        self.curves: Indices = np.array(
+            [numbers[candidate.curve.of_memory] for candidate in candidates], int
+        )
         """Index of each candidate's curve, optimizer included, shape (candidates,)."""
         self._codes, values = _codes(list(numbers))
         self._members = [np.flatnonzero(self.curves == curve) for curve in range(len(numbers))]
@@ -268,12 +269,12 @@ class _MemoryEffects:
 
 
 def _codes(curves: Sequence[Curve]) -> tuple[Indices, list[tuple[str, list[Choice]]]]:
-    """For each curve, the indices of its choices that affect memory, shape (curves, 1 + axes).
+    """For each curve, the indices of its choices, shape (curves, 1 + axes).
 
     Also the name of each axis, and its values in the order of their indices. Column 0 is the
     regime, which is constant along a curve; its name is "".
     """
-    axes = sorted({axis for curve in curves for axis, _, _ in curve.techniques} - NO_DEVICE_MEMORY)
+    axes = sorted({axis for curve in curves for axis, _, _ in curve.techniques})
     codes = np.zeros((len(curves), len(axes) + 1), int)
     values: list[tuple[str, list[Choice]]] = []
     for column, axis in enumerate(["", *axes]):
