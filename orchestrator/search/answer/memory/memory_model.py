@@ -16,14 +16,14 @@ from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.candidates import Candidate
 from orchestrator.search.frontier.memory_correction import CorrectionHyperparameters
 
-_BORROWED_CURVE_DEVIATION = 0.1
+_BORROWED_CURVE_DEVIATION = 0.2
 """Deviation of the part of the error of a borrowed sample memory that only the same curve has, as a
 logarithm."""
-_ALONG_A_CURVE = 0.9
+_ALONG_A_CURVE = 0.7
 """Correlation of this part between distant micro-batches of the curve."""
 _LOSS_DEVIATION = 0.3
 """Deviation of the memory of a loss in a step that borrows its prediction, as a share of it."""
-_BORROWED_NOISE = 0.015
+_BORROWED_NOISE = 0.02
 """Error of a borrowed prediction beside that of its sample memory, as a logarithm: the base and
 what the allocator keeps in its cache."""
 _GAUSS_NEWTON_STEPS = 4
