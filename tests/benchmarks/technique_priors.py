@@ -307,16 +307,23 @@ def priors_from(runs: Sequence[Path], without: str = "") -> TechniquePriors:
     for (axis, value), measured in sorted(collected.items()):
         of_samples = samples.get((axis, value), [])
         effects.setdefault(axis, {})[value] = _combined(axis, value, measured, of_samples)
-    for (axis, value), reference in VARIANT_OF.items():
-        values = effects.get(axis, {})
-        if value in values and reference in values:
-            values[value] = _of_variant(values[reference], collected[axis, value])
-        else:
-            values.pop(value, None)
+    _put_variants(effects, collected)
     # Its own default changes nothing.
     for axis, values in effects.items():
         values[str(AXES[axis].default)] = Effect(deviation=0.0, memory_deviation=0.0)
     return TechniquePriors(effects=effects)
+
+
+def _put_variants(
+    effects: dict[str, dict[str, Effect]], collected: Mapping[tuple[str, str], Sequence[Measured]]
+) -> None:
+    """Replace the effect of each variant, which is relative to what it varies, by a whole one."""
+    for (axis, value), reference in VARIANT_OF.items():
+        values = effects.get(axis, {})
+        measured = collected.get((axis, value), ())
+        values.pop(value, None)
+        if measured and reference in values:
+            values[value] = _of_variant(values[reference], measured)
 
 
 def _combined(

@@ -220,14 +220,8 @@ def _feasible(
     return np.asarray(runs & (log_memory <= math.log(budget_bytes)))
 
 
-def _ratios(beliefs: Beliefs, rows: Indices, incumbent: int | None) -> tuple[Array, Array]:
-    """Mean and covariance of the logarithms of the speeds relative to the incumbent's.
-
-    Without an incumbent, they are relative to a speed below those of all rows.
-    """
-    if incumbent is None:
-        slowest = beliefs.log_speed[rows].min() - _NO_INCUMBENT_DEFICIT
-        return beliefs.log_speed[rows] - slowest, beliefs.times.covariance(rows, rows)
+def _ratios(beliefs: Beliefs, rows: Indices, incumbent: int) -> tuple[Array, Array]:
+    """Mean and covariance of the logarithms of the speeds relative to the incumbent's."""
     together = np.append(rows, incumbent)
     covariance = beliefs.times.covariance(together, together)
     # With the incumbent i as the last row, Cov(a - i, b - i) = Cov(a, b) - Cov(a, i) - Cov(i, b)

@@ -162,8 +162,11 @@ def test_tune_space_names_a_value_without_room_apart_from_one_that_does_not_go(
     assert DOES_NOT_GO in found.not_tried["base"]["16bit"]
 
 
-def test_tune_space_combines_a_compiled_model_with_loop_loader_and_loss(tmp_path: Path) -> None:
-    wanted = {"compile": "inductor_regional_tuned", "activations": "budget_0.8", "loss": "chunked"}
+@pytest.mark.parametrize("compiler", ["inductor_regional", "inductor_regional_tuned"])
+def test_tune_space_combines_a_compiled_model_with_loop_loader_and_loss(
+    tmp_path: Path, compiler: str
+) -> None:
+    wanted = {"compile": compiler, "activations": "budget_0.8", "loss": "chunked"}
     trials = space(tmp_path, TEXT + "training_arguments: {bf16: true}\n").plan.trials
     with_loop = {**wanted, "loop": "trainer_async"}
     assert any(with_loop.items() <= own.choices.items() for own in trials)
@@ -171,7 +174,7 @@ def test_tune_space_combines_a_compiled_model_with_loop_loader_and_loss(tmp_path
     in_bf16 = {**wanted, "precision": "bf16"}
     assert any(in_bf16.items() <= own.choices.items() for own in space(tmp_path).plan.trials)
     vision = "model: {task: image-classification, architecture: vit}\n"
-    compiled = {"compile": "inductor_regional_tuned", "dataloader": "workers_4"}
+    compiled = {"compile": compiler, "dataloader": "workers_4"}
     assert any(
         compiled.items() <= own.choices.items() for own in space(tmp_path, vision).plan.trials
     )

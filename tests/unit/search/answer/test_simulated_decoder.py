@@ -37,7 +37,7 @@ def test_answer_search_finds_compiled_configurations_of_a_decoder_soon(
     replayed: tuple[Machine, AnswerSearch, list[TrialSpec]],
 ) -> None:
     machine, search, asked = replayed
-    compiled = [trial for trial in asked if trial.choices["compile"] == "inductor_regional_tuned"]
+    compiled = [trial for trial in asked if "regional" in str(trial.choices["compile"])]
     before = asked[: asked.index(compiled[0])]
     assert sum(machine.records[trial.trial_id].slot_seconds for trial in before) < 30
     # An expert's grid of 45 trials took three minutes. With this seed, the slowest pick has 0.88 of

@@ -125,3 +125,15 @@ def test_predicted_memory_errs_together_where_the_same_technique_changes() -> No
     # Their memory errs only as far as it is that of samples.
     weights = memory.sample_weights()
     assert weights[6] < weights[7] < weights[8] < 1
+
+
+def test_predicted_memory_does_not_depend_on_the_data_loader_or_the_loop() -> None:
+    listed = list(trials()[:3])
+    for size in (2, 8, 32):
+        fed = {"compile": "none", "activations": "keep", "micro_batch": size, "accumulation": 1}
+        listed.append(make_spec({**fed, "dataloader": "workers_4", "loop": "trainer_async"}))
+    predicted = {trial.trial_id: (10 + trial.micro_batch) * GIB for trial in listed[:3]}
+    memory = PredictedMemory(candidates_of(listed), predicted, PRIORS)
+    assert memory.read()
+    assert not memory.borrows.any()
+    assert memory.curves.tolist() == [0] * 6

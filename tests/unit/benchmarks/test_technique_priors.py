@@ -1,0 +1,44 @@
+"""Effects of techniques from pairs of trials: ``tests.benchmarks.technique_priors``."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.search.answer.effects.technique_priors import Effect
+from tests.benchmarks import technique_priors
+from tests.benchmarks.technique_priors import Measured, Pair, effects_of
+
+
+def pair(before: str, after: str, log_time: float) -> Pair:
+    return Pair(
+        axis="compile",
+        before=before,
+        after=after,
+        log_time=log_time,
+        log_memory=0.0,
+        overhead_seconds=None,
+    )
+
+
+def test_effects_are_relative_to_the_default_and_variants_to_what_they_vary() -> None:
+    pairs = [
+        pair("none", "inductor_regional", -0.3),
+        pair("inductor_regional_tuned", "none", 0.5),
+        pair("inductor_regional", "inductor_regional_tuned", -0.1),
+    ]
+    effects = effects_of(pairs)
+    assert effects["compile", "inductor_regional"].log_time == pytest.approx(-0.3)
+    assert effects["compile", "inductor_regional_tuned"].log_time == pytest.approx(-0.1)
+
+
+def test_effect_of_a_variant_adds_to_that_of_what_it_varies() -> None:
+    reference = Effect(log_time=-0.3, deviation=0.1, overhead_seconds=5.0, models=4)
+    measured = [
+        Measured(log_time=-0.1, log_memory=0.0, overhead_seconds=4.0),
+        Measured(log_time=0.1, log_memory=0.0, overhead_seconds=None),
+    ]
+    effect = technique_priors._of_variant(reference, measured)
+    assert effect.log_time == pytest.approx(-0.3)
+    assert effect.deviation > reference.deviation
+    assert effect.overhead_seconds == pytest.approx(9.0)
+    assert effect.models == 2
