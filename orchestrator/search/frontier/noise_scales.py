@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.frontier.arrays import Array, Mask
+from orchestrator.search.frontier.arrays import Array, Indices, Mask
 from orchestrator.search.frontier.hyperparameters import Hyperparameters
 
 _MISFIT_LOG_DEVIATION = 0.7
@@ -49,6 +49,20 @@ class Residuals:
     A measured time may be one. Memory repeats to the byte, so a large residual of memory is an
     error of the law, not of the measurement.
     """
+
+    def of(self, rows: Indices) -> Residuals:
+        """Those of some of the measurements."""
+        square = np.ix_(rows, rows)
+        return Residuals(
+            from_prior=self.from_prior[rows],
+            from_law=self.from_law[rows],
+            parameter_covariance=self.parameter_covariance[square],
+            misfit_kernel=self.misfit_kernel[square],
+            extra_kernel=self.extra_kernel[square],
+            known_variances=self.known_variances[rows],
+            is_on_floor=self.is_on_floor[rows],
+            has_outliers=self.has_outliers,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

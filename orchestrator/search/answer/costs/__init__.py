@@ -4,4 +4,5 @@ cost_model.py     the posterior, from the measured candidates
 branch_laws.py    the law of a cost for few measurements
 cost_prior.py     the prior covariance of the cost between candidates
 curve_prior.py    the prior mean and covariance of the curves' parameters
+errors.py         how wrong the model is, by how far measurements are from what was expected
 """

@@ -14,10 +14,11 @@ import numpy as np
 
 from orchestrator.search.answer.costs.branch_laws import ExtendedLaw, SeenBranchLaw, branches_of
 from orchestrator.search.answer.costs.cost_prior import CostPrior
+from orchestrator.search.answer.costs.errors import Errors, errors_of
 from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.cost_law import Branch, CostLaw, Derivatives
 from orchestrator.search.frontier.hyperparameters import Hyperparameters
-from orchestrator.search.frontier.noise_scales import Residuals, most_likely_scales
+from orchestrator.search.frontier.noise_scales import Residuals
 from orchestrator.search.frontier.parameter_fit import ParameterFit
 
 _OF_TIME = Hyperparameters(
@@ -85,6 +86,8 @@ class _Posterior:
     """Prior covariance of all costs with the measured ones, shape (candidates, measured)."""
     precision: Array
     """Inverse covariance of the measured costs with their noise, shape (measured, measured)."""
+    scale: float
+    """Factor on all variances and covariances."""
 
 
 class CostModel:
@@ -115,14 +118,14 @@ class CostModel:
         # second one uses these scales.
         start = self._first_fit(law, measured, prior_mean)
         residuals = self._residuals(law, measured, prior_mean, start)
-        scales = most_likely_scales(residuals, self._hyperparameters)
+        errors = errors_of(residuals, self._hyperparameters)
         # Independent errors add up as variances: the stated error of a trial, and the noise between
         # trials. The misfit of the law is correlated between similar candidates.
-        variances = measured.stated_variances + scales.noises**2
-        misfit = scales.misfit_deviation**2 * residuals.misfit_kernel
+        variances = measured.stated_variances + errors.noises**2
+        misfit = errors.misfit**2 * residuals.misfit_kernel
         precision = np.linalg.inv(misfit + np.diag(variances))
         parameters = self._fit(law, measured, prior_mean, precision).best(start)
-        self._infer(measured, parameters - prior_mean, variances, scales.misfit_deviation)
+        self._infer(measured, parameters - prior_mean, variances, errors)
 
     def covariance(self, rows: Indices, columns: Indices) -> Array:
         """Posterior covariance of the costs of candidates, shape (rows, columns)."""
@@ -132,7 +135,8 @@ class CostModel:
         # explain.
         prior = self._prior.between(posterior.derivatives, rows, columns, posterior.misfit)
         explained = posterior.to_measured[rows] @ posterior.precision
-        return np.asarray(prior - explained @ posterior.to_measured[columns].T)
+        left = prior - explained @ posterior.to_measured[columns].T
+        return np.asarray(posterior.scale * left)
 
     def _measured(self) -> _Measured:
         """The observations as arrays."""
@@ -225,13 +229,14 @@ class CostModel:
             has_outliers=self._prior.is_time,
         )
 
-    def _infer(self, measured: _Measured, moved: Array, variances: Array, misfit: float) -> None:
+    def _infer(self, measured: _Measured, moved: Array, variances: Array, errors: Errors) -> None:
         """The posterior of all candidates, from the fitted parameters of the measured curves.
 
         Gaussian process regression (Rasmussen and Williams, sections 2.2 and 2.7), with the law
         linearized at the fit. ``moved`` is the fit minus the prior mean.
         """
         every = np.arange(len(self._prior.sizes))
+        misfit = errors.misfit
         law, parameters = self._extended(measured, moved)
         costs = law.costs(parameters)
         derivatives = law.derivatives(parameters)
@@ -247,9 +252,14 @@ class CostModel:
         self.mean = rounded(costs + kernel @ np.linalg.solve(kernel[measured.rows] + noise, left))
         prior_variances = self._prior.variances(derivatives, misfit)
         # A variance can fall below zero by rounding.
-        self.variance = rounded(np.maximum(prior_variances - explained, 0.0))
+        left_variances = np.maximum(prior_variances - explained, 0.0)
+        self.variance = rounded(errors.posterior_scale * left_variances)
         self._posterior = _Posterior(
-            derivatives=derivatives, misfit=misfit, to_measured=to_measured, precision=precision
+            derivatives=derivatives,
+            misfit=misfit,
+            to_measured=to_measured,
+            precision=precision,
+            scale=errors.posterior_scale,
         )
 
     def _extended(self, measured: _Measured, moved: Array) -> tuple[CostLaw, Array]:

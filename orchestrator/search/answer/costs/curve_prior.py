@@ -154,7 +154,9 @@ class CurvePrior:
             alone += np.diag(kernel)[self._codes[:, axis]]
         for interaction in self._interactions:
             alone += interaction.variances
-        return np.asarray(alone + self._pair**2 + self.scales.curve**2)
+        # A curve has all pairs of axes in common with itself, if there are any.
+        pairs = float(self._codes.shape[1] > 1)
+        return np.asarray(alone + self._pair**2 * pairs + self.scales.curve**2)
 
     def differing(self, rows: Indices, columns: Indices) -> Array:
         """Number of axes on which two curves differ, shape (rows, columns)."""

@@ -1,0 +1,93 @@
+"""How wrong a cost model is, by how far its measurements are from what it expected of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.search.frontier.arrays import Array, Indices
+from orchestrator.search.frontier.hyperparameters import Hyperparameters
+from orchestrator.search.frontier.noise_scales import Residuals, Scales, most_likely_scales
+
+_SURPRISE = 4.0
+"""A measurement this many standard deviations from what all others say shows an unusual technique.
+It says nothing about the usual errors."""
+_MOST_SURPRISES = 0.25
+"""At most this share of the measurements counts as surprises."""
+_PRIOR_MEASUREMENTS = 10.0
+"""The prior of the posterior's scale weighs as much as so many measurements. By replay: with 6, the
+bounds of ``tests.benchmarks.tuned`` hold too rarely; with many, searches take longer."""
+_FREE_PARAMETERS = 2
+"""Base and slope are nearly free before a measurement, so two of the first residuals are always
+small."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Errors:
+    """How far costs are from the law, and measurements from costs; all are of logarithms."""
+
+    misfit: float
+    """Standard deviation of costs from the law."""
+    noises: Array
+    """Standard deviations of the measurements beyond what they state, shape (measured,)."""
+    posterior_scale: float
+    """Factor on all posterior variances."""
+
+
+def errors_of(residuals: Residuals, hyperparameters: Hyperparameters) -> Errors:
+    """The most likely errors. Surprising measurements do not count, but are as noisy as usual."""
+    usual = usual_rows(residuals, hyperparameters)
+    of_usual = residuals.of(usual)
+    scales = most_likely_scales(of_usual, hyperparameters)
+    noises = np.full(len(residuals.from_prior), float(np.median(scales.noises)))
+    noises[usual] = scales.noises
+    return Errors(
+        misfit=scales.misfit_deviation,
+        noises=noises,
+        posterior_scale=posterior_scale(of_usual, scales),
+    )
+
+
+def usual_rows(residuals: Residuals, hyperparameters: Hyperparameters) -> Indices:
+    """The measurements without surprises, as ascending indices."""
+    rows = np.arange(len(residuals.from_prior))
+    noise = hyperparameters.noises[0]
+    misfit = hyperparameters.usual_misfit or hyperparameters.misfit_deviations[0]
+    # The largest surprise is left out first, because it makes its neighbours look surprising, too.
+    for _ in range(int(_MOST_SURPRISES * len(rows))):
+        part = residuals.of(rows)
+        covariance = part.parameter_covariance + misfit**2 * part.misfit_kernel
+        covariance = covariance + np.diag(part.known_variances + noise**2)
+        scores = np.abs(left_out_scores(covariance, part.from_prior))
+        largest = int(np.argmax(scores))
+        if scores[largest] <= _SURPRISE:
+            break
+        rows = np.delete(rows, largest)
+    return rows
+
+
+def left_out_scores(covariance: Array, residuals: Array) -> Array:
+    """Each residual as seen from all others, in standard deviations, shape (residuals,).
+
+    Leave-one-out prediction (Rasmussen and Williams, 2006, equation 5.12): with the inverse
+    covariance P, a residual differs from its prediction by (P r)_i / P_ii, with variance 1 / P_ii.
+    """
+    precision = np.linalg.inv(covariance)
+    return np.asarray(precision @ residuals / np.sqrt(np.diag(precision)))
+
+
+def posterior_scale(residuals: Residuals, scales: Scales) -> float:
+    """Factor on all posterior variances: that of a Student-t process.
+
+    Shah, Wilson and Ghahramani (2014): with n residuals of squared Mahalanobis length b, and a
+    prior of the scale that weighs like v measurements, the variance is (v + b) / (v + n) times that
+    of the Gaussian process.
+    """
+    covariance = residuals.parameter_covariance + scales.covariance(
+        residuals.misfit_kernel, residuals.extra_kernel
+    )
+    covariance = covariance + np.diag(residuals.known_variances + scales.noises**2)
+    length = float(residuals.from_prior @ np.linalg.solve(covariance, residuals.from_prior))
+    count = max(0, len(residuals.from_prior) - _FREE_PARAMETERS)
+    return (_PRIOR_MEASUREMENTS + length) / (_PRIOR_MEASUREMENTS + count)

@@ -1,0 +1,34 @@
+"""Prior means and covariances of curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from jobs.spec import Choice
+from orchestrator.search.answer.costs.curve_prior import CurvePrior, Part, PriorScales
+from orchestrator.search.answer.effects.technique_priors import TechniquePriors
+from orchestrator.search.frontier.candidates import candidates_of
+from tests.benchmarks.grids import make_spec
+
+VALUES: Mapping[str, Sequence[Choice]] = {
+    "activations": ("keep", "checkpoint"),
+    "kernels": ("none", "liger"),
+    "loss": ("plain", "chunked"),
+}
+
+
+@pytest.mark.parametrize("part", [Part.TIME, Part.MEMORY_SLOPE])
+@pytest.mark.parametrize("axis_count", [0, 1, 2, 3])
+def test_variances_are_the_diagonal_of_the_covariance(axis_count: int, part: Part) -> None:
+    specs = []
+    for number in range(2**axis_count):
+        choices: dict[str, Choice] = {"micro_batch": 8, "accumulation": 1}
+        for bit, axis in enumerate(list(VALUES)[:axis_count]):
+            choices[axis] = VALUES[axis][number >> bit & 1]
+        specs.append(make_spec(choices))
+    prior = CurvePrior(candidates_of(specs), TechniquePriors(), PriorScales(), part)
+    curves = np.arange(prior.count)
+    assert prior.variances() == pytest.approx(np.diag(prior.covariance(curves, curves)))

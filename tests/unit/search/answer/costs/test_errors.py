@@ -1,0 +1,80 @@
+"""How wrong a cost model is: surprises are left out, and small residuals shrink its variances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orchestrator.search.answer.costs.errors import (
+    errors_of,
+    left_out_scores,
+    posterior_scale,
+    usual_rows,
+)
+from orchestrator.search.frontier.arrays import Array
+from orchestrator.search.frontier.hyperparameters import Hyperparameters
+from orchestrator.search.frontier.noise_scales import Residuals, Scales
+
+SETTINGS = Hyperparameters(
+    extra_deviations=(0.0,),
+    misfit_deviations=(0.03, 0.06, 0.12, 0.25),
+    usual_misfit=0.03,
+    noises=(0.01, 0.02),
+)
+COUNT = 12
+SMALL = 0.05 * np.array([1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.5, -0.5])
+
+
+def residuals(from_prior: Array) -> Residuals:
+    """Residuals with a prior deviation of 0.1 each, independent of each other."""
+    identity = np.eye(COUNT)
+    return Residuals(
+        from_prior=from_prior,
+        from_law=np.zeros(COUNT),
+        parameter_covariance=0.1**2 * identity,
+        misfit_kernel=identity,
+        extra_kernel=np.zeros((COUNT, COUNT)),
+        known_variances=np.zeros(COUNT),
+        is_on_floor=np.zeros(COUNT, bool),
+        has_outliers=True,
+    )
+
+
+def with_surprise() -> Array:
+    surprised = SMALL.copy()
+    surprised[7] = 1.4
+    return surprised
+
+
+def test_usual_rows_leave_out_a_surprise_alone() -> None:
+    assert usual_rows(residuals(SMALL), SETTINGS).tolist() == list(range(COUNT))
+    kept = usual_rows(residuals(with_surprise()), SETTINGS)
+    assert kept.tolist() == [row for row in range(COUNT) if row != 7]
+
+
+def test_usual_rows_leave_out_a_quarter_at_most() -> None:
+    mixed = np.where(np.arange(COUNT) % 2, 2.0, SMALL)
+    assert len(usual_rows(residuals(mixed), SETTINGS)) == 9
+
+
+def test_errors_do_not_grow_by_a_surprise() -> None:
+    before = errors_of(residuals(SMALL), SETTINGS)
+    after = errors_of(residuals(with_surprise()), SETTINGS)
+    assert after.misfit == before.misfit
+    assert after.noises.shape == (COUNT,)
+    assert after.posterior_scale == pytest.approx(before.posterior_scale, rel=0.1)
+
+
+def test_left_out_scores_are_those_of_a_prediction_from_the_others() -> None:
+    covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
+    # The first is expected at 0.8 · 2, with variance 1 - 0.8².
+    assert left_out_scores(covariance, np.array([1.0, 2.0]))[0] == pytest.approx(-0.6 / 0.6)
+
+
+def test_posterior_scale_follows_the_size_of_the_residuals() -> None:
+    scales = Scales(misfit_deviation=0.0, extra_deviation=0.0, noises=np.zeros(COUNT))
+    usual = 0.1 * np.sqrt(10 / 12) * np.ones(COUNT)
+    # Twelve residuals, less two free parameters, of squared length 10 are as expected.
+    assert posterior_scale(residuals(usual), scales) == pytest.approx(1.0)
+    assert posterior_scale(residuals(0 * usual), scales) == pytest.approx(0.5)
+    assert posterior_scale(residuals(2 * usual), scales) == pytest.approx(2.5)
