@@ -10,9 +10,10 @@ from orchestrator.search.frontier.arrays import Array, Indices
 from orchestrator.search.frontier.hyperparameters import Hyperparameters
 from orchestrator.search.frontier.noise_scales import Residuals, Scales, most_likely_scales
 
-_SURPRISE = 4.0
+_SURPRISE = 5.0
 """A measurement this many standard deviations from what all others say shows an unusual technique.
-It says nothing about the usual errors."""
+It says nothing about the usual errors. Times of the host are never surprises: they are as far from
+the times of the GPU on any model."""
 _MOST_SURPRISES = 0.25
 """At most this share of the measurements counts as surprises."""
 _PRIOR_MEASUREMENTS = 10.0
@@ -60,6 +61,7 @@ def usual_rows(residuals: Residuals, hyperparameters: Hyperparameters) -> Indice
         covariance = part.parameter_covariance + misfit**2 * part.misfit_kernel
         covariance = covariance + np.diag(part.known_variances + noise**2)
         scores = np.abs(left_out_scores(covariance, part.from_prior))
+        scores[part.is_on_floor] = 0.0
         largest = int(np.argmax(scores))
         if scores[largest] <= _SURPRISE:
             break

@@ -25,7 +25,7 @@ COUNT = 12
 SMALL = 0.05 * np.array([1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.5, -0.5])
 
 
-def residuals(from_prior: Array) -> Residuals:
+def residuals(from_prior: Array, *, is_of_host: bool = False) -> Residuals:
     """Residuals with a prior deviation of 0.1 each, independent of each other."""
     identity = np.eye(COUNT)
     return Residuals(
@@ -35,7 +35,7 @@ def residuals(from_prior: Array) -> Residuals:
         misfit_kernel=identity,
         extra_kernel=np.zeros((COUNT, COUNT)),
         known_variances=np.zeros(COUNT),
-        is_on_floor=np.zeros(COUNT, bool),
+        is_on_floor=np.full(COUNT, is_of_host),
         has_outliers=True,
     )
 
@@ -50,6 +50,11 @@ def test_usual_rows_leave_out_a_surprise_alone() -> None:
     assert usual_rows(residuals(SMALL), SETTINGS).tolist() == list(range(COUNT))
     kept = usual_rows(residuals(with_surprise()), SETTINGS)
     assert kept.tolist() == [row for row in range(COUNT) if row != 7]
+
+
+def test_usual_rows_keep_all_times_of_the_host() -> None:
+    kept = usual_rows(residuals(with_surprise(), is_of_host=True), SETTINGS)
+    assert len(kept) == COUNT
 
 
 def test_usual_rows_leave_out_a_quarter_at_most() -> None:
