@@ -156,7 +156,11 @@ def _pairs_among(axis: str, column: str, rows: Sequence[Row]) -> Iterator[Pair]:
 
 
 def _overhead_between(axis: str, before: Row, after: Row) -> float | None:
-    """What the second took longer. Of two compiled trials, the order decides which has a cache."""
+    """What the second took longer. Of two compiled trials, the order decides which has a cache.
+
+    A variant is compared with its reference all the same: its code is not in the other's cache. But
+    the first of both also loads the compiler, a few seconds.
+    """
     if axis != "compile" and before.get("compile") not in (None, AXES["compile"].default):
         return None
     return _overhead(after) - _overhead(before)
@@ -305,6 +309,8 @@ def priors_from(runs: Sequence[Path], without: str = "") -> TechniquePriors:
                 samples.setdefault(key, []).append(of_sample)
     effects: dict[str, dict[str, Effect]] = {}
     for (axis, value), measured in sorted(collected.items()):
+        if (axis, value) in VARIANT_OF:
+            continue
         of_samples = samples.get((axis, value), [])
         effects.setdefault(axis, {})[value] = _combined(axis, value, measured, of_samples)
     _put_variants(effects, collected)
@@ -317,11 +323,10 @@ def priors_from(runs: Sequence[Path], without: str = "") -> TechniquePriors:
 def _put_variants(
     effects: dict[str, dict[str, Effect]], collected: Mapping[tuple[str, str], Sequence[Measured]]
 ) -> None:
-    """Replace the effect of each variant, which is relative to what it varies, by a whole one."""
+    """Add the effect of each variant: that of its reference, and what the variant changes."""
     for (axis, value), reference in VARIANT_OF.items():
         values = effects.get(axis, {})
         measured = collected.get((axis, value), ())
-        values.pop(value, None)
         if measured and reference in values:
             values[value] = _of_variant(values[reference], measured)
 

@@ -72,7 +72,8 @@ class RemainingGain:
     """Probability that at least one unmeasured candidate fits the budget and runs."""
     values: Array
     """Value of measuring each candidate, shape (candidates,): its expected gain, and the value of
-    what it shows about other candidates. 0 for candidates that were not sampled."""
+    what it shows about other candidates. 0 for candidates that were not sampled. While nothing
+    measured fits, it is the expected gain of every candidate."""
 
 
 def probability_to_fit(beliefs: Beliefs, budget_bytes: float) -> Array:
@@ -86,7 +87,7 @@ def probability_to_fit(beliefs: Beliefs, budget_bytes: float) -> Array:
     return _normal_cdf(room / deviation)
 
 
-def usual_log_speed(beliefs: Beliefs, budget_bytes: float, is_open: Mask) -> float:
+def _usual_log_speed(beliefs: Beliefs, budget_bytes: float, is_open: Mask) -> float:
     """The mean logarithm of the speed of the open candidates, weighted by how likely they fit."""
     weights = is_open * probability_to_fit(beliefs, budget_bytes) * beliefs.works
     if not weights.sum() > 0:
@@ -106,7 +107,7 @@ def expected_gains(
     if not is_open.any():
         return np.zeros(len(is_open))
     if incumbent is None:
-        usual = usual_log_speed(beliefs, budget_bytes, is_open)
+        usual = _usual_log_speed(beliefs, budget_bytes, is_open)
         mean = beliefs.log_speed - usual + _NO_INCUMBENT_DEFICIT
         deviation = np.sqrt(beliefs.times.variance)
     else:
@@ -267,7 +268,8 @@ def most_per_second(
     """
     if not is_worth_measuring.any():
         return None
-    # Only the shortlist has values. If it cannot be measured, the expected gains decide.
+    # With an incumbent, only the shortlist has values. If it cannot be measured, the expected gains
+    # decide.
     if not (is_worth_measuring & (values > 0)).any():
         values = gains
     compared = is_worth_measuring & (values > 0)

@@ -127,7 +127,7 @@ class AnswerState:
     def too_large(self) -> Mask:
         """Whether this or a smaller micro-batch of the same techniques ran out of memory.
 
-        Shape (candidates,).
+        The data loader and the loop may differ. Shape (candidates,).
         """
         too_large = np.zeros(len(self.candidates), bool)
         for curve, smallest in self._smallest_too_large.items():

@@ -30,9 +30,11 @@ class Curve(NamedTuple):
 
     @property
     def of_memory(self) -> Curve:
-        """The curve without the techniques that change nothing in the memory of the GPU."""
-        kept = [own for own in self.techniques if own[0] not in NO_DEVICE_MEMORY]
-        return Curve(tuple(kept), self.regime)
+        """The curve without the techniques that change nothing in the memory of the GPU.
+
+        The regime stays: with accumulation, two such curves may have different ones.
+        """
+        return Curve(_of_memory(self.techniques), self.regime)
 
 
 class OptimizerFamily(NamedTuple):
@@ -41,6 +43,11 @@ class OptimizerFamily(NamedTuple):
     training_recipe: TrainingRecipe
     techniques: Techniques
     """The techniques, with the values of ``_NEUTRAL_AXES`` set to None."""
+
+    @property
+    def of_memory(self) -> OptimizerFamily:
+        """The family without the techniques that change nothing in the memory of the GPU."""
+        return OptimizerFamily(self.training_recipe, _of_memory(self.techniques))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -121,6 +128,11 @@ def _candidate(
         micro_batch=first.micro_batch,
         accumulation=first.accumulation,
     )
+
+
+def _of_memory(techniques: Techniques) -> Techniques:
+    """The techniques that may change the memory of the GPU."""
+    return tuple(own for own in techniques if own[0] not in NO_DEVICE_MEMORY)
 
 
 def _replaced(techniques: Techniques, axes: Collection[str], value: Choice | None) -> Techniques:

@@ -14,7 +14,7 @@ import numpy as np
 
 from orchestrator.search.answer.costs.branch_laws import ExtendedLaw, SeenBranchLaw, branches_of
 from orchestrator.search.answer.costs.cost_prior import CostPrior
-from orchestrator.search.answer.costs.errors import Errors, errors_of
+from orchestrator.search.answer.costs.errors import ErrorScales, errors_of
 from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.cost_law import Branch, CostLaw, Derivatives
 from orchestrator.search.frontier.hyperparameters import Hyperparameters
@@ -23,7 +23,7 @@ from orchestrator.search.frontier.parameter_fit import ParameterFit
 
 _OF_TIME = Hyperparameters(
     extra_deviations=(0.0,),
-    # Few measurements often fit the law by chance, so errors are never taken to be tiny. A model
+    # Few measurements often fit the law by chance, so misfits are never taken to be tiny. A model
     # that the law does not describe, such as one that waits for its data, has large ones.
     misfit_deviations=(0.03, 0.06, 0.12, 0.25),
     usual_misfit=0.03,
@@ -229,7 +229,9 @@ class CostModel:
             has_outliers=self._prior.is_time,
         )
 
-    def _infer(self, measured: _Measured, moved: Array, variances: Array, errors: Errors) -> None:
+    def _infer(
+        self, measured: _Measured, moved: Array, variances: Array, errors: ErrorScales
+    ) -> None:
         """The posterior of all candidates, from the fitted parameters of the measured curves.
 
         Gaussian process regression (Rasmussen and Williams, sections 2.2 and 2.7), with the law

@@ -44,7 +44,9 @@ class CostPrior:
         self.sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         self._octaves = np.log2(self.sizes)
         families: Numbering[OptimizerFamily] = Numbering()
-        self._families = np.array([_family(candidate, families) for candidate in candidates], int)
+        self._families = np.array(
+            [_family(candidate, families, is_time=is_time) for candidate in candidates], int
+        )
         self.family_count = len(families)
         self.extra_means, self._extra_deviations = _extras(
             list(families), self.curves, is_time=is_time
@@ -193,8 +195,10 @@ def _extras(
     return means, deviations
 
 
-def _family(candidate: Candidate, families: Numbering[OptimizerFamily]) -> int:
+def _family(candidate: Candidate, families: Numbering[OptimizerFamily], *, is_time: bool) -> int:
     """Index of the optimizer family; -1 for the plan's first optimizer, which has no extra."""
     if candidate.has_reference_optimizer:
         return -1
-    return families[candidate.optimizer_family]
+    if is_time:
+        return families[candidate.optimizer_family]
+    return families[candidate.optimizer_family.of_memory]

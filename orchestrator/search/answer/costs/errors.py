@@ -12,8 +12,8 @@ from orchestrator.search.frontier.noise_scales import Residuals, Scales, most_li
 
 _SURPRISE = 5.0
 """A measurement this many standard deviations from what all others say shows an unusual technique.
-It says nothing about the usual errors. Times of the host are never surprises: they are as far from
-the times of the GPU on any model."""
+It says nothing about the usual errors. Times of the host are never surprises: on every model they
+are far from what the times of the GPU suggest."""
 _MOST_SURPRISES = 0.25
 """At most this share of the measurements counts as surprises."""
 _PRIOR_MEASUREMENTS = 10.0
@@ -25,7 +25,7 @@ small."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Errors:
+class ErrorScales:
     """How far costs are from the law, and measurements from costs; all are of logarithms."""
 
     misfit: float
@@ -36,30 +36,47 @@ class Errors:
     """Factor on all posterior variances."""
 
 
-def errors_of(residuals: Residuals, hyperparameters: Hyperparameters) -> Errors:
-    """The most likely errors. Surprising measurements do not count, but are as noisy as usual."""
+def errors_of(residuals: Residuals, hyperparameters: Hyperparameters) -> ErrorScales:
+    """The most likely errors. Surprising measurements do not count."""
     usual = usual_rows(residuals, hyperparameters)
     of_usual = residuals.of(usual)
     scales = most_likely_scales(of_usual, hyperparameters)
-    noises = np.full(len(residuals.from_prior), float(np.median(scales.noises)))
-    noises[usual] = scales.noises
-    return Errors(
+    return ErrorScales(
         misfit=scales.misfit_deviation,
-        noises=noises,
+        noises=_all_noises(residuals, usual, scales.noises, hyperparameters),
         posterior_scale=posterior_scale(of_usual, scales),
     )
 
 
+def _all_noises(
+    residuals: Residuals, usual: Indices, noises: Array, hyperparameters: Hyperparameters
+) -> Array:
+    """The noise of every measurement, from the ``noises`` of the usual ones, shape (measured,)."""
+    of_gpu = noises[~residuals.is_on_floor[usual]]
+    noise = float(np.median(of_gpu)) if len(of_gpu) else hyperparameters.noises[0]
+    # As in ``noise_scales``: what the law cannot explain is an outlier. A surprising technique is
+    # explained by its effect.
+    unexplained = np.abs(residuals.from_law) * residuals.has_outliers
+    unexplained = unexplained.clip(max=hyperparameters.floor_noises[-1])
+    every = np.maximum(noise, unexplained / hyperparameters.outlier_threshold)
+    every[usual] = noises
+    return np.asarray(every)
+
+
 def usual_rows(residuals: Residuals, hyperparameters: Hyperparameters) -> Indices:
-    """The measurements without surprises, as ascending indices."""
+    """The measurements without surprises, as ascending indices.
+
+    They are judged by the usual misfit and noise, because a surprise would raise the fitted ones.
+    """
     rows = np.arange(len(residuals.from_prior))
-    noise = hyperparameters.noises[0]
     misfit = hyperparameters.usual_misfit or hyperparameters.misfit_deviations[0]
+    noise = hyperparameters.noises[0] if residuals.has_outliers else hyperparameters.noises[-1]
+    noises = np.where(residuals.is_on_floor, hyperparameters.floor_noises[-1], noise)
     # The largest surprise is left out first, because it makes its neighbours look surprising, too.
     for _ in range(int(_MOST_SURPRISES * len(rows))):
         part = residuals.of(rows)
         covariance = part.parameter_covariance + misfit**2 * part.misfit_kernel
-        covariance = covariance + np.diag(part.known_variances + noise**2)
+        covariance = covariance + np.diag(part.known_variances + noises[rows] ** 2)
         scores = np.abs(left_out_scores(covariance, part.from_prior))
         scores[part.is_on_floor] = 0.0
         largest = int(np.argmax(scores))

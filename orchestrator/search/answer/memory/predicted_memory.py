@@ -46,7 +46,9 @@ class PredictedMemory:
         self.curves: Indices = np.array(
             [numbers[candidate.curve.of_memory] for candidate in candidates], int
         )
-        """Index of each candidate's curve, optimizer included, shape (candidates,)."""
+        """Index of each candidate's curve, with its optimizer, but without data loader and loop.
+
+        Shape (candidates,)."""
         self._codes, values = _codes(list(numbers))
         self._members = [np.flatnonzero(self.curves == curve) for curve in range(len(numbers))]
         """The candidates of each curve."""
@@ -234,7 +236,7 @@ class PredictedMemory:
         for curve, line in points.items():
             # One micro-batch does not show how memory grows. It is used only if the curve has no
             # other.
-            if len(line) < 2 <= len(self._members[curve]):
+            if len(line) < 2 <= len(np.unique(self._sizes[self._members[curve]])):
                 continue
             sizes = sorted(line)
             lines[curve] = MemoryLine(np.array(sizes), np.array([line[size] for size in sizes]))

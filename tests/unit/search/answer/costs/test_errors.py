@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -83,3 +85,10 @@ def test_posterior_scale_follows_the_size_of_the_residuals() -> None:
     assert posterior_scale(residuals(usual), scales) == pytest.approx(1.0)
     assert posterior_scale(residuals(0 * usual), scales) == pytest.approx(0.5)
     assert posterior_scale(residuals(2 * usual), scales) == pytest.approx(2.5)
+
+
+def test_errors_give_a_surprise_that_the_law_does_not_explain_more_noise() -> None:
+    surprised = residuals(with_surprise())
+    assert errors_of(surprised, SETTINGS).noises[7] == pytest.approx(0.01)
+    unexplained = replace(surprised, from_law=np.where(np.arange(COUNT) == 7, 0.15, 0.0))
+    assert errors_of(unexplained, SETTINGS).noises[7] == pytest.approx(0.05)

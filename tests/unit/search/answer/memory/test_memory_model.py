@@ -59,3 +59,20 @@ def test_memory_measured_with_one_loop_is_that_of_the_other_loop(is_predicted: b
     assert model.deviation[8] < 0.03
     assert model.deviation[8] < model.deviation[7]
     assert np.exp(model.mean[4]) == pytest.approx(np.exp(model.mean[7]))
+
+
+def test_memory_of_an_optimizer_is_the_same_with_another_loop() -> None:
+    listed = []
+    for optimizer, loop in (("adamw", "trainer"), ("sgd", "trainer"), ("sgd", "trainer_async")):
+        for size in SIZES:
+            choices = {"optimizer": optimizer, "loop": loop}
+            listed.append(make_spec({**choices, "micro_batch": size, "accumulation": 1}))
+    candidates = candidates_of(listed)
+    prior = CostPrior(candidates, PRIORS, PriorScales(), is_time=False)
+    model = MemoryModel(candidates, prior, {}, PRIORS)
+    for index, size in enumerate(SIZES):
+        model.observe(index, (10 + size) * GIB)
+        model.observe(index + 3, (5 + size) * GIB)
+    model.learn()
+    assert model.mean is not None
+    assert np.exp(model.mean[6:9]) / GIB == pytest.approx([7, 13, 37], rel=0.05)

@@ -137,3 +137,11 @@ def test_predicted_memory_does_not_depend_on_the_data_loader_or_the_loop() -> No
     assert memory.read()
     assert not memory.borrows.any()
     assert memory.curves.tolist() == [0] * 6
+
+
+def test_predicted_memory_of_the_only_size_is_used_whatever_feeds_it() -> None:
+    only = trials()[0]
+    fed = make_spec({**only.choices, "dataloader": "workers_4"})
+    memory = PredictedMemory(candidates_of([only, fed]), {only.trial_id: 12.0 * GIB}, PRIORS)
+    assert memory.read()
+    assert np.exp(memory.log_bytes()) / GIB == pytest.approx([12, 12])
