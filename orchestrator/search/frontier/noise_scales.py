@@ -119,15 +119,22 @@ def _noise_choices(residuals: Residuals, hyperparameters: Hyperparameters) -> Ar
     floor_noises = hyperparameters.floor_noises
     if not residuals.is_on_floor.any():
         floor_noises = floor_noises[:1]
-    # Give an outlier enough noise that it is within ``outlier_threshold`` deviations of the law.
-    distance = np.abs(residuals.from_law) * residuals.has_outliers
-    largest = hyperparameters.floor_noises[-1]
-    at_least = distance.clip(max=largest) / hyperparameters.outlier_threshold
+    at_least = outlier_noises(residuals, hyperparameters)
     choices = []
     for noise, floor_noise in itertools.product(hyperparameters.noises, floor_noises):
         off_floor = np.maximum(noise, at_least)
         choices.append(np.where(residuals.is_on_floor, floor_noise, off_floor))
     return np.array(choices)
+
+
+def outlier_noises(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:
+    """The least noise of each measurement, shape (measured,): 0 if there are no outliers.
+
+    It puts an outlier within ``outlier_threshold`` deviations of the law.
+    """
+    distance = np.abs(residuals.from_law) * residuals.has_outliers
+    largest = hyperparameters.floor_noises[-1]
+    return np.asarray(distance.clip(max=largest) / hyperparameters.outlier_threshold)
 
 
 def log_likelihoods(covariance: Array, variances: Array, residuals: Array) -> Array:

@@ -8,7 +8,12 @@ import numpy as np
 
 from orchestrator.search.frontier.arrays import Array, Indices
 from orchestrator.search.frontier.hyperparameters import Hyperparameters
-from orchestrator.search.frontier.noise_scales import Residuals, Scales, most_likely_scales
+from orchestrator.search.frontier.noise_scales import (
+    Residuals,
+    Scales,
+    most_likely_scales,
+    outlier_noises,
+)
 
 _SURPRISE = 5.0
 """A measurement this many standard deviations from what all others say shows an unusual technique.
@@ -54,11 +59,8 @@ def _all_noises(
     """The noise of every measurement, from the ``noises`` of the usual ones, shape (measured,)."""
     of_gpu = noises[~residuals.is_on_floor[usual]]
     noise = float(np.median(of_gpu)) if len(of_gpu) else hyperparameters.noises[0]
-    # As in ``noise_scales``: what the law cannot explain is an outlier. A surprising technique is
-    # explained by its effect.
-    unexplained = np.abs(residuals.from_law) * residuals.has_outliers
-    unexplained = unexplained.clip(max=hyperparameters.floor_noises[-1])
-    every = np.maximum(noise, unexplained / hyperparameters.outlier_threshold)
+    # A surprising technique is no outlier: its effect explains it.
+    every = np.maximum(noise, outlier_noises(residuals, hyperparameters))
     every[usual] = noises
     return np.asarray(every)
 
@@ -75,9 +77,8 @@ def usual_rows(residuals: Residuals, hyperparameters: Hyperparameters) -> Indice
     # The largest surprise is left out first, because it makes its neighbours look surprising, too.
     for _ in range(int(_MOST_SURPRISES * len(rows))):
         part = residuals.of(rows)
-        covariance = part.parameter_covariance + misfit**2 * part.misfit_kernel
-        covariance = covariance + np.diag(part.known_variances + noises[rows] ** 2)
-        scores = np.abs(left_out_scores(covariance, part.from_prior))
+        scales = Scales(misfit_deviation=misfit, extra_deviation=0.0, noises=noises[rows])
+        scores = np.abs(left_out_scores(_covariance(part, scales), part.from_prior))
         scores[part.is_on_floor] = 0.0
         largest = int(np.argmax(scores))
         if scores[largest] <= _SURPRISE:
@@ -103,10 +104,14 @@ def posterior_scale(residuals: Residuals, scales: Scales) -> float:
     prior of the scale that weighs like v measurements, the variance is (v + b) / (v + n) times that
     of the Gaussian process.
     """
-    covariance = residuals.parameter_covariance + scales.covariance(
-        residuals.misfit_kernel, residuals.extra_kernel
-    )
-    covariance = covariance + np.diag(residuals.known_variances + scales.noises**2)
+    covariance = _covariance(residuals, scales)
     length = float(residuals.from_prior @ np.linalg.solve(covariance, residuals.from_prior))
     count = max(0, len(residuals.from_prior) - _FREE_PARAMETERS)
     return (_PRIOR_MEASUREMENTS + length) / (_PRIOR_MEASUREMENTS + count)
+
+
+def _covariance(residuals: Residuals, scales: Scales) -> Array:
+    """Covariance of the measured costs before their measurement, noise included."""
+    of_law = scales.covariance(residuals.misfit_kernel, residuals.extra_kernel)
+    noise = np.diag(residuals.known_variances + scales.noises**2)
+    return np.asarray(residuals.parameter_covariance + of_law + noise)
