@@ -133,17 +133,20 @@ class CurvePrior:
         """Covariance of one parameter between curves, shape (rows, columns), without ``common``."""
         own = np.zeros((len(rows), len(columns)))
         shared = np.zeros((len(rows), len(columns)))
+        shared_with_itself = np.zeros((len(rows), len(columns)))
         # One axis at a time: an array of (rows, columns, axes) would be large.
         for axis in range(self._codes.shape[1]):
             left, right = self._codes[rows, axis][:, None], self._codes[columns, axis]
             own += self._kernels[axis][left, right]
-            shared += self._similarities[axis][left, right]
+            similarities = self._similarities[axis][left, right]
+            shared += similarities
+            shared_with_itself += similarities**2
         for interaction in self._interactions:
             own += interaction.covariance(rows, columns)
         axes = max(1, self._codes.shape[1])
-        # With n equal values there are n (n - 1) / 2 pairs of axes on which both curves agree; here
-        # as a share of all pairs of axes. Similar values count as equal in part.
-        pairs = shared * (shared - 1) / max(1, axes * (axes - 1))
+        # The sum of products over all pairs of axes (Newton and Girard), as a share of all pairs.
+        # With n equal values it is n (n - 1) / 2 pairs. Similar values count as equal in part.
+        pairs = (shared**2 - shared_with_itself) / max(1, axes * (axes - 1))
         is_same = rows[:, None] == columns
         return np.asarray(own + self._pair**2 * pairs + self.scales.curve**2 * is_same)
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from jobs.spec import Choice
+from jobs.techniques import AXES
 from orchestrator.search.answer.effects import unrecorded
 from orchestrator.search.answer.effects.similar_values import correlation
 from orchestrator.search.frontier.arrays import Array
@@ -24,6 +25,11 @@ _FILE = Path(__file__).with_name("technique_priors.json")
 UNKNOWN_DEVIATION_WITHOUT_TABLES = 0.7
 """Standard deviation of an unknown effect if there are no tables at all, as a logarithm of time. It
 is large, because the technique may be one with a very large effect."""
+_CORRELATION_WITHOUT_TABLES = 0.5
+"""Correlation of the effects of two values of an axis if there are no tables. Nothing is known of
+any value then. So effects relative to the same reference share half of their variance: the
+reference's own.
+"""
 WORKS_IF_RECORDED = 0.95
 """Probability that a technique works on this model if it ran on another model."""
 WORKS_IF_SIMILAR_RECORDED = 0.85
@@ -136,9 +142,15 @@ class TechniquePriors:
 
     def correlation(self, axis: str, first: Choice, second: Choice) -> float:
         """Prior correlation of the effects of two values, from 0 to 1."""
-        if type(first) is not type(second):
-            return 0.0
-        return correlation(str(first), str(second))
+        similar = 0.0
+        if type(first) is type(second):
+            similar = correlation(str(first), str(second))
+        if self._has_speeds():
+            return similar
+        return max(similar, _CORRELATION_WITHOUT_TABLES)
+
+    def _has_speeds(self) -> bool:
+        return self.knows_speeds and bool(self.effects)
 
     def overheads_alone(self) -> TechniquePriors:
         """The same priors with overheads only, without effects on speed and memory."""
@@ -153,14 +165,29 @@ class TechniquePriors:
 
     def _effect(self, axis: str, value: Choice) -> Effect:
         recorded = self.effects.get(axis, {}).get(str(value))
-        if not self.knows_speeds or not self.effects:
-            seconds = unrecorded.overhead_seconds(axis, value)
-            if recorded is not None:
-                seconds = recorded.overhead_seconds
-            return Effect(deviation=UNKNOWN_DEVIATION_WITHOUT_TABLES, overhead_seconds=seconds)
+        if not self._has_speeds():
+            return self._without_speeds(axis, value, recorded)
         if recorded is not None:
             return recorded
         return self._from_similar(axis, value)
+
+    def _without_speeds(self, axis: str, value: Choice, recorded: Effect | None) -> Effect:
+        """The effect of a value where no table says how fast it is."""
+        seconds = unrecorded.overhead_seconds(axis, value)
+        if recorded is not None:
+            seconds = recorded.overhead_seconds
+        work = unrecorded.more_work(axis, value)
+        if work is not None:
+            return Effect(
+                log_time=work.log_time, deviation=work.deviation, overhead_seconds=seconds
+            )
+        return Effect(deviation=self._unknown_deviation(axis, value), overhead_seconds=seconds)
+
+    def _unknown_deviation(self, axis: str, value: Choice) -> float:
+        # Effects are relative to the default, so its own is zero by definition.
+        if axis in AXES and value == AXES[axis].default:
+            return 0.0
+        return UNKNOWN_DEVIATION_WITHOUT_TABLES
 
     def _similar(self, axis: str, value: str) -> list[str]:
         """The recorded values of an axis whose effects correlate with that of a value."""

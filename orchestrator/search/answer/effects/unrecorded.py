@@ -66,6 +66,8 @@ BY_TRAIT: Mapping[str, Expectation] = {
     ),
 }
 """Trait -> expected effect. If a technique has several of the traits, the first one counts."""
+_MORE_WORK = ("activation_budget", "checkpointing")
+"""Traits of techniques that compute activations twice, which takes more time on every machine."""
 
 BY_AXIS: Mapping[str, Expectation] = {
     "activations": Expectation(deviation=0.2, memory_deviation=0.3),
@@ -132,6 +134,14 @@ def expectation(axis: str, value: Choice) -> Expectation:
         if trait in variant.traits:
             return _of_share(expected, str(value))
     return BY_AXIS.get(axis, _UNKNOWN_AXIS)
+
+
+def more_work(axis: str, value: Choice) -> Expectation | None:
+    """The expected effect of a value that is more work on every machine; None for all others."""
+    variant = variant_of(axis, value)
+    if variant is None or not any(trait in variant.traits for trait in _MORE_WORK):
+        return None
+    return expectation(axis, value)
 
 
 def _of_share(expected: Expectation, value: str) -> Expectation:

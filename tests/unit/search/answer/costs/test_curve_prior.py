@@ -9,7 +9,10 @@ import pytest
 
 from jobs.spec import Choice
 from orchestrator.search.answer.costs.curve_prior import CurvePrior, Part, PriorScales
-from orchestrator.search.answer.effects.technique_priors import TechniquePriors
+from orchestrator.search.answer.effects.technique_priors import (
+    TechniquePriors,
+    shipped_priors,
+)
 from orchestrator.search.frontier.candidates import candidates_of
 from tests.benchmarks.grids import make_spec
 
@@ -32,3 +35,14 @@ def test_variances_are_the_diagonal_of_the_covariance(axis_count: int, part: Par
     prior = CurvePrior(candidates_of(specs), TechniquePriors(), PriorScales(), part)
     curves = np.arange(prior.count)
     assert prior.variances() == pytest.approx(np.diag(prior.covariance(curves, curves)))
+
+
+def test_similar_values_never_share_less_than_nothing() -> None:
+    specs = []
+    for number in range(3):
+        budget = f"budget_0.{number + 1}"
+        choices: dict[str, Choice] = {"activations": budget, "micro_batch": 8, "accumulation": 1}
+        specs.append(make_spec(choices))
+    prior = CurvePrior(candidates_of(specs), shipped_priors(), PriorScales())
+    curves = np.arange(prior.count)
+    assert (prior.covariance(curves, curves) >= 0).all()

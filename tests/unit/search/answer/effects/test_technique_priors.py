@@ -72,6 +72,22 @@ def test_priors_without_tables_expect_no_speed() -> None:
     assert effect.deviation > shipped_priors().of("loop", "trainer_async").deviation
 
 
+@pytest.mark.parametrize("priors", [TechniquePriors(), shipped_priors().overheads_alone()])
+def test_priors_without_tables_know_that_checkpointing_is_more_work(
+    priors: TechniquePriors,
+) -> None:
+    effect = priors.between("activations", "keep", "checkpoint")
+    assert 0 < effect.deviation < effect.log_time
+    back = priors.between("activations", "checkpoint", "keep")
+    assert (back.log_time, back.deviation) == (-effect.log_time, effect.deviation)
+
+
+def test_values_without_tables_share_the_uncertainty_of_their_reference() -> None:
+    assert TechniquePriors().correlation("precision", "bf16", "tf32") == 0.5
+    assert TechniquePriors().correlation("precision", "bf16", "bf16") == 1.0
+    assert shipped_priors().correlation("precision", "bf16", "tf32") == 0.0
+
+
 def test_priors_for_a_machine_without_gpu_keep_overheads_alone() -> None:
     own = shipped_priors().overheads_alone()
     assert own.of("precision", "bf16").log_time == 0.0
