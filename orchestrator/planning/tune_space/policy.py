@@ -71,6 +71,11 @@ FOR_QUANTIZED_WEIGHTS: Mapping[str, Mapping[str, str]] = {
 }
 """Axis -> value that is tried only for a checkpoint of quantized weights -> the reason."""
 
+FOR_UNEQUAL_ROWS: Mapping[str, str] = {
+    "batching": "all rows are equally long, so there is no padding to save",
+}
+"""Axis that keeps the user's value if no row is padded -> the reason."""
+
 ALONE = frozenset(
     {"optimizer", "offload", "adapter", "allocator", "base", "batching", "experts", "qat"}
     | {"trainable", "vision"}

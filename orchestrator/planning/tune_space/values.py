@@ -85,7 +85,7 @@ def _why_not(axis: str, value: str, own: Choice, any_recipe: bool) -> str:
 
 
 def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) -> str:
-    """Why a value suits neither the model nor a comparison of speeds; empty if it suits both."""
+    """Why a value does not suit model, data or a comparison of speeds; empty if it suits all."""
     own = config.baseline[axis]
     model_type, keys = model_keys(config.model)
     is_quantized = model_type is None or bool(keys.get("quantization_config"))
@@ -94,6 +94,8 @@ def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) 
         return f"{DOES_NOT_GO}: {for_quantized[value]}"
     if not same_workload(TrainingRecipe.of({axis: value}), TrainingRecipe.of({axis: own})):
         return "trains on other rows, so its speed is that of another workload"
+    if axis in policy.FOR_UNEQUAL_ROWS and _has_equal_rows(config):
+        return policy.FOR_UNEQUAL_ROWS[axis]
     choices = {**config.baseline, axis: value}
     spec = trial_spec(choices, config, has_gpu=has_gpu)
     # What other techniques of the baseline need says nothing about this value.
@@ -103,6 +105,12 @@ def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) 
     if unmet is None or unmet[0] not in {*variant.requires, *variant.traits}:
         return ""
     return f"{DOES_NOT_GO}: {unmet[1]}"
+
+
+def _has_equal_rows(config: SweepConfig) -> bool:
+    """Whether all rows surely have the same length, and no padding."""
+    synthetic = config.data.synthetic
+    return synthetic is not None and synthetic.lengths is None and not synthetic.padding
 
 
 def _effect_of(axis: str, value: Choice) -> str:

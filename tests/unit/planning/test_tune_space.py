@@ -91,6 +91,14 @@ def test_tune_space_leaves_out_what_the_machine_lacks(tmp_path: Path) -> None:
     assert "flash_attention_2" not in tried
 
 
+def test_tune_space_changes_the_batching_only_where_rows_differ_in_length(tmp_path: Path) -> None:
+    equal = space(tmp_path)
+    assert "equally long" in equal.not_tried["batching"]["padding_free"]
+    lengths = "{lengths: {mean: 100}, sequence_length: 512}"
+    unequal = space(tmp_path, text=f"{TEXT}data: {{synthetic: {lengths}}}\n")
+    assert "padding_free" in {own.choices["batching"] for own in unequal.plan.trials}
+
+
 def test_tune_space_leaves_out_other_rows_and_techniques_of_other_tasks(tmp_path: Path) -> None:
     found = space(tmp_path, any_recipe=True)
     assert "another workload" in found.not_tried["loop"]["trl_sft"]

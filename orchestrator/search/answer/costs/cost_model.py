@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.search.answer.costs.beside_law import BesideLaw, beside_law
 from orchestrator.search.answer.costs.branch_laws import ExtendedLaw, SeenBranchLaw, branches_of
 from orchestrator.search.answer.costs.cost_prior import CostPrior
-from orchestrator.search.answer.costs.errors import ErrorScales, errors_of
+from orchestrator.search.answer.costs.errors import errors_of
 from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.cost_law import Branch, CostLaw, Derivatives
 from orchestrator.search.frontier.hyperparameters import Hyperparameters
@@ -81,7 +82,7 @@ class _Posterior:
     """The law linearized at its fit, and the matrices of the regression."""
 
     derivatives: Derivatives
-    misfit: float
+    beside_law: BesideLaw
     to_measured: Array
     """Prior covariance of all costs with the measured ones, shape (candidates, measured)."""
     precision: Array
@@ -122,10 +123,11 @@ class CostModel:
         # Independent errors add up as variances: the stated error of a trial, and the noise between
         # trials. The misfit of the law is correlated between similar candidates.
         variances = measured.stated_variances + errors.noises**2
-        misfit = errors.misfit**2 * residuals.misfit_kernel
-        precision = np.linalg.inv(misfit + np.diag(variances))
+        beside = beside_law(errors, measured.rows, self._prior)
+        misfits = beside.covariance(measured.rows, measured.rows)
+        precision = np.linalg.inv(misfits + np.diag(variances))
         parameters = self._fit(law, measured, prior_mean, precision).best(start)
-        self._infer(measured, parameters - prior_mean, variances, errors)
+        self._infer(measured, parameters - prior_mean, variances, beside, errors.posterior_scale)
 
     def covariance(self, rows: Indices, columns: Indices) -> Array:
         """Posterior covariance of the costs of candidates, shape (rows, columns)."""
@@ -133,7 +135,8 @@ class CostModel:
         assert posterior is not None
         # The posterior of a Gaussian process: prior covariance minus the part that the measurements
         # explain.
-        prior = self._prior.between(posterior.derivatives, rows, columns, posterior.misfit)
+        prior = self._prior.between(posterior.derivatives, rows, columns)
+        prior += posterior.beside_law.covariance(rows, columns)
         explained = posterior.to_measured[rows] @ posterior.precision
         left = prior - explained @ posterior.to_measured[columns].T
         return np.asarray(posterior.scale * left)
@@ -230,7 +233,12 @@ class CostModel:
         )
 
     def _infer(
-        self, measured: _Measured, moved: Array, variances: Array, errors: ErrorScales
+        self,
+        measured: _Measured,
+        moved: Array,
+        variances: Array,
+        beside: BesideLaw,
+        scale: float,
     ) -> None:
         """The posterior of all candidates, from the fitted parameters of the measured curves.
 
@@ -238,30 +246,30 @@ class CostModel:
         linearized at the fit. ``moved`` is the fit minus the prior mean.
         """
         every = np.arange(len(self._prior.sizes))
-        misfit = errors.misfit
         law, parameters = self._extended(measured, moved)
         costs = law.costs(parameters)
         derivatives = law.derivatives(parameters)
-        to_measured = self._prior.between(derivatives, every, measured.rows, misfit)
+        beside_measured = beside.covariance(every, measured.rows)
+        to_measured = self._prior.between(derivatives, every, measured.rows) + beside_measured
         noise = np.diag(variances)
         precision = np.linalg.inv(to_measured[measured.rows] + noise)
         # The diagonal of K · precision · Kᵀ, without the other elements of this large matrix.
         explained = np.einsum("ij,ij->i", to_measured @ precision, to_measured)
         # The mean is the law, plus the residuals of the measured candidates, weighted by their
-        # correlation: a similar candidate is expected to have a similar misfit.
-        kernel = misfit**2 * self._prior.misfit_kernel(every, measured.rows)
+        # covariance: a similar candidate is expected to have a similar misfit.
         left = measured.log_costs - costs[measured.rows]
-        self.mean = rounded(costs + kernel @ np.linalg.solve(kernel[measured.rows] + noise, left))
-        prior_variances = self._prior.variances(derivatives, misfit)
+        solved = np.linalg.solve(beside_measured[measured.rows] + noise, left)
+        self.mean = rounded(costs + beside_measured @ solved)
+        prior_variances = self._prior.variances(derivatives) + beside.variances()
         # A variance can fall below zero by rounding.
         left_variances = np.maximum(prior_variances - explained, 0.0)
-        self.variance = rounded(errors.posterior_scale * left_variances)
+        self.variance = rounded(scale * left_variances)
         self._posterior = _Posterior(
             derivatives=derivatives,
-            misfit=misfit,
+            beside_law=beside,
             to_measured=to_measured,
             precision=precision,
-            scale=errors.posterior_scale,
+            scale=scale,
         )
 
     def _extended(self, measured: _Measured, moved: Array) -> tuple[CostLaw, Array]:

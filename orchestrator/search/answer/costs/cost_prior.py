@@ -113,13 +113,10 @@ class CostPrior:
         none = np.zeros_like(between)
         return np.block([[floor, none, none], [none, base, correlated], [none, correlated, slope]])
 
-    def between(
-        self, derivatives: Derivatives, rows: Indices, columns: Indices, misfit: float
-    ) -> Array:
-        """Prior covariance of the costs of candidates, shape (rows, columns).
+    def between(self, derivatives: Derivatives, rows: Indices, columns: Indices) -> Array:
+        """Prior covariance of what the law says of candidates' costs, shape (rows, columns).
 
-        ``derivatives`` are those of all candidates. ``misfit`` is the standard deviation of the
-        costs from the law.
+        ``derivatives`` are those of all candidates.
         """
         # Linearized, Cov(cost a, cost b) is the sum over all pairs of parameters of derivative ·
         # derivative · covariance. Floor, base and slope of the same kind come first.
@@ -142,9 +139,9 @@ class CostPrior:
         # The index -1 of the reference optimizer selects the appended zero.
         deviations = np.append(self._extra_deviations, 0.0)[self._families[rows]]
         covariance += (deviations**2)[:, None] * extras
-        return np.asarray(covariance + misfit**2 * self.misfit_kernel(rows, columns))
+        return np.asarray(covariance)
 
-    def variances(self, derivatives: Derivatives, misfit: float) -> Array:
+    def variances(self, derivatives: Derivatives) -> Array:
         """The diagonal of ``between`` for all candidates, shape (candidates,).
 
         The whole matrix would be too large.
@@ -157,7 +154,7 @@ class CostPrior:
         correlated = self._correlation * of_curves + self._common_covariance
         variances += 2 * correlated * derivatives.base * derivatives.slope
         deviations = np.append(self._extra_deviations, 0.0)[self._families]
-        return np.asarray(variances + (deviations * derivatives.extra) ** 2 + misfit**2)
+        return np.asarray(variances + (deviations * derivatives.extra) ** 2)
 
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
         """Correlation of the misfits, the distances from the law, shape (rows, columns).

@@ -161,6 +161,17 @@ class CurvePrior:
         pairs = float(self._codes.shape[1] > 1)
         return np.asarray(alone + self._pair**2 * pairs + self.scales.curve**2)
 
+    def new_choices(self, curve: int, known: Indices) -> Array:
+        """How much of what is new in a curve each curve has, from 0 to 1, shape (curves,).
+
+        New are the choices that no known curve has. If there are none, the combination is new.
+        """
+        is_new = ~(self._codes[known] == self._codes[curve]).any(axis=0)
+        if not is_new.any():
+            return np.asarray(np.arange(self.count) == curve, float)
+        equal = self._codes[:, is_new] == self._codes[curve, is_new]
+        return np.asarray(equal.mean(axis=1))
+
     def differing(self, rows: Indices, columns: Indices) -> Array:
         """Number of axes on which two curves differ, shape (rows, columns)."""
         differing = np.zeros((len(rows), len(columns)))

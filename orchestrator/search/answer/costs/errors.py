@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +19,8 @@ from orchestrator.search.frontier.noise_scales import (
 
 _SURPRISE = 5.0
 """A measurement this many standard deviations from what all others say shows an unusual technique.
-It says nothing about the usual errors. Times of the host are never surprises: on every model they
-are far from what the times of the GPU suggest."""
+It says nothing about the usual errors, nor about other techniques. Times of the host are never
+surprises: on every model they are far from what the times of the GPU suggest."""
 _MOST_SURPRISES = 0.25
 """At most this share of the measurements counts as surprises."""
 _PRIOR_MEASUREMENTS = 10.0
@@ -39,17 +41,22 @@ class ErrorScales:
     """Standard deviations of the measurements beyond what they state, shape (measured,)."""
     posterior_scale: float
     """Factor on all posterior variances."""
+    surprises: Mapping[int, float]
+    """Position of a surprising measurement -> standard deviation of its technique's further effect.
+    """
 
 
 def errors_of(residuals: Residuals, hyperparameters: Hyperparameters) -> ErrorScales:
     """The most likely errors. Surprising measurements do not count."""
-    usual = usual_rows(residuals, hyperparameters)
+    surprises = surprises_of(residuals, hyperparameters)
+    usual = _without(surprises, len(residuals.from_prior))
     of_usual = residuals.of(usual)
     scales = most_likely_scales(of_usual, hyperparameters)
     return ErrorScales(
         misfit=scales.misfit_deviation,
         noises=_all_noises(residuals, usual, scales.noises, hyperparameters),
         posterior_scale=posterior_scale(of_usual, scales),
+        surprises=surprises,
     )
 
 
@@ -65,26 +72,37 @@ def _all_noises(
     return np.asarray(every)
 
 
-def usual_rows(residuals: Residuals, hyperparameters: Hyperparameters) -> Indices:
-    """The measurements without surprises, as ascending indices.
+def surprises_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict[int, float]:
+    """The surprising measurements: position -> deviation that would explain its distance.
 
     They are judged by the usual misfit and noise, because a surprise would raise the fitted ones.
     """
-    rows = np.arange(len(residuals.from_prior))
+    count = len(residuals.from_prior)
     misfit = hyperparameters.usual_misfit or hyperparameters.misfit_deviations[0]
     noise = hyperparameters.noises[0] if residuals.has_outliers else hyperparameters.noises[-1]
     noises = np.where(residuals.is_on_floor, hyperparameters.floor_noises[-1], noise)
+    surprises: dict[int, float] = {}
     # The largest surprise is left out first, because it makes its neighbours look surprising, too.
-    for _ in range(int(_MOST_SURPRISES * len(rows))):
+    for _ in range(int(_MOST_SURPRISES * count)):
+        rows = _without(surprises, count)
         part = residuals.of(rows)
         scales = Scales(misfit_deviation=misfit, extra_deviation=0.0, noises=noises[rows])
-        scores = np.abs(left_out_scores(_covariance(part, scales), part.from_prior))
+        covariance = _covariance(part, scales)
+        scores = np.abs(left_out_scores(covariance, part.from_prior))
         scores[part.is_on_floor] = 0.0
         largest = int(np.argmax(scores))
-        if scores[largest] <= _SURPRISE:
+        score = float(scores[largest])
+        if score <= _SURPRISE:
             break
-        rows = np.delete(rows, largest)
-    return rows
+        # The distance from the others has the variance 1 / P_ii, and is so many deviations long.
+        variance = 1 / float(np.linalg.inv(covariance)[largest, largest])
+        surprises[int(rows[largest])] = math.sqrt(variance * (score**2 - 1))
+    return surprises
+
+
+def _without(surprises: Mapping[int, float], count: int) -> Indices:
+    """The positions of the usual measurements, ascending."""
+    return np.array([row for row in range(count) if row not in surprises], int)
 
 
 def left_out_scores(covariance: Array, residuals: Array) -> Array:

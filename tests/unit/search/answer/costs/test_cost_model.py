@@ -53,6 +53,27 @@ def test_cost_model_of_a_host_that_loads_samples_expects_longer_times_for_more()
     assert np.exp(times.mean[4]) > 1.4 * 64 / 1500
 
 
+def test_a_technique_that_is_a_surprise_says_nothing_about_the_others() -> None:
+    specs = []
+    for activations in ("keep", "checkpoint"):
+        for loss in ("plain", "chunked"):
+            for kernels in ("none", "liger"):
+                choices = {"activations": activations, "loss": loss, "kernels": kernels}
+                specs.append(make_spec({**choices, "micro_batch": 8, "accumulation": 1}))
+    times = model(candidates_of(specs), is_time=True)
+    for row, seconds in ((0, 0.100), (2, 0.105), (4, 0.128)):
+        times.observe(row, Observation(cost=seconds))
+    times.learn()
+    assert times.mean is not None
+    before = times.mean.copy()
+    # With these kernels, a trial takes twenty times as long. Row 6 has its loss, but not its
+    # kernels.
+    times.observe(3, Observation(cost=2.0))
+    times.learn()
+    assert abs(times.mean[6] - before[6]) < 0.05
+    assert (times.mean - before)[[1, 5, 7]].min() > 2.0
+
+
 def test_cost_model_of_memory_expects_that_checkpointing_saves_activations() -> None:
     listed = candidates(sizes=(1, 4, 16))
     memory = model(listed, is_time=False)

@@ -46,3 +46,19 @@ def test_similar_values_never_share_less_than_nothing() -> None:
     prior = CurvePrior(candidates_of(specs), shipped_priors(), PriorScales())
     curves = np.arange(prior.count)
     assert (prior.covariance(curves, curves) >= 0).all()
+
+
+def test_new_choices_are_those_that_no_known_curve_has() -> None:
+    specs = []
+    for activations in VALUES["activations"]:
+        for kernels in VALUES["kernels"]:
+            choices: dict[str, Choice] = {"activations": activations, "kernels": kernels}
+            specs.append(make_spec({**choices, "micro_batch": 8, "accumulation": 1}))
+    prior = CurvePrior(candidates_of(specs), TechniquePriors(), PriorScales())
+    plain, liger, checkpoint, both = range(4)
+    # Checkpointing is new, and both curves with it have all that is new.
+    assert prior.new_choices(checkpoint, np.array([plain, liger])).tolist() == [0, 0, 1, 1]
+    # Both techniques are new, and those with one of them have half of it.
+    assert prior.new_choices(both, np.array([plain])).tolist() == [0, 0.5, 0.5, 1]
+    # Only the combination is new.
+    assert prior.new_choices(both, np.array([liger, checkpoint])).tolist() == [0, 0, 0, 1]

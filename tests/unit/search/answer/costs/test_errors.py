@@ -11,7 +11,7 @@ from orchestrator.search.answer.costs.errors import (
     errors_of,
     left_out_scores,
     posterior_scale,
-    usual_rows,
+    surprises_of,
 )
 from orchestrator.search.frontier.arrays import Array
 from orchestrator.search.frontier.hyperparameters import Hyperparameters
@@ -48,20 +48,20 @@ def with_surprise() -> Array:
     return surprised
 
 
-def test_usual_rows_leave_out_a_surprise_alone() -> None:
-    assert usual_rows(residuals(SMALL), SETTINGS).tolist() == list(range(COUNT))
-    kept = usual_rows(residuals(with_surprise()), SETTINGS)
-    assert kept.tolist() == [row for row in range(COUNT) if row != 7]
+def test_only_a_measurement_far_from_what_is_expected_is_a_surprise() -> None:
+    assert surprises_of(residuals(SMALL), SETTINGS) == {}
+    surprises = surprises_of(residuals(with_surprise()), SETTINGS)
+    # Its distance of 1.4 is its further effect; the usual errors are 0.1, 0.03 and 0.01.
+    assert surprises == {7: pytest.approx(1.4, rel=0.01)}
 
 
-def test_usual_rows_keep_all_times_of_the_host() -> None:
-    kept = usual_rows(residuals(with_surprise(), is_of_host=True), SETTINGS)
-    assert len(kept) == COUNT
+def test_times_of_the_host_are_never_surprises() -> None:
+    assert surprises_of(residuals(with_surprise(), is_of_host=True), SETTINGS) == {}
 
 
-def test_usual_rows_leave_out_a_quarter_at_most() -> None:
+def test_a_quarter_of_the_measurements_are_surprises_at_most() -> None:
     mixed = np.where(np.arange(COUNT) % 2, 2.0, SMALL)
-    assert len(usual_rows(residuals(mixed), SETTINGS)) == 9
+    assert len(surprises_of(residuals(mixed), SETTINGS)) == 3
 
 
 def test_errors_do_not_grow_by_a_surprise() -> None:
