@@ -157,6 +157,8 @@ def compiled_regions(
     if tuned:
         # Coordinate descent, which tuned_inductor uses as well, would take several times as long.
         options["options"] = {"max_autotune_pointwise": True}
+    if task == "seq2seq-lm" and not getattr(arguments, "use_cache", False):
+        _without_cache(model)
     blocks = 0
     for module in _part_to_compile(model, task).modules():
         if _is_list_of_layers(module):
@@ -181,6 +183,18 @@ def compiled_regions(
 
 _OVER_A_VOCABULARY = ("causal-lm", "masked-lm", "seq2seq-lm", "image-text-to-text")
 """Tasks whose loss is over a vocabulary, and worth compiling."""
+
+
+def _without_cache(model: torch.nn.Module) -> None:
+    """Let no part of a model keep keys and values, which only the generation of texts needs.
+
+    A block that keeps them has its own place in the cache, so it shares no code with other blocks.
+    The Trainer changes the configuration of the model alone, but the decoder of T5 has a copy.
+    """
+    for part in model.modules():
+        config: Any = getattr(part, "config", None)
+        if getattr(config, "use_cache", False):
+            config.use_cache = False
 
 
 def _part_to_compile(model: torch.nn.Module, task: Task) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from jobs.spec.settings import MODEL_PLACES
 from jobs.techniques.axes.compile import compiled_regions
@@ -83,6 +84,44 @@ def test_block_whose_parts_are_a_list_of_several_classes_is_compiled() -> None:
     model = compiled(Stack([block, Stack([Block(2, 2), torch.nn.ReLU()])]))
     assert all(map(is_compiled, model.blocks))
     assert not any(map(is_compiled, block.blocks))
+
+
+def _t5(layers: int) -> Any:
+    """A tiny T5, as the Trainer leaves it: without a cache in the model's own configuration."""
+    config = transformers.T5Config(
+        vocab_size=50,
+        d_model=8,
+        d_kv=4,
+        d_ff=8,
+        num_layers=layers,
+        num_heads=2,
+        decoder_start_token_id=0,
+        use_cache=True,
+    )
+    model = transformers.T5ForConditionalGeneration(config)
+    model.config.use_cache = False
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.parametrize("layers", [3, 5])
+def test_blocks_of_a_t5_share_their_code_however_many_they_are(layers: int) -> None:
+    torch._dynamo.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    model = _t5(layers)
+    compiled_regions(model, "seq2seq-lm", None, backend="eager")
+    tokens = torch.ones(2, 4, dtype=torch.long)
+    output = model(input_ids=tokens, labels=tokens)
+    assert output.past_key_values is None
+    # One block of encoder and decoder each has relative positions, and one has none.
+    assert counters["stats"]["unique_graphs"] <= 5
+
+
+def test_regions_keep_a_cache_that_the_arguments_ask_for() -> None:
+    model = _t5(2)
+    compiled_regions(model, "seq2seq-lm", SimpleNamespace(use_cache=True), backend="eager")
+    assert model.decoder.config.use_cache
 
 
 def test_tuned_regions_are_compiled_with_tuned_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
