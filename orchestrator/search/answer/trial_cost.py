@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from jobs.record import TrialRecord
-from jobs.spec import TrialSpec
+from jobs.spec import Choice, TrialSpec
+from orchestrator.search.answer.effects.similar_values import correlation
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.effects.unrecorded import BUILD_SECONDS
 from orchestrator.search.frontier.arrays import Array, Mask, Numbering
@@ -29,14 +30,19 @@ class TrialCost:
     """Expected slot time of trials: the time of their steps, and an overhead.
 
     A compiled trial takes many times as long as an eager one. So each technique has an expected
-    overhead (``technique_priors``), which is scaled by the measured overhead of its trials. The
-    time to build DeepSpeed's ops is added until a trial with these ops has ended.
+    overhead (``technique_priors``), which is scaled by the measured overhead of its trials. Without
+    a trial, those of similar techniques count: a model that takes long to compile does so with any
+    option of a compiler. The time to build DeepSpeed's ops is added until a trial with these ops
+    has ended.
     """
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
         trials = [candidate.trials[0] for candidate in candidates]
-        self._overheads = _expected_overheads(candidates, priors)
+        techniques: Numbering[tuple[str, Choice]] = Numbering()
+        self._overheads = _expected_overheads(candidates, priors, techniques)
         """Expected overhead of each slow technique in seconds, shape (candidates, techniques)."""
+        self._similar = [_similar(technique, techniques) for technique in techniques]
+        """For each slow technique: the numbers of similar ones."""
         self._scales: list[list[float]] = [[] for _ in range(self._overheads.shape[1])]
         """For each slow technique: measured overhead / expected overhead of each of its trials."""
         self._plain: list[float] = []
@@ -71,10 +77,18 @@ class TrialCost:
 
         ``speeds`` are the expected samples per second, of the same shape.
         """
-        # The median ignores a trial that was disturbed.
-        scales = [statistics.median(ratios) if ratios else 1.0 for ratios in self._scales]
-        besides = self._usual() + self._overheads @ np.array(scales) + self._to_build()
+        scales = np.array([self._scale(number) for number in range(len(self._scales))])
+        besides = self._usual() + self._overheads @ scales + self._to_build()
         return np.asarray(besides + self._steps * self._batches / speeds)
+
+    def _scale(self, number: int) -> float:
+        """Measured overhead of a slow technique / expected overhead."""
+        if self._scales[number]:
+            # The median ignores a trial that was disturbed.
+            return statistics.median(self._scales[number])
+        # Later trials of a similar technique find its code in the cache, but this one finds none.
+        similar = [ratio for other in self._similar[number] for ratio in self._scales[other]]
+        return max(similar, default=1.0)
 
     def _usual(self) -> float:
         """Seconds of a trial besides its steps, without slow techniques."""
@@ -87,9 +101,15 @@ class TrialCost:
         return np.where(self._is_built[self._builds], 0.0, BUILD_SECONDS)
 
 
-def _expected_overheads(candidates: Sequence[Candidate], priors: TechniquePriors) -> Array:
-    """Expected overhead of each slow technique in seconds, shape (candidates, techniques)."""
-    techniques: Numbering[tuple[str, object]] = Numbering()
+def _expected_overheads(
+    candidates: Sequence[Candidate],
+    priors: TechniquePriors,
+    techniques: Numbering[tuple[str, Choice]],
+) -> Array:
+    """Expected overhead of each slow technique in seconds, shape (candidates, techniques).
+
+    It numbers the slow techniques, each of which is an axis and a value.
+    """
     entries = []
     for index, candidate in enumerate(candidates):
         for axis, _, value in candidate.techniques:
@@ -100,6 +120,17 @@ def _expected_overheads(candidates: Sequence[Candidate], priors: TechniquePriors
     for index, number, seconds in entries:
         overheads[index, number] = seconds
     return overheads
+
+
+def _similar(technique: tuple[str, Choice], techniques: Iterable[tuple[str, Choice]]) -> list[int]:
+    """The numbers of the other values of a technique's axis with similar effects."""
+    axis, value = technique
+    numbers = []
+    for number, (other_axis, other) in enumerate(techniques):
+        is_other = other_axis == axis and other != value
+        if is_other and correlation(str(value), str(other)) > 0:
+            numbers.append(number)
+    return numbers
 
 
 def _steps_of(trial: TrialSpec) -> int:

@@ -27,9 +27,10 @@ def spec(*, builds: tuple[str, ...] = (), **choices: str) -> TrialSpec:
 EAGER = spec()
 WHOLE = spec(compile="inductor")
 WHOLE_CHECKPOINT = spec(compile="inductor", activations="checkpoint")
+BLOCKS = spec(compile="inductor_regional")
 OFFLOAD = spec(offload="zero2_cpu_optimizer", builds=("cpu_adam",))
 OTHER_OFFLOAD = spec(offload="zero3_cpu_both", builds=("cpu_adam",))
-TRIALS = [EAGER, WHOLE, WHOLE_CHECKPOINT, OFFLOAD, OTHER_OFFLOAD]
+TRIALS = [EAGER, WHOLE, WHOLE_CHECKPOINT, BLOCKS, OFFLOAD, OTHER_OFFLOAD]
 
 
 @pytest.fixture
@@ -57,6 +58,17 @@ def test_trial_cost_learns_what_a_compiler_takes_here(cost: TrialCost) -> None:
     cost.note(TRIALS.index(WHOLE), took(WHOLE, seconds(cost, WHOLE) - 35))
     after = seconds(cost, WHOLE_CHECKPOINT)
     assert before - 45 < after < before - 25
+
+
+def test_trial_cost_of_a_compiler_follows_a_similar_one(cost: TrialCost) -> None:
+    eager, before = seconds(cost, EAGER), seconds(cost, WHOLE)
+    cost.note(TRIALS.index(BLOCKS), took(BLOCKS, eager + 3 * (seconds(cost, BLOCKS) - eager)))
+    # The second trial finds its code in the cache, but one of another option would not.
+    cost.note(TRIALS.index(BLOCKS), took(BLOCKS, eager))
+    assert seconds(cost, WHOLE) == pytest.approx(eager + 3 * (before - eager))
+    # Its own trial counts more than those of similar techniques.
+    cost.note(TRIALS.index(WHOLE), took(WHOLE, before))
+    assert seconds(cost, WHOLE) == pytest.approx(before)
 
 
 def test_trial_cost_counts_a_build_until_it_is_there(cost: TrialCost) -> None:
