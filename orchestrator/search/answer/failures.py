@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from jobs.record import Outcome, TrialRecord
+from orchestrator.search.answer.effects.similar_values import similar_to
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.base import TOO_SLOW
 from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
@@ -53,6 +54,8 @@ class Failures:
             choices.append([numbers[axis, value] for axis, _, value in candidate.techniques])
         self.choices: Indices = np.array(choices, int)
         """Indices of each candidate's choices, shape (candidates, axes)."""
+        self._similar = [similar_to(choice, numbers) for choice in numbers]
+        """For each choice: the indices of choices with similar effects."""
         self._requires = [candidate.trials[0].settings.requires for candidate in candidates]
         self.untried_probability = _untried_probability(numbers, priors)
         """Prior probability that a choice works, shape (choices,)."""
@@ -143,15 +146,25 @@ class Failures:
         """Slot time to be expected after trials that did not end in time, shape (candidates,).
 
         Any choice of such a trial that has never run may be the cause. So a candidate with some of
-        them is expected to take the same share of the trial's time.
+        them is expected to take the same share of the trial's time. So is one with choices that are
+        similar to them, and have never run, either.
         """
         seconds = np.zeros(len(self.choices))
         for choices, taken in self._late:
             suspects = choices[self.unproven[choices]]
             if len(suspects):
-                share = np.isin(self.choices, suspects).sum(axis=1) / len(suspects)
+                alike = [*suspects.tolist(), *self._unproven_like(suspects)]
+                share = np.isin(self.choices, alike).sum(axis=1) / len(suspects)
                 seconds = np.maximum(seconds, share * taken)
         return seconds
+
+    def _unproven_like(self, choices: Indices) -> list[int]:
+        """The choices that are similar to some of these, and have never run."""
+        unproven = self.unproven
+        similar: list[int] = []
+        for choice in choices.tolist():
+            similar += [other for other in self._similar[choice] if unproven[other]]
+        return similar
 
     def _has(self, pair: Pair) -> Mask:
         """Whether each candidate has both choices of a pair, shape (candidates,)."""

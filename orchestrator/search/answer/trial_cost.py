@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from jobs.record import TrialRecord
 from jobs.spec import Choice, TrialSpec
-from orchestrator.search.answer.effects.similar_values import correlation
+from orchestrator.search.answer.effects.similar_values import similar_to
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.effects.unrecorded import BUILD_SECONDS
 from orchestrator.search.frontier.arrays import Array, Mask, Numbering
@@ -41,7 +41,7 @@ class TrialCost:
         techniques: Numbering[tuple[str, Choice]] = Numbering()
         self._overheads = _expected_overheads(candidates, priors, techniques)
         """Expected overhead of each slow technique in seconds, shape (candidates, techniques)."""
-        self._similar = [_similar(technique, techniques) for technique in techniques]
+        self._similar = [similar_to(technique, techniques) for technique in techniques]
         """For each slow technique: the numbers of similar ones."""
         self._scales: list[list[float]] = [[] for _ in range(self._overheads.shape[1])]
         """For each slow technique: measured overhead / expected overhead of each of its trials."""
@@ -120,17 +120,6 @@ def _expected_overheads(
     for index, number, seconds in entries:
         overheads[index, number] = seconds
     return overheads
-
-
-def _similar(technique: tuple[str, Choice], techniques: Iterable[tuple[str, Choice]]) -> list[int]:
-    """The numbers of the other values of a technique's axis with similar effects."""
-    axis, value = technique
-    numbers = []
-    for number, (other_axis, other) in enumerate(techniques):
-        is_other = other_axis == axis and other != value
-        if is_other and correlation(str(value), str(other)) > 0:
-            numbers.append(number)
-    return numbers
 
 
 def _steps_of(trial: TrialSpec) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -62,6 +63,20 @@ def correlation(first: str, second: str) -> float:
     if one.first_word == other.first_word:
         return VARIANT_CORRELATION
     return 0.0
+
+
+def similar_to(choice: tuple[str, object], choices: Iterable[tuple[str, object]]) -> list[int]:
+    """The positions of the other values of a choice's axis with similar effects.
+
+    A choice is an axis and a value.
+    """
+    axis, value = choice
+    positions = []
+    for position, (other_axis, other) in enumerate(choices):
+        is_other = other_axis == axis and str(other) != str(value)
+        if is_other and correlation(str(value), str(other)) > 0:
+            positions.append(position)
+    return positions
 
 
 def _distance(one: ValueName, other: ValueName) -> float:

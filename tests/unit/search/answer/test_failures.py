@@ -115,11 +115,21 @@ def test_trial_that_timed_out_blames_each_of_its_new_choices_in_part() -> None:
     trials = Trials()
     trials.end(Outcome.OK, "keep", "plain", "none")
     trials.end(Outcome.TIMED_OUT, "budget_0.5", "liger", "none", seconds=60.0)
-    assert trials.late_seconds("budget_0.2", "liger", "none") == 30.0
+    assert trials.late_seconds("keep", "liger", "none") == 30.0
     assert trials.late_seconds("budget_0.5", "liger", "inductor_regional") == 60.0
     # Once one of them has run, the other is to blame.
     trials.end(Outcome.OK, "keep", "liger", "none")
-    assert trials.late_seconds("budget_0.2", "liger", "none") == 0.0
+    assert trials.late_seconds("keep", "liger", "inductor_regional") == 0.0
+    assert trials.late_seconds("budget_0.5", "plain", "none") == 60.0
+
+
+def test_trial_that_timed_out_makes_similar_choices_slow_until_they_run() -> None:
+    trials = Trials()
+    trials.end(Outcome.OK, "keep", "plain", "none")
+    trials.end(Outcome.TIMED_OUT, "budget_0.5", "plain", "none", seconds=60.0)
+    assert trials.late_seconds("budget_0.2", "plain", "none") == 60.0
+    trials.end(Outcome.OK, "budget_0.2", "plain", "none")
+    assert trials.late_seconds("budget_0.2", "plain", "none") == 0.0
     assert trials.late_seconds("budget_0.5", "plain", "none") == 60.0
 
 
