@@ -49,7 +49,7 @@ class Variation:
 
 
 BETWEEN_TRIALS: Mapping[Pace, Variation] = {
-    Pace.GPU: Variation(0.0023, 0.0024, 8.2),
+    Pace.GPU: Variation(0.0023, 0.0024, 8.3),
     Pace.LAUNCHES: Variation(0.0121, 0.0080, 4.5),
     Pace.HOST: Variation(0.1884, 0.0017, 30.0),
     Pace.CPU: Variation(CPU_ERROR, 0.0, 8.0),
