@@ -153,8 +153,8 @@ class Failures:
         for choices, taken in self._late:
             suspects = choices[self.unproven[choices]]
             if len(suspects):
-                alike = [*suspects.tolist(), *self._unproven_like(suspects)]
-                share = np.isin(self.choices, alike).sum(axis=1) / len(suspects)
+                possible = [*suspects.tolist(), *self._unproven_like(suspects)]
+                share = np.isin(self.choices, possible).sum(axis=1) / len(suspects)
                 seconds = np.maximum(seconds, share * taken)
         return seconds
 
