@@ -68,8 +68,7 @@ class Failures:
         self._unmet: set[str] = set()
         self._late: list[tuple[Indices, float]] = []
         """Choices and slot seconds of each trial that did not end in time."""
-        curves: Numbering[object] = Numbering()
-        self._curves = np.array([curves[candidate.curve] for candidate in candidates], int)
+        self._curves = Numbering[object]().of(candidate.curve for candidate in candidates)
         self._failed_curves: set[int] = set()
 
     def note(self, index: int, record: TrialRecord) -> None:

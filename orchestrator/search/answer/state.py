@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.search.answer.costs.cost_model import CostModel, Observation
+from orchestrator.search.answer.costs.cost_model import CostModel
 from orchestrator.search.answer.costs.cost_prior import CostPrior
 from orchestrator.search.answer.costs.curve_prior import PriorScales
+from orchestrator.search.answer.costs.observations import Observation
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.failures import Failures
 from orchestrator.search.answer.gain import Beliefs
@@ -58,10 +59,9 @@ class AnswerState:
         self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes, priors)
         self._costs = TrialCost(candidates, priors)
         self._failures = Failures(candidates, priors)
-        numbers: Numbering[Curve] = Numbering()
-        self._curves = np.array([numbers[candidate.curve] for candidate in candidates], int)
-        self._memory_curves = np.array(
-            [numbers[candidate.curve.of_memory] for candidate in candidates], int
+        self._curves = Numbering[Curve]().of(candidate.curve for candidate in candidates)
+        self._memory_curves = Numbering[Curve]().of(
+            candidate.curve.of_memory for candidate in candidates
         )
         self._loaders = Loaders(candidates)
         self._host_seconds: dict[int, float] = {}

@@ -48,7 +48,7 @@ class TrialCost:
         self._plain: list[float] = []
         """Overheads of trials without slow techniques, in seconds."""
         builds: Numbering[frozenset[str]] = Numbering()
-        self._builds = np.array([builds[frozenset(trial.settings.builds)] for trial in trials], int)
+        self._builds = builds.of(frozenset(trial.settings.builds) for trial in trials)
         """Index of the set of ops that each candidate builds, shape (candidates,)."""
         self._is_built: Mask = np.array([not ops for ops in builds], bool)
         """Whether each set of ops is already built, shape (sets,)."""

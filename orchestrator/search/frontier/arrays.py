@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +23,10 @@ class Numbering(dict[T, int]):
     def __missing__(self, item: T) -> int:
         self[item] = len(self)
         return self[item]
+
+    def of(self, items: Iterable[T]) -> Indices:
+        """The numbers of items, shape (items,)."""
+        return np.array([self[item] for item in items], int)
 
 
 def rounded(logarithms: Array) -> Array:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.search.answer.costs.beside_law import BesideLaw, beside_law
-from orchestrator.search.answer.costs.branch_laws import ExtendedLaw, SeenBranchLaw, branches_of
+from orchestrator.search.answer.costs.branch_laws import ExtendedLaw, SeenBranchLaw
 from orchestrator.search.answer.costs.cost_prior import CostPrior
 from orchestrator.search.answer.costs.errors import errors_of
+from orchestrator.search.answer.costs.observations import Measured, Observation, as_arrays
 from orchestrator.search.frontier.arrays import Array, Indices, rounded
 from orchestrator.search.frontier.cost_law import Branch, CostLaw, Derivatives
 from orchestrator.search.frontier.hyperparameters import Hyperparameters
@@ -55,29 +56,6 @@ _USUAL_ERROR = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Observation:
-    """A measured cost: bytes, or seconds of a micro-batch."""
-
-    cost: float
-    relative_error: float = 0.0
-    """Half the 95 % interval, relative to the cost."""
-    branch: Branch = Branch.EITHER
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Measured:
-    """All observations as arrays of shape (measured,)."""
-
-    rows: Indices
-    log_costs: Array
-    stated_variances: Array
-    """Noise variances of the logarithms, as the trials state them."""
-    branches: Indices
-    curves: Indices
-    """The curves that were measured, ascending, shape (curves,)."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _Posterior:
     """The law linearized at its fit, and the matrices of the regression."""
 
@@ -112,7 +90,7 @@ class CostModel:
         """Fit the law, and compute the posterior from all observations so far."""
         if not self._observations:
             return
-        measured = self._measured()
+        measured = as_arrays(self._observations, self._prior)
         law = self._law(measured)
         prior_mean = self._prior_mean(measured.curves, measured)
         # Two fits: the residuals of the first one show how large noise and misfit are, and the
@@ -141,28 +119,7 @@ class CostModel:
         left = prior - explained @ posterior.to_measured[columns].T
         return np.asarray(posterior.scale * left)
 
-    def _measured(self) -> _Measured:
-        """The observations as arrays."""
-        rows = np.array(list(self._observations), int)
-        observations = self._observations.values()
-        curves = self._prior.curves.curve_of[rows]
-        errors = np.array([observation.relative_error for observation in observations])
-        return _Measured(
-            rows=rows,
-            log_costs=np.log([observation.cost for observation in observations]),
-            # Half a 95 % interval is about two standard deviations. A small relative error is also
-            # the error of the logarithm.
-            stated_variances=(errors / 2) ** 2,
-            branches=branches_of(
-                np.array([observation.branch for observation in observations], int),
-                costs=np.array([observation.cost for observation in observations]),
-                sizes=self._prior.sizes[rows],
-                curves=curves,
-            ),
-            curves=np.unique(curves),
-        )
-
-    def _law(self, measured: _Measured) -> CostLaw:
+    def _law(self, measured: Measured) -> CostLaw:
         """The law for the measured candidates and their curves only."""
         covariance = self._prior.of_parameters(measured.curves)
         return SeenBranchLaw(
@@ -172,7 +129,7 @@ class CostModel:
             branches=measured.branches,
         )
 
-    def _prior_mean(self, curves: Indices, measured: _Measured) -> Array:
+    def _prior_mean(self, curves: Indices, measured: Measured) -> Array:
         """Expected parameters of curves, from the size of costs and the effects of techniques."""
         seen = self._prior.curves.curve_of[measured.rows]
         base_effects = self._prior.base_effects(curves)
@@ -193,7 +150,7 @@ class CostModel:
         slopes = float(np.median(per_sample)) - slope_below + slope_effects
         return np.concatenate([floors, bases, slopes, self._prior.extra_means])
 
-    def _first_fit(self, law: CostLaw, measured: _Measured, prior_mean: Array) -> Array:
+    def _first_fit(self, law: CostLaw, measured: Measured, prior_mean: Array) -> Array:
         """A fit with usual errors. The scales of the errors are then selected by its residuals."""
         kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
         variances = measured.stated_variances + _USUAL_ERROR**2
@@ -201,7 +158,7 @@ class CostModel:
         return self._fit(law, measured, prior_mean, precision).best(prior_mean)
 
     def _fit(
-        self, law: CostLaw, measured: _Measured, prior_mean: Array, precision: Array
+        self, law: CostLaw, measured: Measured, prior_mean: Array, precision: Array
     ) -> ParameterFit:
         return ParameterFit(
             law=law,
@@ -213,7 +170,7 @@ class CostModel:
         )
 
     def _residuals(
-        self, law: CostLaw, measured: _Measured, prior_mean: Array, parameters: Array
+        self, law: CostLaw, measured: Measured, prior_mean: Array, parameters: Array
     ) -> Residuals:
         """The differences between the measurements and the law, linearized at the parameters."""
         kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
@@ -234,7 +191,7 @@ class CostModel:
 
     def _infer(
         self,
-        measured: _Measured,
+        measured: Measured,
         moved: Array,
         variances: Array,
         beside: BesideLaw,
@@ -272,7 +229,7 @@ class CostModel:
             scale=scale,
         )
 
-    def _extended(self, measured: _Measured, moved: Array) -> tuple[CostLaw, Array]:
+    def _extended(self, measured: Measured, moved: Array) -> tuple[CostLaw, Array]:
         """The law for all candidates, with the parameters expected from the measured curves."""
         curves = np.arange(self._prior.curves.count)
         local = 3 * len(measured.curves)
@@ -296,7 +253,7 @@ class CostModel:
         )
         return law, parameters
 
-    def _exponents(self, measured: _Measured) -> Array:
+    def _exponents(self, measured: Measured) -> Array:
         """Exponents of the norm for all candidates, shape (candidates,)."""
         exponents = np.full(len(self._prior.sizes), self._hyperparameters.max_norm_exponent)
         if self._prior.is_time:

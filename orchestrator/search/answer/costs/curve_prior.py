@@ -73,9 +73,7 @@ class CurvePrior:
         self._priors = priors
         self._reference = candidates[0].trials[0].choices.get(OPTIMIZER)
         curves: Numbering[Curve] = Numbering()
-        self.curve_of = np.array(
-            [curves[_curve_of_part(candidate, part)] for candidate in candidates], int
-        )
+        self.curve_of = curves.of(_curve_of_part(candidate, part) for candidate in candidates)
         """Index of each candidate's curve, shape (candidates,)."""
         self.count = len(curves)
         listed = [_choices(curve) for curve in curves]

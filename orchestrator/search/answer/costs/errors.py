@@ -87,16 +87,14 @@ def surprises_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict
         rows = _without(surprises, count)
         part = residuals.of(rows)
         scales = Scales(misfit_deviation=misfit, extra_deviation=0.0, noises=noises[rows])
-        covariance = _covariance(part, scales)
-        scores = np.abs(left_out_scores(covariance, part.from_prior))
+        distances, variances = left_out(_covariance(part, scales), part.from_prior)
+        scores = np.abs(distances) / np.sqrt(variances)
         scores[part.is_on_floor] = 0.0
         largest = int(np.argmax(scores))
-        score = float(scores[largest])
-        if score <= _SURPRISE:
+        if scores[largest] <= _SURPRISE:
             break
-        # The distance from the others has the variance 1 / P_ii, and is so many deviations long.
-        variance = 1 / float(np.linalg.inv(covariance)[largest, largest])
-        surprises[int(rows[largest])] = math.sqrt(variance * (score**2 - 1))
+        unexplained = distances[largest] ** 2 - variances[largest]
+        surprises[int(rows[largest])] = math.sqrt(unexplained)
     return surprises
 
 
@@ -105,14 +103,16 @@ def _without(surprises: Mapping[int, float], count: int) -> Indices:
     return np.array([row for row in range(count) if row not in surprises], int)
 
 
-def left_out_scores(covariance: Array, residuals: Array) -> Array:
-    """Each residual as seen from all others, in standard deviations, shape (residuals,).
+def left_out(covariance: Array, residuals: Array) -> tuple[Array, Array]:
+    """The distance of each residual from what all others predict, and its variance.
 
-    Leave-one-out prediction (Rasmussen and Williams, 2006, equation 5.12): with the inverse
-    covariance P, a residual differs from its prediction by (P r)_i / P_ii, with variance 1 / P_ii.
+    Both have the shape (residuals,). Leave-one-out prediction (Rasmussen and Williams, 2006,
+    equation 5.12): with the inverse covariance P, the distance is (P r)_i / P_ii, and its variance
+    is 1 / P_ii.
     """
     precision = np.linalg.inv(covariance)
-    return np.asarray(precision @ residuals / np.sqrt(np.diag(precision)))
+    variances = 1 / np.diag(precision)
+    return precision @ residuals * variances, variances
 
 
 def posterior_scale(residuals: Residuals, scales: Scales) -> float:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.answer.costs.cost_model import CostModel, Observation
+from orchestrator.search.answer.costs.cost_model import CostModel
 from orchestrator.search.answer.costs.cost_prior import CostPrior
+from orchestrator.search.answer.costs.observations import Observation
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.memory.predicted_memory import PredictedMemory
 from orchestrator.search.frontier.arrays import Array, Indices, rounded

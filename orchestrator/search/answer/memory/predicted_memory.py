@@ -43,9 +43,7 @@ class PredictedMemory:
         self._trial_ids = [candidate.trial_ids[0] for candidate in candidates]
         self._sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         numbers: Numbering[Curve] = Numbering()
-        self.curves: Indices = np.array(
-            [numbers[candidate.curve.of_memory] for candidate in candidates], int
-        )
+        self.curves = numbers.of(candidate.curve.of_memory for candidate in candidates)
         """Index of each candidate's curve, with its optimizer, but without data loader and loop.
 
         Shape (candidates,)."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from jobs.spec import Choice
-from orchestrator.search.answer.costs.cost_model import CostModel, Observation
+from orchestrator.search.answer.costs.cost_model import CostModel
 from orchestrator.search.answer.costs.cost_prior import CostPrior
 from orchestrator.search.answer.costs.curve_prior import PriorScales
+from orchestrator.search.answer.costs.observations import Observation
 from orchestrator.search.answer.effects.technique_priors import Effect, TechniquePriors
 from orchestrator.search.frontier.candidates import Candidate, candidates_of
 from orchestrator.search.frontier.cost_law import Branch

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.search.answer.costs.errors import (
     errors_of,
-    left_out_scores,
+    left_out,
     posterior_scale,
     surprises_of,
 )
@@ -72,10 +72,12 @@ def test_errors_do_not_grow_by_a_surprise() -> None:
     assert after.posterior_scale == pytest.approx(before.posterior_scale, rel=0.1)
 
 
-def test_left_out_scores_are_those_of_a_prediction_from_the_others() -> None:
+def test_left_out_residual_is_predicted_from_the_others() -> None:
     covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
+    distances, variances = left_out(covariance, np.array([1.0, 2.0]))
     # The first is expected at 0.8 · 2, with variance 1 - 0.8².
-    assert left_out_scores(covariance, np.array([1.0, 2.0]))[0] == pytest.approx(-0.6 / 0.6)
+    assert distances[0] == pytest.approx(-0.6)
+    assert variances[0] == pytest.approx(0.36)
 
 
 def test_posterior_scale_follows_the_size_of_the_residuals() -> None:
