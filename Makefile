@@ -5,6 +5,7 @@
 # make chaos   break a real cluster a hundred times, and write what came of it into docs/reliability.md
 # make killer  whole sweeps under a random killer, and what came of it in docs/reliability.md
 # make audit   known vulnerabilities of the pinned packages; asks PyPI, so it needs the network
+# make style   how heavy the project is: lines, functions, constants, repeated names
 # make schema  regenerate the config's JSON schema, its reference page, the table's schema page and
 #              the rows of configs/all_techniques.yaml that are not written by hand
 # make clean   remove what these targets made
@@ -18,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 	--durations 20 --durations-min 10
 SOURCES := orchestrator jobs tests
 
-.PHONY: sweep test lint unit audit chaos killer schema clean
+.PHONY: sweep test lint unit audit chaos killer style schema clean
 .DEFAULT_GOAL := sweep
 
 sweep: .venv/.installed
@@ -46,6 +47,9 @@ chaos: .venv/.installed-test
 
 killer: .venv/.installed-test
 	$(BIN)/python -m tests.chaos.killer --sweeps 20 --seed 1 --page docs/reliability.md
+
+style: .venv/.installed-test
+	$(BIN)/python -m tests.benchmarks.style
 
 schema: .venv/.installed
 	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json
