@@ -5,6 +5,7 @@
 # make chaos   break a real cluster a hundred times, and write what came of it into docs/reliability.md
 # make killer  whole sweeps under a random killer, and what came of it in docs/reliability.md
 # make audit   known vulnerabilities of the pinned packages; asks PyPI, so it needs the network
+# make docs    build the documentation as a site; fails on a link that leads nowhere
 # make style   how heavy the project is: lines, functions, constants, repeated names
 # make schema  regenerate the config's JSON schema, its reference page, the table's schema page and
 #              the rows of configs/all_techniques.yaml that are not written by hand
@@ -19,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 	--durations 20 --durations-min 10
 SOURCES := orchestrator jobs tests
 
-.PHONY: sweep test lint unit audit chaos killer style schema clean
+.PHONY: sweep test lint unit audit chaos killer docs style schema clean
 .DEFAULT_GOAL := sweep
 
 sweep: .venv/.installed
@@ -48,6 +49,10 @@ chaos: .venv/.installed-test
 killer: .venv/.installed-test
 	$(BIN)/python -m tests.chaos.killer --sweeps 20 --seed 1 --page docs/reliability.md
 
+docs: .venv/.installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
 style: .venv/.installed-test
 	$(BIN)/python -m tests.benchmarks.style
 
@@ -58,7 +63,7 @@ schema: .venv/.installed
 	$(BIN)/python -m tests.support.all_techniques
 
 clean:
-	rm -rf .venv build dist runs *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist runs site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # torch is pinned together with everything else: alone, pip would take a build of gigabytes.
 .venv/.installed: pyproject.toml constraints.txt
