@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.cli import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, VERBS, epilog, finish
-from orchestrator.storage.distribution import tool_version
+from orchestrator.distribution import tool_version
 
 
 def verbs() -> Mapping[str, str]:

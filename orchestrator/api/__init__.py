@@ -12,7 +12,7 @@ from orchestrator.api.verbs import (
     recommend,
     sweep,
 )
-from orchestrator.storage.distribution import tool_version
+from orchestrator.distribution import tool_version
 
 __version__ = tool_version()
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from jobs.spec import DatasetFile, DataSpec, SyntheticData, Task
 from orchestrator.planning.prechecks.configuration_class import configuration_class
+from orchestrator.planning.prechecks.data_file import NoDataFileError, read_data_file
 from orchestrator.planning.prechecks.images import image_shapes
 from orchestrator.planning.prechecks.lengths import used_choices
 from orchestrator.planning.prechecks.pairs import reads_pairs
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.storage.data_file import NoDataFileError, read_data_file
 
 Size = int | str
 """Elements along one dimension, or text such as "up to 512" if only a bound is known."""

@@ -10,8 +10,8 @@ from typing import Any
 from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, Task
 from orchestrator.planning.prechecks.checkpoints import lacks_chat_template
+from orchestrator.planning.prechecks.data_file import DataFile, NoDataFileError, read_data_file
 from orchestrator.planning.problems import KeyPath, closest, did_you_mean
-from orchestrator.storage.data_file import DataFile, NoDataFileError, read_data_file
 
 _TEXT_SOURCES = ("text", "messages", "prompt", "input_ids")
 """Columns that a trial can take token ids from. All but input_ids are tokenized first."""

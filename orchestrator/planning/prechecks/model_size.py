@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.spec import ModelSpec, to_json
-from orchestrator.storage.child_process import ChildError, answer_of
+from orchestrator.planning.child_process import ChildError, answer_of
 from orchestrator.storage.layout import written_beside
 
 _COUNTER = "orchestrator.prediction.model_size"

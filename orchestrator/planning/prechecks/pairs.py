@@ -13,9 +13,9 @@ from jobs.spec import Choice, DatasetFile
 from jobs.techniques import AXES
 from orchestrator.planning.prechecks.checkpoints import tokenizer_file
 from orchestrator.planning.prechecks.data_columns import missing_columns, read_or_problem
+from orchestrator.planning.prechecks.data_file import DataFile, Row
 from orchestrator.planning.prechecks.lengths import Length
 from orchestrator.planning.problems import KeyPath
-from orchestrator.storage.data_file import DataFile, Row
 
 _COLUMNS = ("prompt", *ANSWERS)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.record import SCHEMA_VERSION, ArrowType, Column
-from orchestrator.storage.distribution import tool_version
+from orchestrator.distribution import tool_version
 
 ARROW_TYPES: dict[ArrowType, pa.DataType] = {
     "int64": pa.int64(),

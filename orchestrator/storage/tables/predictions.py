@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.storage.distribution import tool_version
+from orchestrator.distribution import tool_version
 from orchestrator.storage.tables.arrow import metadata_of
 from orchestrator.storage.tables.parquet import write
 

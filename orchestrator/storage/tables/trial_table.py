@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.record import Column, TrialRecord
-from orchestrator.storage.distribution import tool_version
+from orchestrator.distribution import tool_version
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.columns import (
     axis_columns,

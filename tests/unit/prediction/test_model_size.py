@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 ASK = """
-from orchestrator.storage.child_process import answer_of
+from orchestrator.planning.child_process import answer_of
 config = {"num_hidden_layers": 10**8}
 question = {"task": "sequence-classification", "architecture": "bert", "config": config}
 answer_of("orchestrator.prediction.model_size", question, timeout_seconds=170)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import __main__, init
+from orchestrator.distribution import tool_version
 from orchestrator.planning.config import load_config
-from orchestrator.storage.distribution import tool_version
 
 SHIPPED = {path.stem for path in (Path(__file__).parents[3] / "configs").glob("*.yaml")}
 

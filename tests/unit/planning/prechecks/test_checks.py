@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator import predict, sweep
+from orchestrator.planning.child_process import ChildError, answer_of
 from orchestrator.planning.config import ConfigError, SweepConfig, load_config
 from orchestrator.planning.prechecks import checkpoints, model_size
 from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
 from orchestrator.planning.prechecks.checks import ModelFacts, check_files
 from orchestrator.planning.prechecks.model_size import ModelSize
 from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
-from orchestrator.storage.child_process import ChildError, answer_of
 
 BERT = "model: {task: sequence-classification, architecture: bert}\n"
 ROWS = [{"text": "good", "label": 0}, {"text": "bad", "label": 1}]

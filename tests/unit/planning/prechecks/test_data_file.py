@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from orchestrator.storage.data_file import NoDataFileError, read_data_file
+from orchestrator.planning.prechecks.data_file import NoDataFileError, read_data_file
 
 ROWS = [{"text": "a", "label": 0}, {"text": "b", "label": 1}]
 SECRET = "AWS_SECRET=hunter2"
