@@ -18,7 +18,7 @@ WORKERS ?= 2
 # The slowest tests are listed at the end.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	--durations 20 --durations-min 10
-SOURCES := orchestrator jobs tests
+SOURCES := orchestrator jobs tests docs
 
 .PHONY: sweep test lint unit audit chaos killer docs style schema clean
 .DEFAULT_GOAL := sweep
@@ -51,7 +51,7 @@ killer: .venv/.installed-test
 
 docs: .venv/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 style: .venv/.installed-test
 	$(BIN)/python -m tests.benchmarks.style
