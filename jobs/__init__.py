@@ -5,7 +5,7 @@ anatomy_record.py               a trial's breakdown of memory and time (plain da
 tasks/                          what each task means to transformers; images of each family
 loss_scaling.py                 whether accumulated steps have the right loss
 steady_state.py                 when training is steady, and when enough was measured
-own_process.py                  a module of ours as a process, wherever it is started
+self_process.py                  a module of ours as a process, wherever it is started
 errors.py                       exceptions, signals and exit codes as outcomes
 infrastructure.py               failures of the machine, which say nothing about a trial
 techniques/                     every training technique as a row of data; the registry of hooks

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import TrialSpec
 
 SLOT_UNRESPONSIVE = "slot_unresponsive"
@@ -41,7 +41,7 @@ def unmeasured(
         rule=rule,
         reason=reason,
         phase=phase,
-        delivery=Delivery(started_at=time.time()),
+        provenance=Provenance(started_at=time.time()),
         **known,
     )
 

@@ -49,7 +49,7 @@ class Outcome(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Delivery:
+class Provenance:
     """How a trial was run: what its own process cannot know. The slot fills it, once."""
 
     started_at: float = 0.0
@@ -100,7 +100,7 @@ class TrialRecord:
     environment: Mapping[str, Any] = field(default_factory=dict)
     """GPU model, driver and package versions; rows of different environments are never ranked
     together."""
-    delivery: Delivery = Delivery()
+    provenance: Provenance = Provenance()
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -111,12 +111,12 @@ class TrialRecord:
     @property
     def started_at(self) -> float:
         """Unix time in seconds; 0: it never started."""
-        return self.delivery.started_at
+        return self.provenance.started_at
 
     @property
     def slot_seconds(self) -> float:
-        """Slot time of the trial in seconds; see ``Delivery``."""
-        return self.delivery.slot_seconds
+        """Slot time of the trial in seconds; see ``Provenance``."""
+        return self.provenance.slot_seconds
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -149,14 +149,14 @@ def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
     parsed = {
         "spec": spec_from_json(raw["spec"]),
         "outcome": Outcome(raw["outcome"]),
-        "delivery": Delivery(**raw["delivery"]),
+        "provenance": Provenance(**raw["provenance"]),
     }
     if raw.get("anatomy") is not None:
         parsed["anatomy"] = anatomy_from_json(raw["anatomy"])
     return TrialRecord(**{**raw, **parsed})
 
 
-def delivered(record: TrialRecord, **known: Any) -> TrialRecord:
-    """The record with more of its delivery known."""
-    # Record and delivery are frozen, so both are copied with the new values.
-    return dataclasses.replace(record, delivery=dataclasses.replace(record.delivery, **known))
+def with_provenance(record: TrialRecord, **known: Any) -> TrialRecord:
+    """The record with more of its provenance known."""
+    # Record and provenance are frozen, so both are copied with the new values.
+    return dataclasses.replace(record, provenance=dataclasses.replace(record.provenance, **known))

@@ -21,7 +21,7 @@ NODE_SECONDS = 120.0
 Report = Mapping[str, Any]
 """The report on a node or on the cluster: name, versions, findings and calibrations."""
 Finding = Mapping[str, str]
-"""A ``jobs.node.checks.base.Finding`` as plain values."""
+"""A ``jobs.node.checks.findings.Finding`` as plain values."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

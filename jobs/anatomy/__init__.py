@@ -1,7 +1,7 @@
 """The anatomy of a trial: where the memory and the time of its steps went.
 
 profile.py            puts everything below together; the only entry point
-observer.py           trains the extra steps: some timed by phase (phase_timer.py), one profiled
+step_profiler.py      trains the extra steps: some timed by phase (phase_timer.py), one profiled
 trace.py              that profiled step as plain data (read by trace_reader.py)
 memory/live_tensors   the tensors that exist between steps: weights, gradients, optimizer states
 memory/timeline       names every byte of the step, at the peak and over time
@@ -13,6 +13,6 @@ time/phases           the step's time by what the loop did
 time/efficiency       floating-point operations and the MFU (rates: time/peak_flops)
 rules_of_thumb.py     published rules, and whether the trial met them
 
-Only profile, observer, phase_timer, trace_reader and live_tensors use torch objects; the other
+only profile, step_profiler, phase_timer, trace_reader and live_tensors use torch objects; the other
 files are arithmetic on plain data. The result is plain data too: ``jobs.anatomy_record``.
 """

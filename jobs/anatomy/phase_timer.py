@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from jobs.trackers.base import Phase
 from jobs.trackers.sources import cuda_events
+from jobs.trackers.tracker import Phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from jobs.anatomy import rules_of_thumb
 from jobs.anatomy.memory.ledger import DeviceReadings, host_memory, ledger, saved_activations
 from jobs.anatomy.memory.live_tensors import live_tensors
 from jobs.anatomy.memory.timeline import StepMemory, step_memory
-from jobs.anatomy.observer import Observer
+from jobs.anatomy.step_profiler import StepProfiler
 from jobs.anatomy.time.efficiency import COUNTED, efficiency
 from jobs.anatomy.time.modules import is_compiled, module_ranges, modules
 from jobs.anatomy.time.operations import operations
@@ -57,13 +57,13 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     return Anatomy(entries=tuple(entries), timeline=memory.timeline)
 
 
-def _observer(trained: Trained, row: Mapping[str, Any]) -> Observer:
+def _observer(trained: Trained, row: Mapping[str, Any]) -> StepProfiler:
     """The listener of the extra steps."""
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
     reference = None
     if trained.preferences is not None:
         reference = trained.preferences.reference
-    return Observer(
+    return StepProfiler(
         lambda: live_tensors(model, trained.optimizer, reference),
         _ranges(trained.model, model),
         on_gpu=torch.cuda.is_available(),
@@ -72,7 +72,7 @@ def _observer(trained: Trained, row: Mapping[str, Any]) -> Observer:
     )
 
 
-def _trace(observer: Observer) -> Trace:
+def _trace(observer: StepProfiler) -> Trace:
     """The profiled step, on the device that computed it."""
     assert observer.profile is not None
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -128,7 +128,7 @@ def _device_readings(row: Mapping[str, Any]) -> DeviceReadings | None:
 def _memory_entries(
     memory: StepMemory,
     readings: DeviceReadings | None,
-    observer: Observer,
+    observer: StepProfiler,
     row: Mapping[str, Any],
 ) -> Iterator[Entry]:
     """The parts "memory", "activations" and "host memory", and the rules about memory."""
@@ -145,7 +145,7 @@ def _memory_entries(
     yield from rules_of_thumb.peak_check(memory.peak_bytes, row)
 
 
-def _time_entries(trace: Trace, observer: Observer, row: Mapping[str, Any]) -> Iterator[Entry]:
+def _time_entries(trace: Trace, observer: StepProfiler, row: Mapping[str, Any]) -> Iterator[Entry]:
     """The parts about time, the rules about time, and the efficiency."""
     on_gpu = torch.cuda.is_available()
     step_seconds = row["step_seconds_median"]
@@ -183,7 +183,7 @@ def _time_rules(
             yield rules_of_thumb.backward_ratio(entry.value)
 
 
-def _host_updates(observer: Observer) -> bool:
+def _host_updates(observer: StepProfiler) -> bool:
     """Whether the host updates the parameters. It does if it holds optimizer states."""
     return any(
         tensor.device == "cpu" and "states" in tensor.name for tensor in observer.live_tensors

@@ -23,7 +23,7 @@ SAME_PEAK_WITHIN = 0.001
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rule:
+class RuleOfThumb:
     """Bytes per parameter that some kinds of memory take in some trials. Source: ``GUIDE``."""
 
     name: str
@@ -52,49 +52,49 @@ _ADAMW_8BIT = {
 _SGD_MOMENTUM = {"optimizer_class": ("torch.SGD",), "optimizer_state_dtypes": ("float32",)}
 
 RULES = (
-    Rule(
+    RuleOfThumb(
         name="weights, fp32",
         kinds=(_WEIGHTS,),
         bytes_per_parameter=4,
         parameters="parameters_total",
         applies_to=_FP32,
     ),
-    Rule(
+    RuleOfThumb(
         name="weights, mixed precision",
         kinds=(_WEIGHTS, _COPIES),
         bytes_per_parameter=6,
         parameters="parameters_total",
         applies_to=_MIXED,
     ),
-    Rule(
+    RuleOfThumb(
         name="gradients",
         kinds=(_GRADIENTS,),
         bytes_per_parameter=4,
         parameters="parameters_trainable",
         applies_to=_FP32,
     ),
-    Rule(
+    RuleOfThumb(
         name="optimizer states, AdamW",
         kinds=(_STATES,),
         bytes_per_parameter=8,
         parameters="parameters_trainable",
         applies_to=_ADAMW,
     ),
-    Rule(
+    RuleOfThumb(
         name="optimizer states, 8-bit AdamW",
         kinds=(_STATES,),
         bytes_per_parameter=2,
         parameters="parameters_trainable",
         applies_to=_ADAMW_8BIT,
     ),
-    Rule(
+    RuleOfThumb(
         name="optimizer states, SGD with momentum",
         kinds=(_STATES,),
         bytes_per_parameter=4,
         parameters="parameters_trainable",
         applies_to=_SGD_MOMENTUM,
     ),
-    Rule(
+    RuleOfThumb(
         name="all but activations, mixed precision with AdamW",
         kinds=(_WEIGHTS, _COPIES, _GRADIENTS, _STATES),
         bytes_per_parameter=18,
@@ -138,13 +138,13 @@ def _by_kind(nbytes_by_name: Mapping[str, int]) -> dict[str, int]:
     return nbytes_by_kind
 
 
-def _in_words(rule: Rule) -> str:
+def _in_words(rule: RuleOfThumb) -> str:
     """The rule with its source, for the column ``rule``."""
     parameters = rule.parameters.replace("_", " ")
     return f"{rule.bytes_per_parameter} B × {parameters} ({GUIDE})"
 
 
-def _applies(rule: Rule, row: Mapping[str, Any]) -> bool:
+def _applies(rule: RuleOfThumb, row: Mapping[str, Any]) -> bool:
     """Whether a rule is about trials like this row."""
     if any(row.get(column) not in values for column, values in rule.applies_to.items()):
         return False

@@ -59,7 +59,7 @@ class Call:
 
 
 class PhaseSpan(NamedTuple):
-    """A phase of the loop (``jobs.trackers.base.Phase``), from ``begin`` to ``end``."""
+    """A phase of the loop (``jobs.trackers.tracker.Phase``), from ``begin`` to ``end``."""
 
     name: str
     begin: int

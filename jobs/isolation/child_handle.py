@@ -16,7 +16,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs import own_process
+from jobs import self_process
+from jobs.isolation.channel import HEARTBEAT_SECONDS, Owner
 from jobs.isolation.child_main import (
     DONE,
     LOG,
@@ -27,7 +28,6 @@ from jobs.isolation.child_main import (
     STARTED,
     run_as_forked_child,
 )
-from jobs.isolation.messages import HEARTBEAT_SECONDS, Owner
 from jobs.node.parent_death import end_with_parent
 from jobs.spec import TrialSpec, to_json
 
@@ -225,7 +225,7 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
         shutil.rmtree(own_folder, ignore_errors=True)
         raise
     # The command with which a user would run one trial by hand.
-    command = own_process.command("jobs", str(spec_file))
+    command = self_process.command("jobs", str(spec_file))
     command += ["--result", str(own_folder / RESULT), "--phase", str(own_folder / PHASE)]
     if spec.model.trust_remote_code:  # allowed by the command that started the sweep
         command.append("--trust-remote-code")

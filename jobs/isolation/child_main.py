@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from jobs.record import record_to_json
 from jobs.spec import TrialSpec, spec_from_json
-from jobs.trackers.base import NO_CONTEXT, ContextMemory
 from jobs.trackers.host import resident
+from jobs.trackers.tracker import NO_CONTEXT, ContextMemory
 from jobs.trial.run import run
 
 RESULT = "result.json"

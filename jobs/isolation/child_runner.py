@@ -19,11 +19,11 @@ from jobs.infrastructure import (
     unmeasured,
 )
 from jobs.isolation import child_handle, child_main, compiler_cache
+from jobs.isolation.channel import Owner, bounded_timeout
 from jobs.isolation.child_handle import Child
 from jobs.isolation.gpu_account import RELEASE_SECONDS, GpuAccount, slot_gpu_bytes
-from jobs.isolation.messages import Owner, bounded_timeout
 from jobs.node import environment
-from jobs.record import Delivery, Outcome, TrialRecord, delivered, record_from_json
+from jobs.record import Outcome, Provenance, TrialRecord, record_from_json, with_provenance
 from jobs.spec import TrialSpec
 
 _SUSPICIOUS = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FAILED)
@@ -81,7 +81,7 @@ class ChildRunner:
             if record.rule != NOT_STARTED:
                 break
         assert record is not None
-        return delivered(record, isolation_fallback=isolation_fallback)
+        return with_provenance(record, isolation_fallback=isolation_fallback)
 
     def _attempt(
         self, spec: TrialSpec, deadline: float, timeout_seconds: float, isolation: str
@@ -96,7 +96,7 @@ class ChildRunner:
         # The trial runs in the child. This process only waits, so that a crash costs one trial.
         in_time = child.wait(deadline, self._owner)
         # Read everything in the child's folder before ``reap`` removes the folder.
-        delivery = _delivery(spec, child, isolation)
+        provenance = _provenance(spec, child, isolation)
         phase = child.phase
         child.kill()
         if not child.result.exists():
@@ -109,7 +109,7 @@ class ChildRunner:
             record = self._record_without_start(spec)
         else:
             record = self._record_of_ended_child(spec, phase, oom_kills_before)
-        return dataclasses.replace(record, delivery=delivery)
+        return dataclasses.replace(record, provenance=provenance)
 
     def _record_of_late_child(
         self, spec: TrialSpec, phase: str, timeout_seconds: float
@@ -151,7 +151,7 @@ class ChildRunner:
         makes the caller check the GPU first.
         """
         is_suspicious = last.outcome in _SUSPICIOUS or last.rule in RULES
-        is_likely = last.delivery.isolation == "fork" and not is_suspicious
+        is_likely = last.provenance.isolation == "fork" and not is_suspicious
         if is_likely and self._gpu.is_alone:
             with contextlib.suppress(OSError):  # it is then forked when it is needed
                 self._next = child_handle.fork(self._folder, self._owner.descriptors)
@@ -203,9 +203,9 @@ class ChildRunner:
         return child
 
 
-def _delivery(spec: TrialSpec, child: Child, isolation: str) -> Delivery:
+def _provenance(spec: TrialSpec, child: Child, isolation: str) -> Provenance:
     """How the trial was run. Its slot time ends with this call."""
-    return Delivery(
+    return Provenance(
         # Counted back from now without the child's idle wait, so that the times of successive
         # trials do not overlap.
         started_at=time.time() - child.busy_seconds,

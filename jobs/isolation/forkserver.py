@@ -19,8 +19,8 @@ from typing import Any
 
 from jobs.isolation import prewarm
 from jobs.isolation.build_ops import remove_abandoned_locks
+from jobs.isolation.channel import Owner
 from jobs.isolation.child_runner import ChildRunner
-from jobs.isolation.messages import Owner
 from jobs.isolation.preload import preload, remember_processor, unclean
 from jobs.isolation.scratch import SLOT_PREFIX, own_folder
 from jobs.node import environment

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from jobs import own_process
+from jobs import self_process
 from jobs.isolation.scratch import PARENTS_PREFIX, SLOT_PREFIX, own_folder, remove_abandoned
 from jobs.node import environment, nvml
 from jobs.node.parent_death import end_with_parent
@@ -99,7 +99,7 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
         # Bound and listening before the parent starts: a slot can connect at once and wait for it.
         listener.bind(str(path))
         listener.listen(1)
-        command = own_process.command("jobs.isolation.forkserver")
+        command = self_process.command("jobs.isolation.forkserver")
         command += ["--socket", str(listener.fileno())]
         parent = subprocess.Popen(
             command,

@@ -14,14 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from jobs import infrastructure, own_process
+from jobs import infrastructure, self_process
 from jobs.isolation import prewarm
-from jobs.isolation.messages import Channel, bounded_timeout
+from jobs.isolation.channel import Channel, bounded_timeout
 from jobs.node.process_variables import process_variables
 from jobs.record import TrialRecord, record_from_json
 from jobs.spec import TrialSpec, to_json
 
-PARENT_COMMAND = tuple(own_process.command("jobs.isolation.forkserver"))
+PARENT_COMMAND = tuple(self_process.command("jobs.isolation.forkserver"))
 """Starts a parent."""
 _ERROR_BYTES = 16_000
 """How much of a parent's stderr is read: its end."""
@@ -152,7 +152,7 @@ class Slot:
     def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialRecord:
         """Run one trial and wait for its record.
 
-        A timeout beyond ``messages.LONGEST_TIMEOUT_SECONDS`` is cut to that. Raises SlotDiedError
+        A timeout beyond ``channel.LONGEST_TIMEOUT_SECONDS`` is cut to that. Raises SlotDiedError
         if the parent dies, or if it had to be killed because it did not answer.
         """
         self.start()

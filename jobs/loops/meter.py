@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import torch
 
-from jobs.trackers.base import Moment, Phase, Tracker, notify
 from jobs.trackers.sources.micro_batches import CountSamples
-from jobs.trackers.steps import Steps
+from jobs.trackers.step_times import Steps
+from jobs.trackers.tracker import Moment, Phase, Tracker, notify
 
 
 class Listener(Protocol):

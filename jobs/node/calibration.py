@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobs import own_process
+from jobs import self_process
 from jobs.node import environment, nvml
 from jobs.node.probe_process import probe
 from jobs.node.process_variables import process_variables
@@ -29,7 +29,7 @@ ROUNDS = 5
 """Each rate is the median of this many rounds."""
 BRIEF_TIMEOUT_SECONDS = 300.0
 """More than a brief calibration needs on a slow disk; a dead GPU may never answer."""
-_COMMAND = own_process.command("jobs.node.calibration")
+_COMMAND = self_process.command("jobs.node.calibration")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from jobs import own_process
+from jobs import self_process
 from jobs.node import nvml
 from jobs.node.probe_process import probe
 
@@ -22,7 +22,7 @@ def dead() -> str:
     if not nvml.visible_uuids():
         return ""
     # In a process of its own, because a CUDA error cannot be undone in the process that met it.
-    command = own_process.command("jobs.node.cuda_probe")
+    command = self_process.command("jobs.node.cuda_probe")
     return probe(command, TIMEOUT_SECONDS).error
 
 

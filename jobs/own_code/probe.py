@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 
-from jobs import own_process
+from jobs import self_process
 from jobs.spec import to_json
 from jobs.spec.from_json import own_code_from_json
 from jobs.spec.own_code import OwnCode
@@ -22,7 +22,7 @@ def problem_of(own: OwnCode) -> str:
 
     It runs the user's modules. So ask only if the command line allows that.
     """
-    command = own_process.command("jobs.own_code.probe", json.dumps(to_json(own)))
+    command = self_process.command("jobs.own_code.probe", json.dumps(to_json(own)))
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:

@@ -12,8 +12,8 @@ import psutil
 
 from jobs.node import nvml
 from jobs.record import Column
-from jobs.trackers.base import ContextMemory, Moment, Tracker
 from jobs.trackers.sources.gpu_sensors import GpuSensors
+from jobs.trackers.tracker import ContextMemory, Moment, Tracker
 
 
 class Device(Tracker):

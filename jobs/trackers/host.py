@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobs.record import Column
-from jobs.trackers.base import ContextMemory, Tracker
 from jobs.trackers.sources.time_series import TimeSeries
+from jobs.trackers.tracker import ContextMemory, Tracker
 
 
 class Host(Tracker):

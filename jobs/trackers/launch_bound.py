@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jobs.record import Column
 from jobs.trackers import step_gaps
-from jobs.trackers.base import Moment, Phase, Tracker
 from jobs.trackers.sources import cuda_events
 from jobs.trackers.sources.cuda_events import IDLE_LAG_SECONDS, LaunchPoint
 from jobs.trackers.step_gaps import StepGaps
+from jobs.trackers.tracker import Moment, Phase, Tracker
 
 if TYPE_CHECKING:
     import torch
 
-Part = Literal["forward", "update"]
-_PARTS: tuple[Part, ...] = ("forward", "update")
-_PART_OF_PHASE: Mapping[Phase, Part] = {
+StepPart = Literal["forward", "update"]
+_PARTS: tuple[StepPart, ...] = ("forward", "update")
+_PART_OF_PHASE: Mapping[Phase, StepPart] = {
     "forward": "forward",
     "clipping": "update",
     "optimizer": "update",
@@ -85,7 +85,7 @@ class LaunchBound(Tracker):
         self._last_event: torch.cuda.Event | None = None
         """An event after all long work that was launched so far; None: there is no such event."""
         self._phase: Phase | None = None
-        self._begins: dict[Part, LaunchPoint] = {}
+        self._begins: dict[StepPart, LaunchPoint] = {}
         self._spans: list[_Span] = []
         self._finished_steps = 0
         self._gaps = StepGaps()
@@ -143,7 +143,7 @@ class LaunchBound(Tracker):
         """All columns, once the counted steps are over; empty without a GPU."""
         return self._values
 
-    def _begin(self, part: Part) -> None:
+    def _begin(self, part: StepPart) -> None:
         # Nothing long was launched after the last event. So a GPU that has reached that event is
         # idle.
         is_idle = self._last_event is not None and self._last_event.query()
@@ -155,7 +155,7 @@ class LaunchBound(Tracker):
         if part == "forward":
             self._gaps.forward_begins(here)
 
-    def _end(self, part: Part, idle_point: LaunchPoint) -> None:
+    def _end(self, part: StepPart, idle_point: LaunchPoint) -> None:
         begin = self._begins.pop(part, None)
         if begin is None:
             return
@@ -175,7 +175,7 @@ class _Span:
 
     step: int
     """Index of its step."""
-    part: Part
+    part: StepPart
     idle_point: LaunchPoint
     begin: LaunchPoint
     end: LaunchPoint

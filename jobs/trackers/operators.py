@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.trackers.base import Phase, Tracker
+from jobs.trackers.tracker import Phase, Tracker
 
 if TYPE_CHECKING:
     from torch.autograd import profiler

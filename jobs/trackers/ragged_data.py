@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from jobs.record import Column
-from jobs.trackers.base import Tracker
 from jobs.trackers.operators import Operators
+from jobs.trackers.tracker import Tracker
 
 
 class RaggedData(Tracker):

@@ -18,7 +18,7 @@ from jobs.spec import TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.steady_state import wanted_error
 from jobs.techniques.hooks import bound, hook_name
-from jobs.trackers.base import Moment, Tracker, notify
+from jobs.trackers.tracker import Moment, Tracker, notify
 from jobs.trial import data, models
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from jobs.node import environment, gpu_sharing, memory_cap
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
-from jobs.trackers.base import NO_CONTEXT, ContextMemory, Moment, Tracker, notify
-from jobs.trial import columns, requirements, worst_batch
+from jobs.trackers.tracker import NO_CONTEXT, ContextMemory, Moment, Tracker, notify
+from jobs.trial import requirements, trial_columns, worst_batch
 
 if TYPE_CHECKING:
     import torch
@@ -192,8 +192,8 @@ def _inspected(
     values = worst_batch.with_worst_batch(values, trackers)
     values |= _loss_scaling(trained)
     device_type = trained.accelerator.device.type
-    derived = columns.derived(values, spec, device_type)
-    return values | derived | columns.like_the_hf_guide(trained, values)
+    derived = trial_columns.derived(values, spec, device_type)
+    return values | derived | trial_columns.like_the_hf_guide(trained, values)
 
 
 def _train(setup: Setup, spec: TrialSpec) -> Trained:

@@ -7,7 +7,7 @@ import os
 import subprocess
 from typing import Any
 
-from jobs import own_process
+from jobs import self_process
 
 _SHOWN_CHARACTERS = 300
 
@@ -26,7 +26,7 @@ def answer_of(module: str, question: Any, *, timeout_seconds: float) -> Any:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
     try:
         ran = subprocess.run(
-            own_process.command(module),
+            self_process.command(module),
             input=json.dumps(question),
             capture_output=True,
             text=True,

@@ -17,9 +17,9 @@ from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
     BASE,
     COMPARED,
-    DELIVERY,
     FOLLOW_UP,
     FRONTIER_COLUMNS,
+    PROVENANCE,
     STEP_COLUMNS,
     declared_columns,
 )
@@ -75,7 +75,7 @@ def _trial_sections() -> list[str]:
     lines += _section("trials.parquet: one column an axis", [AXES])
     measured = ["Null unless the trial came far enough to measure.", ""]
     lines += _section("trials.parquet: measurements", measured + _columns(declared_columns()))
-    lines += _section("trials.parquet: how the trial was run", _columns((*DELIVERY, *COMPARED)))
+    lines += _section("trials.parquet: how the trial was run", _columns((*PROVENANCE, *COMPARED)))
     lines += _section("trials.parquet: flags", [FLAGS, "", *_flags()])
     lines += _section("trials.parquet: purposes", _pairs("purpose", PURPOSES))
     return lines

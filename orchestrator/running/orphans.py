@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobs import own_process
+from jobs import self_process
 from jobs.isolation.scratch import PREFIXES, remove_abandoned
 
 VARIABLE = "ORCHESTRATOR_GUARDED_BY"
@@ -51,7 +51,7 @@ class Guard:
     @contextlib.contextmanager
     def process(self) -> Iterator[None]:
         """The guard's process, until the end of the context or of this process."""
-        command = own_process.command(_MODULE, self._name)
+        command = self_process.command(_MODULE, self._name)
         # In a session of its own, the guard receives neither Ctrl-C nor the end of the terminal.
         guard = subprocess.Popen(
             command,

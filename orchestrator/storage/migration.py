@@ -45,7 +45,7 @@ _PURPOSES = {
     "anatomy": "profile",
 }
 _DELIVERY = ("slot_pid", "isolation_fallback", "node", "cpus", "host_memory_bytes", "log_file")
-"""Measurements of version 1 that today's records keep under ``delivery``."""
+"""Measurements of version 1 that today's records keep under ``provenance``."""
 _EFFECTIVE_BATCH = "effective_batch"
 
 
@@ -66,7 +66,7 @@ def upgraded_record(raw: Mapping[str, Any]) -> dict[str, Any]:
         **kept,
         "spec": upgraded_spec(raw["spec"]),
         "measurements": measurements,
-        "delivery": delivery,
+        "provenance": delivery,
     }
 
 

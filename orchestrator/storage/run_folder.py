@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.record import SCHEMA_VERSION, Outcome, TrialRecord, delivered, record_to_json
+from jobs.record import SCHEMA_VERSION, Outcome, TrialRecord, record_to_json, with_provenance
 from orchestrator.storage import folder_lock
 from orchestrator.storage.folder_lock import FolderLock
 from orchestrator.storage.layout import LOGS, RECORDS, RUN, written_beside
@@ -153,7 +153,7 @@ class RunFolder:
         path = self._path_of(record.trial_id)
         self._set_aside_replaced(path, record)
         # The log file comes first, because the record names it.
-        if record.delivery.log:
+        if record.provenance.log:
             record = self._with_log_file(record)
         _write(path, record_to_json(record))
         self._set_aside_other_files(record.trial_id, path)
@@ -183,14 +183,14 @@ class RunFolder:
         with contextlib.suppress(OSError):
             (self.path / LOGS).mkdir(exist_ok=True)
             with written_beside(self.path / name) as partial:
-                partial.write_text(record.delivery.log)
+                partial.write_text(record.provenance.log)
             written = name
         # The record itself keeps the end of the log only if there is something to explain.
         ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
-        excerpt = record.delivery.log[-LAST_LOG_CHARACTERS:]
+        excerpt = record.provenance.log[-LAST_LOG_CHARACTERS:]
         if ended_well and "anatomy_missing" not in record.measurements:
             excerpt = ""
-        return delivered(record, log=excerpt, log_file=written)
+        return with_provenance(record, log=excerpt, log_file=written)
 
     def set_aside(self, trial_id: str) -> None:
         """Move a trial's record aside, for example because today's plan does not name the trial."""

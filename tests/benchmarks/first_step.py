@@ -75,7 +75,7 @@ def seconds_of(
     answered = time.time()
     record = _first_record(output)
     figures = record["measurements"]
-    began = record["delivery"]["started_at"]
+    began = record["provenance"]["started_at"]
     set_up = began + figures["setup_seconds"]
     first_step = set_up + figures["first_step_seconds"]
     step = figures["step_seconds_median"]
@@ -105,7 +105,7 @@ def _first_record(output: Path) -> Mapping[str, Any]:
 
 
 def _began(record: Mapping[str, Any]) -> float:
-    return float(record["delivery"]["started_at"])
+    return float(record["provenance"]["started_at"])
 
 
 def _time_of(event: Mapping[str, Any]) -> float:

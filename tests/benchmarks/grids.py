@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import (
     Choice,
     DataSpec,
@@ -95,7 +95,7 @@ def make_record(
         outcome=Outcome.OUT_OF_MEMORY if speed is None else Outcome.OK,
         measurements={name: value for name, value in figures.items() if value is not None},
         environment={"gpu_memory_bytes": device_bytes},
-        delivery=Delivery(slot_seconds=slot_seconds),
+        provenance=Provenance(slot_seconds=slot_seconds),
     )
 
 
@@ -128,7 +128,7 @@ def _record_of(row: Row, axes: Iterable[str], device_bytes: int) -> TrialRecord:
         outcome=Outcome(row["outcome"]),
         measurements=figures if row["outcome"] == Outcome.OK else {},
         environment={"gpu_memory_bytes": device_bytes},
-        delivery=Delivery(slot_seconds=row["slot_seconds"]),
+        provenance=Provenance(slot_seconds=row["slot_seconds"]),
     )
 
 
@@ -197,7 +197,7 @@ def _shortened(record: TrialRecord, seconds: Sequence[float], measure: Row) -> T
         "samples_per_second_ci95": mean_step_error(counted),
     }
     slot_seconds = record.slot_seconds - sum(seconds[steps:])
-    return replace(record, measurements=figures, delivery=Delivery(slot_seconds=slot_seconds))
+    return replace(record, measurements=figures, provenance=Provenance(slot_seconds=slot_seconds))
 
 
 def steps_run(
@@ -207,7 +207,7 @@ def steps_run(
     relative_error: float,
     host_bound_share: float,
 ) -> int:
-    """How many of a trial's steps are run, warm-up included, as ``jobs.trackers.steps`` decides
+    """How many of a trial's steps are run, warm-up included, as the tracker of step times decides
     step by step.
 
     ``limit`` is the most steps that count. ``host_bound_share`` is that of all steps.
@@ -235,7 +235,7 @@ def on_one_host(table: Table, ratio: float = 0.975, noise: float = 0.01, seed: i
             model = by_choices[_key({**choices, "precision": "bf16"})]
             figures = dict(model.measurements)
             figures["samples_per_second"] *= generator.gauss(ratio, noise)
-            changed[trial_id] = replace(record, measurements=figures, delivery=model.delivery)
+            changed[trial_id] = replace(record, measurements=figures, provenance=model.provenance)
     return changed
 
 

@@ -90,7 +90,7 @@ def ours(spec: TrialSpec, isolation: Isolation, count: int, cpus: int) -> Way:
 def _counted_seconds(record: TrialRecord) -> float:
     """Raises RuntimeError if the trial did not end ok."""
     if record.outcome is not Outcome.OK:
-        raise RuntimeError(f"{record.outcome}: {record.reason}\n{record.delivery.log}")
+        raise RuntimeError(f"{record.outcome}: {record.reason}\n{record.provenance.log}")
     return float(record.measurements["counted_seconds"])
 
 

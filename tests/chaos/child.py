@@ -13,8 +13,8 @@ from jobs.isolation import preload
 from jobs.node import environment, gpu_sharing
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from jobs.trackers.base import NO_CONTEXT, ContextMemory, Moment
 from jobs.trackers.device import Device
+from jobs.trackers.tracker import NO_CONTEXT, ContextMemory, Moment
 from jobs.trial import run as trial
 from tests.chaos.control import Announcement, Control
 from tests.support import faults

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import DataSpec, ModelSpec, TrialSpec
 from orchestrator.planning.search_kinds import SEARCH_KINDS
 from orchestrator.planning.settings import SearchChoice, SweepConfig
@@ -88,7 +88,7 @@ def record_of(spec: TrialSpec, outcome: Outcome | None = None) -> TrialRecord:
         outcome=outcome,
         reason="" if is_ok else outcome.value,
         measurements=figures if is_ok else {},
-        delivery=Delivery(slot_seconds=1.0),
+        provenance=Provenance(slot_seconds=1.0),
     )
 
 

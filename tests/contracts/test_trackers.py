@@ -7,9 +7,9 @@ import torch
 
 from jobs.record import Column
 from jobs.trackers import TRACKERS, Moment, Tracker
-from jobs.trackers.allocator import Allocator
+from jobs.trackers.cuda_allocator import Allocator
 from jobs.trackers.device import Device
-from jobs.trial import columns, effective_config
+from jobs.trial import effective_config, trial_columns
 
 every_tracker = pytest.mark.parametrize("kind", TRACKERS, ids=lambda kind: kind.__name__)
 no_cuda = pytest.mark.skipif(
@@ -37,7 +37,7 @@ UNIT_OF_ENDING = {
 def all_columns() -> list[Column]:
     """Every column that a row's measurements may have."""
     of_trackers = [column for kind in TRACKERS for column in kind.columns]
-    return [*of_trackers, *effective_config.COLUMNS, *columns.COLUMNS]
+    return [*of_trackers, *effective_config.COLUMNS, *trial_columns.COLUMNS]
 
 
 def run_trial(tracker: Tracker, until: Moment | None = None) -> None:

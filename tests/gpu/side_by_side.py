@@ -50,5 +50,5 @@ def measured(slot: Slot, folder: Path, config: Mapping[str, Any]) -> TrialRecord
     path.write_text(json.dumps(config))
     (spec,) = plan(load_config(path)).trials
     record = slot.run(spec, TIMEOUT)
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
     return record

@@ -84,8 +84,8 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], F
         def run(case: str) -> Figures:
             if case not in measured:
                 record = slot.run(planned(case, tmp_path_factory.mktemp(case)), TIMEOUT)
-                assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
-                assert (record.delivery.isolation, slot.hello["unclean"]) == ("fork", "")
+                assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
+                assert (record.provenance.isolation, slot.hello["unclean"]) == ("fork", "")
                 measured[case] = dict(record.measurements)
             return measured[case]
 

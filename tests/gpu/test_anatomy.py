@@ -123,14 +123,14 @@ def measured(slot: Slot, case: str, profile: bool = True) -> TrialRecord:
     """The record of a case's trial, run once."""
     model, choices = CASES[case]
     record = slot.run(make_spec(model, choices, profile=profile), TIMEOUT)
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
     print(f"== {case}{'' if profile else ', not profiled'}\n{render(record)}")
     return record
 
 
 def anatomy_of(record: TrialRecord) -> Anatomy:
     missing = record.measurements.get("anatomy_missing")
-    assert record.anatomy is not None, f"{missing}\n{record.delivery.log}"
+    assert record.anatomy is not None, f"{missing}\n{record.provenance.log}"
     return record.anatomy
 
 
@@ -220,7 +220,7 @@ def main() -> None:
             if record.outcome is Outcome.OK:
                 print(render(record), flush=True)
             if record.outcome is not Outcome.OK or missing:
-                print(record.delivery.log, flush=True)
+                print(record.provenance.log, flush=True)
         plain = slot.run(make_spec(*CASES["bf16"], profile=False), TIMEOUT)
         peaks = {name: v for name, v in plain.measurements.items() if name.startswith("peak_")}
         print("bf16, not profiled:", peaks)

@@ -116,7 +116,7 @@ def test_ten_configurations_just_above_a_budget_fail_under_its_cap(
             f"{budget}: batch {spec.micro_batch}, {above.memory_bytes / GIB:.2f} GiB without a cap:"
             f" {record.outcome.value} in {record.phase or 'no phase'}; {record.reason[:150]}"
         )
-        assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.delivery.log}"
+        assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.provenance.log}"
         assert record.reason.startswith(f"under a cap of {budget}")
         failed.append(above)
     assert len(failed) == 10

@@ -201,7 +201,7 @@ def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
 def test_each_model_has_every_record_once(unlike: Swept, models: tuple[str, str]) -> None:
     large, small = map(unlike.rows, models)
     for key, row in large.items():
-        assert row.outcome is Outcome.OK, f"{key}: {row.reason}\n{row.delivery.log}"
+        assert row.outcome is Outcome.OK, f"{key}: {row.reason}\n{row.provenance.log}"
         assert row.measurements["gpu_uuid"] == UUIDS[0]
         assert small[key].measurements["gpu_uuid"] == UUIDS[1]
         if key == TOO_LARGE:
@@ -209,7 +209,7 @@ def test_each_model_has_every_record_once(unlike: Swept, models: tuple[str, str]
             assert small[key].reason.startswith(f"under a cap of {PLAYED_GIB} GiB")
             continue
         assert small[key].outcome is Outcome.OK, (
-            f"{key}: {small[key].reason}\n{small[key].delivery.log}"
+            f"{key}: {small[key].reason}\n{small[key].provenance.log}"
         )
         assert (
             small[key].measurements["peak_allocated_bytes"]
@@ -262,7 +262,7 @@ def test_killed_slot_and_other_process_change_no_record(
     def kill_slots_actor(driver: subprocess.Popen[str]) -> int:
         if not until(lambda: len(folder.records()) >= 2, driver):
             return 0
-        parent = next(iter(folder.records().values())).delivery.slot_pid
+        parent = next(iter(folder.records().values())).provenance.slot_pid
         below = psutil.Process(driver.pid).children(recursive=True)
         actor = next((process for process in below if is_actor(process, parent)), None)
         if actor is not None:
@@ -277,7 +277,7 @@ def test_killed_slot_and_other_process_change_no_record(
     assert "is used by other processes, too" in note
     undisturbed, rows = unlike.rows(models[0]), swept.rows(models[0])
     for key, row in rows.items():
-        assert row.outcome is undisturbed[key].outcome, f"{key}: {row.reason}\n{row.delivery.log}"
+        assert row.outcome is undisturbed[key].outcome, f"{key}: {row.reason}\n{row.provenance.log}"
         peak = row.measurements["peak_allocated_bytes"]
         assert peak == undisturbed[key].measurements["peak_allocated_bytes"], key
         assert row.measurements["gpu_uuid"] == UUIDS[0]

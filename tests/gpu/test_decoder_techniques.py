@@ -88,7 +88,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                 (spec,) = plan(load_config(file), has_gpu=True).trials
                 records[choices] = slot.run(spec, 600.0)
             record = records[choices]
-            assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+            assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
             row = record.measurements
             print(
                 choices,

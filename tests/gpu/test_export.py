@@ -73,7 +73,7 @@ def test_exported_training_peaks_at_the_rows_bytes(case: str, slot: Slot, tmp_pa
     config.write_text(CONFIG.format(choices=CASES[case]))
     (spec,) = plan(load_config(config)).trials
     record = slot.run(spec, timeout_seconds=600.0)
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
     expected = record.measurements["peak_allocated_bytes"]
     losses = record.steps["loss"]
     export(spec, tmp_path / "exported", label=case, peak_bytes=expected)

@@ -96,8 +96,8 @@ def resting_bytes() -> int:
 
 def test_slot_forks_and_leaves_the_gpu_alone(slot: Slot, ok_before: TrialRecord) -> None:
     assert slot.hello["unclean"] == ""
-    assert ok_before.outcome is Outcome.OK, f"{ok_before.reason}\n{ok_before.delivery.log}"
-    assert ok_before.delivery.isolation == "fork"
+    assert ok_before.outcome is Outcome.OK, f"{ok_before.reason}\n{ok_before.provenance.log}"
+    assert ok_before.provenance.isolation == "fork"
     assert ok_before.measurements["gpu_foreign_processes"] == 0
 
 
@@ -106,7 +106,7 @@ def test_batch_that_does_not_fit_is_out_of_memory(
 ) -> None:
     before = resting_bytes()
     record = slot.run(planned(folder, micro_batch=1024), timeout_seconds=300.0)
-    assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.delivery.log}"
+    assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.provenance.log}"
     assert record.phase == "first_step"
     assert record.measurements["oom_requested_bytes"] > 2**20
     assert record.measurements["allocator_ooms"] >= 1
@@ -207,7 +207,7 @@ def test_process_that_comes_and_leaves_during_a_trial_is_a_flag(
         other.stdout.readline()
         other.kill()
         record = running.result()
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
     assert record.measurements["gpu_foreign_processes"] == 1
     assert has_any(record.flags, SHARED)
     assert (
@@ -221,8 +221,8 @@ def test_process_that_comes_and_leaves_during_a_trial_is_a_flag(
 def assert_unharmed(slot: Slot, before: TrialRecord) -> None:
     """The good trial, run again, is what it was before the fault, from the same parent."""
     after = slot.run(before.spec, timeout_seconds=300.0)
-    assert after.outcome is Outcome.OK, f"{after.reason}\n{after.delivery.log}"
-    assert after.delivery.slot_pid == before.delivery.slot_pid
+    assert after.outcome is Outcome.OK, f"{after.reason}\n{after.provenance.log}"
+    assert after.provenance.slot_pid == before.provenance.slot_pid
     peaks = [record.measurements["peak_allocated_bytes"] for record in (before, after)]
     assert peaks[0] == peaks[1]
     used = [record.measurements["gpu_used_before_bytes"] for record in (before, after)]

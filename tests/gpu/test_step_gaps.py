@@ -65,7 +65,7 @@ def figures(slot: Slot, spec: TrialSpec) -> Mapping[str, Any]:
     record = slot.run(spec, 600.0)
     if record.outcome is Outcome.UNSUPPORTED:
         pytest.skip(record.reason)
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
     return record.measurements
 
 

@@ -79,7 +79,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             path.write_text(f'{text}, "trials": [{choices}]}}')
             (trial,) = plan(load_config(path), has_gpu=True).trials
             record = slot.run(trial, 600.0)
-            assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+            assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
             return record
 
         yield run_one

@@ -24,7 +24,7 @@ def slot() -> Iterator[Slot]:
 
 def run(slot: Slot, choices: Mapping[str, Any], *, profile: bool = True) -> TrialRecord:
     record = slot.run(build_tiny_spec(choices, profile=profile, warmup_steps=2), TIMEOUT)
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
     return record
 
 

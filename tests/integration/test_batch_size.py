@@ -61,7 +61,7 @@ def test_every_answer_is_a_trial_and_a_resume_repeats_none(
     records = RunFolder(tmp_path).records()
     assert {size["trial_id"] for size in answer["sizes"]} == set(records)
     assert {record.outcome for record in records.values()} == {Outcome.OK}
-    assert len({record.delivery.slot_pid for record in records.values()}) == 1
+    assert len({record.provenance.slot_pid for record in records.values()}) == 1
     assert answer["largest"]["micro_batch"] == 12
     accumulated = answer["accumulated"]
     assert accumulated["micro_batch"] * accumulated["accumulation"] == 24

@@ -54,7 +54,7 @@ def run() -> Iterator[Run]:
             if spec.trial_id not in records:
                 records[spec.trial_id] = slot.run(spec, TIMEOUT)
             record = records[spec.trial_id]
-            assert record.outcome is outcome, f"{record.reason}\n{record.delivery.log}"
+            assert record.outcome is outcome, f"{record.reason}\n{record.provenance.log}"
             return record
 
         yield run_once

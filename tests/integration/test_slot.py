@@ -58,7 +58,7 @@ def announcement(tmp_path: Path) -> Announcement:
 
 def assert_unharmed(record: TrialRecord, before: TrialRecord) -> None:
     """Both ended well, with the same memory to the byte and the same losses."""
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.delivery.log}"
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
     peak = record.measurements["peak_allocated_bytes"]
     assert peak == before.measurements["peak_allocated_bytes"]
     assert record.steps["loss"] == before.steps["loss"]
@@ -106,7 +106,10 @@ def test_slot_runs_each_trial_in_a_process_of_its_own(
     assert len({noted["child"] for noted in pids}) == 3
     assert {noted["parent"] for noted in pids} == {slot.parent_pid}
     for record in records:
-        assert (record.delivery.slot_pid, record.delivery.isolation) == (slot.parent_pid, "fork")
+        assert (record.provenance.slot_pid, record.provenance.isolation) == (
+            slot.parent_pid,
+            "fork",
+        )
         assert_unharmed(record, ok_before)
 
 
@@ -141,7 +144,7 @@ def test_slot_classifies_a_fault_and_runs_the_next_trial_unharmed(
 
 def test_slot_keeps_the_traceback_of_an_exception(slot: Slot, good: TrialSpec) -> None:
     record = slot.run(with_fault(good, "raise_error"), TIMEOUT)
-    assert "in raise_error" in record.delivery.log
+    assert "in raise_error" in record.provenance.log
 
 
 def test_slot_with_a_missing_package_is_unsupported(slot: Slot, good: TrialSpec) -> None:
@@ -203,7 +206,7 @@ def test_idle_child_that_has_ended_is_replaced(
 
 def test_fresh_process_measures_what_a_forked_one_does(slot: Slot, ok_before: TrialRecord) -> None:
     record = slot.run(build_tiny_spec(isolation="fresh"), TIMEOUT)
-    assert record.delivery.isolation == "fresh"
+    assert record.provenance.isolation == "fresh"
     assert_unharmed(record, ok_before)
 
 

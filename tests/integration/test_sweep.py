@@ -96,7 +96,7 @@ def test_faulty_trials_have_their_records_and_harm_no_other(tmp_path: Path) -> N
     assert {record.outcome for record in ok} == {Outcome.OK}
     assert len({record.measurements["peak_allocated_bytes"] for record in ok}) == 1
     assert len({tuple(record.steps["loss"]) for record in ok}) == 1
-    assert len({record.delivery.slot_pid for record in ok}) == 1
+    assert len({record.provenance.slot_pid for record in ok}) == 1
 
 
 @pytest.mark.usefixtures("ray_session")
@@ -217,7 +217,7 @@ def test_killed_driver_is_resumed(tmp_path: Path) -> None:
     finished = RunFolder(folder).records()
     before = written(folder)
     assert 2 <= len(finished) < 6
-    (slot_parent,) = {record.delivery.slot_pid for record in finished.values()}
+    (slot_parent,) = {record.provenance.slot_pid for record in finished.values()}
     assert slot_parent is not None
     assert has_ended(slot_parent), "the killed driver's slot lives on"
 

@@ -43,7 +43,7 @@ def run() -> Iterator[Run]:
             timeout_seconds: float = TIMEOUT,
         ) -> TrialRecord:
             record = slot.run(spec or build_tiny_spec(choices), timeout_seconds)
-            assert record.outcome is outcome, f"{record.reason}\n{record.delivery.log}"
+            assert record.outcome is outcome, f"{record.reason}\n{record.provenance.log}"
             return record
 
         yield run_one

@@ -125,10 +125,10 @@ def remeasured(path: Path, chance: random.Random) -> None:
 def clocked(path: Path, chance: random.Random) -> None:
     """Written while the clock was wrong."""
     document = json.loads(path.read_text())
-    document["delivery"]["started_at"] = chance.choice(
+    document["provenance"]["started_at"] = chance.choice(
         (-DAYS, 1.0, 1_700_000_000 - 9000 * DAYS, 1_700_000_000 + 9000 * DAYS, 1e18)
     )
-    document["delivery"]["slot_seconds"] = chance.choice((-3600.0, 0.0, math.nan, 1e9))
+    document["provenance"]["slot_seconds"] = chance.choice((-3600.0, 0.0, math.nan, 1e9))
     path.write_text(json.dumps(document))
 
 

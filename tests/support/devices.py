@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import (
     DataSpec,
     LibrarySettings,
@@ -108,7 +108,7 @@ class Device:
             reason="" if fits else "CUDA out of memory",
             measurements=figures if fits else {},
             environment=self.environment(),
-            delivery=Delivery(slot_seconds=seconds),
+            provenance=Provenance(slot_seconds=seconds),
         )
         self.ran.append(record)
         return record

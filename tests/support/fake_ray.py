@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.record import Outcome, TrialRecord, delivered
+from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
 from orchestrator.planning.settings import Resources
 from orchestrator.running import batch_size_tuning, lifecycle, sweep_run
@@ -64,7 +64,7 @@ class FakeRay:
             measurements=figures if outcome is Outcome.OK else {},
             environment=node_of(hardware).environment,
         )
-        return delivered(record, started_at=1e9 + len(self.ran), slot_seconds=1.0)
+        return with_provenance(record, started_at=1e9 + len(self.ran), slot_seconds=1.0)
 
     @contextmanager
     def _screened_cluster(self, address: str | None, resources: Resources) -> Iterator[Screening]:

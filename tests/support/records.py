@@ -10,7 +10,7 @@ from typing import Any
 
 from jobs.anatomy_record import Anatomy, Entry, Part, Timeline
 from jobs.flags import Flag, FlagKind, flag_columns
-from jobs.record import SCHEMA_VERSION, Column, Delivery, Outcome, TrialRecord, record_to_json
+from jobs.record import SCHEMA_VERSION, Column, Outcome, Provenance, TrialRecord, record_to_json
 from jobs.spec import (
     Choice,
     DataSpec,
@@ -109,7 +109,7 @@ def make_record(
         steps={"step_seconds": [0.5, 0.1, 0.1], "loss": [3.0, 2.0, 1.0]} if ok else {},
         anatomy=anatomy,
         environment=environment if environment is not None else H200,
-        delivery=Delivery(
+        provenance=Provenance(
             started_at=0.0 if outcome is Outcome.SKIPPED else started_at,
             slot_seconds=3.0,
             isolation="fork",

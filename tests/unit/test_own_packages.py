@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import own_process
+from jobs import self_process
 from tests.support.another_jobs import write_another_jobs
 
 ROOT = Path(__file__).parents[2]
@@ -38,14 +38,14 @@ def test_verb_beside_a_package_jobs_runs(here: Path, module: str) -> None:
 
 
 def test_process_of_ours_beside_a_package_jobs_is_ours(here: Path) -> None:
-    ran = run_in(here, own_process.command("jobs", "--help"))
+    ran = run_in(here, self_process.command("jobs", "--help"))
     assert ran.returncode == 0, ran.stderr
     assert "prints its record" in ran.stdout
 
 
 def test_process_of_ours_keeps_its_arguments_and_the_working_folder_last(here: Path) -> None:
     (here / "mine.py").write_text("import sys; print(sys.argv, sys.path[-1])\n")
-    ran = run_in(here, own_process.command("mine", "--flag"))
+    ran = run_in(here, self_process.command("mine", "--flag"))
     assert ran.stdout == f"{[str(here / 'mine.py'), '--flag']} {here}\n"
 
 

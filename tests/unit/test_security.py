@@ -52,7 +52,7 @@ OPENED = {
 }
 # Modules that the node's own environment names, and fixed lists.
 IMPORT_BY_NAME = {
-    "jobs/own_process.py",  # of our own packages only
+    "jobs/self_process.py",  # of our own packages only
     "orchestrator/__init__.py",
     "orchestrator/callable_verb.py",
     "jobs/techniques/hooks.py",

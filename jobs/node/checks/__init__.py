@@ -4,8 +4,8 @@ All checks run on every node of a cluster.
 
 machine.py    gathers the facts about the node, without judging them
 disk.py       measures the speed of a folder's disk
-base.py       what a check and a finding are
-gpus.py, packages.py, toolchain.py, host.py
+findings.py     what a check and a finding are
+gpu_health.py, package_versions.py, toolchain.py, host_resources.py
               the checks: pure functions from a ``Machine`` to findings; each file ends
               with its rows of ``CHECKS``
 rates.py      compares measured GPUs with each other
@@ -20,12 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from jobs.node import environment
-from jobs.node.checks import gpus, host, packages, toolchain
-from jobs.node.checks.base import Check, Finding, problem
+from jobs.node.checks import gpu_health, host_resources, package_versions, toolchain
+from jobs.node.checks.findings import Check, Finding, problem
 from jobs.node.checks.machine import Machine, look
 from jobs.spec import to_json
 
-CHECKS: tuple[Check, ...] = (*gpus.CHECKS, *packages.CHECKS, *toolchain.CHECKS, *host.CHECKS)
+CHECKS: tuple[Check, ...] = (
+    *gpu_health.CHECKS,
+    *package_versions.CHECKS,
+    *toolchain.CHECKS,
+    *host_resources.CHECKS,
+)
 """Every check, in the order in which findings are shown."""
 
 

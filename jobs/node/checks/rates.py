@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jobs.node.checks.base import Finding, ok, warning
+from jobs.node.checks.findings import Finding, ok, warning
 
 MAX_SLOWDOWN = 0.05
 """Healthy GPUs of one model differ by less than this."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jobs.node.checks.base import Check, Finding, ok, problem, warning
+from jobs.node.checks.findings import Check, Finding, ok, problem, warning
 from jobs.node.checks.machine import Machine
 from jobs.techniques import AXES
 

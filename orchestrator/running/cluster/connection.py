@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from jobs import own_process
+from jobs import self_process
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
 from orchestrator.running import orphans
@@ -228,7 +228,7 @@ def _call(question: Callable[[], Any]) -> Any:
 
 def _build(ops: list[str]) -> Any:
     """Build ops on this node. Returns op -> seconds, or the exit status of a failed build."""
-    command = own_process.command("jobs.isolation.build_ops", *ops)
+    command = self_process.command("jobs.isolation.build_ops", *ops)
     variables = {**os.environ, **process_variables(environment.cores())}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
     if done.returncode != 0:

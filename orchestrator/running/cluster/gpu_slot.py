@@ -13,7 +13,7 @@ from jobs.flags import SHARED, has_any
 from jobs.infrastructure import NOT_STARTED, SLOT_UNRESPONSIVE, unmeasured
 from jobs.isolation.slot import Slot, SlotDiedError
 from jobs.node import cuda_probe, environment, nvml
-from jobs.record import Outcome, TrialRecord, delivered
+from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
 from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnfitGpu
@@ -270,7 +270,7 @@ def crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialReco
     # Ray's memory monitor kills a worker before the kernel would.
     if any(words in reason for words in _RAY_KILLED_FOR_MEMORY):
         outcome = Outcome.HOST_OUT_OF_MEMORY
-    return delivered(
+    return with_provenance(
         TrialRecord(
             spec=spec,
             outcome=outcome,
@@ -287,7 +287,7 @@ def _with_earlier_attempt(earlier: TrialRecord | None, record: TrialRecord) -> T
         return record
     # Both attempts took time in the slot, so the search is charged for both.
     seconds = earlier.slot_seconds + record.slot_seconds
-    return delivered(record, started_at=earlier.started_at, slot_seconds=seconds)
+    return with_provenance(record, started_at=earlier.started_at, slot_seconds=seconds)
 
 
 def _may_blame_gpu(record: TrialRecord) -> bool:
@@ -296,5 +296,5 @@ def _may_blame_gpu(record: TrialRecord) -> bool:
         return True
     if record.rule in (NOT_STARTED, SLOT_UNRESPONSIVE):
         return True
-    text = f"{record.reason} {record.delivery.log}"
+    text = f"{record.reason} {record.provenance.log}"
     return record.outcome is Outcome.FAILED and _CUDA_ERROR.search(text) is not None

@@ -56,8 +56,8 @@ class EventLog:
             "slot_seconds": record.slot_seconds,
             "gpu_model": record.environment.get("gpu_model"),
             "gpu_uuid": record.measurements.get("gpu_uuid"),
-            "node": record.delivery.node,
-            "log_file": record.delivery.log_file,
+            "node": record.provenance.node,
+            "log_file": record.provenance.log_file,
         }
         fields = {}
         for name, value in values.items():

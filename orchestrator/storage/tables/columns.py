@@ -10,8 +10,7 @@ from jobs.record import ArrowType, Column, TrialRecord
 from jobs.spec import Choice
 from jobs.techniques import AXES
 from jobs.trackers import TRACKERS
-from jobs.trial import columns as trial_columns
-from jobs.trial import effective_config
+from jobs.trial import effective_config, trial_columns
 
 BASE: tuple[Column, ...] = (
     Column("trial_id", "string", "Digest of what is trained and measured"),
@@ -34,7 +33,7 @@ BASE: tuple[Column, ...] = (
     Column("started_at", "timestamp", "When the trial started; null if it never did", unit="UTC"),
 )
 
-DELIVERY: tuple[Column, ...] = (
+PROVENANCE: tuple[Column, ...] = (
     Column(
         "slot_seconds",
         "float64",
@@ -142,7 +141,7 @@ def trial_table_columns(
     for column in axis_columns(records, measured).values():
         if column.name not in base_names:
             axes.append(column)
-    return (*BASE, *FOLLOW_UP, *axes, *measured, *DELIVERY, *COMPARED)
+    return (*BASE, *FOLLOW_UP, *axes, *measured, *PROVENANCE, *COMPARED)
 
 
 def axis_columns(
@@ -153,7 +152,7 @@ def axis_columns(
     A training argument with the name of another column becomes ``argument_<name>``.
     """
     base = {column.name: column for column in BASE}
-    taken = {column.name for column in (*BASE, *FOLLOW_UP, *DELIVERY, *declared)}
+    taken = {column.name for column in (*BASE, *FOLLOW_UP, *PROVENANCE, *declared)}
     columns: dict[str, Column] = {}
     for axis, choices in _choices_by_axis(records).items():
         if axis in ("micro_batch", "accumulation"):

@@ -33,7 +33,7 @@ def row_of(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
         **_identity(record),
         **_batch(record),
         **_follow_up(record),
-        **_delivery(record),
+        **_provenance(record),
         **_axis_values(record, axes),
     }
 
@@ -113,27 +113,27 @@ def _follow_up(record: TrialRecord) -> dict[str, Any]:
     return row
 
 
-def _delivery(record: TrialRecord) -> dict[str, Any]:
-    delivery = record.delivery
+def _provenance(record: TrialRecord) -> dict[str, Any]:
+    provenance = record.provenance
     started_at = None
     overhead_seconds = None
-    if delivery.started_at > 0:
+    if provenance.started_at > 0:
         # Arrow's timestamps are whole microseconds.
-        started_at = round(delivery.started_at * 1e6)
+        started_at = round(provenance.started_at * 1e6)
         # The slot time outside the counted steps: start, model, warm-up, inspection and end.
-        overhead_seconds = delivery.slot_seconds - record.measurements.get("counted_seconds", 0.0)
+        overhead_seconds = provenance.slot_seconds - record.measurements.get("counted_seconds", 0.0)
     return {
         "started_at": started_at,
-        "slot_seconds": delivery.slot_seconds,
+        "slot_seconds": provenance.slot_seconds,
         "overhead_seconds": overhead_seconds,
-        "isolation": delivery.isolation,
-        "isolation_fallback": delivery.isolation_fallback or None,
-        "slot_pid": delivery.slot_pid,
-        "node": delivery.node or None,
-        "cpus": delivery.cpus,
-        "host_memory_bytes": delivery.host_memory_bytes,
-        "log": delivery.log,
-        "log_file": delivery.log_file or None,
+        "isolation": provenance.isolation,
+        "isolation_fallback": provenance.isolation_fallback or None,
+        "slot_pid": provenance.slot_pid,
+        "node": provenance.node or None,
+        "cpus": provenance.cpus,
+        "host_memory_bytes": provenance.host_memory_bytes,
+        "log": provenance.log,
+        "log_file": provenance.log_file or None,
     }
 
 

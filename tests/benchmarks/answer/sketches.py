@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import Choice, TrialSpec
 from orchestrator.units import GIB
 from tests.benchmarks.grids import Table, make_record, make_spec
@@ -218,7 +218,7 @@ def _failed(spec: TrialSpec, technique: Technique, name: str) -> TrialRecord:
         outcome=technique.outcome,
         rule=f"package:{name}" if technique.outcome is Outcome.UNSUPPORTED else "",
         environment={"gpu_memory_bytes": DEVICE_BYTES},
-        delivery=Delivery(slot_seconds=technique.failing_seconds),
+        provenance=Provenance(slot_seconds=technique.failing_seconds),
     )
 
 
@@ -262,7 +262,7 @@ def decoder_grid(seed: int) -> Table:
         # The default of a plan: one warm-up step, and several that count.
         step = spec.micro_batch / record.measurements.get("samples_per_second", math.inf)
         seconds = record.slot_seconds + _STEPS * step
-        records.append(replace(record, delivery=Delivery(slot_seconds=seconds)))
+        records.append(replace(record, provenance=Provenance(slot_seconds=seconds)))
     return {record.trial_id: record for record in records}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import Choice, TrialSpec
 from jobs.techniques import AXES
 from orchestrator.storage.run_reader import read_run_folder
@@ -291,5 +291,5 @@ def record_of(
         rule="experts" if outcome is Outcome.UNSUPPORTED else "",
         measurements=figures,
         environment=environment,
-        delivery=Delivery(slot_seconds=begun),
+        provenance=Provenance(slot_seconds=begun),
     )

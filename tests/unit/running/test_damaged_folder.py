@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.record import Delivery, Outcome, TrialRecord, record_to_json
+from jobs.record import Outcome, Provenance, TrialRecord, record_to_json
 from orchestrator.measuring import holding
 from orchestrator.running.earlier_records import sort_earlier
 from orchestrator.running.session import Session
@@ -31,7 +31,7 @@ def failed_record(index: int) -> TrialRecord:
         spec=SPECS[index],
         outcome=Outcome.FAILED,
         environment=WHOLE[0].environment,
-        delivery=Delivery(started_at=1.8e9),
+        provenance=Provenance(started_at=1.8e9),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.record import Outcome, TrialRecord, delivered
+from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import FollowUp, Purpose, TrialSpec
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.nodes import Cluster, Node, NoSuchGpuError
@@ -36,7 +36,7 @@ def measured(spec: TrialSpec, gpu_model: str) -> TrialRecord:
     """The record of a trial as measured on a GPU model."""
     environment = {"gpu_model": gpu_model}
     record = TrialRecord(spec=spec, outcome=Outcome.OK, environment=environment)
-    return delivered(record, started_at=1.0)
+    return with_provenance(record, started_at=1.0)
 
 
 def sorted_for(
@@ -68,7 +68,7 @@ def test_records_of_other_trials_move_aside_and_are_counted(folder: RunFolder) -
 
 def test_fresh_sweep_moves_every_record_log_and_table_aside(folder: RunFolder) -> None:
     folder.describe({"name": "the earlier run"})
-    record = delivered(measured(PLAN[0], "H200"), log="what it printed")
+    record = with_provenance(measured(PLAN[0], "H200"), log="what it printed")
     folder.write(record)
     (folder.path / "trials.parquet").write_bytes(b"its table")
     earlier = sort_earlier(folder, lambda spec: True, fresh=True)
@@ -102,8 +102,8 @@ def test_tables_whose_records_are_gone_move_aside(folder: RunFolder) -> None:
 
 def test_new_measurement_moves_the_finished_one_aside(folder: RunFolder) -> None:
     folder.write(measured(PLAN[0], "H200"))
-    folder.write(delivered(measured(PLAN[0], "H200"), started_at=2.0))
-    folder.write(delivered(measured(PLAN[0], "H200"), started_at=3.0))
+    folder.write(with_provenance(measured(PLAN[0], "H200"), started_at=2.0))
+    folder.write(with_provenance(measured(PLAN[0], "H200"), started_at=3.0))
     assert folder.records()[PLAN[0].trial_id].started_at == 3.0
     assert folder.superseded.path is not None
     assert len(files_of(folder.superseded.path)) == 2, "none takes another's place there either"
@@ -209,7 +209,7 @@ def test_rows_of_two_models_do_not_collapse_onto_one(folder: RunFolder) -> None:
     assert earlier.wanted == {}
     assert earlier.of_absent_models == {"H200": len(PLAN)}
     for spec in PLAN:
-        folder.write(delivered(measured(spec, "A100"), started_at=2.0))
+        folder.write(with_provenance(measured(spec, "A100"), started_at=2.0))
     kept = Counter(record.environment["gpu_model"] for record in folder.records().values())
     assert kept == {"A100": len(PLAN), "H200": len(PLAN)}
     back = sorted_for(folder, PLAN, {"": "H200"})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobs.record import Outcome, TrialRecord, delivered
+from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import FollowUp, Purpose, TrialSpec
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.session import Session
@@ -71,7 +71,7 @@ def record_of(
 ) -> TrialRecord:
     """A trial's record."""
     record = TrialRecord(spec=spec, outcome=outcome, environment=environment)
-    return delivered(record, started_at=1.0, slot_seconds=seconds)
+    return with_provenance(record, started_at=1.0, slot_seconds=seconds)
 
 
 def give_out(sweep: Sweep) -> TrialSpec:

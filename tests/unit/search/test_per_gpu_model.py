@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.answer.search import AnswerSearch
 from orchestrator.search.base import Search
@@ -29,7 +29,7 @@ def grids() -> PerGpuModel:
 
 def record_of(spec: TrialSpec) -> TrialRecord:
     """A trial that ended ok."""
-    return TrialRecord(spec=spec, outcome=Outcome.OK, delivery=Delivery(slot_seconds=1.0))
+    return TrialRecord(spec=spec, outcome=Outcome.OK, provenance=Provenance(slot_seconds=1.0))
 
 
 def ask_all(search: Search) -> list[TrialSpec]:

@@ -48,8 +48,8 @@ def test_record_reader_upgrades_every_record_of_version_1() -> None:
     for path, record in found.records:
         old = json.loads(path.read_text())
         assert record.schema_version == SCHEMA_VERSION
-        assert record.delivery.slot_seconds == old["wall_seconds"]
-        assert record.delivery.slot_pid == old["measurements"]["slot_parent_pid"]
+        assert record.provenance.slot_seconds == old["wall_seconds"]
+        assert record.provenance.slot_pid == old["measurements"]["slot_parent_pid"]
         assert (
             record.measurements["samples_per_second"] == old["measurements"]["samples_per_second"]
         )

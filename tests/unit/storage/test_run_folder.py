@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.record import SCHEMA_VERSION, Delivery, Outcome, TrialRecord, delivered
+from jobs.record import SCHEMA_VERSION, Outcome, Provenance, TrialRecord, with_provenance
 from orchestrator.storage.run_folder import RunFolder, RunFolderBusyError
 from tests.conftest import build_tiny_spec
 
@@ -25,7 +25,7 @@ def make(repeat: int = 0, outcome: Outcome = Outcome.OK) -> TrialRecord:
         },
         steps={"loss": [1.5, 0.1 + 0.2]},
         environment={"gpu_model": ""},
-        delivery=Delivery(started_at=1.25),
+        provenance=Provenance(started_at=1.25),
     )
 
 
@@ -128,11 +128,11 @@ def test_run_folder_exists_once_it_is_described(folder: RunFolder) -> None:
 def test_run_folder_keeps_the_log_of_what_did_not_end_well(
     outcome: Outcome, kept: str, folder: RunFolder
 ) -> None:
-    record = folder.write(delivered(make(outcome=outcome), log="x" * 5000 + "end"))
-    assert record.delivery.log[-3:] == kept
-    assert len(record.delivery.log) <= 4000
-    assert record.delivery.log_file == f"logs/{record.trial_id}.txt"
-    assert (folder.path / record.delivery.log_file).read_text() == "x" * 5000 + "end"
+    record = folder.write(with_provenance(make(outcome=outcome), log="x" * 5000 + "end"))
+    assert record.provenance.log[-3:] == kept
+    assert len(record.provenance.log) <= 4000
+    assert record.provenance.log_file == f"logs/{record.trial_id}.txt"
+    assert (folder.path / record.provenance.log_file).read_text() == "x" * 5000 + "end"
     assert folder.records() == {record.trial_id: record}
 
 

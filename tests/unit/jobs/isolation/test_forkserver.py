@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from jobs.isolation import child_handle, forkserver
+from jobs.isolation.channel import Owner
 from jobs.isolation.child_runner import ChildRunner
-from jobs.isolation.messages import Owner
 from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import TrialSpec
@@ -107,7 +107,7 @@ def run(gpu: Gpu, runner: ChildRunner) -> Callable[[str], FakeChild]:
     def run(isolation: str) -> FakeChild:
         record = runner.run(build_tiny_spec(), 10.0, isolation)
         assert (record.outcome, record.slot_seconds) == (gpu.outcome, 1.0)
-        assert record.delivery.isolation == isolation
+        assert record.provenance.isolation == isolation
         runner.fork_ahead(record)
         return next(child for child in reversed(gpu.children) if child.context_bytes >= 0)
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from jobs.infrastructure import DISK_FULL, NOT_STARTED, SLOT_UNRESPONSIVE
-from jobs.isolation import messages, prewarm
-from jobs.isolation.messages import LONGEST_TIMEOUT_SECONDS, Channel, bounded_timeout
+from jobs.isolation import channel, prewarm
+from jobs.isolation.channel import LONGEST_TIMEOUT_SECONDS, Channel, bounded_timeout
 from jobs.isolation.slot import Limits, Slot, SlotDiedError
 from jobs.record import Outcome
 from jobs.spec import TrialSpec, to_json
@@ -99,7 +99,7 @@ def test_stopped_parent_during_a_trial_is_killed_and_replaced(note: Path, slot: 
     assert has_ended(int(note.read_text()))
     record = slot.run(trial(), 60.0)
     assert record.outcome is Outcome.OK
-    assert record.delivery.slot_pid == slot.parent_pid != stopped
+    assert record.provenance.slot_pid == slot.parent_pid != stopped
 
 
 def test_parent_stopped_between_trials_is_replaced(slot: Slot) -> None:
@@ -194,7 +194,7 @@ def test_parent_killed_between_trials_is_replaced_by_the_next_run(
     record = slot.run(trial(), 60.0)
     assert record.outcome is Outcome.OK
     assert slot.parents_started == 2
-    assert record.delivery.slot_pid == slot.parent_pid != killed
+    assert record.provenance.slot_pid == slot.parent_pid != killed
 
 
 def test_parent_of_a_killed_owner_ends_with_its_hanging_trial(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_channel_without_a_reader_gives_up_on_a_long_message() -> None:
 
 def test_owner_that_reads_nothing_blocks_no_heartbeat() -> None:
     reading, writing = os.pipe()
-    owner = messages.Owner(0, writing)
+    owner = channel.Owner(0, writing)
     for _ in range(2**16):
         owner.beat()
     assert select.select([reading], [], [], 0)[0]

@@ -13,7 +13,7 @@ import torch
 from jobs.loops.meter import Meter
 from jobs.steady_state import mean_step_error
 from jobs.trackers import Moment, Steps, Tracker
-from jobs.trackers.losses import Losses
+from jobs.trackers.step_losses import Losses
 from tests.support.clock import Clock
 
 CPU = torch.device("cpu")

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from jobs.trackers.base import NO_CONTEXT, ContextMemory, Moment
 from jobs.trackers.device import Device
+from jobs.trackers.tracker import NO_CONTEXT, ContextMemory, Moment
 from tests.support.fake_nvml import FakeNvml
 
 GIB = 2**30

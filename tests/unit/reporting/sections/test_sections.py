@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.flags import Flag, FlagKind
-from jobs.record import Outcome, delivered, skipped
+from jobs.record import Outcome, skipped, with_provenance
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
 from orchestrator.reporting.content import Content
 from orchestrator.reporting.sections import (
@@ -199,7 +199,7 @@ def test_failures_show_one_row_for_each_rule(tmp_path: Path) -> None:
     [("logs/abc123.txt", True), ("../../etc/passwd", False), ("logs/a.txt/../b", False)],
 )
 def test_failures_link_only_the_runs_own_logs(name: str, is_linked: bool, tmp_path: Path) -> None:
-    failed = delivered(make_record(outcome=Outcome.FAILED, reason="no"), log_file=name)
+    failed = with_provenance(make_record(outcome=Outcome.FAILED, reason="no"), log_file=name)
     content = failures.make(load_dataset(write_run(tmp_path, [failed])))
     assert content is not None
     assert ("log_file" in content.tables[0].rows[0]["trials"][0]) is is_linked

@@ -9,7 +9,7 @@ import pytest
 from jobs.flags import Flag, FlagKind, flag_columns
 from jobs.infrastructure import DISK_FULL, SLOT_UNRESPONSIVE
 from jobs.isolation.slot import SlotDiedError
-from jobs.record import Outcome, TrialRecord, delivered
+from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
 from orchestrator.running.cluster.gpu_slot import (
     OWN_RELEASE_SECONDS,
@@ -76,7 +76,7 @@ class Gpu(GpuProbe):
             spec=spec, outcome=self.outcome, reason=self.reason, measurements=flag_columns(flags)
         )
         started_at = float(len(self.ran))
-        return delivered(record, started_at=started_at, slot_seconds=self.run_seconds)
+        return with_provenance(record, started_at=started_at, slot_seconds=self.run_seconds)
 
     def close(self) -> None:
         self.closed = True

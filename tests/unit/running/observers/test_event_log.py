@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from jobs.record import Outcome, TrialRecord, delivered, skipped
+from jobs.record import Outcome, TrialRecord, skipped, with_provenance
 from orchestrator.running.observers.event_log import LOG, EventLog
 from tests.conftest import build_tiny_spec
 
@@ -18,7 +18,7 @@ def test_event_log_writes_a_line_per_event(tmp_path: Path) -> None:
     failed = TrialRecord(
         spec=SPEC, outcome=Outcome.FAILED, reason="why", environment={"gpu_model": "H200"}
     )
-    failed = delivered(failed, slot_seconds=2.0, node="here", log_file="logs/a.txt")
+    failed = with_provenance(failed, slot_seconds=2.0, node="here", log_file="logs/a.txt")
     log.started(SPEC)
     log.ended(failed, measured=True)
     log.ended(skipped(SPEC, "dominated", "slower"), measured=False)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from jobs.record import Outcome, TrialRecord, delivered
+from jobs.record import Outcome, TrialRecord, with_provenance
 from orchestrator import sweep
 from orchestrator.planning import loggers as planning
 from orchestrator.planning.loggers import LOGGERS, LoggerError, LoggerRow
@@ -72,7 +72,7 @@ def record_of(outcome: Outcome, micro_batch: int, **measurements: Any) -> TrialR
     """A trial's end."""
     spec = build_tiny_spec({"micro_batch": micro_batch})
     record = TrialRecord(spec=spec, outcome=outcome, measurements=measurements)
-    return delivered(record, started_at=1000.0, slot_seconds=2.0)
+    return with_provenance(record, started_at=1000.0, slot_seconds=2.0)
 
 
 OK = record_of(

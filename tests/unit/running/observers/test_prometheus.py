@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jobs.record import Outcome, TrialRecord, delivered, skipped
+from jobs.record import Outcome, TrialRecord, skipped, with_provenance
 from orchestrator.running.observers.prometheus import Metrics
 from tests.conftest import build_tiny_spec
 
@@ -43,7 +43,7 @@ class Exporter:
 def ended(number: int, outcome: Outcome) -> TrialRecord:
     """A trial's record, two seconds long."""
     record = TrialRecord(spec=TRIALS[number], outcome=outcome, environment={"gpu_model": "H200"})
-    return delivered(record, slot_seconds=2.0)
+    return with_provenance(record, slot_seconds=2.0)
 
 
 def test_metrics_count_trials_and_slot_seconds() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.record import Delivery, Outcome, TrialRecord
+from jobs.record import Outcome, Provenance, TrialRecord
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.failures import Failures
 from orchestrator.search.base import TOO_SLOW
@@ -41,10 +41,10 @@ class Trials:
     ) -> None:
         """Note the end of a trial."""
         index = self.names.index(tuple(name))  # type: ignore[arg-type]
-        delivery = Delivery(slot_seconds=seconds)
+        provenance = Provenance(slot_seconds=seconds)
         trial = self.candidates[index].trials[0]
         record = TrialRecord(
-            spec=trial, outcome=outcome, reason=reason, rule=rule, delivery=delivery
+            spec=trial, outcome=outcome, reason=reason, rule=rule, provenance=provenance
         )
         self.failures.note(index, record)
 

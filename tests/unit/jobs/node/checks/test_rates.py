@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.node.checks.base import Severity
+from jobs.node.checks.findings import Severity
 from jobs.node.checks.rates import judge, unfit
 from tests.support.machines import calibration_of
 

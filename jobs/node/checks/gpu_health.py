@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobs.node import nvml
-from jobs.node.checks.base import Check, Finding, gib, ok, problem, warning
+from jobs.node.checks.findings import Check, Finding, gib, ok, problem, warning
 from jobs.node.checks.machine import Gpu, Machine
 
 

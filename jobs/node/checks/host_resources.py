@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobs.node.checks.base import Check, Finding, gib, ok, problem, warning
 from jobs.node.checks.disk import Disk
+from jobs.node.checks.findings import Check, Finding, gib, ok, problem, warning
 from jobs.node.checks.machine import Machine
 
 MIN_HOST_BYTES = 8 * 2**30

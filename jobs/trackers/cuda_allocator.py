@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from jobs.node import memory_cap
 from jobs.record import Column
-from jobs.trackers.base import Moment, Tracker
+from jobs.trackers.tracker import Moment, Tracker
 
 
 class Allocator(Tracker):

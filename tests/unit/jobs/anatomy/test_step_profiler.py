@@ -8,11 +8,11 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from jobs.anatomy.observer import Observer
+from jobs.anatomy.step_profiler import StepProfiler
 from jobs.anatomy.trace_reader import read
 
 
-def train(observer: Observer, micro_batches: int) -> tuple[int, int]:
+def train(observer: StepProfiler, micro_batches: int) -> tuple[int, int]:
     """A loop that reports everything; returns the steps and micro-batches that it trained."""
     weight = torch.ones(2, requires_grad=True)
     steps = 0
@@ -35,8 +35,10 @@ def train(observer: Observer, micro_batches: int) -> tuple[int, int]:
             return steps, trained
 
 
-def make_observer(timed_steps: int) -> Observer:
-    return Observer(list, nullcontext(), on_gpu=False, timed_steps=timed_steps, usual_data_wait=0.0)
+def make_observer(timed_steps: int) -> StepProfiler:
+    return StepProfiler(
+        list, nullcontext(), on_gpu=False, timed_steps=timed_steps, usual_data_wait=0.0
+    )
 
 
 @pytest.mark.parametrize(("timed_steps", "steps"), [(0, 1), (1, 2), (3, 4)])

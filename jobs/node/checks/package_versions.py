@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from jobs.node.checks.base import Check, Finding, ok, problem, warning
+from jobs.node.checks.findings import Check, Finding, ok, problem, warning
 from jobs.node.checks.machine import Machine
 
 _SHOWN = ("torch", "transformers", "ray")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
 from jobs.steady_state import CPU_SECONDS, are_enough, mean_step_error, steady_from
-from jobs.trackers.base import Moment, Tracker
 from jobs.trackers.sources import cuda_events
 from jobs.trackers.sources.micro_batches import CountSamples, MicroBatches
+from jobs.trackers.tracker import Moment, Tracker
 
 if TYPE_CHECKING:
     import torch

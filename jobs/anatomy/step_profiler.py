@@ -13,14 +13,14 @@ from jobs.anatomy.memory.timeline import KnownBlocks
 from jobs.anatomy.phase_timer import PhaseTimer
 from jobs.anatomy.trace import phase_weight
 from jobs.anatomy.trace_reader import PHASE
-from jobs.trackers.base import Phase
+from jobs.trackers.tracker import Phase
 
 TRAINED_MICRO_BATCHES = 2
 """How many micro-batches of a step are trained on. Two, because gradients exist only from the
 second one on."""
 
 
-class Observer:
+class StepProfiler:
     """A ``Listener`` that times ``timed_steps`` steps, then profiles one step.
 
     With ``timed_steps=0`` the profiled step is timed as well. All micro-batches of a step are
