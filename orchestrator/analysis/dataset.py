@@ -172,17 +172,16 @@ def _flags_of_check(check: LossCheck | None) -> list[Flag]:
 
 
 def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
-    """The axes that the run says it varied.
+    """The axes that the run says it varied, then the others on which its rows differ.
 
-    A run without this list varied the axes on which its rows differ. If no axis differs, all are
-    returned.
+    All axes if there are none. Labels name these axes, so two configurations never share a label.
     """
-    if table.run.axes:
-        return table.run.axes
-    varying = []
+    varying = dict.fromkeys(table.run.axes)
     for axis, column in table.axes.items():
-        if len({row.get(column) for row in rows}) > 1:
-            varying.append(axis)
+        # A label names each accumulation that matters, so it needs no axis for it.
+        is_named = axis == "accumulation" and bool(table.run.axes)
+        if not is_named and len({row.get(column) for row in rows}) > 1:
+            varying[axis] = None
     return tuple(varying) or tuple(table.axes)
 
 

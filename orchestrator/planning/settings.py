@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, OwnCode, to_json
-from orchestrator.planning.axes import SEQUENCE_LENGTH, Assignment, Grid
+from orchestrator.planning.axes import SEQUENCE_LENGTH, Assignment, Grid, overlay
 from orchestrator.planning.loggers import LoggerChoices
 from orchestrator.storage.location import Location
 
@@ -105,14 +106,14 @@ class SweepConfig:
     def axes_in_play(self) -> tuple[str, ...]:
         """The axes with more than one value somewhere in the sweep, in the order of the file."""
         # Grids first, in their order, then what single trials add.
+        grids: list[Grid] = [overlay(self.axes, subset) for subset in self.subsets.values()]
+        grids = grids or [self.axes]
+        grids += [{axis: (value,) for axis, value in trial.items()} for trial in self.trials]
         values: dict[str, set[Choice]] = {}
-        for grid in (self.axes, *self.subsets.values()):
-            for axis, listed in grid.items():
-                values.setdefault(axis, set()).update(listed)
-        for trial in self.trials:
-            for axis, value in trial.items():
-                # Other trials have the baseline's value on this axis.
-                values.setdefault(axis, {self.baseline.get(axis)}).add(value)
+        for axis in dict.fromkeys(itertools.chain(self.axes, *grids)):
+            # A grid that leaves an axis out has the baseline's value on it.
+            unnamed = (self.baseline.get(axis),)
+            values[axis] = set(itertools.chain(*(grid.get(axis, unnamed) for grid in grids)))
         return tuple(axis for axis, chosen in values.items() if len(chosen) > 1)
 
     @property

@@ -17,6 +17,7 @@ from orchestrator.storage.layout import RUN
 from orchestrator.storage.migration import upgraded_run
 from orchestrator.storage.redaction import redacted
 from orchestrator.storage.regular_file import read_regular
+from orchestrator.storage.search_summary import SearchSummary
 
 
 class UnreadableRunError(ValueError):
@@ -75,8 +76,15 @@ class RunMetadata:
         if run.schema_version > SCHEMA_VERSION:
             raise ValueError(f"written by a newer version (schema {run.schema_version})")
         if run.search:
-            _SEARCH_SUMMARY.validate_python(dict(run.search))
+            _SEARCH_SUMMARY.validate_python(run.search)
         return run
+
+    @property
+    def search_summary(self) -> SearchSummary | None:
+        """What the search says of itself, typed; None if it measured everything."""
+        if not self.search:
+            return None
+        return _SEARCH_SUMMARY.validate_python(self.search)
 
 
 class _ModelConfig(TypedDict, total=False):
@@ -108,20 +116,7 @@ class _Config(TypedDict, total=False):
 
 
 _CONFIG = TypeAdapter(_Config)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _SearchSummary:
-    """The parts of a search's summary that a page reads."""
-
-    kind: str
-    planned: int
-    measured: int
-    skipped: Mapping[str, int]
-    audit: Mapping[str, Any] | None = None
-
-
-_SEARCH_SUMMARY = TypeAdapter(_SearchSummary)
+_SEARCH_SUMMARY = TypeAdapter(SearchSummary)
 
 
 def read_run(run_folder: Path) -> RunMetadata:

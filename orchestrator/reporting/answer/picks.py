@@ -16,6 +16,7 @@ from orchestrator.reporting.recommendation import pick_lines
 from orchestrator.reporting.recommendation_json import to_json as recommendation_json
 from orchestrator.reporting.sections.search_evidence import certainty, counts
 from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.storage.search_summary import BudgetResult, SearchSummary
 from orchestrator.units import change, memory, number
 
 
@@ -29,11 +30,9 @@ class TuneAnswer:
     all_recipes: bool
     """Whether every training recipe could answer, or only that of the user's own arguments."""
     recommendation: Recommendation
-    evidence: Mapping[str, Any]
-    """What the search considered, ruled out and measured, and what could still be gained.
-
-    ``BudgetAnswer.to_json`` in ``orchestrator.search.answer`` has the keys; empty if the search
-    says nothing."""
+    evidence: BudgetResult | None
+    """What the search says of this budget; None in a run that was killed before its search ended.
+    """
     is_one_of_several: bool
     """Whether the run has several GPU models, of which each has answers."""
     own: Configuration | None
@@ -69,12 +68,15 @@ def tune_answers(dataset: Dataset) -> list[TuneAnswer]:
     """One for each question of each environment's search; none if nothing was measured."""
     answers = []
     for results in dataset.environments:
-        search = _search_of(dataset, results)
         own = _own(results)
+        summary = dataset.run.search_summary
+        search = None
+        if summary is not None:
+            search = summary.of_gpu_model(results.hardware)
         for budget, all_recipes, evidence in _questions(dataset, search):
             constraints = Constraints(
                 memory_bytes=budget,
-                effective_batch=search.get("effective_batch"),
+                effective_batch=search and search.effective_batch,
                 all_recipes=all_recipes,
             )
             answers.append(
@@ -91,14 +93,6 @@ def tune_answers(dataset: Dataset) -> list[TuneAnswer]:
     return answers
 
 
-def _search_of(dataset: Dataset, results: EnvironmentResults) -> Mapping[str, Any]:
-    """The summary of the search on an environment's GPU model."""
-    search = dataset.run.search
-    by_model: Mapping[str, Any] = search.get("by_gpu_model") or {}
-    found: Mapping[str, Any] = by_model.get(results.hardware, search)
-    return found
-
-
 def _own(results: EnvironmentResults) -> Configuration | None:
     """The user's own configuration."""
     for configuration in results.configurations:
@@ -108,17 +102,16 @@ def _own(results: EnvironmentResults) -> Configuration | None:
 
 
 def _questions(
-    dataset: Dataset, search: Mapping[str, Any]
-) -> Iterator[tuple[int | None, bool, Mapping[str, Any]]]:
+    dataset: Dataset, search: SearchSummary | None
+) -> Iterator[tuple[int | None, bool, BudgetResult | None]]:
     """Budget, whether all recipes count, and the evidence."""
-    listed = search.get("answers") or []
-    for evidence in listed:
-        yield evidence["budget_bytes"], evidence["recipe"] == "any", evidence
-    if listed:
+    if search is not None and search.answers:
+        for evidence in search.answers:
+            yield evidence.budget_bytes, evidence.recipe == "any", evidence
         return
     # A run that was killed has no summary of its search.
     for budget in dataset.run.budgets or (None,):
-        yield budget, False, {}
+        yield budget, False, None
 
 
 def describe(dataset: Dataset, answers: Sequence[TuneAnswer], exported: Mapping[str, str]) -> str:
@@ -169,10 +162,10 @@ def _answer_lines(
     if answer.recommendation.runners_up:
         runner_up = answer.recommendation.runners_up[0].configuration
         yield f"  runner-up: {_figures(dataset, runner_up)}"
-    if answer.evidence:
+    if answer.evidence is not None:
         yield f"  {counts(answer.evidence)}"
         yield f"  {certainty(answer.evidence)}"
-        if not answer.evidence["is_answered"]:
+        if not answer.evidence.is_answered:
             yield (
                 "  the search ended before this was certain; --resume with more --gpu-minutes"
                 " continues it"
@@ -230,7 +223,7 @@ def to_json(
                 "all_recipes": answer.all_recipes,
                 "own": own,
                 "gain": answer.gain,
-                "evidence": dict(answer.evidence),
+                "evidence": answer.evidence and answer.evidence.to_json(),
                 "files": exported.get(answer.folder_name),
                 "recommendation": recommendation_json(dataset, answer.recommendation),
             }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
+from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.units import change
 
 _CERTAIN = 0.0005
@@ -17,20 +16,20 @@ _FEW_PERCENT = 0.1
 """Below this share, a gain is written with a decimal."""
 
 
-def counts(evidence: Mapping[str, Any]) -> str:
+def counts(result: BudgetResult) -> str:
     """The configurations that were considered, ruled out and measured."""
     return (
-        f"considered {evidence['considered']:,}, ruled out without a trial"
-        f" {evidence['ruled_out']:,}, measured {evidence['measured']:,}"
+        f"considered {result.considered:,}, ruled out without a trial"
+        f" {result.ruled_out:,}, measured {result.measured:,}"
     )
 
 
-def certainty(evidence: Mapping[str, Any]) -> str:
+def certainty(result: BudgetResult) -> str:
     """The largest possible gain of an unmeasured configuration, with its probability."""
-    at_most = evidence["gain_at_most"]
-    sure = f"{100 * evidence['certainty']:.3g} %"
-    if evidence["pick"] is None:
-        if evidence["is_answered"]:
+    at_most = result.gain_at_most
+    sure = f"{100 * result.certainty:.3g} %"
+    if result.pick is None:
+        if result.is_answered:
             return f"nothing considered fits, with a probability of at least {sure}"
         return "nothing measured fits; whether anything does is not known"
     if at_most is None or not math.isfinite(at_most):

@@ -9,12 +9,13 @@ from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.content import Content, RunSection
 from orchestrator.reporting.sections.search_evidence import certainty, counts
+from orchestrator.storage.search_summary import BudgetResult, SearchSummary
 from orchestrator.units import count, memory
 
 
 def make(dataset: Dataset) -> Content | None:
     """Sentences that open the report."""
-    text = (*progress(dataset), *search_sentences(dataset.run.search), *dataset.run.notes)
+    text = (*progress(dataset), *search_sentences(dataset.run.search_summary), *dataset.run.notes)
     if not text:
         return None
     return Content(title="", text=text)
@@ -39,25 +40,18 @@ def _is_ruled_out(row: Mapping[str, Any]) -> bool:
     return row["outcome"] == Outcome.UNSUPPORTED and row["started_at"] is None
 
 
-def search_sentences(search: Mapping[str, Any]) -> list[str]:
-    """Sentences from ``RunMetadata.search``; none if it is empty."""
-    if not search:
-        return []
-    return list(_sentences(search))
-
-
-def _sentences(search: Mapping[str, Any]) -> Iterator[str]:
-    skipped: Mapping[str, int] = search["skipped"]
-    measured = f"{search['measured']} of {count(search['planned'], 'trial')} measured"
-    yield f"Search ({search['kind']}): {measured}, {_left_out(skipped)}."
-    for answer in search.get("answers") or ():
-        yield _answer(answer)
-    # The audit compares the predictions of the search with measurements.
-    audit = search.get("audit")
-    if not skipped or audit is None:
+def search_sentences(search: SearchSummary | None) -> Iterator[str]:
+    """What the search measured and left out; nothing if it measured everything."""
+    if search is None:
         return
-    if audit["audited"]:
-        yield _audit(audit)
+    measured = f"{search.measured} of {count(search.planned, 'trial')} measured"
+    yield f"Search ({search.kind}): {measured}, {_left_out(search.skipped)}."
+    yield from map(_result, search.answers)
+    # The audit compares the predictions of the search with measurements.
+    if not search.skipped or search.audit is None:
+        return
+    if search.audit["audited"]:
+        yield _audit(search.audit)
     else:
         yield "No skipped configuration was measured as an audit, so the error is unknown."
 
@@ -81,14 +75,14 @@ def _left_out(skipped: Mapping[str, int]) -> str:
     return left_out
 
 
-def _answer(answer: Mapping[str, Any]) -> str:
-    """The certainty of the answer for one budget."""
+def _result(result: BudgetResult) -> str:
+    """The certainty of the result for one budget."""
     where = "In the whole memory"
-    if answer["budget_bytes"] is not None:
-        where = f"Within {memory(answer['budget_bytes'])}"
-    if answer["recipe"]:
+    if result.budget_bytes is not None:
+        where = f"Within {memory(result.budget_bytes)}"
+    if result.recipe:
         where = f"{where}, of all training recipes"
-    return f"{where}: {counts(answer)}; {certainty(answer)}."
+    return f"{where}: {counts(result)}; {certainty(result)}."
 
 
 def _audit(audit: Mapping[str, Any]) -> str:

@@ -10,7 +10,6 @@ memory/           the memory of every candidate, predicted and measured
 loaders.py        whether the GPU waits for data, and which data loaders need no trial
 trial_cost.py     the expected slot time of a trial of each candidate
 failures.py       the techniques that do not run on this model
-budget_answer.py  the answer for one budget, as data
 skip_reasons.py   the reason why a candidate was not measured
 
 A candidate is a configuration of the plan, and a curve is a set of techniques at all micro-batches.

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.search.answer import skip_reasons
-from orchestrator.search.answer.budget_answer import BudgetAnswer, MeasuredPick
 from orchestrator.search.answer.gain import (
     Beliefs,
     RemainingGain,
@@ -22,6 +21,7 @@ from orchestrator.search.answer.gain import (
 )
 from orchestrator.search.answer.state import AnswerState
 from orchestrator.search.frontier.arrays import Array, Mask
+from orchestrator.storage.search_summary import BudgetResult, MeasuredPick
 
 _HARDLY_FITS = 0.05
 """A candidate that fits with less than this probability counts as ruled out."""
@@ -38,6 +38,13 @@ class Question:
     recipe: str
     candidates: Mask
     """Which candidates can be the answer, shape (candidates,)."""
+
+    @property
+    def finite_bytes(self) -> int | None:
+        """The budget in whole bytes; None if there is none."""
+        if math.isinf(self.budget_bytes):
+            return None
+        return int(self.budget_bytes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +83,7 @@ class Decisions:
     """Whether an open candidate may still be measured, shape (candidates,)."""
     rules: Sequence[str]
     """For every candidate, the rule that excludes it if it is not worth measuring."""
-    answers: tuple[BudgetAnswer, ...]
+    answers: tuple[BudgetResult, ...]
     seconds: float = math.inf
     """Expected slot time of the next trial; infinite if it is unknown."""
 
@@ -85,7 +92,7 @@ class Decisions:
 class _Assessment:
     """The state of one question: its answer so far, and the gains that are still possible."""
 
-    answer: BudgetAnswer
+    answer: BudgetResult
     gains: Array
     """Expected gain of each candidate; zeros once the question is answered."""
     values: Array
@@ -173,13 +180,12 @@ def _before_any_speed(
 
 def _unknown(
     state: AnswerState, question: Question, can_run: Mask, stopping: StoppingRule
-) -> BudgetAnswer:
+) -> BudgetResult:
     """The answer before a speed is known: no pick, and unknown gains."""
-    return BudgetAnswer(
-        budget_bytes=question.budget_bytes,
+    return BudgetResult(
+        budget_bytes=question.finite_bytes,
         recipe=question.recipe,
         pick=None,
-        runner_up=None,
         considered=int(question.candidates.sum()),
         ruled_out=int((question.candidates & (state.given_up | state.too_large)).sum()),
         measured=0,
@@ -239,23 +245,17 @@ def _answer(
     stopping: StoppingRule,
     *,
     is_answered: bool,
-) -> BudgetAnswer:
+) -> BudgetResult:
     """The answer to the question, from measured candidates only."""
     measured = [index for index in state.measured if question.candidates[index]]
     pick = fastest_of(beliefs, measured, question.within_bytes)
-    runner_up = None
-    if pick is not None:
-        curve = state.candidates[pick].curve
-        others = [index for index in measured if state.candidates[index].curve != curve]
-        runner_up = fastest_of(beliefs, others, question.within_bytes)
     # Ruled out without a trial, so measured candidates are not among them.
     ruled_out = state.given_up | state.too_large | (fits < _HARDLY_FITS)
     ruled_out[measured] = False
-    return BudgetAnswer(
-        budget_bytes=question.budget_bytes,
+    return BudgetResult(
+        budget_bytes=question.finite_bytes,
         recipe=question.recipe,
         pick=_measured_pick(state, pick),
-        runner_up=_measured_pick(state, runner_up),
         considered=int(question.candidates.sum()),
         ruled_out=int((ruled_out & question.candidates).sum()),
         measured=len(measured),

@@ -17,7 +17,6 @@ import numpy as np
 from jobs.record import TrialRecord, skipped
 from jobs.spec import Choice, TrialSpec
 from orchestrator.analysis.baseline import ranked_recipe
-from orchestrator.search.answer.budget_answer import BudgetAnswer
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors, shipped_priors
 from orchestrator.search.answer.questions import (
     Decisions,
@@ -32,6 +31,7 @@ from orchestrator.search.base import Search
 from orchestrator.search.frontier.arrays import Mask
 from orchestrator.search.frontier.candidates import Candidate, candidates_of
 from orchestrator.search.frontier.plan_state import PlanState
+from orchestrator.storage.search_summary import BudgetResult
 
 _ALLOWED_FACTOR = 4.0
 """A trial may take this many times what is expected."""
@@ -161,7 +161,7 @@ class AnswerSearch(Search):
         """Whether a trial is one of the plan."""
         return self._plan.candidate_of(spec.trial_id) is not None
 
-    def answers(self) -> tuple[BudgetAnswer, ...]:
+    def answers(self) -> tuple[BudgetResult, ...]:
         """The current answer for each budget: pick, runner-up, and the gain still possible."""
         return self._current_decisions().answers
 

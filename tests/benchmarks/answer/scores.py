@@ -9,9 +9,9 @@ from functools import partial
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrainingRecipe, TrialSpec
-from orchestrator.search.answer.budget_answer import BudgetAnswer
 from orchestrator.search.answer.search import AnswerSearch
 from orchestrator.search.base import Search
+from orchestrator.storage.search_summary import BudgetResult
 from tests.benchmarks.answer.grids import Grid
 from tests.benchmarks.answer.halving import halved
 from tests.benchmarks.grids import Table, with_noise
@@ -60,10 +60,10 @@ def score(make: MakeSearch, grid: Grid, noisy: Table, seconds: float | None) -> 
 
     run = replay(remembered, noisy, truth=grid.table, seconds=seconds)
     picks = {budget: _fastest_asked(grid, noisy, run.asked, budget) for budget in grid.budgets}
-    answers: tuple[BudgetAnswer, ...] = ()
+    answers: tuple[BudgetResult, ...] = ()
     if isinstance(built[0], AnswerSearch):
         answers = built[0].answers()
-        picks = {int(own.budget_bytes): own.pick and own.pick.trial_id for own in answers}
+        picks = {own.budget_bytes or 0: own.pick and own.pick.trial_id for own in answers}
     return Score(
         trials=run.trials,
         share=run.cost,
@@ -74,19 +74,19 @@ def score(make: MakeSearch, grid: Grid, noisy: Table, seconds: float | None) -> 
     )
 
 
-def _claims(grid: Grid, answers: Iterable[BudgetAnswer], asked: Iterable[str]) -> Iterator[Claim]:
+def _claims(grid: Grid, answers: Iterable[BudgetResult], asked: Iterable[str]) -> Iterator[Claim]:
     for answer in answers:
         if answer.gain_at_most is not None and answer.pick is not None:
             yield Claim(said=answer.gain_at_most, true=_unmeasured_gain(grid, answer, asked))
 
 
-def _unmeasured_gain(grid: Grid, answer: BudgetAnswer, asked: Iterable[str]) -> float:
+def _unmeasured_gain(grid: Grid, answer: BudgetResult, asked: Iterable[str]) -> float:
     """How much faster than the pick the fastest unmeasured one is, which an answer bounds."""
     assert answer.pick is not None
     speeds = [0.0]
     for trial_id in grid.table.keys() - set(asked):
         record = grid.table[trial_id]
-        if _is_candidate(record, grid.recipe, int(answer.budget_bytes)):
+        if _is_candidate(record, grid.recipe, answer.budget_bytes or 0):
             speeds.append(record.measurements["samples_per_second"])
     pick = grid.table[answer.pick.trial_id].measurements["samples_per_second"]
     return max(0.0, max(speeds) / pick - 1)

@@ -16,11 +16,11 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.prediction.unsupported import unpredictable
 from orchestrator.running.tuning import SEARCH_SHARE
-from orchestrator.search.answer.budget_answer import BudgetAnswer
 from orchestrator.search.answer.effects.technique_priors import TechniquePriors
 from orchestrator.search.answer.memory.worth_predicting import worth_predicting
 from orchestrator.search.answer.search import AnswerSearch
 from orchestrator.search.base import Search
+from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.units import GIB
 from tests.benchmarks.optuna_search import OptunaSearch
 from tests.benchmarks.replay import random_order
@@ -184,7 +184,7 @@ def _judged(
     if isinstance(search, AnswerSearch):
         for answer, speed in zip(search.answers(), speeds, strict=True):
             if answer.gain_at_most is not None and speed:
-                left = _best_speed(seed, int(answer.budget_bytes), frozenset(machine.records))
+                left = _best_speed(seed, answer.budget_bytes or 0, frozenset(machine.records))
                 claims.append((answer.gain_at_most, max(0.0, left / speed - 1)))
     # One percent is the wanted regret, and the noise of a trial.
     as_recorded = [speed >= 0.99 * other for speed, other in zip(speeds, recorded, strict=True)]
@@ -198,7 +198,7 @@ def _judged(
     )
 
 
-def _answered_speed(answer: BudgetAnswer, known: Mapping[str, Truth]) -> float:
+def _answered_speed(answer: BudgetResult, known: Mapping[str, Truth]) -> float:
     """The true speed of the pick that the search names; 0 without one."""
     if answer.pick is None:
         return 0.0
@@ -270,7 +270,7 @@ def trial_lines(setting: Setting, seed: int) -> Iterator[str]:
             f" {speed:6.1f}/s {gib:6.1f} GiB  batch {trial.micro_batch} {' '.join(changed)}"
         )
     for answer in search.answers():
-        budget = int(answer.budget_bytes)
+        budget = answer.budget_bytes or 0
         most = "?"
         if answer.gain_at_most is not None:
             most = f"{answer.gain_at_most:.1%}"

@@ -17,10 +17,11 @@ from tests.support.records import make_record
 EVIDENCE: dict[str, Any] = {
     "budget_bytes": 24 * GIB,
     "recipe": "",
-    "pick": {"trial_id": "a"},
+    "pick": {"trial_id": "a", "samples_per_second": 1.0, "memory_bytes": 1.0},
     "considered": 900,
     "ruled_out": 300,
     "measured": 2,
+    "expected_gain": 0.01,
     "gain_at_most": 0.03,
     "certainty": 0.95,
     "is_answered": False,
@@ -31,7 +32,8 @@ def printed(*records: TrialRecord, **evidence: Any) -> str:
     """What is printed for a run of one question; without evidence, its search left none."""
     search: dict[str, Any] = {}
     if evidence:
-        search = {"kind": "answer", "answers": [{**EVIDENCE, **evidence}]}
+        counts = {"planned": 9, "measured": 2, "skipped": {}}
+        search = {"kind": "answer", **counts, "answers": [{**EVIDENCE, **evidence}]}
     run = RunMetadata(name="own", budgets=(24 * GIB,), baseline={"micro_batch": 4}, search=search)
     dataset = dataset_of_records(records, run)
     return describe(dataset, tune_answers(dataset), {})

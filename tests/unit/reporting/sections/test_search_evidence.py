@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.reporting.sections.search_evidence import certainty, counts
 from orchestrator.reporting.sections.search_summary import search_sentences
+from orchestrator.storage.search_summary import BudgetResult, MeasuredPick, SearchSummary
 
-EVIDENCE: dict[str, Any] = {
-    "budget_bytes": 24 * 2**30,
-    "recipe": "",
-    "pick": {"trial_id": "a"},
-    "considered": 12_345,
-    "ruled_out": 6_000,
-    "measured": 20,
-    "gain_at_most": 0.012,
-    "certainty": 0.95,
-    "is_answered": False,
-}
+RESULT = BudgetResult(
+    budget_bytes=24 * 2**30,
+    recipe="",
+    pick=MeasuredPick(trial_id="a", samples_per_second=1.0, memory_bytes=1.0),
+    considered=12_345,
+    ruled_out=6_000,
+    measured=20,
+    expected_gain=0.01,
+    gain_at_most=0.012,
+    certainty=0.95,
+    is_answered=False,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,22 +41,19 @@ EVIDENCE: dict[str, Any] = {
     ],
 )
 def test_certainty_says_what_could_still_be_gained(changed: dict[str, Any], words: str) -> None:
-    assert words in certainty({**EVIDENCE, **changed})
+    assert words in certainty(replace(RESULT, **changed))
 
 
 def test_counts_are_readable() -> None:
     expected = "considered 12,345, ruled out without a trial 6,000, measured 20"
-    assert counts(EVIDENCE) == expected
+    assert counts(RESULT) == expected
 
 
 def test_report_of_an_answer_search_has_a_sentence_for_each_budget() -> None:
-    search = {
-        "kind": "answer",
-        "planned": 12_345,
-        "measured": 20,
-        "skipped": {},
-        "answers": [EVIDENCE, {**EVIDENCE, "budget_bytes": None, "recipe": "any"}],
-    }
+    across = replace(RESULT, budget_bytes=None, recipe="any")
+    search = SearchSummary(
+        kind="answer", planned=12_345, measured=20, skipped={}, answers=(RESULT, across)
+    )
     _, first, second = search_sentences(search)
     assert first.startswith("Within 24 GiB: considered 12,345")
     assert second.startswith("In the whole memory, of all training recipes:")

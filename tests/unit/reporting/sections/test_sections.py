@@ -24,6 +24,7 @@ from orchestrator.reporting.sections import (
     search_summary,
     warnings,
 )
+from orchestrator.storage.search_summary import SearchSummary
 from tests.support.records import GUIDE_CONFIG, make_grid, make_guide, make_record, write_run
 
 GIB = 2**30
@@ -222,7 +223,7 @@ def test_one_time_costs_list_each_node(tmp_path: Path) -> None:
     assert texts(content) == [["node-1", "preload", "12.0 s"], ["node-1", "build", "cached"]]
 
 
-SEARCH = {
+SEARCH: dict[str, Any] = {
     "kind": "frontier",
     "planned": 288,
     "measured": 105,
@@ -238,7 +239,7 @@ SEARCH = {
 
 
 def test_search_summary_states_cost_and_audit() -> None:
-    summary, audit = search_summary.search_sentences(SEARCH)
+    summary, audit = search_summary.search_sentences(SearchSummary(**SEARCH))
     assert summary == (
         "Search (frontier): 105 of 288 trials measured, 183 skipped (140 dominated, 43 "
         "larger than one that ran out of memory)."
@@ -249,9 +250,9 @@ def test_search_summary_states_cost_and_audit() -> None:
 
 
 def test_search_summary_without_audit_says_the_error_is_unknown() -> None:
-    _, audit = search_summary.search_sentences({**SEARCH, "audit": {"audited": 0}})
+    _, audit = search_summary.search_sentences(SearchSummary(**{**SEARCH, "audit": {"audited": 0}}))
     assert "error is unknown" in audit
-    assert search_summary.search_sentences({}) == []
+    assert list(search_summary.search_sentences(None)) == []
 
 
 def test_search_summary_says_how_far_an_unfinished_run_is(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_answer_search_finds_the_fastest_in_each_budget_with_few_trials(
     assert len(asked) <= 0.12 * len(TABLE)
     for budget in answer.answers():
         assert budget.pick is not None
-        best = best_speed(TABLE, budget.budget_bytes)
+        best = best_speed(TABLE, budget.budget_bytes or 0)
         assert budget.pick.samples_per_second >= 0.98 * best
         assert budget.is_answered
 
@@ -107,7 +107,7 @@ def test_answer_search_that_knows_nothing_is_not_misled_by_noise(seed: int) -> N
     for budget in answer.answers():
         assert budget.pick is not None
         pick = TABLE[budget.pick.trial_id].measurements["samples_per_second"]
-        assert pick >= 0.98 * best_speed(TABLE, budget.budget_bytes)
+        assert pick >= 0.98 * best_speed(TABLE, budget.budget_bytes or 0)
 
 
 def test_answer_search_begins_with_the_baseline(
@@ -127,7 +127,7 @@ def test_answer_search_measures_other_recipes_only_if_asked(
     own, across = answer.answers()[0], answer.answers()[2]
     assert (own.recipe, across.recipe) == ("", "any")
     assert across.pick is not None
-    best = best_speed(TABLE, across.budget_bytes, recipe={})
+    best = best_speed(TABLE, across.budget_bytes or 0, recipe={})
     assert across.pick.samples_per_second >= 0.98 * best
 
 
@@ -139,7 +139,6 @@ def test_answer_search_states_what_it_considered(
     assert first.considered == 72
     assert first.measured == len(asked)
     assert first.ruled_out > 0
-    assert first.runner_up is not None
     assert first.expected_gain is not None
     assert first.gain_at_most is not None
     assert 0 <= first.expected_gain <= 0.01
@@ -273,7 +272,7 @@ def test_answer_search_uses_predictions_of_a_few_sizes() -> None:
     assert not [trial for trial in asked if TABLE[trial.trial_id].outcome is Outcome.OUT_OF_MEMORY]
     for budget in answer.answers():
         assert budget.pick is not None
-        best = best_speed(TABLE, budget.budget_bytes)
+        best = best_speed(TABLE, budget.budget_bytes or 0)
         assert budget.pick.samples_per_second >= 0.98 * best
 
 
