@@ -56,7 +56,7 @@ SEARCH_KINDS: Mapping[str, SearchKind] = {
             ),
         },
     ),
-    "answer": SearchKind(
+    "best": SearchKind(
         doc="measures only what helps to find the fastest configuration in each budget, and says "
         "how much faster an unmeasured configuration could still be",
         options={
@@ -67,12 +67,12 @@ SEARCH_KINDS: Mapping[str, SearchKind] = {
                 doc="stop when the fastest unmeasured configuration is expected to be faster by "
                 "less than this share",
             ),
-            "certainty": SearchOption(
+            "confidence": SearchOption(
                 type=float,
                 default=0.95,
                 minimum=0.5,
                 below=1,
-                doc="probability of the bound that the answer states: no unmeasured "
+                doc="probability of the bound that the result states: no unmeasured "
                 "configuration gains more",
             ),
             "any_recipe": SearchOption(

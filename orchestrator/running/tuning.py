@@ -1,4 +1,4 @@
-"""Runs ``tune``: an answer search over the configurations of ``planning.tune_space``."""
+"""Runs ``tune``: ``search: best`` over the configurations of ``planning.tune_space``."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def space_of(
     )
     tuned = replace(
         space.config,
-        search=SearchChoice(kind="answer", options=options, is_space=True),
+        search=SearchChoice(kind="best", options=options, is_space=True),
         follow_up=policy,
     )
     return replace(space, config=tuned)

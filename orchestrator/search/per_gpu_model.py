@@ -112,7 +112,7 @@ class PerGpuModel(Search):
         # A kind of search that never skips trials has an empty summary.
         total = _sum_of(list(filter(None, summaries.values())))
         # An answer is about one model, so each model keeps its own.
-        if any("answers" in summary for summary in summaries.values()):
+        if any("results" in summary for summary in summaries.values()):
             return {**total, "by_gpu_model": summaries}
         return total
 

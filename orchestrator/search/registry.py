@@ -13,12 +13,12 @@ from typing import Protocol
 
 from jobs.spec import TrialSpec
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.search.answer.memory.worth_predicting import worth_predicting
-from orchestrator.search.answer.search import AnswerSearch
 from orchestrator.search.base import Search
+from orchestrator.search.best.search import BestSearch
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.frontier.search import FrontierSearch
 from orchestrator.search.grid import Grid
+from orchestrator.search.model.memory.prediction_shortlist import prediction_shortlist
 
 
 class MemoryPredictor(Protocol):
@@ -43,18 +43,18 @@ class RegisteredSearch:
     The mapping may grow while the search runs."""
     uses_budgets: bool = False
     """Whether ``make`` also takes the sweep's ``budgets`` in bytes, and its ``baseline``."""
-    worth_predicting: Callable[[Sequence[TrialSpec]], Sequence[TrialSpec]] = list
+    prediction_shortlist: Callable[[Sequence[TrialSpec]], Sequence[TrialSpec]] = list
     """The trials whose memory is to be predicted, the most useful first. By default all."""
 
 
 SEARCHES: Mapping[str, RegisteredSearch] = {
     "grid": RegisteredSearch(make=Grid),
     "frontier": RegisteredSearch(make=FrontierSearch, uses_predicted_memory=True),
-    "answer": RegisteredSearch(
-        make=AnswerSearch,
+    "best": RegisteredSearch(
+        make=BestSearch,
         uses_predicted_memory=True,
         uses_budgets=True,
-        worth_predicting=worth_predicting,
+        prediction_shortlist=prediction_shortlist,
     ),
 }
 """Kind -> how to build it, for every kind of ``search_kinds``."""
@@ -81,7 +81,7 @@ class SearchFactory:
         # Only some kinds of searches use predicted memory.
         if registered.uses_predicted_memory and self.predictor is not None:
             options["predicted_bytes"] = self.predictor.of(
-                partial(registered.worth_predicting, trials), gpu_model
+                partial(registered.prediction_shortlist, trials), gpu_model
             )
         if registered.uses_budgets:
             options["budgets"] = self.config.budgets

@@ -36,9 +36,9 @@ class BudgetResult:
     """Expected value of the largest gain of any unmeasured configuration over the pick, as a share
     of the pick's speed; None while it is unknown."""
     gain_at_most: float | None
-    """Upper bound of this gain, with probability ``certainty``; None while it is unknown."""
-    certainty: float
-    is_answered: bool
+    """Upper bound of this gain, with probability ``confidence``; None while it is unknown."""
+    confidence: float
+    is_settled: bool
     """Whether ``expected_gain`` is within the search's regret, or surely no configuration fits."""
 
     def to_json(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class SearchSummary:
     """Rule -> how many trials it left out."""
     effective_batch: int | None = None
     """The effective batch that every result has, if one was asked for."""
-    answers: tuple[BudgetResult, ...] = ()
+    results: tuple[BudgetResult, ...] = ()
     by_gpu_model: Mapping[str, SearchSummary] = field(default_factory=dict)
     """GPU model -> its own summary, if there are several."""
     audit: Mapping[str, Any] | None = None

@@ -16,8 +16,8 @@ from optuna.trial import Trial, TrialState, create_trial
 from jobs.record import TrialRecord
 from jobs.spec import TrainingRecipe, TrialSpec
 from orchestrator.search.base import Search
-from orchestrator.search.frontier.candidates import Candidate, candidates_of
-from orchestrator.search.frontier.measurements import Measurement, measurement_of
+from orchestrator.search.model.candidates import Candidate, candidates_of
+from orchestrator.search.model.measurements import Measurement, measurement_of
 
 Sampler = Literal["tpe", "nsga2"]
 _SAMPLERS = {"tpe": optuna.samplers.TPESampler, "nsga2": optuna.samplers.NSGAIISampler}

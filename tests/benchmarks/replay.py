@@ -31,9 +31,9 @@ from typing import Any
 
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
-from orchestrator.search.frontier.hyperparameters import Hyperparameters
 from orchestrator.search.frontier.search import FrontierSearch
 from orchestrator.search.grid import Grid
+from orchestrator.search.model.hyperparameters import Hyperparameters
 from tests.benchmarks.grids import (
     DATA,
     Table,

@@ -23,8 +23,8 @@ import numpy as np
 from jobs.record import Outcome
 from jobs.steady_state import launch_bound_share
 from jobs.techniques import AXES
-from orchestrator.search.answer.effects import technique_priors, unrecorded
-from orchestrator.search.answer.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.effects import technique_priors, unrecorded
+from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
 from orchestrator.storage.run_reader import read_run_folder
 from orchestrator.storage.tables.rows import Row, is_of_the_search
 

@@ -64,7 +64,7 @@ SEARCHES: dict[str, MakeSearch] = {
     **{kind: partial(built, kind) for kind in SEARCH_KINDS},
     "grid with follow-ups": partial(built, "grid", with_follow_ups=True),
     "frontier with follow-ups": partial(built, "frontier", with_follow_ups=True),
-    "answer with follow-ups": partial(built, "answer", with_follow_ups=True),
+    "best with follow-ups": partial(built, "best", with_follow_ups=True),
     "per GPU model": on_two_gpu_models,
     "round robin": halves,
     "optuna, TPE": OptunaSearch,

@@ -106,7 +106,7 @@ def _tuned(config: SweepConfig, goal: Goal) -> SweepConfig:
         baseline=baseline,
         repeats=1,
         budgets=goal.budgets or config.budgets,
-        search=SearchChoice(kind="answer"),
+        search=SearchChoice(kind="best"),
         measure=replace(
             measure,
             warmup_steps=min(measure.warmup_steps, _WARMUP_STEPS),

@@ -105,8 +105,8 @@ def _questions(
     dataset: Dataset, search: SearchSummary | None
 ) -> Iterator[tuple[int | None, bool, BudgetResult | None]]:
     """Budget, whether all recipes count, and the evidence."""
-    if search is not None and search.answers:
-        for evidence in search.answers:
+    if search is not None and search.results:
+        for evidence in search.results:
             yield evidence.budget_bytes, evidence.recipe == "any", evidence
         return
     # A run that was killed has no summary of its search.
@@ -165,7 +165,7 @@ def _answer_lines(
     if answer.evidence is not None:
         yield f"  {counts(answer.evidence)}"
         yield f"  {certainty(answer.evidence)}"
-        if not answer.evidence.is_answered:
+        if not answer.evidence.is_settled:
             yield (
                 "  the search ended before this was certain; --resume with more --gpu-minutes"
                 " continues it"

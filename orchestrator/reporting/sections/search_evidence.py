@@ -1,4 +1,4 @@
-"""Sentences about the certainty of an answer search: configurations considered, possible gain."""
+"""How sure a search for the best configurations is: what it considered, and the possible gain."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def counts(result: BudgetResult) -> str:
 def certainty(result: BudgetResult) -> str:
     """The largest possible gain of an unmeasured configuration, with its probability."""
     at_most = result.gain_at_most
-    sure = f"{100 * result.certainty:.3g} %"
+    sure = f"{100 * result.confidence:.3g} %"
     if result.pick is None:
-        if result.is_answered:
+        if result.is_settled:
             return f"nothing considered fits, with a probability of at least {sure}"
         return "nothing measured fits; whether anything does is not known"
     if at_most is None or not math.isfinite(at_most):

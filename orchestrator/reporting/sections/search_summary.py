@@ -46,7 +46,7 @@ def search_sentences(search: SearchSummary | None) -> Iterator[str]:
         return
     measured = f"{search.measured} of {count(search.planned, 'trial')} measured"
     yield f"Search ({search.kind}): {measured}, {_left_out(search.skipped)}."
-    yield from map(_result, search.answers)
+    yield from map(_result, search.results)
     # The audit compares the predictions of the search with measurements.
     if not search.skipped or search.audit is None:
         return

@@ -15,10 +15,10 @@ import numpy as np
 
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.pareto import pareto_front
-from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
-from orchestrator.search.frontier.candidates import Candidate
-from orchestrator.search.frontier.measurements import Measurement
 from orchestrator.search.frontier.surrogate import Prediction
+from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering
+from orchestrator.search.model.candidates import Candidate
+from orchestrator.search.model.measurements import Measurement
 
 Point = tuple[Candidate, Prediction]
 SpeedRatios = Callable[[Sequence[Candidate], Sequence[Candidate]], Array]

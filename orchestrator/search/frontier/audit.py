@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.search.frontier.candidates import Candidate
-from orchestrator.search.frontier.measurements import Measurement
 from orchestrator.search.frontier.pruning import PruningDecision
 from orchestrator.search.frontier.surrogate import Prediction
+from orchestrator.search.model.candidates import Candidate
+from orchestrator.search.model.measurements import Measurement
 
 MIN_AUDITS = 2
 """Audits that run whatever they cost."""

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.frontier.arrays import Array, Indices, rounded
-from orchestrator.search.frontier.candidates import Candidate
-from orchestrator.search.frontier.cost_law import Branch, CostLaw, layout_of
-from orchestrator.search.frontier.hyperparameters import Hyperparameters
-from orchestrator.search.frontier.noise_scales import Residuals, most_likely_scales
-from orchestrator.search.frontier.parameter_fit import ParameterFit
-from orchestrator.search.frontier.similarity import misfit_kernel
+from orchestrator.search.frontier.similarity import (
+    curve_covariance,
+    misfit_kernel,
+    prior_covariance,
+)
+from orchestrator.search.model.arrays import Array, Indices, Numbering, rounded
+from orchestrator.search.model.candidates import Candidate, Curve, OptimizerFamily
+from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.noise_scales import Residuals, most_likely_scales
+from orchestrator.search.model.parameter_fit import ParameterFit
+from orchestrator.search.model.performance_model import Branch, ParameterLayout, PerformanceModel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +92,7 @@ class CostModel:
         cost: float,
         *,
         relative_error: float = 0.0,
-        branch: Branch = Branch.EITHER,
+        branch: Branch = Branch.UNKNOWN,
     ) -> None:
         """Learn the measured cost of a candidate, in place of an earlier one.
 
@@ -138,12 +142,12 @@ class CostModel:
             stated_variances=deviations**2,
         )
 
-    def _law(self, observations: _Observations) -> CostLaw:
+    def _law(self, observations: _Observations) -> PerformanceModel:
         # Unmeasured candidates may be on either branch.
-        branches = np.full(len(self._layout.sizes), Branch.EITHER, int)
+        branches = np.full(len(self._layout.sizes), Branch.UNKNOWN, int)
         for index, observation in self._observations.items():
             branches[index] = observation.branch
-        return CostLaw(
+        return PerformanceModel(
             layout=self._layout,
             hyperparameters=self._hyperparameters,
             unit=float(observations.costs.min()),
@@ -151,7 +155,11 @@ class CostModel:
         )
 
     def _misfit(
-        self, law: CostLaw, parameters: Array, prior_mean: Array, observations: _Observations
+        self,
+        law: PerformanceModel,
+        parameters: Array,
+        prior_mean: Array,
+        observations: _Observations,
     ) -> tuple[Array, Array]:
         """Covariance of the misfits of all candidates, and noise variances of the measured ones."""
         measured = observations.measured
@@ -169,7 +177,7 @@ class CostModel:
             misfit_kernel=observations.among(self._kernel),
             extra_kernel=observations.among(extra_kernel),
             known_variances=observations.stated_variances,
-            is_on_floor=law.branches[measured] == Branch.FLOOR,
+            is_on_floor=law.branches[measured] == Branch.HOST_BOUND,
             has_outliers=self._is_time,
         )
         scales = most_likely_scales(residuals, self._hyperparameters)
@@ -177,7 +185,7 @@ class CostModel:
         variances = observations.stated_variances + scales.noises**2
         return scales.covariance(self._kernel, extra_kernel), variances
 
-    def _extra_kernel(self, law: CostLaw, parameters: Array, costs: Array) -> Array:
+    def _extra_kernel(self, law: PerformanceModel, parameters: Array, costs: Array) -> Array:
         """Covariance of misfits if extras are off by their whole size.
 
         Shape (candidates, candidates).
@@ -192,7 +200,7 @@ class CostModel:
         return np.asarray(np.outer(extra_share, extra_share) * self._kernel * same_family)
 
     def _infer(
-        self, law: CostLaw, observations: _Observations, misfit: Array, variances: Array
+        self, law: PerformanceModel, observations: _Observations, misfit: Array, variances: Array
     ) -> None:
         """Posterior and covariance at the fitted parameters.
 
@@ -227,7 +235,7 @@ class CostModel:
         """Covariance of costs that follows from the prior of the parameters."""
         return np.asarray(jacobian @ self._layout.prior_covariance @ jacobian.T)
 
-    def _trial_noise(self, law: CostLaw, measured: Indices, variances: Array) -> Array:
+    def _trial_noise(self, law: PerformanceModel, measured: Indices, variances: Array) -> Array:
         """Noise variance to expect of a trial of each candidate, shape (candidates,).
 
         The mean over the measured candidates, weighted by similarity. Those on the other branch
@@ -237,8 +245,51 @@ class CostModel:
         on_floor = law.is_on_floor(self._parameters)
         # Whether candidate and measurement are surely on different branches.
         seen = law.branches[measured]
-        is_other = (seen != Branch.EITHER) & (on_floor[:, None] != (seen == Branch.FLOOR))
+        is_other = (seen != Branch.UNKNOWN) & (on_floor[:, None] != (seen == Branch.HOST_BOUND))
         weight = np.where(is_other, self._hyperparameters.other_branch_weight, 1.0)
         # A weighted mean over the measured candidates.
         similarity = self._kernel[:, measured] * weight
         return np.asarray(similarity @ variances / similarity.sum(axis=1))
+
+
+def layout_of(
+    candidates: Sequence[Candidate], hyperparameters: Hyperparameters, *, is_time: bool
+) -> ParameterLayout:
+    """The layout of the parameters for a plan.
+
+    If the cost is a time, the micro-batches of one step share the extra.
+    """
+    # Give indices to the curves and the optimizer families, in the order of the plan.
+    curves: Numbering[Curve] = Numbering()
+    families: Numbering[OptimizerFamily] = Numbering()
+    curve_numbers = [curves[candidate.reference_curve] for candidate in candidates]
+    family_numbers = [_family_number(candidate, families) for candidate in candidates]
+    passes = [candidate.accumulation for candidate in candidates]
+    of_curves = curve_covariance(list(curves), hyperparameters)
+    return ParameterLayout(
+        sizes=np.array([candidate.micro_batch for candidate in candidates], float),
+        extra_shares=_extra_shares(passes, is_time=is_time),
+        curves=np.array(curve_numbers, int),
+        families=np.array(family_numbers, int),
+        curve_count=len(curves),
+        family_count=len(families),
+        prior_covariance=prior_covariance(
+            of_curves, len(families), hyperparameters, is_time=is_time
+        ),
+    )
+
+
+def _extra_shares(passes: Sequence[int], *, is_time: bool) -> Array:
+    """The share of an extra that one micro-batch pays.
+
+    The passes of a step share the optimizer's time. Memory of its states is always paid in full.
+    """
+    if is_time:
+        return 1 / np.array(passes, float)
+    return np.ones(len(passes))
+
+
+def _family_number(candidate: Candidate, families: Numbering[OptimizerFamily]) -> int:
+    if candidate.has_reference_optimizer:
+        return -1
+    return families[candidate.optimizer_family]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.search.frontier.candidates import Candidate, Curve
 from orchestrator.search.frontier.similarity import differing_choices
+from orchestrator.search.model.candidates import Candidate, Curve
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.frontier.arrays import Array, Indices, rounded
-from orchestrator.search.frontier.candidates import Candidate
 from orchestrator.search.frontier.cost_model import Posterior
-from orchestrator.search.frontier.hyperparameters import Hyperparameters
 from orchestrator.search.frontier.similarity import misfit_kernel
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CorrectionHyperparameters:
-    """Expected errors of memory predictions, as deviations of logarithms (0.05 is about 5 %)."""
-
-    common_deviation: float = 0.05
-    """Error that all predictions share, such as the CUDA context of an uncalibrated GPU."""
-    deviations: tuple[float, ...] = (0.002, 0.005, 0.01, 0.03, 0.1)
-    """Error of a single prediction. The most probable value is chosen after each measurement."""
-    usual_deviation: float = 0.01
-    """The most probable of ``deviations`` before any measurement."""
-    noise: float = 0.0005
-    """Error of a repeated measurement. Memory repeats almost to the byte."""
+from orchestrator.search.model.arrays import Array, Indices, rounded
+from orchestrator.search.model.candidates import Candidate
+from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.memory.memory_model import CorrectionHyperparameters
 
 
 class MemoryCorrection:

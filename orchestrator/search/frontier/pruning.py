@@ -9,13 +9,13 @@ import numpy as np
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator.search.frontier import pruning_reasons
-from orchestrator.search.frontier.arrays import Array
-from orchestrator.search.frontier.candidates import Candidate, Curve, Techniques
-from orchestrator.search.frontier.measurements import Measurement
 from orchestrator.search.frontier.similarity import with_no_more_host_work
 from orchestrator.search.frontier.surrogate import Prediction, Surrogate
+from orchestrator.search.model.arrays import Array
+from orchestrator.search.model.candidates import Candidate, Curve, Techniques
+from orchestrator.search.model.measurements import Measurement
 
-CERTAINTY = 2.5
+Z_SCORE = 2.5
 """Standard deviations from a prediction to the bound that favors its candidate.
 
 Of normally distributed figures 1 in 160 is beyond it."""
@@ -91,7 +91,7 @@ class Pruning:
 
         Decisions follow from the measurements at the time of this call.
         """
-        predictions = self._surrogate.predictions(CERTAINTY)
+        predictions = self._surrogate.predictions(Z_SCORE)
         if predictions:
             self._speed_ratios = self.highest_speed_ratios(
                 self._candidates, list(self.measurements)
@@ -101,8 +101,8 @@ class Pruning:
     def highest_speed_ratios(
         self, candidates: Sequence[Candidate], others: Sequence[Candidate]
     ) -> Array:
-        """``Surrogate.highest_speed_ratios`` with the certainty of the decisions."""
-        return self._surrogate.highest_speed_ratios(candidates, others, CERTAINTY)
+        """``Surrogate.highest_speed_ratios`` with the z_score of the decisions."""
+        return self._surrogate.highest_speed_ratios(candidates, others, Z_SCORE)
 
     def decision(
         self, candidate: Candidate, prediction: Prediction | None

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.search.frontier.measurements import Measurement
 from orchestrator.search.frontier.surrogate import Prediction
+from orchestrator.search.model.measurements import Measurement
 from orchestrator.units import GIB
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from jobs.record import Outcome, TrialRecord, skipped
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
+from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.frontier.acquisition import (
     Choices,
     as_prediction,
@@ -18,14 +19,13 @@ from orchestrator.search.frontier.acquisition import (
     seconds_of,
 )
 from orchestrator.search.frontier.audit import Audit, Auditor
-from orchestrator.search.frontier.candidates import Candidate, candidates_of
-from orchestrator.search.frontier.hyperparameters import Hyperparameters
 from orchestrator.search.frontier.initial_design import initial_design
-from orchestrator.search.frontier.measurements import measurement_of
-from orchestrator.search.frontier.plan_state import PlanState
 from orchestrator.search.frontier.pruning import Pruning, PruningDecision
 from orchestrator.search.frontier.similarity import similarity_groups
 from orchestrator.search.frontier.surrogate import Prediction, Surrogate
+from orchestrator.search.model.candidates import Candidate, candidates_of
+from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.measurements import measurement_of
 
 _MIN_TRIAL_SECONDS = 1.0
 """No trial is expected to take less slot time."""

@@ -7,10 +7,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import numpy as np
 
 from jobs.spec import Choice
-from orchestrator.search.frontier.arrays import Array, Indices, Mask, Numbering
-from orchestrator.search.frontier.candidates import Candidate, Curve, Regime
-from orchestrator.search.frontier.hyperparameters import Hyperparameters
-from orchestrator.search.frontier.technique_knowledge import includes_host_work_of, representative
+from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering
+from orchestrator.search.model.candidates import Candidate, Curve, Regime
+from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.technique_knowledge import includes_host_work_of, representative
 
 
 def misfit_kernel(candidates: Sequence[Candidate], correlation_per_choice: float) -> Array:

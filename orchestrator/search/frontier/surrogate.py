@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobs.steady_state import GPU_BOUND
-from orchestrator.search.frontier.arrays import Array, Indices, rounded
-from orchestrator.search.frontier.candidates import Candidate
-from orchestrator.search.frontier.cost_law import Branch
 from orchestrator.search.frontier.cost_model import CostModel, Posterior
-from orchestrator.search.frontier.hyperparameters import Hyperparameters
-from orchestrator.search.frontier.measurements import Measurement
 from orchestrator.search.frontier.memory_correction import MemoryCorrection
+from orchestrator.search.model.arrays import Array, Indices, rounded
+from orchestrator.search.model.candidates import Candidate
+from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.measurements import Measurement
+from orchestrator.search.model.performance_model import Branch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,11 +55,11 @@ class Surrogate:
         if not self._is_all_memory_predicted():
             self._memory.observe(index, measurement.memory_bytes)
         self._correction.observe(index, measurement.memory_bytes)
-        branch = branch_of(measurement)
+        branch = measurement.branch
         # Time that the GPU waited in the middle of a step may be different next time. If the
         # branch is known, the wait is either negligible or part of the host's own time.
         waited = 0.0
-        if branch == Branch.EITHER:
+        if branch == Branch.UNKNOWN:
             waited = measurement.launch_bound_share
         self._seconds.observe(
             index,
@@ -69,8 +68,8 @@ class Surrogate:
             branch=branch,
         )
 
-    def predictions(self, certainty: float) -> dict[Candidate, Prediction]:
-        """The prediction of every candidate, with bounds ``certainty`` standard deviations away.
+    def predictions(self, z_score: float) -> dict[Candidate, Prediction]:
+        """The prediction of every candidate, with bounds ``z_score`` standard deviations away.
 
         Empty before any measurement.
         """
@@ -79,8 +78,8 @@ class Surrogate:
             return {}
         memory = self._memory_posterior()
         # The bounds that favor a candidate: little memory, few seconds.
-        least_memory = np.exp(memory.mean - certainty * memory.deviation)
-        least_seconds = np.exp(seconds.mean - certainty * seconds.deviation)
+        least_memory = np.exp(memory.mean - z_score * memory.deviation)
+        least_seconds = np.exp(seconds.mean - z_score * seconds.deviation)
         figures = (
             np.exp(memory.mean),
             least_memory,
@@ -96,11 +95,11 @@ class Surrogate:
         return predictions
 
     def highest_speed_ratios(
-        self, candidates: Sequence[Candidate], others: Sequence[Candidate], certainty: float
+        self, candidates: Sequence[Candidate], others: Sequence[Candidate], z_score: float
     ) -> Array:
         """At most how many times as fast candidates are as others, shape (candidates, others).
 
-        The bound is ``certainty`` standard deviations away. It is about the true speeds, not about
+        The bound is ``z_score`` standard deviations away. It is about the true speeds, not about
         what two trials would measure: it contains no noise, and uncertainty that both share cancels
         out. At least one candidate must be measured.
         """
@@ -110,7 +109,7 @@ class Surrogate:
         columns = self._indices(others)
         # A ratio of speeds is the inverse ratio of the seconds of a sample; its upper bound adds
         # the uncertainty.
-        uncertainty = certainty * np.sqrt(self._variance_of_ratios(rows, columns))
+        uncertainty = z_score * np.sqrt(self._variance_of_ratios(rows, columns))
         log_ratio = uncertainty - seconds.mean[rows, None] + seconds.mean[columns]
         size_ratio = self._sizes[rows, None] / self._sizes[columns]
         return np.asarray(size_ratio * np.exp(rounded(log_ratio)))
@@ -151,18 +150,3 @@ class Surrogate:
             mean=np.where(is_predicted, corrected.mean, modeled.mean),
             deviation=np.where(is_predicted, corrected.deviation, modeled.deviation),
         )
-
-
-def branch_of(measurement: Measurement) -> Branch:
-    """Which branch of the law a measured time shows.
-
-    A host-bound time is the time of the host. It is only an upper bound of the GPU's time. If the
-    host limits a part of the time, either branch is possible.
-    """
-    if measurement.host_bound_share is None:
-        return Branch.EITHER
-    if measurement.host_bound_share > GPU_BOUND:
-        return Branch.FLOOR
-    if measurement.launch_bound_share > GPU_BOUND:
-        return Branch.EITHER
-    return Branch.LINE

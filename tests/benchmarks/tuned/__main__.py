@@ -77,7 +77,7 @@ def main() -> None:
     add("--seeds", type=int, default=20, help="simulated decoders per figure")
     add("--minutes", default="2,5", help="GPU time of all trials, as of --gpu-minutes")
     add("--noise", type=float, default=0.01, help="deviation of a measured speed")
-    searches = ("answer", *RIVALS)
+    searches = ("best", *RIVALS)
     add("--searches", nargs="+", choices=searches, default=searches, help="which to replay")
     add("--workers", type=int, help="processes; default: one per core")
     add("--trials", action="store_true", help="the trials of the first seed, one a line")

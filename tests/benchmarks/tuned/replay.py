@@ -16,10 +16,10 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.prediction.unsupported import unpredictable
 from orchestrator.running.tuning import SEARCH_SHARE
-from orchestrator.search.answer.effects.technique_priors import TechniquePriors
-from orchestrator.search.answer.memory.worth_predicting import worth_predicting
-from orchestrator.search.answer.search import AnswerSearch
 from orchestrator.search.base import Search
+from orchestrator.search.best.search import BestSearch
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.memory.prediction_shortlist import prediction_shortlist
 from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.units import GIB
 from tests.benchmarks.optuna_search import OptunaSearch
@@ -88,7 +88,7 @@ def other_models() -> TechniquePriors:
 @cache
 def predictable() -> tuple[TrialSpec, ...]:
     """The trials that `tune` predicts, in order."""
-    trials = worth_predicting(space().plan.trials)
+    trials = prediction_shortlist(space().plan.trials)
     return tuple(trial for trial in trials if not unpredictable(trial))
 
 
@@ -128,9 +128,9 @@ class Machine:
             self.predicted[trial.trial_id] = memory * (1 + error)
 
 
-def answer_search(setting: Setting, machine: Machine) -> AnswerSearch:
+def best_search(setting: Setting, machine: Machine) -> BestSearch:
     """The search of `tune`, which knows only other models."""
-    return AnswerSearch(
+    return BestSearch(
         space().plan.trials,
         budgets=[gib * GIB for gib in setting.gib],
         baseline=space().config.baseline,
@@ -143,7 +143,7 @@ def answer_search(setting: Setting, machine: Machine) -> AnswerSearch:
 
 def _of_tune(setting: Setting, machine: Machine, trials: Iterable[TrialSpec]) -> Search:
     """The search of `tune`; its trials are always those of the space."""
-    return answer_search(setting, machine)
+    return best_search(setting, machine)
 
 
 def replayed(setting: Setting, name: str, seed: int) -> Outcomes:
@@ -164,7 +164,7 @@ def replayed(setting: Setting, name: str, seed: int) -> Outcomes:
 
 def _made(setting: Setting, name: str, seed: int, machine: Machine) -> Search:
     makes: Mapping[str, Callable[..., Search]] = {
-        "answer": partial(_of_tune, setting, machine),
+        "best": partial(_of_tune, setting, machine),
         "tpe": partial(OptunaSearch, sampler="tpe", seed=seed),
         "nsga2": partial(OptunaSearch, sampler="nsga2", seed=seed),
         "random": random_order(seed),
@@ -179,13 +179,13 @@ def _judged(
     best = [_best_speed(seed, gib * GIB) for gib in setting.gib]
     recorded = [recorded_speed(gib * GIB) for gib in setting.gib]
     claims = []
-    if isinstance(search, AnswerSearch):
-        speeds = [_answered_speed(answer, truths(seed)) for answer in search.answers()]
-    if isinstance(search, AnswerSearch):
-        for answer, speed in zip(search.answers(), speeds, strict=True):
-            if answer.gain_at_most is not None and speed:
-                left = _best_speed(seed, answer.budget_bytes or 0, frozenset(machine.records))
-                claims.append((answer.gain_at_most, max(0.0, left / speed - 1)))
+    if isinstance(search, BestSearch):
+        speeds = [_pick_speed_of(result, truths(seed)) for result in search.results()]
+    if isinstance(search, BestSearch):
+        for result, speed in zip(search.results(), speeds, strict=True):
+            if result.gain_at_most is not None and speed:
+                left = _best_speed(seed, result.budget_bytes or 0, frozenset(machine.records))
+                claims.append((result.gain_at_most, max(0.0, left / speed - 1)))
     # One percent is the wanted regret, and the noise of a trial.
     as_recorded = [speed >= 0.99 * other for speed, other in zip(speeds, recorded, strict=True)]
     return Outcomes(
@@ -198,11 +198,11 @@ def _judged(
     )
 
 
-def _answered_speed(answer: BudgetResult, known: Mapping[str, Truth]) -> float:
+def _pick_speed_of(result: BudgetResult, known: Mapping[str, Truth]) -> float:
     """The true speed of the pick that the search names; 0 without one."""
-    if answer.pick is None:
+    if result.pick is None:
         return 0.0
-    return speed_of(space_trials()[answer.pick.trial_id], known)
+    return speed_of(space_trials()[result.pick.trial_id], known)
 
 
 def speed_of(trial: TrialSpec, known: Mapping[str, Truth]) -> float:
@@ -252,9 +252,9 @@ def recorded_speed(budget: int) -> float:
 
 
 def trial_lines(setting: Setting, seed: int) -> Iterator[str]:
-    """Every trial of the answer search, one a line."""
+    """Every trial of the search, one a line."""
     machine = Machine(seed, setting.noise)
-    search = answer_search(setting, machine)
+    search = best_search(setting, machine)
     while machine.spent < 60 * setting.minutes * SEARCH_SHARE:
         trial = search.ask()
         if trial is None:
@@ -269,13 +269,13 @@ def trial_lines(setting: Setting, seed: int) -> Iterator[str]:
             f"  {machine.spent:6.1f} s  {record.slot_seconds:5.1f} s  {record.outcome:14}"
             f" {speed:6.1f}/s {gib:6.1f} GiB  batch {trial.micro_batch} {' '.join(changed)}"
         )
-    for answer in search.answers():
-        budget = answer.budget_bytes or 0
+    for result in search.results():
+        budget = result.budget_bytes or 0
         most = "?"
-        if answer.gain_at_most is not None:
-            most = f"{answer.gain_at_most:.1%}"
+        if result.gain_at_most is not None:
+            most = f"{result.gain_at_most:.1%}"
         yield (
-            f"  {budget / GIB:g} GiB: {_answered_speed(answer, truths(seed)):.1f}/s, at most {most}"
+            f"  {budget / GIB:g} GiB: {_pick_speed_of(result, truths(seed)):.1f}/s, at most {most}"
             f" more; best {_best_speed(seed, budget):.1f}, recorded {recorded_speed(budget):.1f}"
         )
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.search.answer.search import AnswerSearch
 from orchestrator.search.base import Search
+from orchestrator.search.best.search import BestSearch
 from orchestrator.search.follow_up_trials import tie_break
 from orchestrator.search.frontier.search import FrontierSearch
 from orchestrator.search.grid import Grid
@@ -100,8 +100,8 @@ def test_per_gpu_model_of_one_model_is_its_search() -> None:
 
 def test_per_gpu_model_keeps_the_answers_of_each_model_apart() -> None:
     trials = {model: [build_tiny_spec({"micro_batch": 1})] for model in ("A", "B")}
-    searches = {model: AnswerSearch(listed) for model, listed in trials.items()}
+    searches = {model: BestSearch(listed) for model, listed in trials.items()}
     summary = PerGpuModel(searches, {"A": 1, "B": 1}).summary()
     assert summary["planned"] == 2
     assert summary["by_gpu_model"].keys() == {"A", "B"}
-    assert len(summary["by_gpu_model"]["A"]["answers"]) == 1
+    assert len(summary["by_gpu_model"]["A"]["results"]) == 1

@@ -52,7 +52,7 @@ def test_factory_gives_predicted_memory_to_a_search_that_uses_it() -> None:
     predictor = Predictor()
     for kind in SEARCHES:
         SearchFactory(config=config(kind), predictor=predictor).build(TRIALS, f"{kind} GPU")
-    assert predictor.gpu_models == ["frontier GPU", "answer GPU"]
+    assert predictor.gpu_models == ["frontier GPU", "best GPU"]
 
 
 @pytest.mark.parametrize(("wanted", "built"), [(True, FollowUps), (False, Grid)])

@@ -23,8 +23,8 @@ EVIDENCE: dict[str, Any] = {
     "measured": 2,
     "expected_gain": 0.01,
     "gain_at_most": 0.03,
-    "certainty": 0.95,
-    "is_answered": False,
+    "confidence": 0.95,
+    "is_settled": False,
 }
 
 
@@ -33,7 +33,7 @@ def printed(*records: TrialRecord, **evidence: Any) -> str:
     search: dict[str, Any] = {}
     if evidence:
         counts = {"planned": 9, "measured": 2, "skipped": {}}
-        search = {"kind": "answer", **counts, "answers": [{**EVIDENCE, **evidence}]}
+        search = {"kind": "best", **counts, "results": [{**EVIDENCE, **evidence}]}
     run = RunMetadata(name="own", budgets=(24 * GIB,), baseline={"micro_batch": 4}, search=search)
     dataset = dataset_of_records(records, run)
     return describe(dataset, tune_answers(dataset), {})
@@ -53,10 +53,10 @@ def test_tune_answer_within_a_budget_below_everything_names_the_least_memory() -
 
 
 def test_tune_answer_that_was_cut_short_says_how_to_continue() -> None:
-    cut = printed(make_record(), is_answered=False)
+    cut = printed(make_record(), is_settled=False)
     assert "at most +3.0 % in speed, with 95 % probability" in cut
     assert "--resume with more --gpu-minutes continues it" in cut
-    assert "--resume" not in printed(make_record(), is_answered=True)
+    assert "--resume" not in printed(make_record(), is_settled=True)
 
 
 def test_tune_answer_of_a_killed_run_names_its_fastest_without_evidence() -> None:
@@ -73,7 +73,7 @@ def test_tune_answer_of_a_killed_run_names_its_fastest_without_evidence() -> Non
     ],
 )
 def test_tune_answer_with_a_doubtful_speed_says_why(flag: Flag, words: str) -> None:
-    text = printed(make_record(flags=[flag]), is_answered=True)
+    text = printed(make_record(flags=[flag]), is_settled=True)
     assert words in text
 
 

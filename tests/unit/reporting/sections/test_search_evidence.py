@@ -20,8 +20,8 @@ RESULT = BudgetResult(
     measured=20,
     expected_gain=0.01,
     gain_at_most=0.012,
-    certainty=0.95,
-    is_answered=False,
+    confidence=0.95,
+    is_settled=False,
 )
 
 
@@ -36,7 +36,7 @@ RESULT = BudgetResult(
         ({"gain_at_most": 3.0}, "gain at most ×4.00 in speed"),
         ({"gain_at_most": 283.0}, "too little is known"),
         ({"gain_at_most": None}, "not known"),
-        ({"pick": None, "is_answered": True}, "nothing considered fits"),
+        ({"pick": None, "is_settled": True}, "nothing considered fits"),
         ({"pick": None}, "whether anything does is not known"),
     ],
 )
@@ -52,7 +52,7 @@ def test_counts_are_readable() -> None:
 def test_report_of_an_answer_search_has_a_sentence_for_each_budget() -> None:
     across = replace(RESULT, budget_bytes=None, recipe="any")
     search = SearchSummary(
-        kind="answer", planned=12_345, measured=20, skipped={}, answers=(RESULT, across)
+        kind="best", planned=12_345, measured=20, skipped={}, results=(RESULT, across)
     )
     _, first, second = search_sentences(search)
     assert first.startswith("Within 24 GiB: considered 12,345")

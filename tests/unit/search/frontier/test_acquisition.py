@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from orchestrator.search.frontier.acquisition import Choices, next_candidate
-from orchestrator.search.frontier.arrays import Array
-from orchestrator.search.frontier.candidates import Candidate, candidates_of
 from orchestrator.search.frontier.surrogate import Prediction
+from orchestrator.search.model.arrays import Array
+from orchestrator.search.model.candidates import Candidate, candidates_of
 from tests.benchmarks.grids import make_spec
 
 SMALL, MIDDLE, LARGE, SLOW = candidates_of(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.search.frontier.audit import MIN_AUDITS, Auditor
-from orchestrator.search.frontier.candidates import Candidate, candidates_of
 from orchestrator.search.frontier.pruning import PruningDecision
+from orchestrator.search.model.candidates import Candidate, candidates_of
 from tests.benchmarks.grids import make_spec
 
 CANDIDATES = candidates_of(make_spec({"micro_batch": size}) for size in range(1, 101))

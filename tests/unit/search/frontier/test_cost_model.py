@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from jobs.spec import TrialSpec
-from orchestrator.search.frontier.candidates import candidates_of
-from orchestrator.search.frontier.cost_law import Branch
 from orchestrator.search.frontier.cost_model import CostModel
+from orchestrator.search.model.candidates import candidates_of
+from orchestrator.search.model.performance_model import Branch
 from tests.benchmarks.grids import make_spec
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -72,12 +72,12 @@ def test_cost_model_of_a_floor_says_little_about_the_line() -> None:
     def doubt_of_largest(branch: Branch) -> float:
         model = CostModel(candidates, is_time=True)
         for index in (0, 1, 2):
-            seconds = 1.0 if branch is Branch.FLOOR else float(SIZES[index])
+            seconds = 1.0 if branch is Branch.HOST_BOUND else float(SIZES[index])
             model.observe(index, seconds, branch=branch)
         assert model.posterior is not None
         return float(model.posterior.deviation[-1])
 
-    assert doubt_of_largest(Branch.FLOOR) > 2 * doubt_of_largest(Branch.LINE)
+    assert doubt_of_largest(Branch.HOST_BOUND) > 2 * doubt_of_largest(Branch.GPU_BOUND)
 
 
 def test_cost_model_of_a_time_is_not_bent_by_an_outlier() -> None:
@@ -86,7 +86,7 @@ def test_cost_model_of_a_time_is_not_bent_by_an_outlier() -> None:
     seconds = {size: 0.01 + 0.003 * size for size in SIZES}
     for index, size in enumerate(SIZES):
         factor = 1.3 if size == 16 else 1.0
-        model.observe(index, factor * seconds[size], relative_error=0.002, branch=Branch.LINE)
+        model.observe(index, factor * seconds[size], relative_error=0.002, branch=Branch.GPU_BOUND)
     assert model.posterior is not None
     learned = dict(zip(SIZES, np.exp(model.posterior.mean), strict=True))
     assert learned[64] == pytest.approx(seconds[64], rel=0.02)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.search.frontier.candidates import candidates_of
 from orchestrator.search.frontier.memory_correction import MemoryCorrection
+from orchestrator.search.model.candidates import candidates_of
 from tests.benchmarks.grids import make_spec
 
 SIZES = (1, 2, 4, 8, 16, 32)

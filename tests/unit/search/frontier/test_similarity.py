@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.search.frontier.candidates import candidates_of
 from orchestrator.search.frontier.similarity import (
     misfit_kernel,
     shared_choices,
     similarity_groups,
     with_no_more_host_work,
 )
+from orchestrator.search.model.candidates import candidates_of
 from tests.benchmarks.grids import make_spec
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.search.frontier.candidates import Candidate, candidates_of
-from orchestrator.search.frontier.cost_law import Branch
-from orchestrator.search.frontier.measurements import Measurement, measurement_of
-from orchestrator.search.frontier.surrogate import Surrogate, branch_of
+from orchestrator.search.frontier.surrogate import Surrogate
+from orchestrator.search.model.candidates import Candidate, candidates_of
+from orchestrator.search.model.measurements import Measurement, measurement_of
+from orchestrator.search.model.performance_model import Branch
 from tests.benchmarks.grids import with_noise
 from tests.benchmarks.simulated_grids import simulated
 
-CERTAINTY = 2.5
+Z_SCORE = 2.5
 TABLE = with_noise(simulated(), 0.05, seed=0)
 CANDIDATES = candidates_of(record.spec for record in TABLE.values())
 
@@ -42,8 +42,8 @@ def learned(
 
 def test_speed_ratios_cancel_doubt_that_both_share() -> None:
     surrogate = learned(measured())
-    predictions = surrogate.predictions(CERTAINTY)
-    ratios = surrogate.highest_speed_ratios(CANDIDATES, CANDIDATES, CERTAINTY)
+    predictions = surrogate.predictions(Z_SCORE)
+    ratios = surrogate.highest_speed_ratios(CANDIDATES, CANDIDATES, Z_SCORE)
     assert np.allclose(np.diag(ratios), 1.0)
     # Each is the best case of one against the other.
     assert (ratios * ratios.T >= 1.0 - 1e-9).all()
@@ -60,7 +60,7 @@ def test_launch_bound_speed_binds_its_neighbors_less() -> None:
             if candidate.micro_batch == 16:
                 waiting = replace(measurement, launch_bound_share=launch_bound_share)
                 measurements[candidate] = waiting
-        predictions = learned(measurements).predictions(CERTAINTY)
+        predictions = learned(measurements).predictions(Z_SCORE)
         ratios = [
             own.highest_speed / own.speed
             for candidate, own in predictions.items()
@@ -74,7 +74,7 @@ def test_launch_bound_speed_binds_its_neighbors_less() -> None:
 def test_predicted_memory_is_corrected_and_missing_ones_are_modeled() -> None:
     true_bytes = {own: record.measurements["device_peak_bytes"] for own, record in TABLE.items()}
     half = {own: 1.05 * size for own, size in list(true_bytes.items())[::2]}
-    predictions = learned(measured(), half).predictions(CERTAINTY)
+    predictions = learned(measured(), half).predictions(Z_SCORE)
     assert len(predictions) == len(CANDIDATES)
     for candidate, prediction in predictions.items():
         trial_id = candidate.trial_ids[0]
@@ -84,17 +84,17 @@ def test_predicted_memory_is_corrected_and_missing_ones_are_modeled() -> None:
 
 
 def test_predictions_before_any_measurement_are_empty() -> None:
-    assert Surrogate(CANDIDATES, {}).predictions(CERTAINTY) == {}
+    assert Surrogate(CANDIDATES, {}).predictions(Z_SCORE) == {}
 
 
 @pytest.mark.parametrize(
     ("host_bound_share", "launch_bound_share", "branch"),
     [
-        (None, 0.0, Branch.EITHER),
-        (0.0, 0.0, Branch.LINE),
-        (0.0, 0.3, Branch.EITHER),
-        (0.5, 0.0, Branch.FLOOR),
-        (1.0, 0.3, Branch.FLOOR),
+        (None, 0.0, Branch.UNKNOWN),
+        (0.0, 0.0, Branch.GPU_BOUND),
+        (0.0, 0.3, Branch.UNKNOWN),
+        (0.5, 0.0, Branch.HOST_BOUND),
+        (1.0, 0.3, Branch.HOST_BOUND),
     ],
 )
 def test_branch_of_a_time_follows_from_who_waited(
@@ -107,4 +107,4 @@ def test_branch_of_a_time_follows_from_who_waited(
         host_bound_share=host_bound_share,
         launch_bound_share=launch_bound_share,
     )
-    assert branch_of(measurement) is branch
+    assert measurement.branch is branch

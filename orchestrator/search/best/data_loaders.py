@@ -1,0 +1,83 @@
+"""What the trials show about data loaders: whether the GPU waits for data.
+
+Candidates that differ in their data loader alone are twins. Their GPU does the same work, so they
+are equally fast unless the GPU waits for data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from orchestrator.search.model.arrays import Array, Mask, Numbering
+from orchestrator.search.model.candidates import Candidate
+
+NOTICED_DATA_SHARE = 0.1
+"""A batch is prepared while the GPU works on the one before. Below this share of the step, the GPU
+does not wait for it."""
+_AXIS = "dataloader"
+_NOISE = 0.003
+"""Another data loader may change the time of a GPU that does not wait for data by this much, as a
+logarithm. Equal trials differ as much."""
+
+
+class Loaders:
+    """The twins of a plan, and which of them need no trial."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        groups: Numbering[tuple[object, ...]] = Numbering()
+        loaders: Numbering[object] = Numbering()
+        twins = []
+        own = []
+        for candidate in candidates:
+            choices = candidate.trials[0].choices
+            others = tuple(value for axis, value in choices.items() if axis != _AXIS)
+            twins.append(groups[others])
+            own.append(loaders[choices.get(_AXIS)])
+        self._twins = np.array(twins, int)
+        """Index of each candidate's group of twins, shape (candidates,)."""
+        self._loaders = np.array(own, int)
+        """Index of each candidate's data loader, shape (candidates,)."""
+        self._slow: set[int] = set()
+        """Data loaders that a GPU has waited for."""
+        self._shortest: dict[int, float] = {}
+        """Group of twins -> the shortest micro-batch of a GPU that did not wait, in seconds."""
+
+    def note(self, index: int, data_share: float, seconds: float) -> None:
+        """Learn from a measured candidate that did not wait for the host's launches.
+
+        ``data_share`` is the time to prepare a batch / the time of a step. ``seconds`` are those of
+        a micro-batch.
+        """
+        if data_share > NOTICED_DATA_SHARE:
+            self._slow.add(int(self._loaders[index]))
+            return
+        group = int(self._twins[index])
+        self._shortest[group] = min(seconds, self._shortest.get(group, math.inf))
+
+    def least_seconds(self) -> Array:
+        """Lower bounds of the seconds of a micro-batch, 0 if there is none, shape (candidates,).
+
+        Where the GPU did not wait for data, another data loader cannot make it faster.
+        """
+        least = np.zeros(len(self._twins))
+        for group, shortest in self._shortest.items():
+            least[self._twins == group] = shortest * math.exp(-_NOISE)
+        return least
+
+    def wait_for_a_twin(self, log_speed: Array, can_run: Mask, measured: Iterable[int]) -> Mask:
+        """Whether a candidate waits for the trial of a twin, shape (candidates,).
+
+        Of the twins that ``can_run``, the one expected to be fastest comes first, but a data loader
+        that a GPU has waited for comes later. The first trial shows whether the GPU waits for data,
+        and so whether another data loader is worth a trial.
+        """
+        is_slow = np.isin(self._loaders, list(self._slow))
+        # The last key is the first to sort by.
+        ranked = np.lexsort((-log_speed, is_slow, ~can_run, self._twins))
+        is_first = np.zeros(len(ranked), bool)
+        is_first[ranked] = np.diff(self._twins[ranked], prepend=-1) != 0
+        has_measured = np.isin(self._twins, self._twins[list(measured)])
+        return np.asarray(~is_first & ~has_measured)

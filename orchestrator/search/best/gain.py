@@ -1,0 +1,283 @@
+"""The gain that further measurements could still bring: of each candidate, and of a whole budget.
+
+All speeds are logarithms, so a gain of 0.01 is about 1 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.search.model.arrays import Array, Indices, Mask, rounded
+from orchestrator.search.model.posterior import CostModel
+
+_SAMPLES = 512
+"""Joint samples of speeds, memories and working techniques. The standard error of a sampled
+probability is at most 0.5 / sqrt(512), about 2 %."""
+_SHORTLIST = 256
+"""Only the candidates with the largest expected gains are sampled, at most this many: the
+time of sampling grows with the cube of their number."""
+_MEASUREMENT_NOISE = 0.02
+"""Expected noise of a measured speed, as a logarithm. A row that is known nearly as well already
+shows little when it is measured."""
+_SHARED_MEMORY_ERROR = 0.5
+"""Part of the variance of memory errors that is common to all candidates."""
+_LEAST_VARIANCE = 1e-12
+"""Keeps the division by a standard deviation valid for speeds that are known exactly."""
+_NO_INCUMBENT_DEFICIT = 1.0
+"""While nothing measured fits a budget, gains are relative to a speed below the usual one by this
+much, as a logarithm. So nearly every candidate that fits has a gain, and the faster one has more.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Posterior:
+    """The posterior of every candidate; arrays of shape (candidates,) unless stated otherwise."""
+
+    log_speed: Array
+    """Expected logarithms of samples per second."""
+    highest_log_speed: Array
+    """Upper bounds of these logarithms, by the time of the host; infinite where it is unknown."""
+    log_memory: Array
+    """Expected logarithms of bytes."""
+    memory_deviation: Array
+    """Standard deviations of ``log_memory``."""
+    works: Array
+    """Probability that all techniques of the candidate run."""
+    choices: Indices
+    """Indices of each candidate's choices, shape (candidates, axes)."""
+    unproven: Mask
+    """Whether no trial with a choice has run yet, shape (choices,)."""
+    untried_probability: Array
+    """Probability that a choice runs, before any trial with it, shape (choices,)."""
+    times: CostModel
+    """The model of the step times, which has their covariances."""
+    model_errors: Array
+    """Distance of ``log_speed`` from the model, where the model is far from a measurement."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RemainingGain:
+    """How much faster than the fastest measured candidate an unmeasured one could be."""
+
+    expected: float
+    """Mean of the largest gain, as a share of the speed."""
+    at_most: float
+    """Upper bound of the largest gain at the given probability, as a share of the speed; infinite
+    while no measured candidate fits."""
+    probability_any_fits: float
+    """Probability that at least one unmeasured candidate fits the budget and runs."""
+    values: Array
+    """Value of measuring each candidate, shape (candidates,): its expected gain, and the value of
+    what it shows about other candidates. 0 for candidates that were not sampled. While nothing
+    measured fits, it is the expected gain of every candidate."""
+
+
+def probability_to_fit(posterior: Posterior, budget_bytes: float) -> Array:
+    """Probability that each candidate needs at most the budget, shape (candidates,)."""
+    if math.isinf(budget_bytes):
+        return np.ones(len(posterior.log_memory))
+    # The logarithm of the memory is normally distributed. Measured memory has no deviation, so a
+    # tiny one keeps the division valid.
+    room = math.log(budget_bytes) - posterior.log_memory
+    deviation = np.maximum(posterior.memory_deviation, 1e-9)
+    return _normal_cdf(room / deviation)
+
+
+def _usual_log_speed(posterior: Posterior, budget_bytes: float, is_open: Mask) -> float:
+    """The mean logarithm of the speed of the open candidates, weighted by how likely they fit."""
+    weights = is_open * probability_to_fit(posterior, budget_bytes) * posterior.works
+    if not weights.sum() > 0:
+        return float(posterior.log_speed.mean())
+    return float(np.average(posterior.log_speed, weights=weights))
+
+
+def expected_gains(
+    posterior: Posterior, incumbent: int | None, budget_bytes: float, is_open: Mask
+) -> Array:
+    """Expected improvement over the incumbent, shape (candidates,); 0 where a candidate is closed.
+
+    The closed form of the expected improvement for a normal distribution (Jones, Schonlau and
+    Welch, 1998). It is applied to the ratio of the speeds, so that an error that the candidate and
+    the incumbent share cancels out.
+    """
+    if not is_open.any():
+        return np.zeros(len(is_open))
+    if incumbent is None:
+        usual = _usual_log_speed(posterior, budget_bytes, is_open)
+        mean = posterior.log_speed - usual + _NO_INCUMBENT_DEFICIT
+        deviation = np.sqrt(posterior.times.variance)
+    else:
+        mean = posterior.log_speed - posterior.log_speed[incumbent]
+        variance = _ratio_variance(posterior.times, incumbent)
+        # If the model is wrong about the incumbent, it may be as wrong about the others.
+        deviation = np.sqrt(variance + posterior.model_errors[incumbent] ** 2)
+    deviation = np.maximum(deviation, 1e-9)
+    score = mean / deviation
+    density = np.exp(-(score**2) / 2) / math.sqrt(2 * math.pi)
+    improvement = deviation * (score * _normal_cdf(score) + density)
+    improvement = np.minimum(improvement, np.maximum(_largest_gains(posterior, incumbent), 0.0))
+    # A candidate that does not fit or does not run gains nothing.
+    fits = probability_to_fit(posterior, budget_bytes)
+    return np.asarray(rounded(is_open * improvement * fits * posterior.works))
+
+
+def _largest_gains(posterior: Posterior, incumbent: int | None) -> Array:
+    """Upper bounds of the gains over the incumbent, by the time of the host, (candidates,)."""
+    if incumbent is None:
+        return np.full(len(posterior.log_speed), np.inf)
+    return np.asarray(posterior.highest_log_speed - posterior.log_speed[incumbent])
+
+
+def _ratio_variance(times: CostModel, incumbent: int) -> Array:
+    """Var(a - b) = Var(a) + Var(b) - 2 Cov(a, b), of logarithms, shape (candidates,)."""
+    every = np.arange(len(times.variance))
+    shared = times.covariance(every, np.array([incumbent]))[:, 0]
+    variance = times.variance + times.variance[incumbent] - 2 * shared
+    # A variance can fall below zero by rounding.
+    return np.asarray(np.maximum(variance, 0.0))
+
+
+def remaining_gain(
+    posterior: Posterior,
+    incumbent: int | None,
+    budget_bytes: float,
+    gains: Array,
+    *,
+    probability: float,
+    seed: int,
+) -> RemainingGain:
+    """The largest gain of any open candidate, from joint samples of those with the most promise.
+
+    ``gains`` are the expected gains from ``expected_gains``. ``probability`` is that of the upper
+    bound ``at_most``. Joint samples are needed, because the gains of similar candidates correlate.
+    """
+    shortlist = np.argsort(-gains, kind="stable")[:_SHORTLIST]
+    shortlist = shortlist[gains[shortlist] > 0]
+    values = np.zeros(len(gains))
+    if not len(shortlist):
+        at_most = math.inf if incumbent is None else 0.0
+        return RemainingGain(expected=0.0, at_most=at_most, probability_any_fits=0.0, values=values)
+    generator = np.random.default_rng(seed)
+    is_feasible = _feasible(posterior, shortlist, budget_bytes, generator)
+    any_fits = float(is_feasible.any(axis=1).mean())
+    if incumbent is None:
+        # The query is what fits, and the speeds of other candidates show nothing about it.
+        return RemainingGain(
+            expected=math.inf, at_most=math.inf, probability_any_fits=any_fits, values=gains
+        )
+    mean, covariance = _ratios(posterior, shortlist, incumbent)
+    ratios = _sampled(mean, covariance, generator)
+    ratios = np.minimum(ratios, _largest_gains(posterior, incumbent)[shortlist])
+    ratios = np.where(is_feasible, ratios, 0.0)
+    values[shortlist] = rounded(_values(np.maximum(ratios, 0.0), gains[shortlist], covariance))
+    # A logarithm of a ratio becomes a share of the incumbent's speed.
+    shares = np.expm1(ratios.max(axis=1, initial=0.0))
+    return RemainingGain(
+        expected=float(rounded(shares.mean())),
+        at_most=float(rounded(np.quantile(shares, probability))),
+        probability_any_fits=any_fits,
+        values=values,
+    )
+
+
+def _values(sampled: Array, expected: Array, covariance: Array) -> Array:
+    """Value of measuring each row, shape (rows,): its expected gain plus its information.
+
+    ``sampled`` are gains of shape (samples, rows), and ``expected`` are their means. In a sample,
+    the gain of the best row exceeds the largest expected gain: this excess can be found only by
+    measuring. A measurement of a row explains a part of the best row's variance: the squared
+    correlation of the best row with the measurement, noise included. The information of a row is
+    the mean of excess times this part.
+    """
+    best = sampled.argmax(axis=1)
+    excess = np.maximum(sampled.max(axis=1) - expected.max(), 0.0)
+    of_best = np.bincount(best, weights=excess, minlength=len(expected)) / len(sampled)
+    variances = np.maximum(np.diag(covariance), _LEAST_VARIANCE)
+    # Corr² = Cov² / (Var(measurement of the row) · Var(best row)).
+    explained = covariance**2 / np.outer(variances + _MEASUREMENT_NOISE**2, variances)
+    explained = np.minimum(explained, 1.0)
+    return np.asarray(expected + explained @ of_best)
+
+
+def _feasible(
+    posterior: Posterior, rows: Indices, budget_bytes: float, generator: np.random.Generator
+) -> Mask:
+    """Whether each candidate fits and runs, in each sample, shape (samples, rows)."""
+    # Whether a choice runs is drawn once per sample, for all candidates with this choice together.
+    is_working = (
+        generator.random((_SAMPLES, len(posterior.unproven))) < posterior.untried_probability
+    )
+    is_working |= ~posterior.unproven
+    runs = is_working[:, posterior.choices[rows]].all(axis=2)
+    if math.isinf(budget_bytes):
+        return np.asarray(runs)
+    # A normal error as the sum of a common part and an independent part; their variances add to 1.
+    shared = generator.standard_normal((_SAMPLES, 1)) * math.sqrt(_SHARED_MEMORY_ERROR)
+    independent = generator.standard_normal((_SAMPLES, len(rows)))
+    independent *= math.sqrt(1 - _SHARED_MEMORY_ERROR)
+    log_memory = posterior.log_memory[rows] + posterior.memory_deviation[rows] * (
+        shared + independent
+    )
+    return np.asarray(runs & (log_memory <= math.log(budget_bytes)))
+
+
+def _ratios(posterior: Posterior, rows: Indices, incumbent: int) -> tuple[Array, Array]:
+    """Mean and covariance of the logarithms of the speeds relative to the incumbent's."""
+    together = np.append(rows, incumbent)
+    covariance = posterior.times.covariance(together, together)
+    # With the incumbent i as the last row, Cov(a - i, b - i) = Cov(a, b) - Cov(a, i) - Cov(i, b)
+    # + Var(i).
+    of_ratios = (
+        covariance[:-1, :-1] - covariance[:-1, -1:] - covariance[-1:, :-1] + covariance[-1, -1]
+    )
+    # If the model is wrong about the incumbent, it may be as wrong about all others.
+    of_ratios = of_ratios + posterior.model_errors[incumbent] ** 2
+    return posterior.log_speed[rows] - posterior.log_speed[incumbent], of_ratios
+
+
+def _sampled(mean: Array, covariance: Array, generator: np.random.Generator) -> Array:
+    """Joint samples of a normal distribution, shape (samples, rows)."""
+    # A root of the covariance turns independent normal draws into correlated ones. Rounding can
+    # make an eigenvalue slightly negative; it counts as zero.
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    normal = generator.standard_normal((_SAMPLES, len(mean)))
+    return np.asarray(mean + normal @ root.T)
+
+
+def _normal_cdf(scores: Array) -> Array:
+    """The standard normal distribution function."""
+    return np.asarray([0.5 * math.erfc(-score / math.sqrt(2)) for score in scores.tolist()])
+
+
+def fastest_of(posterior: Posterior, candidates: Sequence[int], budget_bytes: float) -> int | None:
+    """The candidate with the highest expected speed among those that fit; None if none fits."""
+    fitting = []
+    for index in candidates:
+        if math.isinf(budget_bytes) or posterior.log_memory[index] <= math.log(budget_bytes):
+            fitting.append(index)
+    return max(fitting, key=posterior.log_speed.__getitem__, default=None)
+
+
+def most_per_second(
+    values: Array, gains: Array, seconds: Array, is_worth_measuring: Mask
+) -> int | None:
+    """The candidate whose measurement has the largest value per second of slot time.
+
+    None if no candidate is worth measuring.
+    """
+    if not is_worth_measuring.any():
+        return None
+    # With an incumbent, only the shortlist has values. If it cannot be measured, the expected gains
+    # decide.
+    if not (is_worth_measuring & (values > 0)).any():
+        values = gains
+    compared = is_worth_measuring & (values > 0)
+    # Rounded, so that the rounding errors of a machine do not decide between equal candidates.
+    per_second = np.full(len(values), -math.inf)
+    per_second[compared] = rounded(np.log(values[compared]) - np.log(seconds[compared]))
+    return int(np.argmax(per_second))

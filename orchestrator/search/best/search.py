@@ -1,0 +1,279 @@
+"""The search: finds the fastest configuration in each memory budget with few trials.
+
+It always measures the candidate with the largest value per second of slot time: its own expected
+gain, and what it shows about other candidates. It ends when the fastest unmeasured candidate is
+expected to be faster by less than a given share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jobs.record import TrialRecord, skipped
+from jobs.spec import Choice, TrialSpec
+from orchestrator.analysis.baseline import ranked_recipe
+from orchestrator.search.base import Search
+from orchestrator.search.best.budget_queries import (
+    BudgetQuery,
+    Decisions,
+    PlanView,
+    StoppingRule,
+    decide,
+)
+from orchestrator.search.best.plan_state import PlanState
+from orchestrator.search.best.skip_reasons import reason_of
+from orchestrator.search.best.state import SearchState
+from orchestrator.search.model.arrays import Mask
+from orchestrator.search.model.candidates import Candidate, candidates_of
+from orchestrator.search.model.effects.technique_priors import TechniquePriors, shipped_priors
+from orchestrator.storage.search_summary import BudgetResult
+
+_ALLOWED_FACTOR = 4.0
+"""A trial may take this many times what is expected."""
+_ALLOWED_IN_ANY_CASE = 60.0
+"""So many seconds are allowed even if less is expected, but only a share of the search's time."""
+_ALLOWED_SHARE = 0.25
+_LAST_FACTOR = 2.0
+"""A trial may take this many times what is expected, even if less time is left."""
+_LAST_SECONDS = 10.0
+"""A trial may take so long, even if less time is left."""
+
+
+class BestSearch(Search):
+    """Finds the fastest configuration in each of the ``budgets``, which are in bytes.
+
+    Without budgets, the memory of the GPU is the only budget. The search ends when the fastest
+    unmeasured configuration is expected to be faster by at most the share ``regret``. The result
+    states how much faster it is at most, with the probability ``confidence``.
+
+    The search answers for the training recipe of the ``baseline``. With ``any_recipe`` it also
+    answers for all recipes together. ``predicted_bytes`` maps trial ids to predicted memory. The
+    mapping may grow during the search.
+
+    With ``accounts_for_plan`` off, the plan is a large space to choose from. Then only measured
+    trials get a record, and ``skipped`` lists no others. If ``effective_batch`` is given, only
+    configurations with this effective batch are results. The search ends when its trials have
+    taken ``slot_seconds``, and starts no trial that is expected to take longer than what is left. A
+    trial that takes several times as long as expected is then ended (``allowed_seconds``).
+    """
+
+    def __init__(
+        self,
+        trials: Iterable[TrialSpec],
+        *,
+        budgets: Sequence[int] = (),
+        baseline: Mapping[str, Choice] | None = None,
+        regret: float = 0.01,
+        confidence: float = 0.95,
+        any_recipe: bool = False,
+        predicted_bytes: Mapping[str, float] | None = None,
+        priors: TechniquePriors | None = None,
+        accounts_for_plan: bool = True,
+        effective_batch: int | None = None,
+        slot_seconds: float = math.inf,
+    ) -> None:
+        if predicted_bytes is None:
+            predicted_bytes = {}
+        self._candidates = candidates_of(trials)
+        if priors is None:
+            priors = _priors_of(self._candidates)
+        self._plan = PlanState(self._candidates)
+        self._index = {candidate: index for index, candidate in enumerate(self._candidates)}
+        self._state = SearchState(self._candidates, predicted_bytes, priors)
+        self._budgets = tuple(sorted(set(budgets)))
+        self._stopping_rule = StoppingRule(regret=regret, confidence=confidence)
+        self._accounts_for_plan = accounts_for_plan
+        self._baseline = dict(baseline or {})
+        self._masks = self._recipe_masks(any_recipe=any_recipe, effective_batch=effective_batch)
+        self._slot_seconds = slot_seconds
+        self._allowed_seconds: dict[str, float] = {}
+        """Trial id -> slot time that it may take, of the trials that were asked for."""
+        self._effective_batch = effective_batch
+        self._by_similarity = self._sorted_by_similarity()
+        self._decisions: Decisions | None = None
+        """None: a record or a request has come since they were made."""
+
+    def ask(self) -> TrialSpec | None:
+        """The next trial: of the candidate with the largest value per second."""
+        decisions = self._current_decisions()
+        if decisions.next is None:
+            return None
+        trial = self._plan.open_trials(self._candidates[decisions.next])[0]
+        self._plan.take(trial.trial_id)
+        self._decisions = None
+        self._allowed_seconds[trial.trial_id] = self._allowed(decisions.seconds)
+        return trial
+
+    def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        """A better trial in place of one that has not started, by the latest records."""
+        if self._plan.candidate_of(spec.trial_id) is None:
+            return spec
+        self._plan.give_back(spec.trial_id)
+        self._decisions = None
+        return self.ask()
+
+    def allowed_seconds(self, spec: TrialSpec) -> float:
+        """A few times what is expected; infinite if the search may take any time.
+
+        Some techniques compile for minutes on some models only. Such a trial should not use up the
+        time that is left.
+        """
+        return self._allowed_seconds.get(spec.trial_id, math.inf)
+
+    def tell(self, record: TrialRecord) -> None:
+        """Learn from the first record of a trial; trials outside the plan are ignored."""
+        candidate = self._plan.candidate_of(record.trial_id)
+        if candidate is None or not self._plan.end(record.trial_id):
+            return
+        self._decisions = None
+        self._state.note(self._index[candidate], record)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no further trial follows and no trial is running."""
+        return self._current_decisions().next is None and not self._plan.has_outstanding_trials
+
+    def skipped(self) -> Iterable[TrialRecord]:
+        """Records of the open trials that the current decisions leave out, with the reason."""
+        if not self._accounts_for_plan:
+            return []
+        records = []
+        for index, rule in self._rules().items():
+            reason = reason_of(rule, self._stopping_rule.regret)
+            for trial in self._plan.open_trials(self._candidates[index]):
+                records.append(skipped(trial, rule, reason))
+        return records
+
+    def pending(self) -> Iterable[TrialSpec]:
+        """The open trials that ``ask`` may still return."""
+        if not self._accounts_for_plan:
+            return []
+        rules = self._rules()
+        kept = [candidate for index, candidate in enumerate(self._candidates) if index not in rules]
+        return self._plan.open_trials_of(kept)
+
+    def considers(self, spec: TrialSpec) -> bool:
+        """Whether a trial is one of the plan."""
+        return self._plan.candidate_of(spec.trial_id) is not None
+
+    def results(self) -> tuple[BudgetResult, ...]:
+        """The current result for each budget: pick, runner-up, and the gain still possible."""
+        return self._current_decisions().results
+
+    def summary(self) -> Mapping[str, Any]:
+        """Counts of trials and reasons, and the result for each budget."""
+        rules: Counter[str] = Counter()
+        for index, rule in self._rules().items():
+            rules[rule] += len(self._plan.open_trials(self._candidates[index]))
+        return {
+            "kind": "best",
+            "planned": self._plan.trial_count,
+            "measured": self._plan.ended_count,
+            "skipped": dict(rules.most_common()),
+            "regret": self._stopping_rule.regret,
+            "confidence": self._stopping_rule.confidence,
+            "effective_batch": self._effective_batch,
+            "results": [result.to_json() for result in self.results()],
+        }
+
+    def _allowed(self, expected_seconds: float) -> float:
+        """The slot time that a trial may take; ``expected_seconds`` is infinite if unknown."""
+        if math.isinf(self._slot_seconds):
+            return math.inf
+        left = self._slot_seconds - self._state.slot_seconds
+        if math.isinf(expected_seconds):
+            return max(_LAST_SECONDS, left)
+        in_any_case = min(_ALLOWED_IN_ANY_CASE, _ALLOWED_SHARE * self._slot_seconds)
+        allowed = max(in_any_case, _ALLOWED_FACTOR * expected_seconds)
+        # Never much more than what is left. But a trial that was begun should be able to end.
+        at_the_end = max(left, _LAST_SECONDS, _LAST_FACTOR * expected_seconds)
+        return min(allowed, at_the_end)
+
+    def _recipe_masks(self, *, any_recipe: bool, effective_batch: int | None) -> dict[str, Mask]:
+        """Recipe of a query ("" or "any") -> the candidates that can be its result.
+
+        Each mask has the shape (candidates,).
+        """
+        if not self._candidates:
+            return {}
+        listed = [
+            (candidate.trials[0].choices, candidate.training_recipe)
+            for candidate in self._candidates
+        ]
+        recipe = ranked_recipe(listed, self._baseline)
+        has_recipe = np.array(
+            [candidate.training_recipe == recipe for candidate in self._candidates]
+        )
+        may_answer = np.ones(len(has_recipe), bool)
+        if effective_batch is not None:
+            batches = [candidate.trials[0].effective_batch for candidate in self._candidates]
+            may_answer = np.array(batches) == effective_batch
+        masks = {"": has_recipe & may_answer}
+        if any_recipe and not has_recipe.all():
+            masks["any"] = may_answer
+        return masks
+
+    def _rules(self) -> dict[int, str]:
+        """Open candidate that will not be measured -> the rule that excludes it."""
+        decisions = self._current_decisions()
+        rules = {}
+        for index, candidate in enumerate(self._candidates):
+            if self._plan.is_open(candidate) and not decisions.is_worth_measuring[index]:
+                rules[index] = decisions.rules[index]
+        return rules
+
+    def _current_decisions(self) -> Decisions:
+        """The decisions by all records so far; computed once after every change."""
+        if self._decisions is None:
+            view = PlanView(
+                is_open=np.array(
+                    [self._plan.is_open(candidate) for candidate in self._candidates], bool
+                ),
+                outstanding=[
+                    self._index[candidate] for candidate in self._plan.outstanding_candidates()
+                ],
+                partly_measured=self._partly_measured(),
+                by_similarity=self._by_similarity,
+                seconds_left=self._slot_seconds - self._state.slot_seconds,
+            )
+            self._decisions = decide(self._state, self._queries(), view, self._stopping_rule)
+        return self._decisions
+
+    def _queries(self) -> list[BudgetQuery]:
+        """One query for each pair of recipe mask and budget."""
+        device_bytes = self._state.device_bytes or math.inf
+        queries = []
+        for name, mask in self._masks.items():
+            for budget in self._budgets or (device_bytes,):
+                queries.append(BudgetQuery(budget, min(budget, device_bytes), name, mask))
+        return queries
+
+    def _partly_measured(self) -> list[int]:
+        """Candidates with several repeats, some measured and some still open."""
+        partly_measured = []
+        for index in self._state.measured:
+            candidate = self._candidates[index]
+            if len(candidate.trials) > 1 and self._plan.is_open(candidate):
+                partly_measured.append(index)
+        return partly_measured
+
+    def _sorted_by_similarity(self) -> list[int]:
+        """All candidates: first by the number of the baseline's choices, then by micro-batch."""
+        keys = []
+        for index, candidate in enumerate(self._candidates):
+            choices = candidate.trials[0].choices
+            equal = sum(choices.get(axis) == value for axis, value in self._baseline.items())
+            keys.append((-equal, candidate.micro_batch, index))
+        return [index for _, _, index in sorted(keys)]
+
+
+def _priors_of(candidates: Sequence[Candidate]) -> TechniquePriors:
+    """The shipped priors; without a GPU, only their overheads, because the tables are of GPUs."""
+    if candidates and candidates[0].trials[0].needs.gpus == 0:
+        return shipped_priors().overheads_alone()
+    return shipped_priors()

@@ -1,0 +1,204 @@
+"""Everything that the records say so far: speeds, memory, costs of trials, and failures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jobs.record import Outcome, TrialRecord
+from orchestrator.search.best.data_loaders import NOTICED_DATA_SHARE, Loaders
+from orchestrator.search.best.failures import Failures
+from orchestrator.search.best.gain import Posterior
+from orchestrator.search.best.trial_cost import TrialCost
+from orchestrator.search.model.arrays import Array, Mask, Numbering
+from orchestrator.search.model.candidates import Candidate, Curve
+from orchestrator.search.model.cost_prior import CostPrior
+from orchestrator.search.model.curve_prior import PriorScales
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.measurements import Measurement, measurement_of
+from orchestrator.search.model.memory.memory_model import MemoryModel
+from orchestrator.search.model.observations import Observation
+from orchestrator.search.model.performance_model import Branch
+from orchestrator.search.model.posterior import CostModel
+
+_HOST_NOISE = 0.2
+"""A host-bound micro-batch may be this much faster than a measured one, as a logarithm."""
+_HOST_ELSEWHERE = 1.4
+"""The same with other techniques, which change the time of the host, too."""
+_SPEED_NOISE = 0.015
+"""Expected noise of a measured speed, as a logarithm."""
+
+
+class SearchState:
+    """The measurements of a plan's candidates, and the expectations for those not measured."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        predicted_bytes: Mapping[str, float],
+        priors: TechniquePriors,
+    ) -> None:
+        self.candidates = candidates
+        self._records: dict[int, list[TrialRecord]] = {}
+        self.measured: dict[int, Measurement] = {}
+        """Candidate -> its measurement; only candidates with a trial that ended ok."""
+        self.device_bytes = 0
+        """Memory of the GPU; 0 without a GPU, and before the first record."""
+        self.slot_seconds = 0.0
+        """Slot time of all trials so far."""
+        self._is_current = False
+        if not candidates:
+            return
+        self._sizes = np.array([candidate.micro_batch for candidate in candidates], float)
+        scales = PriorScales()
+        self._times = CostModel(CostPrior(candidates, priors, scales, is_time=True))
+        prior_of_memory = CostPrior(candidates, priors, scales, is_time=False)
+        self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes, priors)
+        self._costs = TrialCost(candidates, priors)
+        self._failures = Failures(candidates, priors)
+        self._curves = Numbering[Curve]().of(candidate.curve for candidate in candidates)
+        self._memory_curves = Numbering[Curve]().of(
+            candidate.curve.of_memory for candidate in candidates
+        )
+        self._loaders = Loaders(candidates)
+        self._host_seconds: dict[int, float] = {}
+        """Curve -> the shortest micro-batch that waited for the host, in seconds."""
+        self._smallest_too_large: dict[int, float] = {}
+        """Curve of memory -> the smallest micro-batch that ran out of memory."""
+
+    def note(self, index: int, record: TrialRecord) -> None:
+        """Learn from the record of a trial. ``index`` is the trial's candidate."""
+        self._is_current = False
+        self._records.setdefault(index, []).append(record)
+        device_bytes = int(record.environment.get("gpu_memory_bytes") or 0)
+        self.device_bytes = max(self.device_bytes, device_bytes)
+        self.slot_seconds += record.slot_seconds
+        self._failures.note(index, record)
+        self._costs.note(index, record)
+        if record.outcome is Outcome.OUT_OF_MEMORY:
+            self._ran_out(index)
+        measurement = measurement_of(self._records[index])
+        if measurement is not None:
+            self.measured[index] = measurement
+            self._memory.observe(index, measurement.memory_bytes)
+            observation = self._observation(index, measurement)
+            self._times.observe(index, observation)
+            if observation.branch == Branch.HOST_BOUND:
+                curve = int(self._curves[index])
+                shortest = self._host_seconds.get(curve, math.inf)
+                self._host_seconds[curve] = min(shortest, observation.cost)
+            else:
+                self._loaders.note(index, measurement.data_share, observation.cost)
+
+    def _observation(self, index: int, measurement: Measurement) -> Observation:
+        """The seconds of a micro-batch, with their relative error.
+
+        As in ``frontier.surrogate``, waiting for kernel launches adds to the error. So does waiting
+        for data: how fast a host prepares its batches varies a lot.
+        """
+        branch = measurement.branch
+        waited = 0.0
+        if branch == Branch.UNKNOWN:
+            waited = measurement.launch_bound_share
+        if measurement.data_share > NOTICED_DATA_SHARE:
+            waited = max(waited, measurement.data_share)
+        return Observation(
+            cost=self._sizes[index] / measurement.samples_per_second,
+            relative_error=measurement.speed_ci95 + waited,
+            branch=branch,
+        )
+
+    def _ran_out(self, index: int) -> None:
+        if self.device_bytes:
+            self._memory.ran_out(index, self.device_bytes)
+        curve = int(self._memory_curves[index])
+        smallest = self._smallest_too_large.get(curve, np.inf)
+        self._smallest_too_large[curve] = min(smallest, self._sizes[index])
+
+    @property
+    def given_up(self) -> Mask:
+        """Whether a candidate's techniques do not run on this machine, shape (candidates,)."""
+        return self._failures.given_up
+
+    @property
+    def too_large(self) -> Mask:
+        """Whether this or a smaller micro-batch of the same techniques ran out of memory.
+
+        The data loader and the loop may differ. Shape (candidates,).
+        """
+        too_large = np.zeros(len(self.candidates), bool)
+        for curve, smallest in self._smallest_too_large.items():
+            too_large |= (self._memory_curves == curve) & (self._sizes >= smallest)
+        return too_large
+
+    def posterior(self) -> Posterior | None:
+        """The posterior of every candidate; None before a speed is measured."""
+        if not self.measured:
+            return None
+        if not self._is_current:
+            self._times.learn()
+            self._is_current = True
+        # New predictions may have arrived since the last call, so memory is always learnt again.
+        self._memory.learn()
+        assert self._times.mean is not None
+        assert self._memory.mean is not None
+        # Samples per second are the micro-batch divided by its seconds.
+        of_model = np.log(self._sizes) - self._times.mean
+        log_speed = self._corrected(of_model)
+        return Posterior(
+            log_speed=log_speed,
+            highest_log_speed=self._highest_log_speed(),
+            model_errors=np.abs(log_speed - of_model),
+            log_memory=self._memory.mean,
+            memory_deviation=self._memory.deviation,
+            works=self._failures.probability_to_work(),
+            choices=self._failures.choices,
+            unproven=self._failures.unproven,
+            untried_probability=self._failures.untried_probability,
+            times=self._times,
+        )
+
+    def _highest_log_speed(self) -> Array:
+        """Upper bounds of the logarithms of the speeds, shape (candidates,).
+
+        A micro-batch that waited for the host would take as long with more samples, and with fewer.
+        So no micro-batch of the curve takes less time. Other techniques change the host's time, but
+        a data loader changes nothing where the GPU did not wait for data.
+        """
+        elsewhere = min(self._host_seconds.values(), default=0.0) * math.exp(-_HOST_ELSEWHERE)
+        seconds = np.full(len(self._sizes), elsewhere)
+        for curve, shortest in self._host_seconds.items():
+            seconds[self._curves == curve] = shortest * math.exp(-_HOST_NOISE)
+        seconds = np.maximum(seconds, self._loaders.least_seconds())
+        # Without any bound the time is 0, and the speed infinite.
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._sizes / seconds))
+
+    def _corrected(self, of_model: Array) -> Array:
+        """Expected speeds, but the measured one where the model is far from it.
+
+        The model averages the noise of similar trials, so it is better than a single measurement. A
+        difference beyond any noise is the model's error. Shape (candidates,).
+        """
+        log_speed = of_model.copy()
+        for index, measurement in self.measured.items():
+            log_measured = math.log(measurement.samples_per_second)
+            difference = log_speed[index] - log_measured
+            # The weight of a Cauchy distribution: 1/2 at the scale of the noise, and near 0 beyond.
+            weight = 1 / (1 + (difference / _SPEED_NOISE) ** 2)
+            log_speed[index] = log_measured + weight * difference
+        return log_speed
+
+    def wait_for_a_twin(self, posterior: Posterior, can_run: Mask) -> Mask:
+        """Whether a candidate waits for the trial of another data loader, shape (candidates,)."""
+        return self._loaders.wait_for_a_twin(posterior.log_speed, can_run, self.measured)
+
+    def seconds(self, posterior: Posterior) -> Array:
+        """Expected slot time of a trial of each candidate, shape (candidates,)."""
+        return self._costs.seconds(np.exp(posterior.log_speed))
+
+    def late_seconds(self) -> Array:
+        """Slot time to be expected after trials that did not end in time, shape (candidates,)."""
+        return self._failures.late_seconds()

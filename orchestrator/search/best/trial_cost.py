@@ -1,0 +1,127 @@
+"""The expected slot time of a trial of each candidate: its steps, and everything else."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+
+from jobs.record import TrialRecord
+from jobs.spec import Choice, TrialSpec
+from orchestrator.search.model.arrays import Array, Mask, Numbering
+from orchestrator.search.model.candidates import Candidate
+from orchestrator.search.model.effects.similar_values import similar_to
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import BUILD_SECONDS
+
+USUAL_SECONDS = 2.5
+"""Seconds of a trial without its steps and its compilation: process, model, data, first step.
+Assumed until a trial without overhead has ended."""
+_LEAST_SECONDS = 0.2
+"""A trial takes at least this long besides its steps. A smaller difference is measurement error."""
+_LEAST_SCALE = 0.1
+"""The smallest ratio of a measured overhead to the expected one."""
+_STEPS_OF_AN_EPOCH = 100
+"""Assumed number of steps of a trial that runs a whole epoch."""
+
+
+class TrialCost:
+    """Expected slot time of trials: the time of their steps, and an overhead.
+
+    A compiled trial takes many times as long as an eager one. So each technique has an expected
+    overhead (``technique_priors``), which is scaled by the measured overhead of its trials. Without
+    a trial, those of similar techniques count: a model that takes long to compile does so with any
+    option of a compiler. The time to build DeepSpeed's ops is added until a trial with these ops
+    has ended.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
+        trials = [candidate.trials[0] for candidate in candidates]
+        techniques: Numbering[tuple[str, Choice]] = Numbering()
+        self._overheads = _expected_overheads(candidates, priors, techniques)
+        """Expected overhead of each slow technique in seconds, shape (candidates, techniques)."""
+        self._similar = [similar_to(technique, techniques) for technique in techniques]
+        """For each slow technique: the numbers of similar ones."""
+        self._scales: list[list[float]] = [[] for _ in range(self._overheads.shape[1])]
+        """For each slow technique: measured overhead / expected overhead of each of its trials."""
+        self._plain: list[float] = []
+        """Overheads of trials without slow techniques, in seconds."""
+        builds: Numbering[frozenset[str]] = Numbering()
+        self._builds = builds.of(frozenset(trial.settings.builds) for trial in trials)
+        """Index of the set of ops that each candidate builds, shape (candidates,)."""
+        self._is_built: Mask = np.array([not ops for ops in builds], bool)
+        """Whether each set of ops is already built, shape (sets,)."""
+        self._steps = np.array([_steps_of(trial) for trial in trials], float)
+        self._batches = np.array([trial.effective_batch for trial in trials], float)
+
+    def note(self, index: int, record: TrialRecord) -> None:
+        """Learn the overhead of a trial; a trial without a speed is ignored."""
+        speed = record.measurements.get("samples_per_second")
+        if not speed or not record.slot_seconds:
+            return
+        # Overhead = slot time - optimizer steps × samples per step / samples per second.
+        in_steps = self._steps[index] * self._batches[index] / speed
+        besides = max(_LEAST_SECONDS, record.slot_seconds - in_steps)
+        expected = self._overheads[index].sum() + self._to_build()[index]
+        if expected:
+            scale = max(_LEAST_SCALE, (besides - self._usual()) / expected)
+            for number in np.flatnonzero(self._overheads[index]):
+                self._scales[number].append(scale)
+        else:
+            self._plain.append(besides)
+        self._is_built[self._builds[index]] = True
+
+    def seconds(self, speeds: Array) -> Array:
+        """Expected seconds of a trial of each candidate, shape (candidates,).
+
+        ``speeds`` are the expected samples per second, of the same shape.
+        """
+        scales = np.array([self._scale(number) for number in range(len(self._scales))])
+        besides = self._usual() + self._overheads @ scales + self._to_build()
+        return np.asarray(besides + self._steps * self._batches / speeds)
+
+    def _scale(self, number: int) -> float:
+        """Measured overhead of a slow technique / expected overhead."""
+        if self._scales[number]:
+            # The median ignores a trial that was disturbed.
+            return statistics.median(self._scales[number])
+        # Later trials of a similar technique find its code in the cache, but this one finds none.
+        similar = [ratio for other in self._similar[number] for ratio in self._scales[other]]
+        return max(similar, default=1.0)
+
+    def _usual(self) -> float:
+        """Seconds of a trial besides its steps, without slow techniques."""
+        if self._plain:
+            return statistics.median(self._plain)
+        return USUAL_SECONDS
+
+    def _to_build(self) -> Array:
+        """Seconds to build the ops that are not built yet, shape (candidates,)."""
+        return np.where(self._is_built[self._builds], 0.0, BUILD_SECONDS)
+
+
+def _expected_overheads(
+    candidates: Sequence[Candidate],
+    priors: TechniquePriors,
+    techniques: Numbering[tuple[str, Choice]],
+) -> Array:
+    """Expected overhead of each slow technique in seconds, shape (candidates, techniques).
+
+    It numbers the slow techniques, each of which is an axis and a value.
+    """
+    entries = []
+    for index, candidate in enumerate(candidates):
+        for axis, _, value in candidate.techniques:
+            seconds = priors.of(axis, value).overhead_seconds
+            if seconds > 0:
+                entries.append((index, techniques[axis, value], seconds))
+    overheads = np.zeros((len(candidates), len(techniques)))
+    for index, number, seconds in entries:
+        overheads[index, number] = seconds
+    return overheads
+
+
+def _steps_of(trial: TrialSpec) -> int:
+    """Optimizer steps of a trial, warm-up included."""
+    return trial.measure.warmup_steps + (trial.measure.steps or _STEPS_OF_AN_EPOCH)

@@ -1,0 +1,156 @@
+"""Groups the plan's configurations into curves, along which only the micro-batch changes."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jobs.spec import Choice, TrainingRecipe, TrialSpec
+from orchestrator.search.model.technique_knowledge import NO_DEVICE_MEMORY
+
+OPTIMIZER = "optimizer"
+_BATCH_AXES = ("micro_batch", "accumulation")
+_NEUTRAL_AXES = ("activations", "precision")
+"""Axes that change neither an optimizer's states nor its step, within one training recipe."""
+
+Techniques = tuple[tuple[str, str, Choice | None], ...]
+"""Axis, name of the value's type, value; axes in alphabetical order. The type tells 1 from True."""
+Regime = tuple[str, int]
+"""What is constant along a curve: ("accumulation", 4) or ("effective_batch", 64)."""
+
+
+class Curve(NamedTuple):
+    """What candidates that differ only in the micro-batch have in common."""
+
+    techniques: Techniques
+    regime: Regime
+
+    @property
+    def of_memory(self) -> Curve:
+        """The curve without the techniques that change nothing in the memory of the GPU.
+
+        The regime stays: with accumulation, two such curves may have different ones.
+        """
+        return Curve(_of_memory(self.techniques), self.regime)
+
+
+class OptimizerFamily(NamedTuple):
+    """Curves on which an optimizer costs the same extra memory and time."""
+
+    training_recipe: TrainingRecipe
+    techniques: Techniques
+    """The techniques, with the values of ``_NEUTRAL_AXES`` set to None."""
+
+    @property
+    def of_memory(self) -> OptimizerFamily:
+        """The family without the techniques that change nothing in the memory of the GPU."""
+        return OptimizerFamily(self.training_recipe, _of_memory(self.techniques))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Candidate:
+    """A configuration of the plan with its repeats. Two objects are never equal."""
+
+    trials: tuple[TrialSpec, ...]
+    trial_ids: tuple[str, ...]
+    training_recipe: TrainingRecipe
+    """Candidates are compared only within their training recipe, at any effective batch."""
+    curve: Curve
+    reference_curve: Curve
+    """The same curve with the optimizer of the plan's first trial."""
+    optimizer_family: OptimizerFamily
+    micro_batch: int
+    accumulation: int
+
+    @property
+    def techniques(self) -> Techniques:
+        """The values of all axes except those of the batch."""
+        return self.curve.techniques
+
+    @property
+    def has_reference_optimizer(self) -> bool:
+        """Whether its optimizer is that of the plan's first trial."""
+        return self.curve == self.reference_curve
+
+
+def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
+    """The plan's configurations in the order of the plan, each with all its repeats."""
+    groups: dict[tuple[Techniques, int, int], list[TrialSpec]] = {}
+    for trial in trials:
+        key = (_techniques(trial.choices), trial.micro_batch, trial.accumulation)
+        groups.setdefault(key, []).append(trial)
+    if not groups:
+        return ()
+    possible = []
+    for (techniques, *_), repeats in groups.items():
+        possible.append(_possible_curves(techniques, repeats[0]))
+    curve_sizes = Counter(itertools.chain.from_iterable(possible))
+    # All other optimizers are compared with that of the first trial.
+    reference = next(iter(groups.values()))[0].choices.get(OPTIMIZER)
+    candidates = []
+    for repeats, curves in zip(groups.values(), possible, strict=True):
+        # Of the possible curves, the one with the most candidates gives the most information.
+        curve = max(curves, key=curve_sizes.__getitem__)
+        candidates.append(_candidate(repeats, curve, reference))
+    return tuple(candidates)
+
+
+def _possible_curves(techniques: Techniques, trial: TrialSpec) -> list[Curve]:
+    """Curves of constant accumulation and of constant effective batch.
+
+    Accumulation keeps gradients between passes, which takes extra memory. So a trial with one pass
+    per step shares no curve with trials of several passes.
+    """
+    curves = [Curve(techniques, ("accumulation", trial.accumulation))]
+    if trial.accumulation > 1:
+        curves.append(Curve(techniques, ("effective_batch", trial.effective_batch)))
+    return curves
+
+
+def _candidate(
+    repeats: Sequence[TrialSpec], curve: Curve, reference_optimizer: Choice
+) -> Candidate:
+    first = repeats[0]
+    return Candidate(
+        trials=tuple(repeats),
+        trial_ids=tuple(trial.trial_id for trial in repeats),
+        training_recipe=first.training_recipe,
+        curve=curve,
+        reference_curve=Curve(
+            _replaced(curve.techniques, (OPTIMIZER,), reference_optimizer), curve.regime
+        ),
+        optimizer_family=OptimizerFamily(
+            first.training_recipe, _replaced(curve.techniques, _NEUTRAL_AXES, None)
+        ),
+        micro_batch=first.micro_batch,
+        accumulation=first.accumulation,
+    )
+
+
+def _of_memory(techniques: Techniques) -> Techniques:
+    """The techniques that may change the memory of the GPU."""
+    return tuple(own for own in techniques if own[0] not in NO_DEVICE_MEMORY)
+
+
+def _replaced(techniques: Techniques, axes: Collection[str], value: Choice | None) -> Techniques:
+    """The techniques with another value on some axes."""
+    changed = []
+    for axis, kind, own in techniques:
+        if axis in axes:
+            changed.append((axis, type(value).__name__, value))
+        else:
+            changed.append((axis, kind, own))
+    return tuple(changed)
+
+
+def _techniques(choices: Mapping[str, Choice]) -> Techniques:
+    """The values of all axes except those of the batch."""
+    techniques = []
+    for axis in sorted(choices):
+        if axis not in _BATCH_AXES:
+            value = choices[axis]
+            techniques.append((axis, type(value).__name__, value))
+    return tuple(techniques)

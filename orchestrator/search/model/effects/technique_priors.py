@@ -1,0 +1,274 @@
+"""The expected effect of each technique on speed, memory and trial time, before any measurement."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobs.spec import Choice
+from jobs.techniques import AXES
+from orchestrator.search.model.arrays import Array
+from orchestrator.search.model.effects import unrecorded
+from orchestrator.search.model.effects.similar_values import correlation
+
+_FILE = Path(__file__).with_name("technique_priors.json")
+"""Written by ``python -m tests.benchmarks.technique_priors`` from recorded tables."""
+
+UNKNOWN_DEVIATION_WITHOUT_TABLES = 0.7
+"""Standard deviation of an unknown effect if there are no tables at all, as a logarithm of time. It
+is large, because the technique may be one with a very large effect."""
+_CORRELATION_WITHOUT_TABLES = 0.5
+"""Correlation of the effects of two values of an axis if there are no tables. Nothing is known of
+any value then. So effects relative to the same reference share half of their variance: the
+reference's own.
+"""
+WORKS_IF_RECORDED = 0.95
+"""Probability that a technique works on this model if it ran on another model."""
+WORKS_IF_SIMILAR_RECORDED = 0.85
+"""The same if only a similar technique ran on another model."""
+WORKS_IF_UNKNOWN = 0.7
+"""The same if no table has the technique. It is low, so that new techniques are tried one by one.
+"""
+
+SLOPE_OF_MEMORY = 2.0
+"""Effect of a technique on the memory of a sample / its effect on all memory of a trial. Recorded
+trials have about half of their memory in activations."""
+_LEAST_DEVIATION = 0.05
+_DEVIATION_SHARE = 0.5
+"""Standard deviation of the difference of two recorded effects on a new model: a constant, plus
+this share of the recorded difference."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effect:
+    """The expected effect of one technique, compared with the default of its axis."""
+
+    log_time: float = 0.0
+    """Logarithm of the factor on the seconds of a sample."""
+    deviation: float = 0.35
+    """Standard deviation of ``log_time`` between models."""
+    log_memory: float = 0.0
+    """Logarithm of the factor on the memory of a trial."""
+    memory_deviation: float = 0.35
+    """Standard deviation of ``log_memory`` between models."""
+    log_sample_memory: float | None = None
+    """Logarithm of the factor on the memory of each sample, which grows with the micro-batch; None
+    if it was not recorded."""
+    sample_memory_deviation: float = 0.0
+    """Standard deviation of ``log_sample_memory`` between models."""
+    overhead_seconds: float = 0.0
+    """Seconds that a trial with this technique takes besides its steps, more than the default."""
+    models: int = 0
+    """Number of models that it was measured on."""
+
+    def of_sample(self) -> tuple[float, float]:
+        """Expected logarithm of the factor on the memory of each sample, and its deviation."""
+        if self.log_sample_memory is not None:
+            return self.log_sample_memory, self.sample_memory_deviation
+        mean = SLOPE_OF_MEMORY * self.log_memory
+        # The ratio itself is uncertain by half of it: how much of its memory a model has in
+        # activations differs.
+        return mean, math.hypot(mean / 2, SLOPE_OF_MEMORY * self.memory_deviation)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TechniquePriors:
+    """The recorded effects of techniques: axis -> value -> effect.
+
+    For a value without a recorded effect, the effect is estimated from similar values
+    (``similar_values``). Without similar values, it is the assumption in ``unrecorded``.
+    """
+
+    effects: Mapping[str, Mapping[str, Effect]] = field(default_factory=dict)
+    knows_speeds: bool = True
+    """Whether the effects on speed and memory are valid for this kind of machine."""
+    _expected: dict[tuple[str, str], Effect] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def of(self, axis: str, value: Choice) -> Effect:
+        """The effect of a value, compared with the default of its axis."""
+        key = (axis, str(value))
+        if key not in self._expected:
+            self._expected[key] = self._effect(axis, value)
+        return self._expected[key]
+
+    def has(self, axis: str, value: Choice) -> bool:
+        """Whether a table of this kind of machine has the value."""
+        return self.knows_speeds and str(value) in self.effects.get(axis, {})
+
+    def probability_to_work(self, axis: str, value: Choice) -> float:
+        """Probability that a value works on a model on which it was never tried."""
+        if str(value) in self.effects.get(axis, {}):
+            return WORKS_IF_RECORDED
+        if self._similar(axis, str(value)):
+            return WORKS_IF_SIMILAR_RECORDED
+        return WORKS_IF_UNKNOWN
+
+    def between(self, axis: str, reference: Choice, value: Choice) -> Effect:
+        """The effect of changing from one value of an axis to another."""
+        if type(reference) is type(value) and reference == value:
+            return Effect(deviation=0.0, memory_deviation=0.0)
+        before = self.of(axis, reference)
+        after = self.of(axis, value)
+        # Both effects are relative to the same default, so their errors do not add up. The larger
+        # deviation counts.
+        deviation = max(before.deviation, after.deviation)
+        if before.models and after.models:
+            # Two values with nearly equal effects on other models, such as fp16 and bf16, are
+            # expected to have nearly equal effects here.
+            between = abs(after.log_time - before.log_time)
+            deviation = min(deviation, _LEAST_DEVIATION + _DEVIATION_SHARE * between)
+        samples_before, deviation_before = before.of_sample()
+        samples_after, deviation_after = after.of_sample()
+        return Effect(
+            log_time=after.log_time - before.log_time,
+            deviation=deviation,
+            log_memory=after.log_memory - before.log_memory,
+            memory_deviation=max(before.memory_deviation, after.memory_deviation),
+            log_sample_memory=samples_after - samples_before,
+            sample_memory_deviation=max(deviation_before, deviation_after),
+            overhead_seconds=after.overhead_seconds - before.overhead_seconds,
+            models=min(before.models, after.models),
+        )
+
+    def correlation(self, axis: str, first: Choice, second: Choice) -> float:
+        """Prior correlation of the effects of two values, from 0 to 1."""
+        similar = 0.0
+        if type(first) is type(second):
+            similar = correlation(str(first), str(second))
+        if self._has_speeds():
+            return similar
+        return max(similar, _CORRELATION_WITHOUT_TABLES)
+
+    def _has_speeds(self) -> bool:
+        return self.knows_speeds and bool(self.effects)
+
+    def overheads_alone(self) -> TechniquePriors:
+        """The same priors with overheads only, without effects on speed and memory."""
+        return replace(self, knows_speeds=False, _expected={})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, as the file holds them."""
+        document: dict[str, Any] = {}
+        for axis, effects in self.effects.items():
+            document[axis] = {value: _effect_json(effect) for value, effect in effects.items()}
+        return document
+
+    def _effect(self, axis: str, value: Choice) -> Effect:
+        recorded = self.effects.get(axis, {}).get(str(value))
+        if not self._has_speeds():
+            return self._without_speeds(axis, value, recorded)
+        if recorded is not None:
+            return recorded
+        return self._from_similar(axis, value)
+
+    def _without_speeds(self, axis: str, value: Choice, recorded: Effect | None) -> Effect:
+        """The effect of a value where no table says how fast it is."""
+        seconds = unrecorded.overhead_seconds(axis, value)
+        if recorded is not None:
+            seconds = recorded.overhead_seconds
+        work = unrecorded.more_work(axis, value)
+        if work is not None:
+            return Effect(
+                log_time=work.log_time, deviation=work.deviation, overhead_seconds=seconds
+            )
+        return Effect(deviation=self._unknown_deviation(axis, value), overhead_seconds=seconds)
+
+    def _unknown_deviation(self, axis: str, value: Choice) -> float:
+        # Effects are relative to the default, so its own is zero by definition.
+        if axis in AXES and value == AXES[axis].default:
+            return 0.0
+        return UNKNOWN_DEVIATION_WITHOUT_TABLES
+
+    def _similar(self, axis: str, value: str) -> list[str]:
+        """The recorded values of an axis whose effects correlate with that of a value."""
+        recorded = self.effects.get(axis, {})
+        # The default has no deviation: its effect is zero by definition, so it shows nothing.
+        return [name for name in recorded if recorded[name].deviation and correlation(name, value)]
+
+    def _from_similar(self, axis: str, value: Choice) -> Effect:
+        """The expected effect of a value without a recorded effect.
+
+        A small Gaussian process over the values of the axis. Its mean function is ``unrecorded``,
+        and its observations are the recorded effects of similar values.
+        """
+        prior = unrecorded.expectation(axis, value)
+        expected = Effect(
+            log_time=prior.log_time,
+            deviation=prior.deviation,
+            log_memory=prior.log_memory,
+            memory_deviation=prior.memory_deviation,
+            overhead_seconds=unrecorded.overhead_seconds(axis, value),
+        )
+        similar = self._similar(axis, str(value))
+        if not similar:
+            return expected
+        recorded = [self.effects[axis][name] for name in similar]
+        usual = [unrecorded.expectation(axis, name) for name in similar]
+        times = np.array([effect.log_time for effect in recorded])
+        memories = np.array([effect.log_memory for effect in recorded])
+        usual_times = np.array([known.log_time for known in usual])
+        usual_memories = np.array([known.log_memory for known in usual])
+        to_similar = np.array([correlation(str(value), name) for name in similar])
+        explained = _weights(similar, [effect.models for effect in recorded], to_similar)
+        # The effect also varies between models. This is assumed to be half of the variance, which
+        # similar values do not reduce.
+        left = math.sqrt(max(0.5, 1 - float(explained @ to_similar)))
+        # If similar values vary more between models than assumed, this value may, too.
+        spread = statistics.fmean(effect.deviation for effect in recorded)
+        return replace(
+            expected,
+            log_time=prior.log_time + float(explained @ (times - usual_times)),
+            deviation=max(prior.deviation, spread) * left,
+            log_memory=prior.log_memory + float(explained @ (memories - usual_memories)),
+            memory_deviation=prior.memory_deviation * left,
+        )
+
+
+def _weights(similar: list[str], models: list[int], to_similar: Array) -> Array:
+    """Weights of recorded effects in the expected effect of another value, shape (similar,).
+
+    The weights of a Gaussian process: inverse of (correlations + noise) · ``to_similar``.
+    """
+    rows = [[correlation(one, other) for other in similar] for one in similar]
+    # The effect on one model has the full variance between models; the mean of n models, 1 / n.
+    noise = np.diag([1 / max(1, count) for count in models])
+    return np.asarray(np.linalg.solve(np.array(rows) + noise, to_similar))
+
+
+def _effect_json(effect: Effect) -> dict[str, Any]:
+    document = {
+        "log_time": round(effect.log_time, 4),
+        "deviation": round(effect.deviation, 4),
+        "log_memory": round(effect.log_memory, 4),
+        "memory_deviation": round(effect.memory_deviation, 4),
+        "overhead_seconds": round(effect.overhead_seconds, 2),
+        "models": effect.models,
+    }
+    if effect.log_sample_memory is not None:
+        document["log_sample_memory"] = round(effect.log_sample_memory, 4)
+        document["sample_memory_deviation"] = round(effect.sample_memory_deviation, 4)
+    return document
+
+
+def read_priors(document: Mapping[str, Any]) -> TechniquePriors:
+    """Priors from JSON values."""
+    effects = {}
+    for axis, values in document.items():
+        effects[axis] = {value: Effect(**fields) for value, fields in values.items()}
+    return TechniquePriors(effects=effects)
+
+
+@cache
+def shipped_priors() -> TechniquePriors:
+    """The priors from all tables that come with the project."""
+    return read_priors(json.loads(_FILE.read_text(encoding="utf-8")))

@@ -1,0 +1,260 @@
+"""Memory of every candidate: predicted and corrected by measurements, or else a learnt curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.search.model.arrays import Array, Indices, rounded
+from orchestrator.search.model.candidates import Candidate
+from orchestrator.search.model.cost_prior import CostPrior
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.memory.predicted_memory import PredictedMemory
+from orchestrator.search.model.observations import Observation
+from orchestrator.search.model.posterior import CostModel
+
+_BORROWED_CURVE_DEVIATION = 0.2
+"""Deviation of the part of the error of a borrowed sample memory that only the same curve has, as a
+logarithm."""
+_ALONG_A_CURVE = 0.7
+"""Correlation of this part between distant micro-batches of the curve."""
+_LOSS_DEVIATION = 0.3
+"""Deviation of the memory of a loss in a step that borrows its prediction, as a share of it."""
+_BORROWED_NOISE = 0.02
+"""Error of a borrowed prediction beside that of its sample memory, as a logarithm: the base and
+what the allocator keeps in its cache."""
+_GAUSS_NEWTON_STEPS = 4
+"""Enough for errors of a factor of two to be estimated within 1 %."""
+_OUT_OF_MEMORY_MARGIN = 1.05
+"""A candidate that ran out of memory counts as needing at least this many times the device's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorrectionHyperparameters:
+    """Expected errors of memory predictions, as deviations of logarithms (0.05 is about 5 %)."""
+
+    common_deviation: float = 0.05
+    """Error that all predictions share, such as the CUDA context of an uncalibrated GPU."""
+    deviations: tuple[float, ...] = (0.002, 0.005, 0.01, 0.03, 0.1)
+    """Error of a single prediction. The most probable value is chosen after each measurement."""
+    usual_deviation: float = 0.01
+    """The most probable of ``deviations`` before any measurement."""
+    noise: float = 0.0005
+    """Error of a repeated measurement. Memory repeats almost to the byte."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Errors:
+    """The errors of predictions as a Gaussian process, and the measured candidates.
+
+    The error of a candidate is that of its sample memory times its weight, plus the rest.
+    """
+
+    measured: Indices
+    rest: Array
+    """Prior covariance of the rest with that of the measured ones, (candidates, measured)."""
+    of_samples: Array
+    """The same of the errors of the sample memories."""
+    noise: Array
+    """Standard deviations of the measurements, shape (measured,)."""
+
+    def solved(self, weights: Array, errors: Array) -> Array:
+        """Inverse covariance of the measured errors, times these errors, shape (measured,).
+
+        Gaussian process regression (Rasmussen and Williams, 2006, equation 2.23).
+        """
+        return np.linalg.solve(self._of_measured(weights), errors)
+
+    def explained(self, weights: Array) -> Array:
+        """The variance that the measurements explain, shape (candidates,); equation 2.24."""
+        covariance = self._covariance(weights)
+        gain = np.linalg.solve(self._of_measured(weights), covariance.T)
+        return np.asarray(np.einsum("ij,ji->i", covariance, gain))
+
+    def _covariance(self, weights: Array) -> Array:
+        return self.rest + np.outer(weights, weights[self.measured]) * self.of_samples
+
+    def _of_measured(self, weights: Array) -> Array:
+        return self._covariance(weights)[self.measured] + np.diag(self.noise**2)
+
+
+class MemoryModel:
+    """The logarithm of every candidate's bytes as a normal distribution.
+
+    ``predicted_bytes`` maps trial ids to predicted bytes. It may grow during the search. It needs
+    only a few micro-batches of each curve, because memory is nearly affine in the micro-batch.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        prior: CostPrior,
+        predicted_bytes: Mapping[str, float],
+        priors: TechniquePriors,
+    ) -> None:
+        self._predicted_bytes = predicted_bytes
+        self._read_count = 0
+        """Number of predictions when they were last read."""
+        self._is_predicted = False
+        self._predicted = PredictedMemory(candidates, predicted_bytes, priors)
+        self._curves = CostModel(prior)
+        self._prior = prior
+        self._hyperparameters = CorrectionHyperparameters()
+        self._log_bytes: dict[int, float] = {}
+        self._lower_bounds: dict[int, float] = {}
+        """Candidate that ran out of memory -> lower bound of the logarithm of its bytes."""
+        self.mean: Array | None = None
+        """Expected logarithm of each candidate's bytes, shape (candidates,); None at first."""
+        self.deviation: Array = np.zeros(0)
+        """Standard deviations of these logarithms, shape (candidates,)."""
+
+    def observe(self, index: int, memory_bytes: float) -> None:
+        """Note the measured memory of a candidate. ``learn`` takes it into account."""
+        self._lower_bounds.pop(index, None)
+        self._log_bytes[index] = math.log(memory_bytes)
+        self._curves.observe(index, Observation(cost=memory_bytes))
+
+    def ran_out(self, index: int, device_bytes: float) -> None:
+        """Note that a candidate needs more than its device has."""
+        if index not in self._log_bytes:
+            self._lower_bounds[index] = math.log(device_bytes * _OUT_OF_MEMORY_MARGIN)
+
+    def learn(self) -> None:
+        """Compute the posterior from all predictions and measurements so far."""
+        if self._read_count != len(self._predicted_bytes):
+            self._read_count = len(self._predicted_bytes)
+            self._is_predicted = self._predicted.read()
+        if self._is_predicted:
+            self._correct()
+        elif self._log_bytes:
+            self._curves.learn()
+            self.mean = self._curves.mean
+            self.deviation = np.sqrt(self._curves.variance)
+        if self.mean is not None:
+            self._apply_measurements()
+
+    def _apply_measurements(self) -> None:
+        """Measured memory is exact; a candidate that ran out of memory has its lower bound."""
+        assert self.mean is not None
+        for index, log_bytes in self._log_bytes.items():
+            self.mean[index] = log_bytes
+            self.deviation[index] = 0.0
+        for index, log_bytes in self._lower_bounds.items():
+            self.mean[index] = max(self.mean[index], log_bytes)
+            self.deviation[index] = 0.0
+
+    def _correct(self) -> None:
+        """Correct the predictions by a Gaussian process over log(measured / predicted).
+
+        For predictions of the candidate's own, the same model as in ``frontier.memory_correction``.
+        For borrowed ones, most of the error is in the memory of the samples. It enters through an
+        exponential, so it is linearized at its latest estimate, and estimated again (Gauss-Newton).
+        """
+        measured, log_measured = self._known()
+        deviation = self._most_probable_deviation(measured, log_measured)
+        every = np.arange(len(self._predicted.curves))
+        errors = _Errors(
+            measured=measured,
+            rest=self._rest_covariance(every, measured, deviation),
+            of_samples=self._sample_covariance(every, measured),
+            noise=self._noise(measured),
+        )
+        sample_errors: Array = np.zeros(len(every))
+        for _ in range(_GAUSS_NEWTON_STEPS):
+            weights = self._predicted.sample_weights(sample_errors)
+            # Linearized at the errors e: log measured = log bytes(e) + weight · (error - e) + rest.
+            at_zero = self._predicted.log_bytes(sample_errors) - weights * sample_errors
+            solved = errors.solved(weights, log_measured - at_zero[measured])
+            sample_errors = errors.of_samples @ (weights[measured] * solved)
+        self.mean = rounded(self._predicted.log_bytes(sample_errors) + errors.rest @ solved)
+        variances = self._rest_variances(deviation) + weights**2 * self._sample_variances()
+        # A variance can fall below zero by rounding.
+        left = np.maximum(variances - errors.explained(weights), 0.0)
+        self.deviation = rounded(np.sqrt(left))
+
+    def _noise(self, measured: Indices) -> Array:
+        """Error of each measurement beside those of the predictions, shape (measured,)."""
+        borrows = self._predicted.borrows[measured]
+        return np.where(borrows, _BORROWED_NOISE, self._hyperparameters.noise)
+
+    def _known(self) -> tuple[Indices, Array]:
+        """The candidates with a measurement, and the logarithm of the bytes of each."""
+        log_predicted = self._predicted.log_bytes()
+        known = dict(self._log_bytes)
+        for index, lower_bound in self._lower_bounds.items():
+            # A lower bound corrects a prediction only if the prediction is below it.
+            if log_predicted[index] < lower_bound:
+                known[index] = lower_bound
+        return np.array(list(known), int), np.array(list(known.values()))
+
+    def _rest_covariance(self, rows: Indices, columns: Indices, deviation: float) -> Array:
+        """Prior covariance of all errors but those of sample memories, shape (rows, columns).
+
+        ``deviation`` is that of a single prediction. Half of its variance is shared by candidates
+        with equal predictions, and half by candidates with similar techniques and sizes.
+        """
+        log_predicted = self._predicted.log_bytes()
+        is_equal = log_predicted[rows][:, None] == log_predicted[columns]
+        kernel = self._prior.misfit_kernel(rows, columns)
+        common = self._hyperparameters.common_deviation**2
+        covariance = common + deviation**2 * (is_equal + kernel) / 2
+        # Curves that differ in the same way from their lender share the error of this difference.
+        covariance = covariance + self._predicted.base_covariance(rows, columns)
+        of_loss = _LOSS_DEVIATION * self._predicted.loss_shares()
+        return np.asarray(covariance + np.outer(of_loss[rows], of_loss[columns]))
+
+    def _rest_variances(self, deviation: float) -> Array:
+        """The diagonal of ``_rest_covariance`` for all candidates."""
+        exact = self._hyperparameters.common_deviation**2 + deviation**2
+        of_loss = _LOSS_DEVIATION * self._predicted.loss_shares()
+        return np.asarray(exact + self._predicted.base_variances() + of_loss**2)
+
+    def _sample_covariance(self, rows: Indices, columns: Indices) -> Array:
+        """Prior covariance of the errors of borrowed sample memories, shape (rows, columns).
+
+        It is the error of the expected effects, and one that only the same curve has. The memory
+        that each sample adds is wrong by nearly the same share at every micro-batch.
+        """
+        curves = self._predicted.curves
+        borrows = self._predicted.borrows
+        is_same = (curves[rows][:, None] == curves[columns]) & borrows[rows][:, None]
+        kernel = self._prior.misfit_kernel(rows, columns)
+        along = _ALONG_A_CURVE + (1 - _ALONG_A_CURVE) * kernel
+        own = _BORROWED_CURVE_DEVIATION**2 * along * is_same
+        return np.asarray(self._predicted.sample_covariance(rows, columns) + own)
+
+    def _sample_variances(self) -> Array:
+        """The diagonal of ``_sample_covariance`` for all candidates."""
+        own = _BORROWED_CURVE_DEVIATION**2 * self._predicted.borrows
+        return np.asarray(self._predicted.sample_variances() + own)
+
+    def _most_probable_deviation(self, measured: Indices, log_measured: Array) -> float:
+        """The deviation of a single prediction that the errors make most probable.
+
+        Only the candidates with predictions of their own show it.
+        """
+        is_own = ~self._predicted.borrows[measured]
+        own = measured[is_own]
+        if not len(own):
+            return self._hyperparameters.usual_deviation
+        errors = (log_measured - self._predicted.log_bytes()[measured])[is_own]
+
+        def log_density(deviation: float) -> float:
+            """Logarithm of likelihood times prior, without constant terms.
+
+            The likelihood is that of a multivariate normal distribution, through its Cholesky
+            factor. The prior of the logarithm of the deviation is a standard normal distribution
+            around the usual deviation.
+            """
+            covariance = self._rest_covariance(own, own, deviation)
+            covariance = covariance + self._hyperparameters.noise**2 * np.eye(len(own))
+            factor = np.linalg.cholesky(covariance)
+            solved = np.linalg.solve(factor, errors)
+            likelihood = float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
+            log_ratio = math.log(deviation / self._hyperparameters.usual_deviation)
+            return likelihood - log_ratio**2 / 2
+
+        return max(self._hyperparameters.deviations, key=log_density)

@@ -1,0 +1,91 @@
+"""The most probable parameters of a cost law: maximum a posteriori by Gauss-Newton steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.search.model.arrays import Array, Indices
+from orchestrator.search.model.performance_model import PerformanceModel
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParameterFit:
+    """A nonlinear least-squares problem (Nocedal and Wright, Numerical Optimization, section 10.3).
+
+    The loss is the sum of three squares, each in deviations: measured costs from the law,
+    parameters from their prior mean, and branches of the law from what was seen.
+    """
+
+    law: PerformanceModel
+    prior_mean: Array
+    prior_precision: Array
+    measured: Indices
+    """The candidates that were measured."""
+    log_costs: Array
+    """Their measured costs."""
+    cost_precision: Array
+    """Inverse covariance of what the law leaves unexplained and of the noise, shape (measured,
+    measured)."""
+
+    def best(self, start: Array) -> Array:
+        """The parameters of a local minimum of the loss, found from ``start``."""
+        # Steps until one gains too little, or none descends.
+        limits = self.law.hyperparameters
+        parameters = start
+        loss = self.loss(parameters)
+        for _ in range(limits.max_fit_steps):
+            step = self._descending_step(parameters, loss)
+            if step is None:
+                break
+            parameters = parameters + step
+            last_loss = loss
+            loss = self.loss(parameters)
+            if last_loss - loss < limits.min_gain:
+                break
+        return parameters
+
+    def loss(self, parameters: Array) -> float:
+        """Minus twice the logarithm of the posterior density, except for a constant."""
+        residuals = self.log_costs - self.law.costs(parameters)[self.measured]
+        # Three sums of squares, each in units of its own deviation: data, prior and branches.
+        moved = parameters - self.prior_mean
+        violations = self.law.branch_violations(parameters)
+        return float(
+            residuals @ self.cost_precision @ residuals
+            + moved @ self.prior_precision @ moved
+            + violations @ violations
+        )
+
+    def _descending_step(self, parameters: Array, loss: float) -> Array | None:
+        """The Gauss-Newton step, halved until the loss falls; None if it does not."""
+        step = self._step(parameters)
+        for _ in range(self.law.hyperparameters.max_step_halvings + 1):
+            if self.loss(parameters + step) < loss:
+                return step
+            # The quadratic model of the loss holds only near the parameters, so less may do.
+            step = step / 2
+        return None
+
+    def _step(self, parameters: Array) -> Array:
+        """The Gauss-Newton step, no parameter changed by more than the limit."""
+        jacobian = self.law.jacobian(parameters)[self.measured]
+        branch_jacobian = self.law.branch_jacobian(parameters)
+        residuals = self.log_costs - self.law.costs(parameters)[self.measured]
+        # The gradient of the loss, halved, with the sign of descent.
+        descent = (
+            jacobian.T @ self.cost_precision @ residuals
+            - self.prior_precision @ (parameters - self.prior_mean)
+            - branch_jacobian.T @ self.law.branch_violations(parameters)
+        )
+        # The Hessian without second derivatives, halved.
+        curvature = (
+            jacobian.T @ self.cost_precision @ jacobian
+            + self.prior_precision
+            + branch_jacobian.T @ branch_jacobian
+        )
+        step = np.linalg.solve(curvature, descent)
+        # A step whose largest change is beyond the limit is scaled down as a whole.
+        limit = self.law.hyperparameters.max_parameter_change
+        return np.asarray(step * (limit / max(limit, np.abs(step).max())))

@@ -1,0 +1,265 @@
+"""The posterior of one cost of every candidate, from few measurements, for very large plans.
+
+The cost is either the time of a micro-batch or the memory. The physical law
+(``frontier.cost_law``), its fit and the selection of its noise are those of the frontier search.
+Here they are computed for the measured candidates only. The other candidates follow from their
+covariances with the measured ones. So no matrix has a row and a column for every candidate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.search.model.arrays import Array, Indices, rounded
+from orchestrator.search.model.branches import ExtendedModel, MeasuredModel
+from orchestrator.search.model.cost_prior import CostPrior
+from orchestrator.search.model.error_scales import errors_of
+from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.noise_scales import Residuals
+from orchestrator.search.model.observations import Measured, Observation, as_arrays
+from orchestrator.search.model.parameter_fit import ParameterFit
+from orchestrator.search.model.performance_model import Branch, Derivatives, PerformanceModel
+from orchestrator.search.model.residual_kernel import ResidualKernel, residual_kernel_of
+
+_OF_TIME = Hyperparameters(
+    extra_deviations=(0.0,),
+    # Few measurements often fit the law by chance, so misfits are never taken to be tiny. A model
+    # that the law does not describe, such as one that waits for its data, has large ones.
+    misfit_deviations=(0.03, 0.06, 0.12, 0.25),
+    usual_misfit=0.03,
+    noises=(0.01, 0.02, 0.03, 0.06, 0.1),
+)
+_OF_MEMORY = Hyperparameters(
+    extra_deviations=(0.0,),
+    # Memory repeats almost to the byte, and is nearly affine in the micro-batch.
+    misfit_deviations=(0.01, 0.02, 0.04, 0.08, 0.16),
+    usual_misfit=0.02,
+    noises=(0.001, 0.003, 0.01),
+)
+_FLOOR_BELOW = 0.3
+"""Expected distance of a floor below the smallest measured cost, as a logarithm, if no measurement
+shows it."""
+_TIME_FLOOR_BELOW = 0.9
+"""The same distance for a time. It is larger, because host-bound micro-batches are usually smaller
+than those that are tried first."""
+_BASE_BELOW = 1.5
+_SLOPE_BELOW = 0.3
+"""Expected distances of base and slope below the measured times, as logarithms: about a quarter of
+a time is the base, which does not depend on the micro-batch, and the rest is the slope."""
+_UNCERTAIN_EXPONENT = 6.0
+"""Exponent of the norm where the floor of a curve was not measured. It is 1.7 / deviation of the
+floor from the line, about 0.3: the logistic function then is close to the normal one."""
+_USUAL_ERROR = 0.01
+"""Misfit and noise of the first fit, before their scales are selected."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Posterior:
+    """The law linearized at its fit, and the matrices of the regression."""
+
+    derivatives: Derivatives
+    residual_kernel_of: ResidualKernel
+    to_measured: Array
+    """Prior covariance of all costs with the measured ones, shape (candidates, measured)."""
+    precision: Array
+    """Inverse covariance of the measured costs with their noise, shape (measured, measured)."""
+    scale: float
+    """Factor on all variances and covariances."""
+
+
+class CostModel:
+    """Posterior of the logarithms of all costs. Before a measurement ``mean`` is None."""
+
+    def __init__(self, prior: CostPrior) -> None:
+        self._prior = prior
+        self._hyperparameters = _OF_TIME if prior.is_time else _OF_MEMORY
+        self._observations: dict[int, Observation] = {}
+        self._posterior: _Posterior | None = None
+        self.mean: Array | None = None
+        """Expected logarithm of each candidate's cost, shape (candidates,)."""
+        self.variance: Array = np.zeros(0)
+        """Variance of these logarithms, without the noise of a trial, shape (candidates,)."""
+
+    def observe(self, index: int, observation: Observation) -> None:
+        """Note a measured cost, which replaces an earlier one. ``learn`` then uses it."""
+        self._observations[index] = observation
+
+    def learn(self) -> None:
+        """Fit the law, and compute the posterior from all observations so far."""
+        if not self._observations:
+            return
+        measured = as_arrays(self._observations, self._prior)
+        law = self._law(measured)
+        prior_mean = self._prior_mean(measured.curves, measured)
+        # Two fits: the residuals of the first one show how large noise and misfit are, and the
+        # second one uses these scales.
+        start = self._first_fit(law, measured, prior_mean)
+        residuals = self._residuals(law, measured, prior_mean, start)
+        errors = errors_of(residuals, self._hyperparameters)
+        # Independent errors add up as variances: the stated error of a trial, and the noise between
+        # trials. The misfit of the law is correlated between similar candidates.
+        variances = measured.stated_variances + errors.noises**2
+        beside = residual_kernel_of(errors, measured.rows, self._prior)
+        misfits = beside.covariance(measured.rows, measured.rows)
+        precision = np.linalg.inv(misfits + np.diag(variances))
+        parameters = self._fit(law, measured, prior_mean, precision).best(start)
+        self._infer(measured, parameters - prior_mean, variances, beside, errors.posterior_scale)
+
+    def covariance(self, rows: Indices, columns: Indices) -> Array:
+        """Posterior covariance of the costs of candidates, shape (rows, columns)."""
+        posterior = self._posterior
+        assert posterior is not None
+        # The posterior of a Gaussian process: prior covariance minus the part that the measurements
+        # explain.
+        prior = self._prior.between(posterior.derivatives, rows, columns)
+        prior += posterior.residual_kernel_of.covariance(rows, columns)
+        explained = posterior.to_measured[rows] @ posterior.precision
+        left = prior - explained @ posterior.to_measured[columns].T
+        return np.asarray(posterior.scale * left)
+
+    def _law(self, measured: Measured) -> PerformanceModel:
+        """The law for the measured candidates and their curves only."""
+        covariance = self._prior.of_parameters(measured.curves)
+        return MeasuredModel(
+            layout=self._prior.layout(measured.rows, measured.curves, covariance),
+            hyperparameters=self._hyperparameters,
+            unit=float(np.exp(measured.log_costs.min())),
+            branches=measured.branches,
+        )
+
+    def _prior_mean(self, curves: Indices, measured: Measured) -> Array:
+        """Expected parameters of curves, from the size of costs and the effects of techniques."""
+        seen = self._prior.curves.curve_of[measured.rows]
+        base_effects = self._prior.base_effects(curves)
+        base_effects = base_effects - np.median(self._prior.base_effects(seen))
+        slope_effects = self._prior.slope_effects(curves)
+        slope_effects = slope_effects - np.median(self._prior.slope_effects(seen))
+        unit = float(measured.log_costs.min())
+        per_sample = measured.log_costs - np.log(self._prior.sizes[measured.rows])
+        # By default, base and slope are 1/e of the measured costs each, so that their sum is near
+        # the cost. The floor of a time is that of the host, so the effects of techniques do not
+        # apply.
+        floor_below, base_below, slope_below = _FLOOR_BELOW, 1.0, 1.0
+        if self._prior.is_time:
+            floor_below, base_below = _TIME_FLOOR_BELOW, _BASE_BELOW
+            slope_below = _SLOPE_BELOW
+        floors = np.full(len(curves), unit - floor_below)
+        bases = unit - base_below + base_effects
+        slopes = float(np.median(per_sample)) - slope_below + slope_effects
+        return np.concatenate([floors, bases, slopes, self._prior.extra_means])
+
+    def _first_fit(self, law: PerformanceModel, measured: Measured, prior_mean: Array) -> Array:
+        """A fit with usual errors. The scales of the errors are then selected by its residuals."""
+        kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
+        variances = measured.stated_variances + _USUAL_ERROR**2
+        precision = np.linalg.inv(_USUAL_ERROR**2 * kernel + np.diag(variances))
+        return self._fit(law, measured, prior_mean, precision).best(prior_mean)
+
+    def _fit(
+        self, law: PerformanceModel, measured: Measured, prior_mean: Array, precision: Array
+    ) -> ParameterFit:
+        return ParameterFit(
+            law=law,
+            prior_mean=prior_mean,
+            prior_precision=np.linalg.inv(law.layout.prior_covariance),
+            measured=np.arange(len(measured.rows)),
+            log_costs=measured.log_costs,
+            cost_precision=precision,
+        )
+
+    def _residuals(
+        self, law: PerformanceModel, measured: Measured, prior_mean: Array, parameters: Array
+    ) -> Residuals:
+        """The differences between the measurements and the law, linearized at the parameters."""
+        kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
+        jacobian = law.jacobian(parameters)
+        from_law = measured.log_costs - law.costs(parameters)
+        # Linearized at p, law(prior mean) = law(p) - J (p - prior mean), and the parameters'
+        # covariance C becomes J C Jᵀ for the costs.
+        return Residuals(
+            from_prior=from_law + jacobian @ (parameters - prior_mean),
+            from_law=from_law,
+            parameter_covariance=jacobian @ law.layout.prior_covariance @ jacobian.T,
+            misfit_kernel=kernel,
+            extra_kernel=np.zeros_like(kernel),
+            known_variances=measured.stated_variances,
+            is_on_floor=measured.branches == Branch.HOST_BOUND,
+            has_outliers=self._prior.is_time,
+        )
+
+    def _infer(
+        self,
+        measured: Measured,
+        moved: Array,
+        variances: Array,
+        beside: ResidualKernel,
+        scale: float,
+    ) -> None:
+        """The posterior of all candidates, from the fitted parameters of the measured curves.
+
+        Gaussian process regression (Rasmussen and Williams, sections 2.2 and 2.7), with the law
+        linearized at the fit. ``moved`` is the fit minus the prior mean.
+        """
+        every = np.arange(len(self._prior.sizes))
+        law, parameters = self._extended(measured, moved)
+        costs = law.costs(parameters)
+        derivatives = law.derivatives(parameters)
+        beside_measured = beside.covariance(every, measured.rows)
+        to_measured = self._prior.between(derivatives, every, measured.rows) + beside_measured
+        noise = np.diag(variances)
+        precision = np.linalg.inv(to_measured[measured.rows] + noise)
+        # The diagonal of K · precision · Kᵀ, without the other elements of this large matrix.
+        explained = np.einsum("ij,ij->i", to_measured @ precision, to_measured)
+        # The mean is the law, plus the residuals of the measured candidates, weighted by their
+        # covariance: a similar candidate is expected to have a similar misfit.
+        left = measured.log_costs - costs[measured.rows]
+        solved = np.linalg.solve(beside_measured[measured.rows] + noise, left)
+        self.mean = rounded(costs + beside_measured @ solved)
+        prior_variances = self._prior.variances(derivatives) + beside.variances()
+        # A variance can fall below zero by rounding.
+        left_variances = np.maximum(prior_variances - explained, 0.0)
+        self.variance = rounded(scale * left_variances)
+        self._posterior = _Posterior(
+            derivatives=derivatives,
+            residual_kernel_of=beside,
+            to_measured=to_measured,
+            precision=precision,
+            scale=scale,
+        )
+
+    def _extended(self, measured: Measured, moved: Array) -> tuple[PerformanceModel, Array]:
+        """The law for all candidates, with the parameters expected from the measured curves."""
+        curves = np.arange(self._prior.curves.count)
+        local = 3 * len(measured.curves)
+        among = self._prior.of_curves(measured.curves, measured.curves)
+        # Regression from the parameters of the measured curves to those of all curves: prior mean +
+        # covariance with the measured · inverse covariance of the measured · their deviations.
+        weights = np.linalg.solve(among, moved[:local])
+        parameters = self._prior_mean(curves, measured)
+        parameters[: 3 * len(curves)] += self._prior.of_curves(curves, measured.curves) @ weights
+        # Extras of families that were not measured stay at their prior mean.
+        parameters[3 * len(curves) :] += moved[local:]
+        branches = np.full(len(self._prior.sizes), Branch.UNKNOWN, int)
+        branches[measured.rows] = measured.branches
+        every = np.arange(len(self._prior.sizes))
+        law = ExtendedModel(
+            layout=self._prior.layout(every, curves, np.zeros((0, 0))),
+            hyperparameters=self._hyperparameters,
+            unit=float(np.exp(measured.log_costs.min())),
+            branches=branches,
+            exponents=self._exponents(measured),
+        )
+        return law, parameters
+
+    def _exponents(self, measured: Measured) -> Array:
+        """Exponents of the norm for all candidates, shape (candidates,)."""
+        exponents = np.full(len(self._prior.sizes), self._hyperparameters.max_norm_exponent)
+        if self._prior.is_time:
+            on_floor = measured.rows[measured.branches == Branch.HOST_BOUND]
+            curves = self._prior.curves.curve_of
+            has_floor = np.isin(curves, curves[on_floor])
+            exponents[~has_floor] = _UNCERTAIN_EXPONENT
+            exponents[measured.rows] = self._hyperparameters.max_norm_exponent
+        return exponents

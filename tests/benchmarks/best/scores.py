@@ -1,0 +1,206 @@
+"""Replays one search on one grid with noise, and judges its picks by the grid without noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrainingRecipe, TrialSpec
+from orchestrator.search.base import Search
+from orchestrator.search.best.search import BestSearch
+from orchestrator.storage.search_summary import BudgetResult
+from tests.benchmarks.best.grids import Grid
+from tests.benchmarks.best.halving import halved
+from tests.benchmarks.grids import Table, with_noise
+from tests.benchmarks.optuna_search import OptunaSearch
+from tests.benchmarks.replay import MakeSearch, random_order, replay
+
+WANTED_REGRET = 0.02
+WANTED_SHARE = 0.12
+"""The aim: picks within this share of the best speed, in this share of the grid's GPU time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """What a result said could still be gained, and what could be."""
+
+    said: float
+    """The bound of the possible gain, as a share of the pick's speed."""
+    true: float
+    """The gain of the fastest unmeasured configuration over the pick, without noise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """The cost and the result of one replay."""
+
+    trials: int
+    share: float
+    """Slot seconds of the replay / slot seconds of the whole grid."""
+    regrets: tuple[float, ...]
+    """The regret of each budget in which any configuration of the grid fits."""
+    share_to_find: float = math.inf
+    """The share after which the fastest measured of every budget was first within the wanted
+    regret; infinite if that never happened."""
+    claims: tuple[Claim, ...] = ()
+    slowest_choice: float = 0.0
+    """Processor seconds of the longest choice of a next trial."""
+
+
+def score(make: MakeSearch, grid: Grid, noisy: Table, seconds: float | None) -> Score:
+    """Replay a search on a grid with noise, and compute its regrets from the grid without noise."""
+    built: list[Search] = []
+
+    def remembered(trials: Iterable[TrialSpec]) -> Search:
+        built.append(make(trials))
+        return built[0]
+
+    run = replay(remembered, noisy, truth=grid.table, seconds=seconds)
+    picks = {budget: _fastest_asked(grid, noisy, run.asked, budget) for budget in grid.budgets}
+    results: tuple[BudgetResult, ...] = ()
+    if isinstance(built[0], BestSearch):
+        results = built[0].results()
+        picks = {own.budget_bytes or 0: own.pick and own.pick.trial_id for own in results}
+    return Score(
+        trials=run.trials,
+        share=run.cost,
+        regrets=regrets_of(grid, picks),
+        share_to_find=_share_to_find(grid, noisy, run.asked),
+        claims=tuple(_claims(grid, results, run.asked)),
+        slowest_choice=run.slowest_choice,
+    )
+
+
+def _claims(grid: Grid, results: Iterable[BudgetResult], asked: Iterable[str]) -> Iterator[Claim]:
+    for result in results:
+        if result.gain_at_most is not None and result.pick is not None:
+            yield Claim(said=result.gain_at_most, true=_unmeasured_gain(grid, result, asked))
+
+
+def _unmeasured_gain(grid: Grid, result: BudgetResult, asked: Iterable[str]) -> float:
+    """How much faster than the pick the fastest unmeasured one is, which a result bounds."""
+    assert result.pick is not None
+    speeds = [0.0]
+    for trial_id in grid.table.keys() - set(asked):
+        record = grid.table[trial_id]
+        if _is_candidate(record, grid.recipe, result.budget_bytes or 0):
+            speeds.append(record.measurements["samples_per_second"])
+    pick = grid.table[result.pick.trial_id].measurements["samples_per_second"]
+    return max(0.0, max(speeds) / pick - 1)
+
+
+def _share_to_find(grid: Grid, noisy: Table, asked: Sequence[str]) -> float:
+    """The share of the grid's time after which every budget first had a pick that is good enough.
+
+    A pick is the fastest measured so far, noise included.
+    """
+    spent = 0.0
+    picks: dict[int, str | None] = dict.fromkeys(grid.budgets)
+    for trial_id in asked:
+        spent += noisy[trial_id].slot_seconds
+        for budget, pick in picks.items():
+            picks[budget] = _fastest_asked(grid, noisy, [trial_id, *filter(None, [pick])], budget)
+        if max(regrets_of(grid, picks), default=0.0) <= WANTED_REGRET:
+            return spent / grid.seconds
+    return math.inf
+
+
+def _fastest_asked(grid: Grid, noisy: Table, asked: Iterable[str], budget: int) -> str | None:
+    """The fastest measured within a budget: the pick of a search that names none itself."""
+    measured = []
+    for trial_id in asked:
+        if _is_candidate(grid.table[trial_id], grid.recipe, budget):
+            measured.append((noisy[trial_id].measurements["samples_per_second"], trial_id))
+    if not measured:
+        return None
+    return max(measured)[1]
+
+
+def regrets_of(grid: Grid, picks: Mapping[int, str | None]) -> tuple[float, ...]:
+    """The regret of each budget in which anything fits."""
+    regrets = []
+    for budget, pick in picks.items():
+        regret = regret_of(grid, pick, budget)
+        if regret is not None:
+            regrets.append(regret)
+    return tuple(regrets)
+
+
+def regret_of(grid: Grid, pick: str | None, budget: int) -> float | None:
+    """The share of the best speed that a pick lacks; None if nothing fits. By the grid's own
+    figures, whatever the pick was measured to do."""
+    speeds = _fitting(grid, budget)
+    if not speeds:
+        return None
+    return 1 - speeds.get(pick or "", 0.0) / max(speeds.values())
+
+
+def _fitting(grid: Grid, budget: int) -> Mapping[str, float]:
+    """Trial id -> samples per second, of all that fit."""
+    key = (id(grid), budget)
+    if key not in _SPEEDS:
+        recipe = grid.recipe
+        speeds = {}
+        for trial_id, record in grid.table.items():
+            if _is_candidate(record, recipe, budget):
+                speeds[trial_id] = record.measurements["samples_per_second"]
+        _SPEEDS[key] = (grid, speeds)
+    return _SPEEDS[key][1]
+
+
+_SPEEDS: dict[tuple[int, int], tuple[Grid, Mapping[str, float]]] = {}
+"""Computed once for each grid, which is kept so that its id stays its own."""
+
+
+def _is_candidate(record: TrialRecord, recipe: TrainingRecipe, budget: int) -> bool:
+    if record.outcome is not Outcome.OK or record.spec.training_recipe != recipe:
+        return False
+    return bool(record.measurements["device_peak_bytes"] <= budget)
+
+
+def best_of(grid: Grid, *, slot_seconds: float = math.inf) -> MakeSearch:
+    """The search, with the predictions and priors of a grid."""
+    return partial(
+        BestSearch,
+        budgets=grid.budgets,
+        baseline=grid.baseline,
+        predicted_bytes=grid.predicted_bytes,
+        priors=grid.priors,
+        slot_seconds=slot_seconds,
+    )
+
+
+def scores_of_searches(
+    grid: Grid, noise: float, seed: int, *, with_rivals: bool
+) -> dict[str, Score]:
+    """The scores of the search, and of other searches with the same GPU time."""
+    noisy = with_noise(grid.table, noise, seed)
+    result = score(best_of(grid), grid, noisy, None)
+    limited = best_of(grid, slot_seconds=WANTED_SHARE * grid.seconds)
+    scores = {"best": result, "best, at most 12 %": score(limited, grid, noisy, None)}
+    if not with_rivals:
+        return scores
+    seconds = result.share * grid.seconds
+    makes: Mapping[str, Callable[..., Search]] = {
+        "optuna, TPE": partial(OptunaSearch, sampler="tpe", seed=seed),
+        "optuna, NSGA-II": partial(OptunaSearch, sampler="nsga2", seed=seed),
+        "random": random_order(seed),
+    }
+    for name, make in makes.items():
+        of_recipe = partial(_within_recipe, make, grid.recipe)
+        scores[name] = score(of_recipe, grid, noisy, seconds)
+    halving = halved(grid, noise, seed, seconds)
+    scores["successive halving"] = Score(
+        trials=halving.trials,
+        share=halving.seconds / grid.seconds,
+        regrets=regrets_of(grid, halving.picks),
+    )
+    return scores
+
+
+def _within_recipe(make: MakeSearch, recipe: TrainingRecipe, trials: Iterable[TrialSpec]) -> Search:
+    """A search over the trials of one recipe only, because no query is about other recipes."""
+    return make([trial for trial in trials if trial.training_recipe == recipe])

@@ -1,0 +1,83 @@
+"""What a trial is expected to take: its steps, its compiler, and what is built once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jobs.record import TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.search.best.trial_cost import USUAL_SECONDS, TrialCost
+from orchestrator.search.model.candidates import candidates_of
+from orchestrator.search.model.effects.technique_priors import shipped_priors
+from tests.benchmarks.grids import make_record, make_spec
+
+SPEED = 80.0
+"""Samples per second of every trial here."""
+
+
+def spec(*, builds: tuple[str, ...] = (), **choices: str) -> TrialSpec:
+    usual = {"activations": "keep", "compile": "none", "offload": "none"}
+    made = make_spec({**usual, **choices, "micro_batch": 8, "accumulation": 1})
+    return replace(made, settings=replace(made.settings, builds=builds))
+
+
+EAGER = spec()
+WHOLE = spec(compile="inductor")
+WHOLE_CHECKPOINT = spec(compile="inductor", activations="checkpoint")
+BLOCKS = spec(compile="inductor_regional")
+OFFLOAD = spec(offload="zero2_cpu_optimizer", builds=("cpu_adam",))
+OTHER_OFFLOAD = spec(offload="zero3_cpu_both", builds=("cpu_adam",))
+TRIALS = [EAGER, WHOLE, WHOLE_CHECKPOINT, BLOCKS, OFFLOAD, OTHER_OFFLOAD]
+
+
+@pytest.fixture
+def cost() -> TrialCost:
+    return TrialCost(candidates_of(TRIALS), shipped_priors())
+
+
+def seconds(cost: TrialCost, trial: TrialSpec) -> float:
+    return float(cost.seconds(np.full(len(TRIALS), SPEED))[TRIALS.index(trial)])
+
+
+def took(trial: TrialSpec, slot_seconds: float) -> TrialRecord:
+    return make_record(trial, 1e9, SPEED, slot_seconds=slot_seconds)
+
+
+def test_trial_cost_expects_compilers_and_builds_before_any_trial(cost: TrialCost) -> None:
+    assert seconds(cost, EAGER) < 2 * USUAL_SECONDS + 20
+    assert seconds(cost, WHOLE) > seconds(cost, EAGER) + 30
+    assert seconds(cost, OFFLOAD) > seconds(cost, EAGER) + 40
+
+
+def test_trial_cost_learns_what_a_compiler_takes_here(cost: TrialCost) -> None:
+    before = seconds(cost, WHOLE_CHECKPOINT)
+    cost.note(TRIALS.index(EAGER), took(EAGER, seconds(cost, EAGER)))
+    cost.note(TRIALS.index(WHOLE), took(WHOLE, seconds(cost, WHOLE) - 35))
+    after = seconds(cost, WHOLE_CHECKPOINT)
+    assert before - 45 < after < before - 25
+
+
+def test_trial_cost_of_a_compiler_follows_a_similar_one(cost: TrialCost) -> None:
+    eager, before = seconds(cost, EAGER), seconds(cost, WHOLE)
+    cost.note(TRIALS.index(BLOCKS), took(BLOCKS, eager + 3 * (seconds(cost, BLOCKS) - eager)))
+    # The second trial finds its code in the cache, but one of another option would not.
+    cost.note(TRIALS.index(BLOCKS), took(BLOCKS, eager))
+    assert seconds(cost, WHOLE) == pytest.approx(eager + 3 * (before - eager))
+    # Its own trial counts more than those of similar techniques.
+    cost.note(TRIALS.index(WHOLE), took(WHOLE, before))
+    assert seconds(cost, WHOLE) == pytest.approx(before)
+
+
+def test_trial_cost_counts_a_build_until_it_is_there(cost: TrialCost) -> None:
+    before = seconds(cost, OTHER_OFFLOAD)
+    cost.note(TRIALS.index(OFFLOAD), took(OFFLOAD, seconds(cost, OFFLOAD)))
+    assert seconds(cost, OTHER_OFFLOAD) < before - 40
+
+
+def test_trial_cost_of_a_trial_without_speed_learns_nothing(cost: TrialCost) -> None:
+    before = seconds(cost, WHOLE)
+    cost.note(TRIALS.index(WHOLE), make_record(WHOLE, 1e9, None, slot_seconds=300.0))
+    assert seconds(cost, WHOLE) == before

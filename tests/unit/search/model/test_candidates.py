@@ -1,0 +1,51 @@
+"""The plan as candidates: repeats together, on the right curves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobs.spec import TrialSpec
+from orchestrator.search.model.candidates import candidates_of
+from tests.benchmarks.grids import make_spec
+
+
+def spec(micro_batch: int, accumulation: int = 1, optimizer: str = "adamw") -> TrialSpec:
+    """A trial of one technique."""
+    choices = {"micro_batch": micro_batch, "accumulation": accumulation, "optimizer": optimizer}
+    return make_spec(choices, {} if optimizer == "adamw" else {"optimizer": optimizer})
+
+
+def test_repeats_are_one_candidate() -> None:
+    (candidate,) = candidates_of(replace(spec(1), repeat=repeat) for repeat in range(3))
+    assert [trial.repeat for trial in candidate.trials] == [0, 1, 2]
+
+
+def test_curve_follows_the_accumulation_that_most_candidates_share() -> None:
+    one, other, *_ = candidates_of([spec(1, 4), spec(2, 4), spec(8, 1), spec(4, 1)])
+    assert one.curve == other.curve
+    assert one.curve.regime == ("accumulation", 4)
+
+
+def test_curve_follows_the_effective_batch_that_most_candidates_share() -> None:
+    candidates = candidates_of([spec(1, 64), spec(2, 32), spec(4, 16), spec(64, 1)])
+    regimes = [candidate.curve.regime for candidate in candidates]
+    # A single pass keeps no gradients, so it is never on a curve with several.
+    assert regimes == [("effective_batch", 64)] * 3 + [("accumulation", 1)]
+
+
+def test_reference_curve_has_the_optimizer_of_the_first_trial() -> None:
+    adamw, sgd = candidates_of([spec(1), spec(1, optimizer="sgd")])
+    assert adamw.has_reference_optimizer
+    assert not sgd.has_reference_optimizer
+    assert sgd.reference_curve == adamw.curve
+
+
+def test_optimizer_family_ignores_axes_that_leave_the_optimizer_alone() -> None:
+    def family(**choices: str) -> object:
+        all_choices = {"optimizer": "sgd", "micro_batch": 1, **choices}
+        (candidate,) = candidates_of([make_spec(all_choices)])
+        return candidate.optimizer_family
+
+    plain = family(precision="fp32", adapter="none")
+    assert family(precision="bf16", adapter="none") == plain
+    assert family(precision="fp32", adapter="lora_r8") != plain

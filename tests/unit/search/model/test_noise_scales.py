@@ -1,0 +1,84 @@
+"""Scales of misfit and noise: the densities, and what they choose."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from orchestrator.search.model.arrays import Array
+from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.noise_scales import (
+    Residuals,
+    log_likelihoods,
+    most_likely_scales,
+)
+
+COUNT = 40
+GENERATOR = np.random.default_rng(0)
+
+
+def residuals(values: Array) -> Residuals:
+    """Of measurements that no kernel connects."""
+    nothing = np.zeros((COUNT, COUNT))
+    return Residuals(
+        from_prior=values,
+        from_law=values,
+        parameter_covariance=nothing,
+        misfit_kernel=nothing,
+        extra_kernel=nothing,
+        known_variances=np.zeros(COUNT),
+        is_on_floor=np.zeros(COUNT, bool),
+        has_outliers=False,
+    )
+
+
+def test_log_likelihoods_are_those_of_normal_densities() -> None:
+    root = GENERATOR.normal(size=(5, 5))
+    covariance = root @ root.T
+    variances = GENERATOR.uniform(0.1, 2.0, size=(3, 5))
+    values = GENERATOR.normal(size=5)
+    expected = [
+        multivariate_normal(cov=covariance + np.diag(own)).logpdf(values) for own in variances
+    ]
+    constant = 5 / 2 * math.log(2 * math.pi)
+    assert log_likelihoods(covariance, variances, values) == pytest.approx(
+        np.array(expected) + constant
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0025, 0.02, 0.1])
+def test_scales_recover_the_noise_of_the_residuals(noise: float) -> None:
+    values = GENERATOR.normal(scale=noise, size=COUNT)
+    scales = most_likely_scales(residuals(values), Hyperparameters())
+    assert scales.noises == pytest.approx(noise)
+
+
+def test_scales_take_a_common_deviation_for_misfit() -> None:
+    values = np.full(COUNT, 0.03) + GENERATOR.normal(scale=0.001, size=COUNT)
+    together = replace(residuals(values), misfit_kernel=np.ones((COUNT, COUNT)))
+    scales = most_likely_scales(together, Hyperparameters())
+    assert scales.misfit_deviation == 0.03
+    assert scales.noises == pytest.approx(0.001)
+
+
+def test_scales_give_an_outlier_noise_of_its_own() -> None:
+    values = GENERATOR.normal(scale=0.0025, size=COUNT)
+    values[7] = 0.2
+    scales = most_likely_scales(replace(residuals(values), has_outliers=True), Hyperparameters())
+    others = np.delete(scales.noises, 7)
+    assert scales.noises[7] == pytest.approx(0.2 / 3)
+    assert others.max() <= 0.005
+
+
+def test_scales_give_the_floor_noise_of_its_own() -> None:
+    is_on_floor = np.arange(COUNT) % 2 == 0
+    values = GENERATOR.normal(scale=np.where(is_on_floor, 0.1, 0.0025))
+    scales = most_likely_scales(
+        replace(residuals(values), is_on_floor=is_on_floor), Hyperparameters()
+    )
+    assert scales.noises[is_on_floor] == pytest.approx(0.1)
+    assert scales.noises[~is_on_floor] == pytest.approx(0.0025)

@@ -1,0 +1,91 @@
+"""The physical law of a cost: its derivatives, its corner, and what an optimizer adds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orchestrator.search.frontier.cost_model import layout_of
+from orchestrator.search.model.arrays import Array
+from orchestrator.search.model.candidates import candidates_of
+from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.performance_model import Branch, PerformanceModel
+from tests.benchmarks.grids import make_spec
+
+SIZES = (1, 4, 16, 64)
+CANDIDATES = candidates_of(
+    make_spec(
+        {"precision": precision, "optimizer": optimizer, "micro_batch": size, "accumulation": 2},
+        {} if optimizer == "adamw" else {"optimizer": optimizer},
+    )
+    for precision in ("fp32", "bf16")
+    for optimizer in ("adamw", "sgd")
+    for size in SIZES
+)
+PARAMETERS = np.log([20.0, 12.0, 8.0, 5.0, 2.0, 1.0, 1.5])
+"""Floors, bases and slopes of two curves, and the extra of SGD."""
+
+
+def law(*, branches: dict[int, Branch] | None = None, is_time: bool = True) -> PerformanceModel:
+    """The law of the candidates, where some branches were seen."""
+    seen = np.full(len(CANDIDATES), Branch.UNKNOWN, int)
+    for index, branch in (branches or {}).items():
+        seen[index] = branch
+    hyperparameters = Hyperparameters()
+    layout = layout_of(CANDIDATES, hyperparameters, is_time=is_time)
+    return PerformanceModel(layout=layout, hyperparameters=hyperparameters, unit=3.0, branches=seen)
+
+
+def numerical_jacobian(function: object, at: Array) -> Array:
+    """Central differences."""
+    step = 1e-6
+    columns = []
+    for index in range(len(at)):
+        moved = np.zeros(len(at))
+        moved[index] = step
+        columns.append((function(at + moved) - function(at - moved)) / (2 * step))  # type: ignore[operator]
+    return np.array(columns).T
+
+
+@pytest.mark.parametrize("branch", list(Branch))
+def test_jacobian_equals_numerical_differences(branch: Branch) -> None:
+    of_branch = law(branches=dict.fromkeys(range(0, len(CANDIDATES), 3), branch))
+    expected = numerical_jacobian(of_branch.costs, PARAMETERS)
+    assert of_branch.jacobian(PARAMETERS) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("branch", "violated"), [(Branch.HOST_BOUND, 3), (Branch.GPU_BOUND, 0)])
+def test_branch_violations_are_where_the_other_branch_is_higher(
+    branch: Branch, violated: int
+) -> None:
+    # The largest micro-batch is far up the line, the smallest on the floor.
+    of_branch = law(branches={violated: branch})
+    (violation,) = of_branch.branch_violations(PARAMETERS)
+    assert violation > 1
+    expected = numerical_jacobian(of_branch.branch_violations, PARAMETERS)
+    assert of_branch.branch_jacobian(PARAMETERS) == pytest.approx(expected, abs=1e-4)
+
+
+def test_branch_that_was_seen_and_is_higher_is_no_violation() -> None:
+    agreeing = law(branches={0: Branch.HOST_BOUND, 3: Branch.GPU_BOUND})
+    assert len(agreeing.branch_violations(PARAMETERS)) == 0
+
+
+def test_cost_is_the_higher_branch_plus_the_extra() -> None:
+    costs = np.exp(law().costs(PARAMETERS))
+    floor, base, slope, extra = 20.0, 8.0, 2.0, np.log(1.5) * 3.0 / 2
+    without = [max(floor, base + slope * size) for size in SIZES]
+    assert costs[:4] == pytest.approx(without, rel=0.01)
+    assert costs[4:8] - costs[:4] == pytest.approx([extra] * 4)
+
+
+def test_extra_of_memory_is_not_shared_by_micro_batches() -> None:
+    costs = np.exp(law(is_time=False).costs(PARAMETERS))
+    assert costs[4:8] - costs[:4] == pytest.approx([np.log(1.5) * 3.0] * 4)
+
+
+def test_layout_gives_every_curve_its_parameters_and_optimizers_none() -> None:
+    layout = law().layout
+    assert (layout.curve_count, layout.family_count) == (2, 1)
+    assert layout.curves.tolist() == [0] * 8 + [1] * 8
+    assert layout.families.tolist() == [-1] * 4 + [0] * 4 + [-1] * 4 + [0] * 4

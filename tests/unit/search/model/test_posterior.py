@@ -1,0 +1,88 @@
+"""The posterior of times and memory from few measurements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jobs.spec import Choice
+from orchestrator.search.model.candidates import Candidate, candidates_of
+from orchestrator.search.model.cost_prior import CostPrior
+from orchestrator.search.model.curve_prior import PriorScales
+from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.observations import Observation
+from orchestrator.search.model.performance_model import Branch
+from orchestrator.search.model.posterior import CostModel
+from tests.benchmarks.grids import make_spec
+
+CHECKPOINT = Effect(log_time=0.25, deviation=0.1, log_memory=-0.7, memory_deviation=0.3)
+PRIORS = TechniquePriors(
+    effects={
+        "activations": {
+            "keep": Effect(deviation=0.0, memory_deviation=0.0),
+            "checkpoint": CHECKPOINT,
+        }
+    }
+)
+
+
+def candidates(*, sizes: tuple[int, ...]) -> tuple[Candidate, ...]:
+    """Both activations at each micro-batch, first all that keep them."""
+    specs = []
+    for activations in ("keep", "checkpoint"):
+        for size in sizes:
+            choices: dict[str, Choice] = {
+                "activations": activations,
+                "micro_batch": size,
+                "accumulation": 1,
+            }
+            specs.append(make_spec(choices))
+    return candidates_of(specs)
+
+
+def model(listed: tuple[Candidate, ...], *, is_time: bool) -> CostModel:
+    return CostModel(CostPrior(listed, PRIORS, PriorScales(), is_time=is_time))
+
+
+def test_cost_model_of_a_host_that_loads_samples_expects_longer_times_for_more() -> None:
+    listed = candidates(sizes=(8, 16, 32, 64, 128))
+    times = model(listed, is_time=True)
+    # The host takes at least 0.03 s for a step, and loads 1500 samples per second.
+    for row, seconds in ((0, 0.03), (1, 0.03), (3, 64 / 1500)):
+        times.observe(row, Observation(cost=seconds, branch=Branch.HOST_BOUND))
+    times.learn()
+    assert times.mean is not None
+    assert np.exp(times.mean[4]) > 1.4 * 64 / 1500
+
+
+def test_a_technique_that_is_a_surprise_says_nothing_about_the_others() -> None:
+    specs = []
+    for activations in ("keep", "checkpoint"):
+        for loss in ("plain", "chunked"):
+            for kernels in ("none", "liger"):
+                choices = {"activations": activations, "loss": loss, "kernels": kernels}
+                specs.append(make_spec({**choices, "micro_batch": 8, "accumulation": 1}))
+    times = model(candidates_of(specs), is_time=True)
+    for row, seconds in ((0, 0.100), (2, 0.105), (4, 0.128)):
+        times.observe(row, Observation(cost=seconds))
+    times.learn()
+    assert times.mean is not None
+    before = times.mean.copy()
+    # With these kernels, a trial takes twenty times as long. Row 6 has its loss, but not its
+    # kernels.
+    times.observe(3, Observation(cost=2.0))
+    times.learn()
+    assert abs(times.mean[6] - before[6]) < 0.05
+    assert (times.mean - before)[[1, 5, 7]].min() > 2.0
+
+
+def test_cost_model_of_memory_expects_that_checkpointing_saves_activations() -> None:
+    listed = candidates(sizes=(1, 4, 16))
+    memory = model(listed, is_time=False)
+    for row, gib in ((0, 12.0), (1, 18.0), (2, 42.0)):
+        memory.observe(row, Observation(cost=gib * 2**30))
+    memory.learn()
+    assert memory.mean is not None
+    expected = np.exp(memory.mean) / 2**30
+    # A sample takes 2 GiB of activations. How much of that is left is uncertain before a trial.
+    assert expected[5] < 30
+    assert memory.variance[5] > 2 * memory.variance[3]

@@ -1,0 +1,138 @@
+"""What is expected of techniques: recorded effects, those of similar values, and assumptions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from orchestrator.search.model.effects import unrecorded
+from orchestrator.search.model.effects.similar_values import correlation
+from orchestrator.search.model.effects.technique_priors import (
+    Effect,
+    TechniquePriors,
+    read_priors,
+    shipped_priors,
+)
+
+
+def recorded(axis: str, **effects: Effect) -> TechniquePriors:
+    return TechniquePriors(effects={axis: effects})
+
+
+def test_priors_of_a_recorded_value_are_as_recorded() -> None:
+    effect = Effect(log_time=0.2, deviation=0.1, models=2)
+    assert recorded("attention", eager=effect).of("attention", "eager") == effect
+
+
+def test_priors_of_an_unrecorded_budget_follow_recorded_ones() -> None:
+    slow = Effect(log_time=0.4, deviation=0.1, models=3)
+    priors = TechniquePriors(effects={"activations": {"budget_0.2": slow}})
+    usual = unrecorded.expectation("activations", "budget_0.3").log_time
+    near = priors.of("activations", "budget_0.3")
+    assert usual < near.log_time < slow.log_time
+    assert near.models == 0
+    # The further away, the less it says.
+    far = priors.of("activations", "budget_0.9")
+    moved = near.log_time - usual
+    assert far.log_time - unrecorded.expectation("activations", "budget_0.9").log_time < moved
+
+
+def test_priors_of_unrecorded_budgets_grow_with_what_is_recomputed() -> None:
+    priors = recorded("precision", bf16=Effect(models=1))
+    shares = ["budget_0.95", "budget_0.5", "budget_0.05"]
+    times = [priors.of("activations", name).log_time for name in shares]
+    memories = [priors.of("activations", name).log_memory for name in shares]
+    assert times == sorted(times)
+    assert memories == sorted(memories, reverse=True)
+
+
+def test_priors_of_regional_compilation_follow_the_whole_graph() -> None:
+    priors = TechniquePriors(
+        effects={"compile": {"inductor": Effect(log_time=-0.6, deviation=0.1, models=4)}}
+    )
+    regional = priors.of("compile", "inductor_regional")
+    assert regional.log_time < unrecorded.expectation("compile", "inductor_regional").log_time
+    # It takes less time to compile than what was recorded of the whole graph.
+    assert 0 < regional.overhead_seconds < 20
+    assert priors.of("compile", "inductor_tuned").overhead_seconds > 40
+
+
+def test_priors_of_similar_values_are_as_wide_as_those_differ() -> None:
+    narrow = recorded("compile", inductor=Effect(deviation=0.1, models=3))
+    wide = recorded("compile", inductor=Effect(deviation=0.6, models=3))
+    name = ("compile", "inductor_tuned")
+    assert wide.of(*name).deviation > narrow.of(*name).deviation
+
+
+def test_priors_without_tables_expect_no_speed() -> None:
+    effect = TechniquePriors().of("compile", "inductor")
+    assert (effect.log_time, effect.models) == (0.0, 0)
+    assert effect.overhead_seconds > 0
+    assert effect.deviation > shipped_priors().of("loop", "trainer_async").deviation
+
+
+@pytest.mark.parametrize("priors", [TechniquePriors(), shipped_priors().overheads_alone()])
+def test_priors_without_tables_know_that_checkpointing_is_more_work(
+    priors: TechniquePriors,
+) -> None:
+    effect = priors.between("activations", "keep", "checkpoint")
+    assert 0 < effect.deviation < effect.log_time
+    back = priors.between("activations", "checkpoint", "keep")
+    assert (back.log_time, back.deviation) == (-effect.log_time, effect.deviation)
+
+
+def test_values_without_tables_share_the_uncertainty_of_their_reference() -> None:
+    assert TechniquePriors().correlation("precision", "bf16", "tf32") == 0.5
+    assert TechniquePriors().correlation("precision", "bf16", "bf16") == 1.0
+    assert shipped_priors().correlation("precision", "bf16", "tf32") == 0.0
+
+
+def test_priors_for_a_machine_without_gpu_keep_overheads_alone() -> None:
+    own = shipped_priors().overheads_alone()
+    assert own.of("precision", "bf16").log_time == 0.0
+    assert own.of("compile", "inductor").overhead_seconds > 30
+
+
+def test_priors_between_two_fast_precisions_are_narrow() -> None:
+    priors = shipped_priors()
+    assert priors.between("precision", "bf16", "fp16").deviation < 0.2
+    assert priors.between("precision", "bf16", "bf16").deviation == 0.0
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "least", "most"),
+    [
+        ("activations", "budget_0.05", 0.4, 1.0),
+        ("compile", "inductor_regional", 0.5, 1.3),
+        ("offload", "zero2_cpu_optimizer", 0.3, 1.0),
+        ("loop", "trainer_async", 0.98, 1.02),
+    ],
+)
+def test_shipped_priors_expect_plausible_memory(
+    axis: str, value: str, least: float, most: float
+) -> None:
+    assert least <= math.exp(shipped_priors().of(axis, value).log_memory) <= most
+
+
+def test_priors_survive_json() -> None:
+    priors = shipped_priors()
+    assert read_priors(priors.to_json()).effects == priors.effects
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "least", "most"),
+    [
+        ("budget_0.2", "budget_0.2", 1.0, 1.0),
+        ("budget_0.2", "budget_0.3", 0.95, 1.0),
+        ("budget_0.05", "budget_0.95", 0.1, 0.3),
+        ("lora_r8", "lora_r64", 0.4, 0.6),
+        ("inductor", "inductor_regional", 0.9, 0.99),
+        ("keep", "checkpoint", 0.0, 0.0),
+    ],
+)
+def test_correlation_of_values_follows_their_names(
+    first: str, second: str, least: float, most: float
+) -> None:
+    assert least <= correlation(first, second) <= most
+    assert correlation(first, second) == correlation(second, first)
