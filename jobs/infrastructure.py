@@ -79,7 +79,7 @@ def disk_in_words(path: Path) -> str:
         status = os.statvfs(folder)
     except OSError as error:
         return f"{folder} cannot be examined ({error.strerror})"
-    mount_point, file_system = _mount_of(folder)
+    mount_point, file_system = mount_of(folder)
     # f_bavail leaves out what is reserved for root; f_frsize is the unit that it counts in.
     free_bytes = status.f_bavail * status.f_frsize
     words = f"{mount_point} ({file_system}) has {_size(free_bytes)} free"
@@ -98,7 +98,7 @@ def _existing_folder(path: Path) -> Path:
     return Path("/")
 
 
-def _mount_of(folder: Path) -> tuple[str, str]:
+def mount_of(folder: Path) -> tuple[str, str]:
     """Mount point and file system of a folder; the folder itself if /proc does not say."""
     try:
         lines = Path("/proc/self/mounts").read_text().splitlines()

@@ -11,8 +11,10 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from jobs.node.checks.installed import build_locks
 
 _LONGEST_BUILD_SECONDS = 900.0
 """No build of an op takes this long."""
@@ -32,27 +34,17 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
         ops = ["deepspeed_shm_comm", *ops]  # on a CPU every ZeRO stage communicates through it
     costs: dict[str, float | str] = {}
     for op in ops:
-        # An op that this DeepSpeed does not have is left out: its trials are unsupported.
         builder = ALL_OPS.get(op)
-        if builder is None:
+        if builder is None:  # this DeepSpeed does not have it: its trials are unsupported
             continue
-        # Loading builds the op if it has not been built on this node.
         begin = time.perf_counter()
         try:
-            builder.load(verbose=False)
+            builder.load(verbose=False)  # builds the op if this node has not built it
         except Exception as error:  # compilers' failures have no common type
-            costs[op] = _last_line(error)
+            costs[op] = (str(error).strip() or type(error).__name__).splitlines()[-1]
         else:
             costs[op] = time.perf_counter() - begin
     return costs
-
-
-def _last_line(error: Exception) -> str:
-    """The last line of an error's text; its class if it has no text."""
-    lines = str(error).strip().splitlines()
-    if not lines:
-        return type(error).__name__
-    return lines[-1]
 
 
 def remove_abandoned_locks(begun_since: float = math.inf) -> None:
@@ -63,21 +55,13 @@ def remove_abandoned_locks(begun_since: float = math.inf) -> None:
     removed only if it is older than any build takes, or if it was made since ``begun_since``. That
     is the Unix time when a trial began that is known to have been killed.
     """
-    for lock in _lock_files():
+    for lock in map(Path, build_locks()):
         with contextlib.suppress(FileNotFoundError):  # the build has just finished
             made_at = lock.stat().st_mtime
             is_too_old = time.time() - made_at > _LONGEST_BUILD_SECONDS
             is_of_killed_trial = made_at >= begun_since
             if (is_too_old or is_of_killed_trial) and not _is_open(lock):
                 lock.unlink()
-
-
-def _lock_files() -> Iterator[Path]:
-    from torch.utils.cpp_extension import get_default_build_root
-
-    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
-    yield from root.glob("*/lock")
-    yield from root.glob("*/*/lock")
 
 
 def _is_open(file: Path) -> bool:
@@ -90,13 +74,8 @@ def _is_open(file: Path) -> bool:
     return False
 
 
-def main() -> None:
-    """Build the ops on the command line and print their costs."""
+if __name__ == "__main__":
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what compilers print must not mix with the reply
     output.write(json.dumps(build(sys.argv[1:])))
     output.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The lines of JSON between a slot and its parent process, with deadlines.
+"""The lines of JSON between a slot and its parent process, over one socket, with deadlines.
 
 ::
 
@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import select
+import socket
 import time
 from typing import Any
 
@@ -24,8 +23,6 @@ LONGEST_TIMEOUT_SECONDS = 30 * 24 * 3600.0
 """Thirty days: longer timeouts of trials are cut to this. Operating systems count waits in C
 integers, which overflow, and no trial is worth a longer wait."""
 _HEARTBEAT = {"alive": True}
-_LONGEST_POLL_SECONDS = 3600.0
-_READ_BYTES = 2**16
 
 
 def bounded_timeout(seconds: float) -> float:
@@ -35,36 +32,30 @@ def bounded_timeout(seconds: float) -> float:
     return LONGEST_TIMEOUT_SECONDS
 
 
-class Channel:
-    """The slot's side. It owns its two descriptors, and never waits beyond a deadline.
+def _line(message: Any) -> bytes:
+    return json.dumps(message).encode() + b"\n"
 
-    Deadlines are in monotonic seconds.
+
+class Channel:
+    """The slot's side. It owns its socket, and never waits beyond a deadline (monotonic seconds).
+
+    A parent that ended before it read everything resets the connection, which counts as its end.
     """
 
-    def __init__(self, requests: int, replies: int) -> None:
-        """``requests`` is written to, ``replies`` is read from."""
-        self._requests: int | None = requests
-        self._replies = replies
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._received = b""
-        # Without blocking, neither a write nor a read waits longer than ``poll`` allows. These are
-        # this process's own ends of the pipes: the parent's ends stay as they are.
-        os.set_blocking(requests, False)
-        os.set_blocking(replies, False)
 
     def send(self, message: Any, deadline: float) -> None:
-        """Send a message. Raises BrokenPipeError if the parent has ended.
+        """Send a message. Raises ConnectionError if the parent has ended.
 
         Raises TimeoutError at ``deadline``.
         """
-        assert self._requests is not None
-        left = memoryview(json.dumps(message).encode() + b"\n")
-        while left:
-            try:
-                _wait_for(self._requests, select.POLLOUT, deadline)
-            except TimeoutError:
-                raise TimeoutError("did not read its next trial") from None
-            with contextlib.suppress(BlockingIOError):
-                left = left[os.write(self._requests, left) :]
+        self._set_timeout(deadline)
+        try:
+            self._socket.sendall(_line(message))
+        except TimeoutError:
+            raise TimeoutError("did not read its next trial") from None
 
     def receive(self, deadline: float, silence_seconds: float) -> dict[str, Any] | None:
         """The next message that is no heartbeat; None if the parent has ended without one.
@@ -82,75 +73,52 @@ class Channel:
                     raise TimeoutError(f"did not answer for {silence_seconds:.3g} s") from None
                 waited = time.monotonic() - begin
                 raise TimeoutError(f"was alive, but had no record after {waited:.3g} s") from None
-            if line is None:
+            except ConnectionError:
+                return None
+            if not line:
                 return None
             message: dict[str, Any] = json.loads(line)
             if message != _HEARTBEAT:
                 return message
 
     def end_requests(self) -> None:
-        """Close the pipe of requests, which asks the parent to end."""
-        if self._requests is not None:
-            os.close(self._requests)
-            self._requests = None
+        """Ask the parent to end: it reads that no more requests come."""
+        with contextlib.suppress(OSError):  # it has ended already
+            self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close both pipes."""
-        self.end_requests()
-        os.close(self._replies)
+        """Close the socket."""
+        self._socket.close()
 
-    def _next_line(self, deadline: float) -> bytes | None:
+    def _next_line(self, deadline: float) -> bytes:
+        """The next whole line; empty if the parent has closed the connection."""
         while b"\n" not in self._received:
-            _wait_for(self._replies, select.POLLIN, deadline)
-            with contextlib.suppress(BlockingIOError):
-                chunk = os.read(self._replies, _READ_BYTES)
-                if not chunk:
-                    return None
-                self._received += chunk
+            self._set_timeout(deadline)
+            chunk = self._socket.recv(2**16)
+            if not chunk:
+                return b""
+            self._received += chunk
         # What follows the line is the beginning of the next message.
         line, _, self._received = self._received.partition(b"\n")
         return line
 
+    def _set_timeout(self, deadline: float) -> None:
+        # 0 would mean not to wait at all, not even for what has already arrived.
+        self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+
 
 class Owner:
-    """The parent's side: where its requests come from and its answers go to."""
+    """The parent's side: its requests come from the owner of this socket, its answers go there."""
 
-    def __init__(self, requests: int, answers: int) -> None:
-        self.requests = requests
-        self._answers = answers
-
-    @property
-    def descriptors(self) -> tuple[int, int]:
-        """Both descriptors. A forked child must close its copies of them.
-
-        Otherwise the slot could not see that this process has ended.
-        """
-        return self.requests, self._answers
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        """A forked child must close its copy. Otherwise the slot could not see its parent end."""
 
     def answer(self, message: Any) -> None:
-        """Send a message. Raises BrokenPipeError if the slot is gone."""
-        left = memoryview(json.dumps(message).encode() + b"\n")
-        while left:
-            left = left[os.write(self._answers, left) :]
+        """Send a message. Raises ConnectionError if the slot is gone."""
+        self.connection.sendall(_line(message))
 
     def beat(self) -> None:
         """Say that this process is alive, unless the slot has not read for long. Never waits."""
-        poll = select.poll()
-        poll.register(self._answers, select.POLLOUT)
-        if poll.poll(0):
-            # A pipe that is ready for writing takes PIPE_BUF bytes at once; a heartbeat is shorter.
-            with contextlib.suppress(BrokenPipeError):
-                os.write(self._answers, json.dumps(_HEARTBEAT).encode() + b"\n")
-
-
-def _wait_for(descriptor: int, event: int, deadline: float) -> None:
-    """Wait until a descriptor is ready, or has lost its other end. Raises TimeoutError."""
-    poll = select.poll()
-    poll.register(descriptor, event)
-    while True:
-        seconds = deadline - time.monotonic()
-        # poll counts milliseconds in a C integer, so a long wait is cut into pieces.
-        if poll.poll(max(0.0, min(seconds, _LONGEST_POLL_SECONDS)) * 1000):
-            return
-        if seconds <= 0:
-            raise TimeoutError
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            self.connection.send(_line(_HEARTBEAT), socket.MSG_DONTWAIT)

@@ -9,12 +9,14 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from jobs import self_process
 from jobs.isolation.channel import HEARTBEAT_SECONDS, Owner
@@ -43,20 +45,17 @@ class Child:
         forked ─ context ─ ready ─ (waits) ─ begin ─ trial ─ result, done ─ end
     """
 
-    def __init__(
-        self, pid: int, folder: Path, trial_pipe: int | None = None, status_pipe: int | None = None
-    ) -> None:
+    def __init__(self, pid: int, folder: Path, connection: socket.socket | None = None) -> None:
         self.pid = pid
         self._folder = folder
-        self._trial_pipe = trial_pipe
-        """The trial is written to it. None for a process that was started with its trial."""
-        self._status_pipe = status_pipe
-        """The child writes to it when it is ready, when its trial begins, and when it is done."""
+        self._connection = connection
+        """It gets its trial here, and says when it is ready, when the trial begins, and when it is
+        done. None for a process that was started with its trial."""
         self._pidfd = os.pidfd_open(pid)
         self._made_at = time.monotonic()
         self._begun_at = self._made_at
         self._status = b""
-        """What the child has written to its status pipe so far."""
+        """What the child has said so far."""
 
     @property
     def is_alive(self) -> bool:
@@ -69,20 +68,17 @@ class Child:
         Without a GPU no context is needed. ``deadline`` is in monotonic seconds. Exits this process
         if the owner's requests end.
         """
-        # Listen until the child is ready, has ended, or the deadline is over.
-        while self._ready is None and self.is_alive and self._listen(deadline, owner):
-            pass
+        self._wait(lambda: self._ready is not None, deadline, owner)
         return self._ready is not None and self._ready[1]
 
     def begin(self, spec: TrialSpec, context_bytes: int) -> None:
         """Give a forked child its trial, and the GPU memory that its context took."""
         self._begun_at = time.monotonic()
-        if self._trial_pipe is None:
-            return
-        descriptor = self._trial_pipe
-        self._trial_pipe = None
-        with contextlib.suppress(BrokenPipeError), open(descriptor, "w") as pipe:
-            json.dump({"spec": to_json(spec), "context_bytes": context_bytes}, pipe)
+        if self._connection is not None:
+            request = {"spec": to_json(spec), "context_bytes": context_bytes}
+            with contextlib.suppress(OSError):  # the child has ended
+                self._connection.sendall(json.dumps(request).encode())
+                self._connection.shutdown(socket.SHUT_WR)
 
     def wait(self, deadline: float, owner: Owner) -> bool:
         """Wait for its result or its end; False if neither came by ``deadline``.
@@ -90,54 +86,43 @@ class Child:
         ``deadline`` is in monotonic seconds. Exits this process if the owner's requests end.
         """
         # The status begins with the ``READY.size`` bytes that say when the child was ready.
-        while self.is_alive and not self._status.endswith(DONE, READY.size):
-            if not self._listen(deadline, owner):
-                return False
-        return True
+        return self._wait(lambda: self._status.endswith(DONE, READY.size), deadline, owner)
 
     @property
     def has_started(self) -> bool:
         """Whether the trial has begun. A forked child says so; every child announces its phases."""
-        self._read_last_status()
+        self._read_status()
         return STARTED in self._status[READY.size :] or self.phase != ""
 
-    def _listen(self, deadline: float, owner: Owner) -> bool:
-        """Wait for a message of the child or its end, until ``deadline``; False if neither came.
+    def _wait(self, is_over: Callable[[], bool], deadline: float, owner: Owner) -> bool:
+        """Wait until a message of the child makes ``is_over`` true, or until the child has ended.
 
-        Meanwhile the owner gets heartbeats of this process.
+        False if neither came by ``deadline``. Meanwhile the owner gets heartbeats of this process.
         """
-        while True:
+        # A pidfd is readable once its process has ended.
+        watched: list[Any] = [self._pidfd, owner.connection]
+        if self._connection is not None:
+            watched.append(self._connection)
+        while self.is_alive and not is_over():
             owner.beat()
             seconds = deadline - time.monotonic()
-            if self._hear(min(seconds, HEARTBEAT_SECONDS), owner):
-                return True
-            if seconds <= HEARTBEAT_SECONDS:
+            readable, _, _ = select.select(watched, [], [], max(0, min(seconds, HEARTBEAT_SECONDS)))
+            if self._connection in readable:
+                self._read_status()
+            elif owner.connection in readable:
+                # No request is sent while a trial runs, so the owner has closed its end.
+                self.kill()
+                sys.exit(0)
+            elif not readable and seconds <= HEARTBEAT_SECONDS:
                 return False
+        return True
 
-    def _hear(self, seconds: float, owner: Owner) -> bool:
-        """Wait at most ``seconds`` for a message of the child or its end; False if neither came."""
-        # A pidfd is readable once its process has ended.
-        watched = [self._pidfd, owner.requests]
-        if self._status_pipe is not None:
-            watched.append(self._status_pipe)
-        readable, _, _ = select.select(watched, [], [], max(0.0, seconds))
-        if self._status_pipe is not None and self._status_pipe in readable:
-            self._status += os.read(self._status_pipe, READY.size)
-        elif owner.requests in readable:
-            # No request is sent while a trial runs, so the owner has closed its end.
-            self.kill()
-            sys.exit(0)
-        return bool(readable)
-
-    def _read_last_status(self) -> None:
-        """Read what the child has written and was not read yet."""
-        if self._status_pipe is None:
-            return
-        while select.select([self._status_pipe], [], [], 0)[0]:
-            written = os.read(self._status_pipe, READY.size)
-            if not written:
-                return
-            self._status += written
+    def _read_status(self) -> None:
+        """Read what the child has said and was not read yet."""
+        if self._connection is not None:
+            # One read takes all messages of a child together.
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                self._status += self._connection.recv(select.PIPE_BUF, socket.MSG_DONTWAIT)
 
     @property
     def _ready(self) -> tuple[float, bool] | None:
@@ -164,9 +149,9 @@ class Child:
     def reap(self) -> int:
         """Wait for its end and remove its folder; returns ``os.waitstatus_to_exitcode``'s value."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        for descriptor in (self._pidfd, self._trial_pipe, self._status_pipe):
-            if descriptor is not None:
-                os.close(descriptor)
+        os.close(self._pidfd)
+        if self._connection is not None:
+            self._connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         return status
 
@@ -187,29 +172,26 @@ class Child:
         return (self._folder / PHASE).read_bytes().split(b"\0", 1)[0].decode()
 
 
-def fork(folder: Path, parent_channels: Sequence[int]) -> Child:
-    """Fork a child that waits for its trial; it closes its copies of ``parent_channels``.
+def fork(folder: Path, owner: Owner) -> Child:
+    """Fork a child that waits for its trial.
 
     Raises OSError if the folder has no room for the child's files.
     """
     own_folder = _make_folder(folder)
     parent = os.getpid()
-    # One pipe for each direction. After the fork, each process closes the other one's ends.
-    read_trial, write_trial = os.pipe()
-    read_status, write_status = os.pipe()
+    ours, childs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         end_with_parent(parent)
-        # While the child holds a channel open, the process at its other end cannot see it close.
-        for descriptor in (*parent_channels, write_trial, read_status):
-            os.close(descriptor)
-        run_as_forked_child(own_folder, read_trial, write_status)
-    os.close(read_trial)
-    os.close(write_status)
+        # While the child holds a socket open, the process at its other end cannot see it close.
+        owner.connection.close()
+        ours.close()
+        run_as_forked_child(own_folder, childs)
+    childs.close()
     # Parent and child both ask for the process group. The second request fails, or changes nothing.
     with contextlib.suppress(PermissionError, ProcessLookupError):
         os.setpgid(pid, pid)
-    return Child(pid, own_folder, write_trial, read_status)
+    return Child(pid, own_folder, ours)
 
 
 def spawn(spec: TrialSpec, folder: Path) -> Child:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import mmap
 import os
+import socket
 import struct
 import sys
 import time
@@ -36,8 +37,8 @@ UNWRITABLE = 73
 """Exit status of a child that could not write its files (EX_CANTCREAT of sysexits.h)."""
 
 
-def run_as_forked_child(folder: Path, trial_pipe: int, status_pipe: int) -> NoReturn:
-    """The life of a forked child: it reads its trial from one pipe, and reports to the other.
+def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
+    """The life of a forked child: it gets its trial from its parent, and reports to it.
 
     The reports are ``READY``, ``STARTED`` and ``DONE``, in this order.
     """
@@ -48,13 +49,13 @@ def run_as_forked_child(folder: Path, trial_pipe: int, status_pipe: int) -> NoRe
         _redirect_output(folder / LOG)
         # Ahead of the trial, so that the trial does not wait for its context.
         resident_bytes = _create_context()
-        os.write(status_pipe, READY.pack(time.monotonic(), resident_bytes is not None))
-        spec, context = _read_trial(trial_pipe, resident_bytes)
-        os.write(status_pipe, STARTED)
+        parent.sendall(READY.pack(time.monotonic(), resident_bytes is not None))
+        spec, context = _read_trial(parent, resident_bytes)
+        parent.sendall(STARTED)
         status = run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context)
         _flush()
         if status == 0:  # otherwise the parent waits for the exit status
-            os.write(status_pipe, DONE)
+            parent.sendall(DONE)
     except BaseException as error:
         # On a full disk not even the traceback can be written.
         with contextlib.suppress(OSError):
@@ -68,10 +69,12 @@ def run_as_forked_child(folder: Path, trial_pipe: int, status_pipe: int) -> NoRe
             os._exit(status)
 
 
-def _read_trial(trial_pipe: int, resident_bytes: int | None) -> tuple[TrialSpec, ContextMemory]:
+def _read_trial(
+    parent: socket.socket, resident_bytes: int | None
+) -> tuple[TrialSpec, ContextMemory]:
     """Wait for the trial. ``resident_bytes`` is what ``_create_context`` returned."""
-    with open(trial_pipe) as pipe:
-        request = json.load(pipe)
+    with parent.makefile() as messages:
+        request = json.load(messages)
     context = NO_CONTEXT
     # 0 means that there is no GPU, and None that the trial creates the context itself.
     if resident_bytes:

@@ -11,13 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobs import errors
-from jobs.infrastructure import (
-    DISK_FULL,
-    NOT_STARTED,
-    RULES,
-    disk_in_words,
-    unmeasured,
-)
+from jobs.infrastructure import DISK_FULL, NOT_STARTED, RULES, disk_in_words, unmeasured
 from jobs.isolation import child_handle, child_main, compiler_cache
 from jobs.isolation.channel import Owner, bounded_timeout
 from jobs.isolation.child_handle import Child
@@ -69,18 +63,15 @@ class ChildRunner:
         ``START_ATTEMPTS`` processes are started.
         """
         deadline = time.monotonic() + bounded_timeout(timeout_seconds)
-        record = None
         for _ in range(START_ATTEMPTS):
             try:
                 record = self._attempt(spec, deadline, timeout_seconds, isolation)
             except OSError as error:
                 if not errors.is_disk_full(error):
                     raise
-                reason = errors.disk_full_reason(error)
-                record = _unmeasured(spec, DISK_FULL, reason)
+                record = _unmeasured(spec, DISK_FULL, errors.disk_full_reason(error))
             if record.rule != NOT_STARTED:
                 break
-        assert record is not None
         return with_provenance(record, isolation_fallback=isolation_fallback)
 
     def _attempt(
@@ -102,7 +93,9 @@ class ChildRunner:
         if not child.result.exists():
             compiler_cache.remove_incomplete(since=began)
         if not in_time:
-            record = self._record_of_late_child(spec, phase, timeout_seconds)
+            self.reap()
+            reason = f"no result after {timeout_seconds:g} s, in phase {phase or 'start'}"
+            record = _record_without_result(spec, Outcome.TIMED_OUT, reason, phase)
         elif child.result.exists():
             record = record_from_json(json.loads(child.result.read_text()))
         elif not child.has_started:
@@ -110,14 +103,6 @@ class ChildRunner:
         else:
             record = self._record_of_ended_child(spec, phase, oom_kills_before)
         return dataclasses.replace(record, provenance=provenance)
-
-    def _record_of_late_child(
-        self, spec: TrialSpec, phase: str, timeout_seconds: float
-    ) -> TrialRecord:
-        """The record of a child that had no result when its time was over."""
-        self.reap()
-        reason = f"no result after {timeout_seconds:g} s, in phase {phase or 'start'}"
-        return _record_without_result(spec, Outcome.TIMED_OUT, reason, phase)
 
     def _record_of_ended_child(
         self, spec: TrialSpec, phase: str, oom_kills_before: int
@@ -127,8 +112,7 @@ class ChildRunner:
         disk = disk_in_words(self._folder)
         status = self.reap()
         if status == child_main.UNWRITABLE:
-            reason = f"the record could not be written: {disk}"
-            return _unmeasured(spec, DISK_FULL, reason, phase)
+            return _unmeasured(spec, DISK_FULL, f"the record could not be written: {disk}", phase)
         # The kernel counts kills since boot, so the difference is of this trial's time.
         oom_kills = _host_oom_kills() - oom_kills_before
         outcome, reason = errors.classify_exit(status, host_oom_kills=oom_kills)
@@ -154,27 +138,22 @@ class ChildRunner:
         is_likely = last.provenance.isolation == "fork" and not is_suspicious
         if is_likely and self._gpu.is_alone:
             with contextlib.suppress(OSError):  # it is then forked when it is needed
-                self._next = child_handle.fork(self._folder, self._owner.descriptors)
+                self._next = child_handle.fork(self._folder, self._owner)
         self.reap()
         self._gpu.wait_for_release(has_waiting_child=self._next is not None)
 
     def reap(self) -> int:
         """Wait for the last child's end; returns its exit status, 0 if there is no child."""
-        last = self._last
-        self._last = None
-        if last is None:
-            return 0
-        return last.reap()
+        last, self._last = self._last, None
+        return 0 if last is None else last.reap()
 
     def discard_next(self) -> None:
         """End the child that was forked ahead, if there is one."""
-        if self._next is None:
-            return
-        self._next.kill()
-        self._last = self._next
-        self._next = None
-        self.reap()
-        self._gpu.wait_for_release(has_waiting_child=False)
+        if self._next is not None:
+            self._next.kill()
+            self._last, self._next = self._next, None
+            self.reap()
+            self._gpu.wait_for_release(has_waiting_child=False)
 
     def close(self) -> None:
         """End every child."""
@@ -182,21 +161,19 @@ class ChildRunner:
             if child is not None:
                 child.kill()
                 child.reap()
-        self._last = None
-        self._next = None
+        self._last = self._next = None
 
     def _take_child(self, spec: TrialSpec, isolation: str, deadline: float) -> Child:
         """The child that was forked ahead if it can run the trial, else a new one."""
         if isolation == "fork" and self._next is not None and self._next.is_alive:
-            child = self._next
-            self._next = None
+            child, self._next = self._next, None
             return child
         self.discard_next()
         # There is no child now, so the GPU memory in use belongs to other processes.
         self._gpu.note_idle()
         if isolation != "fork":
             return child_handle.spawn(spec, self._folder)
-        child = child_handle.fork(self._folder, self._owner.descriptors)
+        child = child_handle.fork(self._folder, self._owner)
         self._gpu.context_bytes = None
         if child.is_ready(deadline, self._owner):
             self._gpu.note_context()

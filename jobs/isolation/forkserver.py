@@ -1,7 +1,7 @@
 """A slot's long-lived process: preloads once, then has each trial run in a child of its own.
 
-It reads one JSON request a line and answers each with one JSON line. Closing its input ends it and
-its child.
+It reads one JSON request a line from its socket and answers each with one JSON line. Closing the
+socket's other end ends it and its child.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import select
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,37 +33,28 @@ IDLE_CHILD_SECONDS = 10.0
 """How long a child that was forked ahead waits for a trial."""
 
 
-def serve(channels: Callable[[], tuple[int, int]], folder: Path) -> None:
+def serve(connect: Callable[[], socket.socket], folder: Path) -> None:
     """Preload, send the first message, then run trials until the requests end.
 
-    ``channels`` returns the descriptors of requests and replies. Until it returns, this process may
-    not use the GPU.
+    ``connect`` returns the socket to the slot. Until it returns, this process may not use the GPU.
     """
     # Preloading comes first: a prewarmed parent does it before there is a slot.
     preload_seconds = preload()
-    owner = Owner(*channels())
+    owner = Owner(connect())
     not_forkable = unclean()
     # Nothing that exists now is ever collected. So the garbage collector does not write to pages
     # that children share with this process.
     gc.collect()
     gc.freeze()
-    owner.answer(_hello(preload_seconds, not_forkable))
+    hello = {"unclean": not_forkable, "environment": environment.describe()}
+    owner.answer({"preload_seconds": preload_seconds, **hello})
     with contextlib.closing(ChildRunner(folder, owner)) as children:
-        for request in _requests(owner.requests, children):
+        for request in _requests(owner.connection, children):
             spec = spec_from_json(request["spec"])
             record = _run(children, spec, request["timeout_seconds"], not_forkable)
             owner.answer(record_to_json(record))
             # Forked after the reply, while the driver chooses the next trial.
             children.fork_ahead(record)
-
-
-def _hello(preload_seconds: float, not_forkable: str) -> dict[str, Any]:
-    """The first message: this process is ready, and what it found."""
-    return {
-        "preload_seconds": preload_seconds,
-        "unclean": not_forkable,
-        "environment": environment.describe(),
-    }
 
 
 def _run(
@@ -85,18 +77,17 @@ def _run(
 
 
 def _requests(
-    descriptor: int, children: ChildRunner, idle_seconds: float = IDLE_CHILD_SECONDS
+    connection: socket.socket, children: ChildRunner, idle_seconds: float = IDLE_CHILD_SECONDS
 ) -> Iterator[dict[str, Any]]:
     """The requests as they come.
 
     A child that was forked ahead is ended if no request comes within ``idle_seconds``.
     """
-    with os.fdopen(descriptor, "r", closefd=False) as lines:
+    with connection.makefile() as lines, contextlib.suppress(ConnectionError):
         while True:
             # ``select`` sees every request. None waits in the buffer of ``lines``, because each is
             # sent after the last one was answered.
-            readable, _, _ = select.select([descriptor], [], [], idle_seconds)
-            if not readable:
+            if not select.select([connection], [], [], idle_seconds)[0]:
                 children.discard_next()
             line = lines.readline()
             if not line:
@@ -105,21 +96,19 @@ def _requests(
 
 
 def main() -> None:
-    """Serve requests from stdin; replies go to what was stdout.
+    """Serve the slot at the other end of the socket that is this process's standard input.
 
     With ``--socket DESCRIPTOR`` it preloads before there is a slot, and then waits for one at that
     listening socket.
     """
-    requests = os.dup(0)
-    answers = os.dup(1)
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
     with own_folder(SLOT_PREFIX) as folder:
         if sys.argv[1:2] == ["--socket"]:
-            listener = int(sys.argv[2])
+            listener = socket.socket(fileno=int(sys.argv[2]))
             serve(functools.partial(prewarm.accept, listener), folder)
         else:
             continue_without_owner()
-            serve(lambda: (requests, answers), folder)
+            serve(lambda: socket.socket(fileno=os.dup(0)), folder)
 
 
 if __name__ == "__main__":

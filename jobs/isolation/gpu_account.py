@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from jobs.node import nvml
+from jobs.node import gpu_fitness, nvml
 
 RELEASE_SECONDS = 10.0
 """How long the driver may take to free a dead process's GPU memory."""
@@ -37,7 +37,7 @@ class GpuAccount:
     @property
     def is_alone(self) -> bool:
         """Whether a context was measured and no other process uses the GPU."""
-        return self.context_bytes is not None and self._idle_bytes <= nvml.IDLE_BYTES
+        return self.context_bytes is not None and self._idle_bytes <= gpu_fitness.IDLE_BYTES
 
     def note_idle(self) -> None:
         """Note the memory in use while there is no child: others hold it."""

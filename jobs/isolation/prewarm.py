@@ -13,7 +13,8 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 from jobs import self_process
@@ -33,37 +34,27 @@ def parents(cpus: int = 0) -> Iterator[None]:
     """While the context lasts, a parent for each GPU preloads; without a GPU, one for the CPU.
 
     ``cpus`` are a trial's cores; 0: its GPU's share of all. A parent that cannot be started is left
-    out.
+    out, and the slot then starts one of its own.
     """
     uuids = _gpu_uuids()
     # The same share of the machine's cores for each GPU, as the slots will ask for.
     cores = cpus or max(1, environment.cores() // max(1, len(uuids)))
+    started: dict[Path, subprocess.Popen[bytes]] = {}
     with contextlib.ExitStack() as stack:
-        folder = None
         with contextlib.suppress(OSError):  # the temporary disk is full
             folder = stack.enter_context(own_folder(PARENTS_PREFIX))
-        if folder is None:  # slots then start parents of their own
-            yield
-            return
-        started = _started(folder, uuids, cores)
+            stack.enter_context(_folder_variable(folder))
+            for uuid in uuids:
+                path = _socket_path(folder, uuid, cores)
+                with contextlib.suppress(OSError):  # for example, a path too long for a socket
+                    started[path] = _start(path, uuid, cores)
         try:
-            with _folder_variable(folder):
-                yield
+            yield
         finally:
             for path, parent in started.items():
                 _end(parent, is_waiting=path.exists())
             # A parent that was stopped has been killed, and could not remove its folder.
             remove_abandoned(SLOT_PREFIX)
-
-
-def _started(folder: Path, uuids: Iterable[str], cores: int) -> dict[Path, subprocess.Popen[bytes]]:
-    """Socket -> the parent that listens there, for every GPU whose parent could be started."""
-    started = {}
-    for uuid in uuids:
-        path = _socket_path(folder, uuid, cores)
-        with contextlib.suppress(OSError):  # for example, a path too long for a socket
-            started[path] = _start(path, uuid, cores)
-    return started
 
 
 @contextlib.contextmanager
@@ -91,7 +82,10 @@ def _gpu_uuids() -> list[str]:
 
 
 def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
-    """Start a parent that waits at the socket ``path`` and sees this GPU alone."""
+    """Start a parent that waits at the socket ``path`` and sees this GPU alone ("": a CPU)."""
+    variables = {**os.environ, **process_variables(cpus)}
+    if uuid:
+        variables["CUDA_VISIBLE_DEVICES"] = nvml.visible_device(uuid)
     with (
         socket.socket(socket.AF_UNIX) as listener,
         open(path.with_suffix(".err"), "w") as errors,
@@ -99,14 +93,12 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
         # Bound and listening before the parent starts: a slot can connect at once and wait for it.
         listener.bind(str(path))
         listener.listen(1)
-        command = self_process.command("jobs.isolation.forkserver")
-        command += ["--socket", str(listener.fileno())]
         parent = subprocess.Popen(
-            command,
+            self_process.command("jobs.isolation.forkserver", "--socket", str(listener.fileno())),
             stdin=subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
-            env=_variables(uuid, cpus),
+            env=variables,
             pass_fds=[listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the driver
             # Before the parent's own code, so that one that is stopped at once ends, too.
@@ -120,25 +112,15 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
     return parent
 
 
-def _variables(uuid: str, cpus: int) -> dict[str, str]:
-    """The environment of a parent that sees this GPU alone. An empty UUID is for the CPU."""
-    variables = {**os.environ, **process_variables(cpus)}
-    if uuid:
-        variables["CUDA_VISIBLE_DEVICES"] = nvml.visible_device(uuid)
-    return variables
-
-
 def _end(parent: subprocess.Popen[bytes], *, is_waiting: bool) -> None:
-    """End a parent. One that was taken over ends with its slot."""
-    if is_waiting:
-        parent.kill()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        parent.wait(_END_SECONDS)
-        return
-    parent.kill()
-    # A process in uninterruptible sleep ends only when its disk or driver answers.
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        parent.wait(_END_SECONDS)
+    """End a parent. One that was taken over ends with its slot, and is killed if it does not."""
+    for kills_first in (is_waiting, True):
+        if kills_first:
+            parent.kill()
+        # A process in uninterruptible sleep ends only when its disk or driver answers.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            parent.wait(_END_SECONDS)
+            return
 
 
 def _socket_path(folder: Path, uuid: str, cpus: int) -> Path:
@@ -158,28 +140,21 @@ def _claim(path: Path) -> int:
 
     Raises OSError if there is no such parent, or if another slot was first.
     """
-    claim = _claim_file(path)
-    pid = int(claim.read_text())
-    claim.unlink()  # one of several slots succeeds
+    pid = int(_claim_file(path).read_text())
+    _claim_file(path).unlink()  # one of several slots succeeds
     return pid
 
 
-def accept(listener_descriptor: int) -> tuple[int, int]:
-    """In the parent: wait for a slot; returns the descriptors of requests and replies.
-
-    Only one slot can take a parent over.
-    """
+def accept(listener: socket.socket) -> socket.socket:
+    """In the parent: wait for a slot. Only one slot can take a parent over."""
     # Under memory pressure the kernel shall kill this process rather than the driver. Ray sets the
     # same for its workers. 1000 is the highest score (proc(5)).
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    with (
-        socket.socket(fileno=listener_descriptor) as listener,
-        listener.accept()[0] as connection,
-    ):
+    with listener:
+        connection, _ = listener.accept()
         Path(listener.getsockname()).unlink(missing_ok=True)
-        _, (requests, replies), _, _ = socket.recv_fds(connection, 1, 2)
-    return requests, replies
+    return connection
 
 
 class PrewarmedParent:
@@ -189,69 +164,47 @@ class PrewarmedParent:
     part of ``Popen``'s interface that a slot uses.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Raises OSError if no parent waits at this socket, or if a slot has tried it before."""
-        self.pid = _claim(path)
-        self._pidfd: int | None = os.pidfd_open(self.pid)
-        with contextlib.ExitStack() as on_error, socket.socket(socket.AF_UNIX) as connection:
-            on_error.callback(os.close, self._pidfd)
-            connection.connect(str(path))
-            # The parent gets its ends of two new pipes through the socket, as Popen would have
-            # passed them.
-            requests, to_parent = os.pipe()
-            from_parent, replies = os.pipe()
-            socket.send_fds(connection, [b"!"], [requests, replies])
-            on_error.pop_all()
-        os.close(requests)
-        os.close(replies)
-        self.requests = to_parent
-        """Descriptor that requests are written to; the caller closes it."""
-        self.replies = from_parent
-        """Descriptor that replies are read from; the caller closes it."""
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._pidfd = os.pidfd_open(pid)
+        weakref.finalize(self, os.close, self._pidfd)
 
     def poll(self) -> int | None:
         """None while it lives, then 0: only the process that started it can know its status."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return self.wait(0)
+            return self.wait(0.0)
         return None
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout: float) -> int:
         """Wait for its end. Raises subprocess.TimeoutExpired if it is still alive then."""
-        if self._pidfd is not None:
-            # Not ``select``, which fails for descriptors from 1024 on. A Ray worker may have those.
-            poll = select.poll()
-            poll.register(self._pidfd, select.POLLIN)
-            milliseconds = None
-            if timeout is not None:
-                milliseconds = timeout * 1000
-            if not poll.poll(milliseconds):
-                raise subprocess.TimeoutExpired("jobs.isolation.forkserver", timeout or 0.0)
-            os.close(self._pidfd)
-            self._pidfd = None
+        # Not ``select``, which fails for descriptors from 1024 on. A Ray worker may have those.
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        if not poll.poll(timeout * 1000):  # milliseconds
+            raise subprocess.TimeoutExpired("jobs.isolation.forkserver", timeout)
         return 0
 
     def kill(self) -> None:
         """Send SIGKILL."""
-        if self._pidfd is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
 
-def take_over(cpus: int) -> tuple[PrewarmedParent, int] | None:
-    """A waiting parent for these cores on the visible GPU, and the descriptor of its stderr.
+def take_over(cpus: int) -> tuple[PrewarmedParent, socket.socket, int] | None:
+    """A waiting parent for these cores on the visible GPU, its socket, and its stderr's descriptor.
 
     None if there is none.
     """
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return None
-    uuid = ""
-    uuids = nvml.visible_uuids()
-    if uuids:
-        uuid = uuids[0]
     # A parent has its GPU and its number of threads from the start, so both are in the name.
-    path = _socket_path(Path(folder), uuid, cpus)
+    path = _socket_path(Path(folder), [*nvml.visible_uuids(), ""][0], cpus)
+    connection = socket.socket(socket.AF_UNIX)
     try:
-        return PrewarmedParent(path), os.open(path.with_suffix(".err"), os.O_RDONLY)
+        parent = PrewarmedParent(_claim(path))
+        connection.connect(str(path))
+        return parent, connection, os.open(path.with_suffix(".err"), os.O_RDONLY)
     except OSError:
+        connection.close()
         return None

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -122,9 +123,8 @@ class Slot:
         self.close()
         prewarmed = prewarm.take_over(self._cpus)
         if prewarmed is not None:
-            parent, self._errors = prewarmed
-            self._parent = parent
-            self._channel = Channel(parent.requests, parent.replies)
+            self._parent, connection, self._errors = prewarmed
+            self._channel = Channel(connection)
         else:
             self._start_parent()
         self.parents_started += 1
@@ -133,21 +133,16 @@ class Slot:
     def _start_parent(self) -> None:
         # Its errors are kept in memory. If the temporary folder is full, a file would lose them.
         self._errors = os.memfd_create("slot-parent-stderr")
-        parent = subprocess.Popen(
-            self._parent_command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, **process_variables(self._cpus)},
-            bufsize=0,
-        )
-        assert parent.stdin is not None
-        assert parent.stdout is not None
-        self._parent = parent
-        # The channel closes its own copies.
-        self._channel = Channel(os.dup(parent.stdin.fileno()), os.dup(parent.stdout.fileno()))
-        parent.stdin.close()
-        parent.stdout.close()
+        ours, parents = socket.socketpair()
+        with parents:
+            self._parent = subprocess.Popen(
+                self._parent_command,
+                stdin=parents,
+                stdout=parents,
+                stderr=self._errors,
+                env={**os.environ, **process_variables(self._cpus)},
+            )
+        self._channel = Channel(ours)
 
     def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialRecord:
         """Run one trial and wait for its record.
@@ -158,12 +153,12 @@ class Slot:
         self.start()
         seconds = bounded_timeout(timeout_seconds)
         now = time.monotonic()
-        # If the parent does not read, a long message fails here. A short one fits into the pipe:
+        # If the parent does not read, a long message fails here. A short one fits into the socket:
         # then the parent's silence shows below.
         request = {"spec": to_json(spec), "timeout_seconds": seconds}
         try:
             self._channel.send(request, now + self._limits.silence)
-        except BrokenPipeError as error:
+        except ConnectionError as error:
             raise SlotDiedError("the slot's parent died between trials") from error
         except TimeoutError as error:
             raise self._killed_parent(str(error)) from None

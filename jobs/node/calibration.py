@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 """Each rate is the median of this many rounds."""
-BRIEF_TIMEOUT_SECONDS = 300.0
-"""More than a brief calibration needs on a slow disk; a dead GPU may never answer."""
-_COMMAND = self_process.command("jobs.node.calibration")
+TIMEOUT_SECONDS = 300.0
+"""More than a calibration needs on a slow disk; a dead GPU may never answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,41 +77,25 @@ def calibrate_all() -> list[dict[str, Any]]:
     All GPUs are busy at once, as in a sweep. Each has its own process. Raises RuntimeError with the
     last line that a failed process printed.
     """
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    processes = [
-        subprocess.Popen(_COMMAND, env={**os.environ, **variables}, **pipes)
-        for variables in _variables_by_gpu() or [{}]
-    ]
-    return [_output_of(process) for process in processes]
-
-
-def _output_of(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a calibrating process printed. Waits for it; raises RuntimeError if it failed."""
-    output, errors = process.communicate()
-    if process.returncode:
-        last_line = errors.strip().splitlines()[-1]
-        raise RuntimeError(f"the calibration failed: {last_line}")
-    calibration: dict[str, Any] = json.loads(output)
-    return calibration
-
-
-def _variables_by_gpu() -> list[Mapping[str, str]]:
-    """For each visible GPU, the environment variables of a process that sees it alone."""
     devices = [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()]
-    return [
-        {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": device} for device in devices
-    ]
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    variables = [{**order, "CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
+    with ThreadPoolExecutor(len(variables)) as pool:
+        return list(pool.map(_calibrated, variables))
 
 
 def calibrate_briefly() -> dict[str, Any]:
     """The first visible GPU's ``Calibration`` as plain values, measured in about a second.
 
-    Raises RuntimeError if the measuring process fails, with the last line that it printed. Raises
-    RuntimeError also if it does not end within ``BRIEF_TIMEOUT_SECONDS``. In both cases the GPU is
-    unfit.
+    Raises RuntimeError if the measuring process fails, with the last line that it printed, and if
+    it does not end within ``TIMEOUT_SECONDS``. In both cases the GPU is unfit.
     """
-    variables = {**os.environ, **process_variables(environment.cores())}
-    probed = probe([*_COMMAND, "--brief"], BRIEF_TIMEOUT_SECONDS, variables)
+    return _calibrated(process_variables(environment.cores()), "--brief")
+
+
+def _calibrated(variables: Mapping[str, str], *options: str) -> dict[str, Any]:
+    command = self_process.command("jobs.node.calibration", *options)
+    probed = probe(command, TIMEOUT_SECONDS, {**os.environ, **variables})
     if probed.error:
         raise RuntimeError(probed.error)
     calibration: dict[str, Any] = json.loads(probed.output)
@@ -229,19 +212,15 @@ def _per_second(work: Callable[[], object], device: torch.device, load: Load) ->
 
 def _seconds(work: Callable[[], object], calls: int, device: torch.device) -> float:
     """Seconds of this many calls, which begin and end on an idle device."""
-    _wait_for(device)
+    import torch
+
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
     begin = time.perf_counter()
     for _ in range(calls):
         work()
-    _wait_for(device)
+    wait()
     return time.perf_counter() - begin
-
-
-def _wait_for(device: torch.device) -> None:
-    import torch
-
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 @contextmanager
@@ -258,18 +237,11 @@ def _float32_products(*, use_tf32: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def main() -> None:
-    """Print the ``Calibration`` of the first visible GPU; ``--brief`` takes less time."""
+if __name__ == "__main__":
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the reply
-    load = Load()
-    if "--brief" in sys.argv:
-        load = BRIEF
+    work = BRIEF if "--brief" in sys.argv else Load()
     if not nvml.visible_uuids():
-        load = replace(load, matrix=1024, copy_bytes=2**26)  # a CPU is slower
-    replies.write(json.dumps(to_json(calibrate(load))) + "\n")
+        work = replace(work, matrix=1024, copy_bytes=2**26)  # a CPU is slower
+    replies.write(json.dumps(to_json(calibrate(work))) + "\n")
     replies.flush()
-
-
-if __name__ == "__main__":
-    main()

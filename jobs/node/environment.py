@@ -38,7 +38,6 @@ PACKAGES = (
 
 SIMULATED_GPU_VARIABLE = "ORCHESTRATOR_GPU_GIB"
 """Environment variable of a node: memory in GiB of a smaller GPU that its GPUs simulate."""
-_GIB = 2**30
 
 
 @functools.cache
@@ -76,7 +75,7 @@ def simulated_gpu_bytes() -> int:
     Raises ValueError if ``ORCHESTRATOR_GPU_GIB`` is no number.
     """
     # The variable counts GiB, all else counts bytes.
-    return round(float(os.environ.get(SIMULATED_GPU_VARIABLE, "0")) * _GIB)
+    return round(float(os.environ.get(SIMULATED_GPU_VARIABLE, "0")) * 2**30)
 
 
 def _gpu_model(name: str, uuid: str, memory_bytes: int) -> str:
@@ -84,10 +83,10 @@ def _gpu_model(name: str, uuid: str, memory_bytes: int) -> str:
     # NVML's UUIDs of slices begin like this.
     is_slice = uuid.startswith("MIG-")
     if is_slice and "MIG" not in name:  # only some drivers name slices
-        name = f"{name} MIG {memory_bytes / _GIB:.3g} GiB"
+        name = f"{name} MIG {memory_bytes / 2**30:.3g} GiB"
     simulated = simulated_gpu_bytes()
     if simulated:
-        return f"{name} as {simulated / _GIB:.4g} GiB"
+        return f"{name} as {simulated / 2**30:.4g} GiB"
     return name
 
 

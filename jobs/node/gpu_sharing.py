@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.flags import Flag, FlagKind
-from jobs.node import nvml
+from jobs.node.gpu_fitness import IDLE_BYTES
 from jobs.spec import LibrarySettings
 
 MAX_LIBRARY_BYTES = 2 * 2**30
@@ -23,7 +23,7 @@ def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
     if processes:
         return [Flag(FlagKind.SHARED_PROCESSES, processes)]
     before = row.get("gpu_used_before_bytes", 0)
-    if before > nvml.IDLE_BYTES:
+    if before > IDLE_BYTES:
         return [Flag(FlagKind.SHARED_BEFORE, before)]
     unexplained = _unexplained_bytes(row)
     if unexplained > MAX_LIBRARY_BYTES and not _uses_paged_memory(settings):

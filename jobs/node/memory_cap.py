@@ -6,8 +6,6 @@ from jobs.errors import UnsupportedError
 from jobs.node import environment, nvml
 from jobs.spec import MemoryCap, TrialSpec
 
-_GIB = 2**30
-
 
 def of(spec: TrialSpec) -> MemoryCap | None:
     """The smaller of the trial's cap and its node's (``ORCHESTRATOR_GPU_GIB``); None: no cap."""
@@ -52,7 +50,7 @@ def limit_bytes() -> int | None:
 def in_words(cap: MemoryCap) -> str:
     """What the reason of an error under a cap begins with: ``under a cap of 16 GiB, ...``."""
     # Up to four digits, because users may ask for 23.75 GiB.
-    return f"under a cap of {cap.device_bytes / _GIB:.4g} GiB, context and libraries included"
+    return f"under a cap of {cap.device_bytes / 2**30:.4g} GiB, context and libraries included"
 
 
 def _device_bytes() -> int:

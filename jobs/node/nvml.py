@@ -5,14 +5,10 @@ Nothing here creates a CUDA context.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-IDLE_BYTES = 2**30
-"""An idle GPU has less memory in use than this. A driver keeps 615 MiB of an H200 for itself."""
 
 
 @contextmanager
@@ -83,48 +79,6 @@ def used_bytes(uuid: str) -> int:
     """Memory in use on the whole GPU, by all processes."""
     with session() as nvml:
         return int(nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(uuid)).used)
-
-
-def lost() -> str:
-    """The driver's error if a visible GPU no longer answers; empty if all do.
-
-    A GPU that has fallen off the bus is such a case.
-    """
-    import pynvml
-
-    try:
-        for uuid in visible_uuids():
-            used_bytes(uuid)
-    except pynvml.NVMLError as error:
-        return str(error)
-    return ""
-
-
-def shared(waiting: int = 0) -> str:
-    """How other processes use the first visible GPU; empty if none does.
-
-    Call it only while no trial of ours runs. ``waiting`` is how many processes of ours may hold a
-    bare CUDA context. In a container NVML may show the memory in use, but not the processes that
-    use it.
-    """
-    uuids = visible_uuids()
-    if not uuids:
-        return ""
-    with session() as nvml:
-        handle = nvml.nvmlDeviceGetHandleByUUID(uuids[0])
-        processes = _process_count(nvml, handle)
-        used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-    # An idle GPU and each bare context use less than ``IDLE_BYTES``.
-    if processes > waiting or used > (1 + waiting) * IDLE_BYTES:
-        return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
-    return ""
-
-
-def _process_count(nvml: Any, handle: Any) -> int:
-    """How many processes NVML lists on a GPU; 0 if it does not say."""
-    with contextlib.suppress(nvml.NVMLError):
-        return len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-    return 0
 
 
 def slowed_by(nvml: Any, handle: Any) -> tuple[str, ...]:

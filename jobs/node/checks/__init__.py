@@ -15,7 +15,7 @@ To add a check, add a function and a row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,20 @@ from jobs.node.checks.findings import Check, Finding, problem
 from jobs.node.checks.machine import Machine, look
 from jobs.spec import to_json
 
-CHECKS: tuple[Check, ...] = (
-    *gpu_health.CHECKS,
-    *package_versions.CHECKS,
-    *toolchain.CHECKS,
-    *host_resources.CHECKS,
-)
-"""Every check, in the order in which findings are shown."""
+CHECKS: Mapping[str, Check] = {
+    **gpu_health.CHECKS,
+    **package_versions.CHECKS,
+    **toolchain.CHECKS,
+    **host_resources.CHECKS,
+}
+"""Every check by its name, in the order in which findings are shown."""
 
 
 def examine(machine: Machine) -> Iterator[Finding]:
     """The findings of every check, in the order of ``CHECKS``."""
-    for check in CHECKS:
-        for finding in check.judge(machine):
-            yield finding.of(check.name)
+    for name, check in CHECKS.items():
+        for finding in check(machine):
+            yield finding.of(name)
 
 
 def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, Any]:
@@ -50,30 +50,22 @@ def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, An
     # Look once, then judge what was seen: every check sees the same machine.
     machine = look(nvme)
     findings = list(examine(machine))
-    # A GPU that cannot be measured is a finding, too.
-    calibrations = []
+    calibrations: list[dict[str, Any]] = []
     if calibrate:
+        from jobs.node import calibration
+
         try:
-            calibrations = _calibrations()
-        except RuntimeError as error:
+            calibrations = calibration.calibrate_all()
+        except RuntimeError as error:  # a GPU that cannot be measured is a finding, too
             fix = "run python -m jobs.node.calibration to see the whole error"
-            findings.append(problem(str(error), fix).of("calibration"))
+            finding = problem(f"the calibration failed: {error}", fix)
+            findings.append(finding.of("calibration"))
+    # Versions that have to be equal on all nodes of a cluster.
+    names = [name for name in ("ray", *environment.PACKAGES) if name in machine.packages]
+    packages = {name: machine.packages[name] for name in names}
     return {
         "node": machine.node,
-        "versions": _versions(machine),
+        "versions": {"python": machine.python, **packages, "driver": machine.driver},
         "findings": [to_json(finding) for finding in findings],
         "calibrations": calibrations,
     }
-
-
-def _versions(machine: Machine) -> dict[str, str]:
-    """Versions that have to be equal on all nodes of a cluster."""
-    names = ("ray", *environment.PACKAGES)
-    packages = {name: machine.packages[name] for name in names if name in machine.packages}
-    return {"python": machine.python, **packages, "driver": machine.driver}
-
-
-def _calibrations() -> list[dict[str, Any]]:
-    from jobs.node import calibration
-
-    return calibration.calibrate_all()

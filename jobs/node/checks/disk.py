@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+from jobs.infrastructure import mount_of
 
 BLOCK_BYTES = 16 * 2**20
 """Bytes of one write or read, the same as in NVMe offload."""
@@ -33,7 +34,7 @@ def probe(folder: Path, size: int = PROBE_BYTES) -> Disk:
     """Measure a folder: write ``size`` bytes to the disk, read them from it, and remove them."""
     path = str(folder)
     try:
-        free_bytes = _free_bytes(folder)
+        free_bytes = shutil.disk_usage(folder).free
         if free_bytes < 2 * size:  # leave room for others that write to this disk
             return Disk(path=path, error=f"only {free_bytes} bytes are free", free_bytes=free_bytes)
         with tempfile.NamedTemporaryFile(dir=folder, prefix="doctor-") as file:
@@ -43,18 +44,11 @@ def probe(folder: Path, size: int = PROBE_BYTES) -> Disk:
         return Disk(path=path, error=error.strerror or str(error))
     return Disk(
         path=path,
-        file_system=_file_system(folder),
+        file_system=mount_of(folder)[1],
         free_bytes=free_bytes,
         write_bytes_per_second=write_rate,
         read_bytes_per_second=read_rate,
     )
-
-
-def _free_bytes(folder: Path) -> int:
-    """Bytes that a user without privileges may still write in a folder."""
-    status = os.statvfs(folder)
-    # statvfs counts in fragments; f_bavail leaves out what is reserved for root.
-    return status.f_bavail * status.f_frsize
 
 
 def _write_rate(file: int, size: int) -> float:
@@ -76,18 +70,3 @@ def _read_rate(file: int, size: int) -> float:
     while os.read(file, BLOCK_BYTES):
         pass
     return size / (time.perf_counter() - begin)
-
-
-def _file_system(folder: Path) -> str:
-    """Type of the file system that holds the folder; empty if it is not known."""
-    real = Path(os.path.realpath(folder))
-    mounts = [
-        partition
-        for partition in psutil.disk_partitions(all=True)
-        if real.is_relative_to(partition.mountpoint)
-    ]
-    if not mounts:
-        return ""
-    # Mount points nest: the longest path is the innermost.
-    innermost = max(mounts, key=lambda partition: len(partition.mountpoint))
-    return str(innermost.fstype)

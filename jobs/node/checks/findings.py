@@ -34,12 +34,8 @@ class Finding:
         return replace(self, check=check)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Check:
-    """A name, and a pure function that judges a machine; it finds nothing if it does not apply."""
-
-    name: str
-    judge: Callable[[Machine], Iterable[Finding]]
+Check = Callable[[Machine], Iterable[Finding]]
+"""A pure function that judges a machine; it finds nothing if it does not apply."""
 
 
 def ok(message: str) -> Finding:
@@ -60,3 +56,8 @@ def problem(message: str, fix: str) -> Finding:
 def gib(size: float) -> str:
     """Bytes for people: ``139.8 GiB``."""
     return f"{size / 2**30:.1f} GiB"
+
+
+def dotted(version: tuple[int, int]) -> str:
+    """A version of CUDA for people: ``12.8``."""
+    return f"{version[0]}.{version[1]}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobs.node import nvml
-from jobs.node.checks.findings import Check, Finding, gib, ok, problem, warning
-from jobs.node.checks.machine import Gpu, Machine
+from jobs.node.checks.findings import Finding, dotted, gib, ok, problem, warning
+from jobs.node.checks.machine import Machine
+from jobs.node.gpu_fitness import is_in_use
 
 
 def driver(machine: Machine) -> Iterator[Finding]:
@@ -54,7 +54,8 @@ def gpus(machine: Machine) -> Iterator[Finding]:
 
 def shared_gpu(machine: Machine) -> Iterator[Finding]:
     """A trial needs its GPU to itself: its memory is the difference to what was in use before."""
-    for gpu in machine.gpus:
+    in_use = [gpu for gpu in machine.gpus if is_in_use(len(gpu.processes), gpu.used_bytes)]
+    for gpu in in_use:
         used = gib(gpu.used_bytes)
         if gpu.processes:
             # Processes that NVML lists can be named; in a container it may list none of them.
@@ -63,19 +64,14 @@ def shared_gpu(machine: Machine) -> Iterator[Finding]:
                 f"GPU {gpu.index} is in use: {used} by process {processes}",
                 "end it, or wait for it; rows measured meanwhile are flagged as shared",
             )
-        elif _is_in_use(gpu):
+        else:
             yield warning(
                 f"GPU {gpu.index} has {used} in use by a process that cannot be seen from here",
                 "look for it outside this container (nvidia-smi on the host); rows measured "
                 "meanwhile are flagged as shared",
             )
-    if machine.gpus and not any(_is_in_use(gpu) for gpu in machine.gpus):
+    if machine.gpus and not in_use:
         yield ok("no other process uses the GPUs")
-
-
-def _is_in_use(gpu: Gpu) -> bool:
-    """Whether another process uses the GPU, listed or not."""
-    return bool(gpu.processes) or gpu.used_bytes > nvml.IDLE_BYTES
 
 
 def clocks(machine: Machine) -> Iterator[Finding]:
@@ -107,23 +103,17 @@ def torch_build(machine: Machine) -> Iterator[Finding]:
     # compatibility).
     elif runs is not None and built[0] > runs[0]:
         yield problem(
-            f"torch is built for CUDA {_dotted(built)}, the driver runs CUDA up to {_dotted(runs)}",
+            f"torch is built for CUDA {dotted(built)}, the driver runs CUDA up to {dotted(runs)}",
             f"update the driver, or install a torch built for CUDA {runs[0]}",
         )
     else:
-        yield ok(f"torch {version} is built for CUDA {_dotted(built)}")
+        yield ok(f"torch {version} is built for CUDA {dotted(built)}")
 
 
-def _dotted(version: tuple[int, int]) -> str:
-    """A CUDA version for people: ``12.8``."""
-    major, minor = version
-    return f"{major}.{minor}"
-
-
-CHECKS = (
-    Check(name="driver", judge=driver),
-    Check(name="gpus", judge=gpus),
-    Check(name="shared GPU", judge=shared_gpu),
-    Check(name="clocks", judge=clocks),
-    Check(name="torch build", judge=torch_build),
-)
+CHECKS = {
+    "driver": driver,
+    "gpus": gpus,
+    "shared GPU": shared_gpu,
+    "clocks": clocks,
+    "torch build": torch_build,
+}

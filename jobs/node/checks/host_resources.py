@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobs.node.checks.disk import Disk
-from jobs.node.checks.findings import Check, Finding, gib, ok, problem, warning
+from jobs.node.checks.findings import Finding, gib, ok, problem, warning
 from jobs.node.checks.machine import Machine
 
 MIN_HOST_BYTES = 8 * 2**30
@@ -49,23 +49,18 @@ def disk(machine: Machine) -> Iterator[Finding]:
         yield _judged(machine.disk)
 
 
-def _figures(disk: Disk) -> str:
-    """The folder, its speed in GB/s and its free space, for people."""
-    # Disks are sold in decimal GB.
-    write = disk.write_bytes_per_second / 1e9
-    read = disk.read_bytes_per_second / 1e9
-    return (
-        f"{disk.path} ({disk.file_system or 'unknown file system'}): writes {write:.2f} GB/s,"
-        f" reads {read:.2f} GB/s, {gib(disk.free_bytes)} free"
-    )
-
-
 def _judged(disk: Disk) -> Finding:
     """Whether the folder can hold NVMe offload, and is fast enough to measure it."""
     fix = "name a writable folder on NVMe"
     if disk.error:
         return problem(f"{disk.path} cannot hold NVMe offload: {disk.error}", fix)
-    figures = _figures(disk)
+    # Disks are sold in decimal GB.
+    write = disk.write_bytes_per_second / 1e9
+    read = disk.read_bytes_per_second / 1e9
+    figures = (
+        f"{disk.path} ({disk.file_system}): writes {write:.2f} GB/s, reads {read:.2f} GB/s, "
+        f"{gib(disk.free_bytes)} free"
+    )
     if disk.file_system in ("tmpfs", "ramfs"):
         return warning(f"{figures}: this is memory, not a disk", fix)
     if min(disk.write_bytes_per_second, disk.read_bytes_per_second) < FAST_BYTES_PER_SECOND:
@@ -73,8 +68,4 @@ def _judged(disk: Disk) -> Finding:
     return ok(figures)
 
 
-CHECKS = (
-    Check(name="memory", judge=memory),
-    Check(name="shared memory", judge=shared_memory),
-    Check(name="disk", judge=disk),
-)
+CHECKS = {"memory": memory, "shared memory": shared_memory, "disk": disk}

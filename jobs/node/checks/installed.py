@@ -148,5 +148,6 @@ def _is_in_any(name: str, folders: Sequence[str]) -> bool:
 
 def build_locks() -> tuple[str, ...]:
     """The lock files of builds of torch extensions; a crashed build leaves its lock."""
-    root = os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.expanduser("~/.cache/torch_extensions")
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    root = os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.join(caches, "torch_extensions")
     return tuple(str(path) for path in sorted(Path(root).glob("**/lock")))

@@ -105,22 +105,10 @@ def look(nvme: Path | None = None) -> Machine:
         variables={name: os.environ[name] for name in VARIABLES if name in os.environ},
         host_total_bytes=min(host.total, limit),
         host_available_bytes=min(host.available, limit),
-        shm_free_bytes=_shm_free_bytes(),
-        disk=_disk(nvme),
+        shm_free_bytes=shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0,
+        disk=None if nvme is None else probe(nvme),
         **_nvml(),
     )
-
-
-def _shm_free_bytes() -> int:
-    if not os.path.isdir("/dev/shm"):
-        return 0
-    return shutil.disk_usage("/dev/shm").free
-
-
-def _disk(nvme: Path | None) -> Disk | None:
-    if nvme is None:
-        return None
-    return probe(nvme)
 
 
 def _nvml() -> dict[str, Any]:

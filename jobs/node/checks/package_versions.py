@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from jobs.node.checks.findings import Check, Finding, ok, problem, warning
+from jobs.node.checks.findings import Finding, ok, problem, warning
 from jobs.node.checks.machine import Machine
 
 _SHOWN = ("torch", "transformers", "ray")
@@ -87,8 +87,4 @@ def bitsandbytes(machine: Machine) -> Iterator[Finding]:
         )
 
 
-CHECKS = (
-    Check(name="versions", judge=versions),
-    Check(name="pynvml", judge=one_pynvml),
-    Check(name="bitsandbytes", judge=bitsandbytes),
-)
+CHECKS = {"versions": versions, "pynvml": one_pynvml, "bitsandbytes": bitsandbytes}

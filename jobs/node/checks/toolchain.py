@@ -5,19 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jobs.node.checks.findings import Check, Finding, ok, problem, warning
+from jobs.node.checks.findings import Finding, dotted, ok, problem, warning
 from jobs.node.checks.machine import Machine
 from jobs.techniques import AXES
 
-
-def _offload_ops() -> set[str]:
-    ops: set[str] = set()
-    for variant in AXES["offload"].variants.values():
-        ops.update(variant.builds)
-    return ops
-
-
-OFFLOAD_OPS = _offload_ops()
+OFFLOAD_OPS = {op for variant in AXES["offload"].variants.values() for op in variant.builds}
 """The DeepSpeed ops that the offload axis needs."""
 
 
@@ -55,21 +47,20 @@ def nvcc(machine: Machine) -> Iterator[Finding]:
 
 def _nvcc_finding(installed: tuple[int, int] | None, wanted: tuple[int, int]) -> Finding:
     """Whether the installed nvcc can build for the CUDA version that torch was built for."""
-    torch_cuda = f"{wanted[0]}.{wanted[1]}"
+    torch_cuda = dotted(wanted)
     fix = f"install the CUDA toolkit {torch_cuda} and set CUDA_HOME to it"
     if installed is None:
         return warning(
             "nvcc not found: DeepSpeed cannot build its ops, offload will be unsupported", fix
         )
     # DeepSpeed's builder compares the major versions (op_builder/builder.py).
-    nvcc_cuda = f"{installed[0]}.{installed[1]}"
     if installed[0] != wanted[0]:
         return warning(
-            f"nvcc is CUDA {nvcc_cuda}, torch is built for {torch_cuda}: DeepSpeed "
+            f"nvcc is CUDA {dotted(installed)}, torch is built for {torch_cuda}: DeepSpeed "
             "refuses to build its ops",
             fix,
         )
-    return ok(f"nvcc {nvcc_cuda} fits torch's CUDA {torch_cuda}")
+    return ok(f"nvcc {dotted(installed)} fits torch's CUDA {torch_cuda}")
 
 
 def libaio(machine: Machine) -> Iterator[Finding]:
@@ -106,10 +97,10 @@ def locks(machine: Machine) -> Iterator[Finding]:
         )
 
 
-CHECKS = (
-    Check(name="compilers", judge=compilers),
-    Check(name="nvcc", judge=nvcc),
-    Check(name="libaio", judge=libaio),
-    Check(name="architectures", judge=architectures),
-    Check(name="build locks", judge=locks),
-)
+CHECKS = {
+    "compilers": compilers,
+    "nvcc": nvcc,
+    "libaio": libaio,
+    "architectures": architectures,
+    "build locks": locks,
+}

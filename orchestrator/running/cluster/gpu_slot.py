@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from jobs.flags import SHARED, has_any
 from jobs.infrastructure import NOT_STARTED, SLOT_UNRESPONSIVE, unmeasured
 from jobs.isolation.slot import Slot, SlotDiedError
-from jobs.node import cuda_probe, environment, nvml
+from jobs.node import environment, gpu_fitness, nvml
 from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
 from orchestrator.reporting.terminal.shortening import shortened
@@ -49,15 +49,15 @@ class GpuProbe:
 
     def lost(self) -> str:
         """Why the GPU does not answer NVML."""
-        return nvml.lost()
+        return gpu_fitness.lost()
 
     def dead(self) -> str:
         """Why CUDA cannot compute on the GPU. Starts a process to find out, which takes seconds."""
-        return cuda_probe.dead()
+        return gpu_fitness.dead()
 
     def shared(self, own_processes: int) -> str:
         """Which other processes use the GPU. ``own_processes`` of ours may wait on it."""
-        return nvml.shared(waiting=own_processes)
+        return gpu_fitness.shared(waiting=own_processes)
 
     def gpu_model(self) -> str:
         """The GPU's model; empty without a GPU."""

@@ -13,7 +13,7 @@ elif "orchestrator.sweep" in sys.orig_argv:
     from tests.chaos import clock
 
     clock.install()
-elif sys.orig_argv[-1:] == ["jobs.node.cuda_probe"]:
+elif sys.orig_argv[-1:] == ["jobs.node.gpu_fitness"]:
     from tests.chaos.control import Control
 
     os._exit(Control.here().gpu(os.environ["CHAOS_NODE"]) == "dead")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ import pytest
 from jobs.isolation import child_handle, forkserver
 from jobs.isolation.channel import Owner
 from jobs.isolation.child_runner import ChildRunner
-from jobs.node import nvml
+from jobs.node import gpu_fitness
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
@@ -80,7 +80,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """Simulated children on a simulated GPU."""
     gpu = Gpu()
 
-    def fork(folder: Path, parent_channels: object) -> FakeChild:
+    def fork(folder: Path, owner: Owner) -> FakeChild:
         return FakeChild(gpu, folder, has_context=True)
 
     def spawn(spec: TrialSpec, folder: Path) -> FakeChild:
@@ -93,9 +93,12 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
 @pytest.fixture
 def runner(gpu: Gpu, tmp_path: Path) -> Iterator[ChildRunner]:
-    runner = ChildRunner(tmp_path, Owner(0, 1), release_seconds=0.05, gpu_bytes=lambda: gpu.used)
-    yield runner
-    runner.close()
+    with socket.socket() as unused:
+        runner = ChildRunner(
+            tmp_path, Owner(unused), release_seconds=0.05, gpu_bytes=lambda: gpu.used
+        )
+        yield runner
+        runner.close()
     assert gpu.contexts == 0
     assert not any(child.is_alive for child in gpu.children)
 
@@ -125,15 +128,15 @@ def test_runner_measures_the_context_once_for_all_children(
 
 def test_requests_end_the_idle_child_if_none_comes(gpu: Gpu, runner: ChildRunner) -> None:
     runner.fork_ahead(runner.run(build_tiny_spec(), 10.0, "fork"))
-    reading, writing = os.pipe()
-    requests = forkserver._requests(reading, runner, idle_seconds=0.0)
-    os.write(writing, b'{"spec": 1}\n')
+    ours, slots = socket.socketpair()
+    requests = forkserver._requests(ours, runner, idle_seconds=0.0)
+    slots.sendall(b'{"spec": 1}\n')
     assert (next(requests), gpu.contexts) == ({"spec": 1}, 1)
-    later = threading.Timer(0.2, os.close, [writing])
+    later = threading.Timer(0.2, slots.close)
     later.start()
     assert (next(requests, None), gpu.contexts) == (None, 0)
     later.join()
-    os.close(reading)
+    ours.close()
 
 
 def test_runner_with_a_fresh_trial_ends_the_child_forked_ahead(
@@ -155,7 +158,7 @@ def test_runner_replaces_an_idle_child_that_has_ended(
 def test_runner_on_a_shared_gpu_measures_each_context_anew(
     gpu: Gpu, run: Callable[[str], FakeChild]
 ) -> None:
-    gpu.others = 2 * nvml.IDLE_BYTES
+    gpu.others = 2 * gpu_fitness.IDLE_BYTES
     assert [run("fork").context_bytes, run("fork").context_bytes] == [CONTEXT] * 2
     assert (len(gpu.children), gpu.contexts) == (2, 0), "none is forked ahead"
 
@@ -164,7 +167,7 @@ def test_runner_takes_no_other_process_for_a_context(
     gpu: Gpu, run: Callable[[str], FakeChild]
 ) -> None:
     run("fork")
-    gpu.others = 2 * nvml.IDLE_BYTES
+    gpu.others = 2 * gpu_fitness.IDLE_BYTES
     assert run("fork").context_bytes == CONTEXT
     assert (len(gpu.children), gpu.contexts) == (3, 1), "it was forked before that was known"
     assert run("fork").context_bytes == CONTEXT

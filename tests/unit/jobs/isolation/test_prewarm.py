@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -45,8 +46,11 @@ def test_prewarmed_parent_that_stands_still_is_tried_once(
 ) -> None:
     first = prewarm.take_over(cpus=1)
     assert first is not None
-    assert first[0].pid == stopped.pid
+    parent, connection, errors = first
+    assert parent.pid == stopped.pid
     assert prewarm.take_over(cpus=1) is None
+    connection.close()
+    os.close(errors)
 
 
 def test_slot_after_one_that_waited_in_vain_starts_its_own_parent(
@@ -54,11 +58,14 @@ def test_slot_after_one_that_waited_in_vain_starts_its_own_parent(
 ) -> None:
     monkeypatch.setenv(light_parent.NOTE_VARIABLE, str(tmp_path / "note"))
     # The slot that tries the stopped parent is given up: only this much of it is left.
-    assert prewarm.take_over(cpus=1) is not None
+    first = prewarm.take_over(cpus=1)
+    assert first is not None
     limits = Limits(start=60.0, silence=60.0)
     with Slot(cpus=1, limits=limits, parent_command=light_parent.COMMAND) as slot:
         record = slot.run(build_tiny_spec(), timeout_seconds=60.0)
         assert slot.parent_pid != stopped.pid
+    first[1].close()
+    os.close(first[2])
     assert record.outcome is Outcome.OK
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from jobs.infrastructure import DISK_FULL, NOT_STARTED, SLOT_UNRESPONSIVE
-from jobs.isolation import channel, prewarm
-from jobs.isolation.channel import LONGEST_TIMEOUT_SECONDS, Channel, bounded_timeout
+from jobs.isolation import prewarm
+from jobs.isolation.channel import LONGEST_TIMEOUT_SECONDS, Channel, Owner, bounded_timeout
 from jobs.isolation.slot import Limits, Slot, SlotDiedError
 from jobs.record import Outcome
 from jobs.spec import TrialSpec, to_json
@@ -262,23 +262,22 @@ def test_bounded_timeout_leaves_shorter_ones() -> None:
 
 
 def test_channel_without_a_reader_gives_up_on_a_long_message() -> None:
-    reading, writing = os.pipe()
-    replies, _ = os.pipe()
-    channel = Channel(writing, replies)
-    with pytest.raises(TimeoutError, match="did not read its next trial"):
+    ours, parents = socket.socketpair()
+    channel = Channel(ours)
+    with parents, pytest.raises(TimeoutError, match="did not read its next trial"):
         channel.send({"spec": "x" * 2**20}, time.monotonic() + 0.2)
     channel.close()
-    os.close(reading)
 
 
 def test_owner_that_reads_nothing_blocks_no_heartbeat() -> None:
-    reading, writing = os.pipe()
-    owner = channel.Owner(0, writing)
-    for _ in range(2**16):
+    ours, slots = socket.socketpair()
+    owner = Owner(ours)
+    for _ in range(2**14):
         owner.beat()
-    assert select.select([reading], [], [], 0)[0]
-    os.close(reading)
-    os.close(writing)
+    assert slots.recv(18) == b'{"alive": true}\n{"', "no heartbeat is cut"
+    slots.close()
+    owner.beat()
+    ours.close()
 
 
 # Full disks: see tests/unit/jobs/isolation/test_full_disk.py for real ones.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.node import nvml
+from jobs.node import gpu_fitness, nvml
 from tests.support.fake_nvml import FakeNvml
 
 GIB = 2**30
@@ -51,10 +51,10 @@ def test_shared_reports_other_processes(
 ) -> None:
     fake.processes = processes
     fake.used = used
-    assert nvml.shared(waiting=waiting) == words
+    assert gpu_fitness.shared(waiting=waiting) == words
 
 
 def test_lost_reports_a_gpu_that_no_longer_answers(fake: FakeNvml) -> None:
-    assert nvml.lost() == ""
+    assert gpu_fitness.lost() == ""
     fake.failing = {"nvmlDeviceGetMemoryInfo": "GPU is lost"}
-    assert nvml.lost() == "GPU is lost"
+    assert gpu_fitness.lost() == "GPU is lost"

@@ -1,0 +1,82 @@
+"""Whether a GPU is fit to measure on: it answers, it computes, and nobody else uses it.
+
+The doctor, a slot before its trials and a slot after a suspicious end all ask here. How fast a GPU
+is for its model says ``jobs.node.checks.rates``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+from jobs import self_process
+from jobs.node import nvml
+from jobs.node.probe_process import probe
+
+IDLE_BYTES = 2**30
+"""An idle GPU has less memory in use than this, and so has a bare CUDA context. A driver keeps 615
+MiB of an H200 for itself."""
+_PROBE_SECONDS = 60.0
+"""More time than a process needs to compute, most of it to import torch. A dead GPU may never
+answer."""
+
+
+def lost() -> str:
+    """The driver's error if a visible GPU no longer answers; empty if all do.
+
+    A GPU that has fallen off the bus is such a case.
+    """
+    import pynvml
+
+    try:
+        for uuid in nvml.visible_uuids():
+            nvml.used_bytes(uuid)
+    except pynvml.NVMLError as error:
+        return str(error)
+    return ""
+
+
+def dead() -> str:
+    """Why CUDA cannot compute on the first visible GPU; empty if it can.
+
+    After some faults NVML still answers for a GPU, but every CUDA call on it fails. The call may
+    kill its process, or never end, so a process of its own computes (this module as a program).
+    """
+    if not nvml.visible_uuids():
+        return ""
+    return probe(self_process.command("jobs.node.gpu_fitness"), _PROBE_SECONDS).error
+
+
+def is_in_use(processes: int, used_bytes: int, waiting: int = 0) -> bool:
+    """Whether others use a GPU, from the processes that NVML lists and the memory in use.
+
+    ``waiting`` is how many processes of ours may hold a bare CUDA context. In a container NVML may
+    show the memory in use, but not the processes that use it.
+    """
+    return processes > waiting or used_bytes > (1 + waiting) * IDLE_BYTES
+
+
+def shared(waiting: int = 0) -> str:
+    """How other processes use the first visible GPU; empty if none does.
+
+    Call it only while no trial of ours runs. For ``waiting`` see ``is_in_use``.
+    """
+    uuids = nvml.visible_uuids()
+    if not uuids:
+        return ""
+    processes = 0
+    with nvml.session() as library:
+        handle = library.nvmlDeviceGetHandleByUUID(uuids[0])
+        with contextlib.suppress(library.NVMLError):  # it does not say
+            processes = len(library.nvmlDeviceGetComputeRunningProcesses(handle))
+        used = int(library.nvmlDeviceGetMemoryInfo(handle).used)
+    if is_in_use(processes, used, waiting):
+        return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
+    return ""
+
+
+if __name__ == "__main__":
+    import torch
+
+    # True, a wrong sum, is the exit status 1.
+    sys.exit(torch.ones(2, device="cuda").sum().item() != 2)
