@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from jobs.node import environment
+from jobs.node.process_variables import process_variables
 from jobs.spec import TrialSpec, spec_from_json
 from jobs.spec.limits import problem_of
 
@@ -27,16 +29,17 @@ def main() -> None:
     options = parser.parse_args()
     try:
         spec = _read_spec(options.spec)
-        _check(spec, trust_remote_code=options.trust_remote_code)
-        _check_own_code(spec, is_allowed=options.allow_own_code)
+        _check(spec, options)
     except ValueError as error:
         parser.error(str(error))
-    _set_environment(spec)
     _run(spec, options.result, options.phase)
 
 
 def _run(spec: TrialSpec, result: Path | None, phase_file: Path | None) -> None:
     """Run a trial, write or print its record, and end this process."""
+    # What libraries read when they are loaded, unless the caller has set it.
+    for name, value in process_variables(spec.needs.cpus or environment.cores()).items():
+        os.environ.setdefault(name, value)
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the record
 
@@ -86,43 +89,25 @@ def _read_spec(file: Path) -> TrialSpec:
         raise ValueError(f"{file} holds no trial of this version: {error!r}") from error
 
 
-def _check(spec: TrialSpec, *, trust_remote_code: bool) -> None:
-    """Raises ValueError for a trial that is not safe to run, or that no library could run."""
+def _check(spec: TrialSpec, options: argparse.Namespace) -> None:
+    """Raises ValueError for a trial that is not allowed to run, or that no library could run."""
     if problem := problem_of(spec):
         raise ValueError(problem)
-    if trust_remote_code:
-        return
-    if spec.model.trust_remote_code:
-        raise ValueError(
-            "the trial's checkpoint would run its own code; to allow that, give --trust-remote-code"
-        )
-    # transformers loads an implementation with a slash in its name from the Hub, and runs it.
-    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-    if "/" in attention:
-        raise ValueError(
-            f"attn_implementation {attention!r} would run code from the Hub; to allow that, give "
-            "--trust-remote-code"
-        )
-
-
-def _check_own_code(spec: TrialSpec, *, is_allowed: bool) -> None:
-    """Raises ValueError for a trial with code of the user's own, unless that is allowed."""
-    if spec.own_code is not None and not is_allowed:
+    if spec.own_code is not None and not options.allow_own_code:
         names = ", ".join(map(repr, spec.own_code.names))
         raise ValueError(
             f"the trial would run code of these names: {names}; to allow that, give "
             "--allow-own-code"
         )
-
-
-def _set_environment(spec: TrialSpec) -> None:
-    """Set what libraries read when they are loaded, unless the caller has set it."""
-    from jobs.node import environment
-    from jobs.node.process_variables import process_variables
-
-    cpus = spec.needs.cpus or environment.cores()
-    for name, value in process_variables(cpus).items():
-        os.environ.setdefault(name, value)
+    # transformers loads an implementation with a slash in its name from the Hub, and runs it.
+    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
+    runs = ""
+    if spec.model.trust_remote_code:
+        runs = "the trial's checkpoint would run its own code"
+    elif "/" in attention:
+        runs = f"attn_implementation {attention!r} would run code from the Hub"
+    if runs and not options.trust_remote_code:
+        raise ValueError(f"{runs}; to allow that, give --trust-remote-code")
 
 
 if __name__ == "__main__":

@@ -5,15 +5,10 @@ from __future__ import annotations
 import errno
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from jobs.infrastructure import (
-    DISK_FULL,
-    disk_in_words,
-    fullest_disk_in_words,
-    says_disk_full,
-)
+from jobs.infrastructure import DISK_FULL, disk_in_words, fullest_disk_in_words, says_disk_full
 from jobs.record import Outcome
 
 
@@ -25,86 +20,94 @@ class UnsupportedError(Exception):
         self.rule = rule
 
 
-# Out of memory does not always arrive as torch.OutOfMemoryError: libraries wrap it or report it in
-# their own words. The texts below come from PyTorch, cuBLAS, cuDNN, safetensors, Triton and NCCL.
-_DEVICE_OOM = re.compile(
-    r"CUDA out of memory"
-    r"|CUDA error: out of memory"
-    r"|CUDA driver error: out of memory"
-    r"|out of memory \(os error"
-    r"|CUBLAS_STATUS_ALLOC_FAILED"
-    r"|CUDNN_STATUS_ALLOC_FAILED"
-    r"|cudaErrorMemoryAllocation"
-    r"|CUDA_ERROR_OUT_OF_MEMORY"
-    r"|Triton Error \[CUDA\]: out of memory"
-    r"|HIP out of memory"
-    r"|NCCL.*out of memory",
-    re.IGNORECASE,
-)
-_HOST_OOM = re.compile(
-    r"DefaultCPUAllocator: (can't|not enough)"
-    r"|Cannot allocate memory"
-    r"|std::bad_alloc"
-    r"|unable to mmap .*memory"
-    r"|cudaErrorHostMemory"
-    r"|failed to allocate pinned",
-    re.IGNORECASE,
-)
-_UNSUPPORTED = re.compile(
-    r"does not support an attention implementation"
-    r"|does not support .*scaled_dot_product_attention"
-    r"|does not support Flash ?Attention"
-    r"|does not support .*flex"
-    r"|the package .* (seems to be )?not (be )?installed"
-    r"|does not support gradient checkpointing"
-    r"|does not support (a fused loss|Liger's kernels|regional compilation|a frozen vision tower)"
-    r"|does not support activation checkpointing"
-    r"|PEFT does not support this adapter"
-    r"|does not support FP8"
-    r"|does not support (quantize_experts|qat|these patterns of trainable|dequantized weights)"
-    r"|does not support (kernels of the Hub|a weighted loss|Muon)",
-    re.IGNORECASE,
-)
+_TEXTS: Mapping[Outcome, tuple[str, ...]] = {
+    Outcome.HOST_OUT_OF_MEMORY: (
+        r"DefaultCPUAllocator: (can't|not enough)",  # PyTorch
+        r"Cannot allocate memory",  # the C library
+        r"std::bad_alloc",
+        r"unable to mmap .*memory",
+        r"cudaErrorHostMemory|cudaHostAlloc|failed to allocate pinned",  # page-locked memory
+        # A data loader's thread only pins memory. The first line is the wrapper's own.
+        r"in pin memory thread[\s\S]*out of memory",
+        r"DataLoader worker .*killed by signal: Killed",  # the kernel's out-of-memory killer
+        r"DataLoader worker .*killed by signal: Bus error",  # /dev/shm, a disk in memory, is full
+    ),
+    Outcome.OUT_OF_MEMORY: (
+        r"(CUDA|HIP) out of memory",  # PyTorch's allocator
+        r"CUDA( driver)? error: out of memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY",
+        r"cuMemCreate",  # expandable segments
+        r"(CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED",
+        r"CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        # Libraries that say nothing of memory when their first allocation fails.
+        r"CUBLAS_STATUS_NOT_INITIALIZED",
+        r"unable to find a valid cuDNN algorithm|unable to find an engine",
+        r"Error out of memory at line",  # bitsandbytes
+        r"Triton Error \[CUDA\]: out of memory",
+        r"NCCL.*out of memory",
+        r"out of memory \(os error",  # safetensors
+    ),
+    Outcome.UNSUPPORTED: (
+        r"does not support an attention implementation",
+        r"does not support .*(scaled_dot_product_attention|flex)",
+        r"does not support Flash ?Attention",
+        r"does not support (gradient|activation) checkpointing",
+        r"the package .* (seems to be )?not (be )?installed",
+        r"PEFT does not support this adapter",
+        r"does not support FP8",
+        r"does not support (a fused loss|Liger's kernels|regional compilation|Muon)",
+        r"does not support (a frozen vision tower|quantize_experts|qat|dequantized weights)",
+        r"does not support (these patterns of trainable|kernels of the Hub|a weighted loss)",
+    ),
+}
+"""Outcome -> what libraries say that means it, whatever the class of the error.
+
+Out of memory does not always arrive as torch.OutOfMemoryError: libraries wrap it, or report it in
+their own words. The first outcome that matches counts.
+"""
+_MEANINGS = {
+    outcome: re.compile("|".join(texts), re.IGNORECASE) for outcome, texts in _TEXTS.items()
+}
 _REQUESTED_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")
 # A decimal prefix is read as the binary one, which overstates a size by less than 8 %.
-_UNITS = {
-    "bytes": 1,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-    "TiB": 2**40,
-    "KB": 2**10,
-    "MB": 2**20,
-    "GB": 2**30,
-    "TB": 2**40,
-}
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_UNITS = {"b": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def classify(error: BaseException) -> tuple[Outcome, str, str]:
     """The outcome, rule and reason (one line) of an exception raised inside a trial."""
     # A library may wrap the error that matters. The outermost error with a known meaning counts.
     for cause in _chain(error):
-        text = f"{type(cause).__name__}: {cause}"
         if isinstance(cause, UnsupportedError):
             return Outcome.UNSUPPORTED, cause.rule, str(cause)
-        memory_outcome = _memory_outcome(cause, text)
+        memory_outcome = _memory_outcome(cause)
         if memory_outcome is not None:
-            return memory_outcome, "", _first_line(text)
+            return memory_outcome, "", _first_line(_text(cause))
     if is_disk_full(error):
         return Outcome.SKIPPED, DISK_FULL, disk_full_reason(error)
-    text = f"{type(error).__name__}: {error}"
-    if _UNSUPPORTED.search(text):
+    text = _text(error)
+    if _MEANINGS[Outcome.UNSUPPORTED].search(text):
         return Outcome.UNSUPPORTED, "library", _first_line(text)
     return Outcome.FAILED, "", _first_line(text)
 
 
-def _memory_outcome(cause: BaseException, text: str) -> Outcome | None:
-    """Which memory ran out; None for any other error. ``text`` is its class and message."""
-    if type(cause).__name__ == "OutOfMemoryError" or _DEVICE_OOM.search(text):
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _memory_outcome(cause: BaseException) -> Outcome | None:
+    """Which memory ran out; None for any other error."""
+    said = _memory_said(_text(cause))
+    if said is None and type(cause).__name__ == "OutOfMemoryError":
         return Outcome.OUT_OF_MEMORY
-    if isinstance(cause, MemoryError) or _HOST_OOM.search(text):
+    if said is None and isinstance(cause, MemoryError):
         return Outcome.HOST_OUT_OF_MEMORY
+    return said
+
+
+def _memory_said(text: str) -> Outcome | None:
+    """Which memory ran out according to a text; None if it says nothing of it."""
+    for outcome in (Outcome.HOST_OUT_OF_MEMORY, Outcome.OUT_OF_MEMORY):
+        if _MEANINGS[outcome].search(text):
+            return outcome
     return None
 
 
@@ -114,7 +117,7 @@ def requested_bytes(error: BaseException) -> int | None:
         size = _REQUESTED_SIZE.search(str(cause))
         if size:
             # PyTorch rounds the size to two decimals of its unit.
-            return int(float(size[1]) * _UNITS[size[2]])
+            return int(float(size[1]) * _UNITS[size[2][0]])
     return None
 
 
@@ -124,7 +127,7 @@ def is_disk_full(error: BaseException) -> bool:
     Libraries wrap the system's error, or repeat only its text.
     """
     for cause in _chain(error):
-        if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
+        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
         if says_disk_full(str(cause)):
             return True
@@ -141,11 +144,12 @@ def disk_full_reason(error: BaseException) -> str:
     return f"a file could not be written ({message}): {fullest_disk_in_words()}"
 
 
-def classify_exit(status: int, *, host_oom_kills: int) -> tuple[Outcome, str]:
+def classify_exit(status: int, *, host_oom_kills: int, log: str = "") -> tuple[Outcome, str]:
     """The outcome and reason of a child that ended without a record.
 
     ``status`` is ``os.waitstatus_to_exitcode``'s value; ``host_oom_kills`` how often the kernel's
-    out-of-memory killer struck on this machine while the child lived.
+    out-of-memory killer struck on this machine while the child lived. ``log`` is what the child
+    printed: some libraries print that memory ran out, and end the process themselves.
     """
     if status == -signal.SIGKILL and host_oom_kills > 0:
         return Outcome.HOST_OUT_OF_MEMORY, "the kernel's out-of-memory killer ended the process"
@@ -154,6 +158,10 @@ def classify_exit(status: int, *, host_oom_kills: int) -> tuple[Outcome, str]:
             Outcome.CRASHED,
             "killed by SIGKILL, not by this program or the kernel's out-of-memory killer",
         )
+    for line in reversed(log.strip().splitlines()[-5:]):
+        outcome = _memory_said(line)
+        if outcome is not None:
+            return outcome, _first_line(line)
     if status < 0:
         return Outcome.CRASHED, f"killed by {_signal_name(-status)}"
     return Outcome.CRASHED, f"the process exited with status {status} and no result"

@@ -41,11 +41,6 @@ LOSS = frozenset(
 )
 """The row trains something else than its reference."""
 
-UNRELIABLE_SPEED = frozenset(
-    {FlagKind.UNSTABLE, FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND, FlagKind.THRASHING} | SHARED
-)
-"""The speed may differ when it is measured again."""
-
 
 @dataclass(frozen=True, slots=True)
 class Flag:

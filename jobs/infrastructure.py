@@ -53,14 +53,10 @@ def says_disk_full(text: str) -> bool:
 
 def fullest_disk_in_words() -> str:
     """The disk with the least free room of those that libraries write to."""
-    return disk_in_words(min(_written_folders(), key=_free_bytes))
-
-
-def _written_folders() -> list[Path]:
-    """Where libraries write: temporary files, batches of data-loader workers, caches."""
+    # Temporary files, batches of data-loader workers, caches.
     caches = Path(os.environ.get("HF_HOME") or os.path.expanduser("~/.cache"))
     folders = (Path(tempfile.gettempdir()), Path("/dev/shm"), caches)
-    return [folder for folder in folders if folder.is_dir()] or [Path("/")]
+    return disk_in_words(min(filter(Path.is_dir, folders), key=_free_bytes, default=Path("/")))
 
 
 def _free_bytes(folder: Path) -> int:
@@ -74,7 +70,8 @@ def _free_bytes(folder: Path) -> int:
 
 def disk_in_words(path: Path) -> str:
     """The disk of a path and its free room: ``/tmp (tmpfs) has 0 B free and 12 inodes``."""
-    folder = _existing_folder(path)
+    # The path itself, or its closest folder that exists.
+    folder = next(folder for folder in (path, *path.parents, Path("/")) if folder.exists())
     try:
         status = os.statvfs(folder)
     except OSError as error:
@@ -88,14 +85,6 @@ def disk_in_words(path: Path) -> str:
     if status.f_flag & os.ST_RDONLY:
         words += ", and is read-only"
     return words
-
-
-def _existing_folder(path: Path) -> Path:
-    """The path itself, or its closest folder that exists."""
-    for candidate in (path, *path.parents):
-        if candidate.exists():
-            return candidate
-    return Path("/")
 
 
 def mount_of(folder: Path) -> tuple[str, str]:
@@ -119,10 +108,8 @@ def mount_of(folder: Path) -> tuple[str, str]:
 
 def _size(size: float) -> str:
     """Bytes for people, in binary units: ``12.0 MiB``."""
-    if size < 1024:
-        return f"{size:.0f} B"
-    for unit in ("KiB", "MiB", "GiB"):
-        size /= 1024
+    for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1024:.1f} TiB"
+            return f"{size:.{0 if unit == 'B' else 1}f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

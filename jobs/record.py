@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from jobs.anatomy_record import Anatomy, anatomy_from_json
 from jobs.flags import Flag, flags_of
@@ -22,12 +22,40 @@ ArrowType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table. ``doc`` is its meaning in a line. An empty ``unit``: it has none."""
+    """One column of the table. ``doc`` is its meaning in a line. An empty ``unit``: it has none.
+
+    The functions below make the usual kinds.
+    """
 
     name: str
     type: ArrowType
     doc: str
     unit: str = ""
+
+    @classmethod
+    def nbytes(cls, name: str, doc: str) -> Self:
+        """A size in bytes."""
+        return cls(name, "int64", doc, unit="B")
+
+    @classmethod
+    def seconds(cls, name: str, doc: str) -> Self:
+        """A duration in seconds."""
+        return cls(name, "float64", doc, unit="s")
+
+    @classmethod
+    def count(cls, name: str, doc: str) -> Self:
+        """A whole number of things."""
+        return cls(name, "int64", doc)
+
+    @classmethod
+    def number(cls, name: str, doc: str) -> Self:
+        """A share, a ratio, or another figure without a unit."""
+        return cls(name, "float64", doc)
+
+    @classmethod
+    def text(cls, name: str, doc: str) -> Self:
+        """Words."""
+        return cls(name, "string", doc)
 
 
 class Outcome(enum.StrEnum):

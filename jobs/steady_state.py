@@ -26,14 +26,13 @@ milliseconds, however long the step."""
 CPU_ERROR = 0.05
 """Without a GPU the mean step need not be known better than this. Other programs take turns on the
 processor, so another trial is assumed to differ by as much."""
-CPU_SECONDS = 1.0
-"""Without a GPU, fewer counted seconds settle nothing. A few short steps fall between two turns of
-another program, and then agree on a speed that no longer trial has."""
+MIN_SECONDS = 1.0
+"""With fewer counted seconds no trial is given up as unstable. Without a GPU they settle nothing
+either: a few short steps fall between two turns of another program, and then agree on a speed that
+no longer trial has."""
 
 MIN_STEPS_TO_GIVE_UP = 4
 """A trial is not given up as unstable with fewer counted steps."""
-MIN_SECONDS_TO_GIVE_UP = 1.0
-"""A trial is not given up as unstable with fewer counted seconds."""
 
 GPU_BOUND = 0.1
 """The GPU sets the pace if it ran out of work after at most this share of the micro-batches.
@@ -131,7 +130,7 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
     first = steady_from(seconds, relative_error)
     steady = seconds[first:]
     # Too short a sample says little about the spread of the steps to come.
-    if len(steady) < MIN_STEPS_TO_GIVE_UP or sum(steady) < MIN_SECONDS_TO_GIVE_UP:
+    if len(steady) < MIN_STEPS_TO_GIVE_UP or sum(steady) < MIN_SECONDS:
         return False
     return _error_of_mean(limit - first, steady) > relative_error
 
@@ -156,7 +155,8 @@ def flags(
     raised = []
     # Up to 1 % is steady for a reader, however small an error was asked for.
     if relative_error and half_width > max(relative_error, 0.01):
-        raised.append(_unstable(half_width))
+        # An infinite uncertainty is no figure.
+        raised.append(Flag(FlagKind.UNSTABLE, half_width if math.isfinite(half_width) else None))
     # A host that sets the pace explains the waits for kernel launches, too: one flag is enough.
     if host_bound_share is not None and host_bound_share > HOST_BOUND:
         raised.append(Flag(FlagKind.HOST_BOUND, host_bound_share))
@@ -165,13 +165,6 @@ def flags(
     if allocator_retries >= 2:  # a single flush is not thrashing
         raised.append(Flag(FlagKind.THRASHING, allocator_retries))
     return raised
-
-
-def _unstable(half_width: float) -> Flag:
-    """The flag of an uncertain mean step. It has no value if the uncertainty is infinite."""
-    if math.isinf(half_width):
-        return Flag(FlagKind.UNSTABLE)
-    return Flag(FlagKind.UNSTABLE, half_width)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -13,6 +13,6 @@ time/phases           the step's time by what the loop did
 time/efficiency       floating-point operations and the MFU (rates: time/peak_flops)
 rules_of_thumb.py     published rules, and whether the trial met them
 
-only profile, step_profiler, phase_timer, trace_reader and live_tensors use torch objects; the other
+Only profile, step_profiler, phase_timer, trace_reader and live_tensors use torch objects; the other
 files are arithmetic on plain data. The result is plain data too: ``jobs.anatomy_record``.
 """

@@ -7,21 +7,12 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from jobs.trackers.sources import cuda_events
 from jobs.trackers.tracker import Phase
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """The beginning of a phase."""
-
-    phase: Phase
-    host_seconds: float
-    event: torch.cuda.Event | None
 
 
 class PhaseTimer:
@@ -33,9 +24,7 @@ class PhaseTimer:
 
     def mark(self, phase: Phase) -> None:
         """A phase begins now."""
-        event = None
-        if self._on_gpu:
-            event = cuda_events.recorded()
+        event = cuda_events.recorded() if self._on_gpu else None
         self._steps[-1].append(_Mark(phase, time.perf_counter(), event))
 
     def end_step(self) -> None:
@@ -47,18 +36,19 @@ class PhaseTimer:
         """Phase -> its median seconds over all finished steps. The device must be idle.
 
         The median, because a single step can be held up by the host or by Python's garbage
-        collector.
+        collector. A step that skipped a phase spent no time in it.
         """
         steps = [_seconds_by_phase(marks) for marks in self._steps if len(marks) > 1]
-        # The phases of all steps, in the order in which they first appear.
-        phases: list[Phase] = []
-        for step in steps:
-            phases += [phase for phase in step if phase not in phases]
-        medians: dict[Phase, float] = {}
-        for phase in phases:
-            # A step that skipped the phase spent no time in it.
-            medians[phase] = statistics.median(step.get(phase, 0.0) for step in steps)
-        return medians
+        phases = dict.fromkeys(phase for step in steps for phase in step)
+        return {name: statistics.median(step.get(name, 0.0) for step in steps) for name in phases}
+
+
+class _Mark(NamedTuple):
+    """The beginning of a phase."""
+
+    phase: Phase
+    host_seconds: float
+    event: torch.cuda.Event | None
 
 
 def _seconds_by_phase(marks: Sequence[_Mark]) -> dict[Phase, float]:
@@ -69,5 +59,5 @@ def _seconds_by_phase(marks: Sequence[_Mark]) -> dict[Phase, float]:
         if begin.event is None or end.event is None:
             seconds[begin.phase] += end.host_seconds - begin.host_seconds
         else:
-            seconds[begin.phase] += begin.event.elapsed_time(end.event) / 1000  # milliseconds
+            seconds[begin.phase] += cuda_events.seconds_between((begin.event, end.event))[0]
     return seconds

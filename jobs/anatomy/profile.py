@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 
 from jobs.anatomy import rules_of_thumb
 from jobs.anatomy.memory.ledger import DeviceReadings, host_memory, ledger, saved_activations
-from jobs.anatomy.memory.live_tensors import live_tensors
+from jobs.anatomy.memory.live_tensors import live_tensors, optimizer_layers
 from jobs.anatomy.memory.timeline import StepMemory, step_memory
 from jobs.anatomy.step_profiler import StepProfiler
 from jobs.anatomy.time.efficiency import COUNTED, efficiency
@@ -27,12 +27,10 @@ from jobs.loops.base import Trained
 from jobs.node import nvml
 from jobs.steady_state import GPU_BOUND
 
-_SHORT_STEP_SECONDS = 0.25
-"""If a step is shorter than this, several steps are timed."""
-_TIMED_STEPS = 3
 _LONG_STEP_SECONDS = 0.5
-"""A step longer than this is timed while it is profiled, if the trial is GPU-bound. The profiler's
-work on the host does not delay the device then."""
+"""A step longer than this is timed once, and a shorter one several times. If the trial is
+GPU-bound, the long step is timed while it is profiled: the profiler's work on the host does not
+delay the device then."""
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
@@ -44,46 +42,38 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     """
     # Before any extra step: profiling itself takes device memory.
     readings = _device_readings(row)
-    observer = _observer(trained, row)
+    profiler = _profiler(trained, row)
     with _without_garbage_collection():
-        trained.train_on(observer)
-        trace = _trace(observer)
-        known = replace(observer.known_blocks(), bucket_sizes=_bucket_sizes(trained.optimizer))
+        trained.train_on(profiler)
+        assert profiler.profile is not None
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        trace = read(profiler.profile, device, COUNTED, profiler.repetitions)
+        known = replace(profiler.known_blocks(), bucket_sizes=_bucket_sizes(trained.optimizer))
         memory = step_memory(trace, known)
         entries = [
-            *_memory_entries(memory, readings, observer, row),
-            *_time_entries(trace, observer, row),
+            *_memory_entries(memory, readings, profiler, row),
+            *_time_entries(trace, profiler, row),
         ]
     return Anatomy(entries=tuple(entries), timeline=memory.timeline)
 
 
-def _observer(trained: Trained, row: Mapping[str, Any]) -> StepProfiler:
+def _profiler(trained: Trained, row: Mapping[str, Any]) -> StepProfiler:
     """The listener of the extra steps."""
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
     reference = None
     if trained.preferences is not None:
         reference = trained.preferences.reference
+    # No ranges around compiled modules: they would recompile the code.
+    ranges: AbstractContextManager[None] = nullcontext()
+    if not is_compiled(trained.model):
+        ranges = module_ranges(model)
     return StepProfiler(
         lambda: live_tensors(model, trained.optimizer, reference),
-        _ranges(trained.model, model),
+        ranges,
         on_gpu=torch.cuda.is_available(),
         timed_steps=_timed_steps(row),
         usual_data_wait=row["data_seconds_median"],
     )
-
-
-def _trace(observer: StepProfiler) -> Trace:
-    """The profiled step, on the device that computed it."""
-    assert observer.profile is not None
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return read(observer.profile, device, COUNTED, observer.repetitions)
-
-
-def _ranges(trained_model: torch.nn.Module, model: torch.nn.Module) -> AbstractContextManager[None]:
-    """Profiler ranges around the modules. None for compiled code: they would recompile it."""
-    if is_compiled(trained_model):
-        return nullcontext()
-    return module_ranges(model)
 
 
 @contextmanager
@@ -101,13 +91,10 @@ def _without_garbage_collection() -> Iterator[None]:
 
 def _timed_steps(row: Mapping[str, Any]) -> int:
     """How many steps to time before the profiled one. 0: time the profiled step itself."""
-    seconds: float = row["step_seconds_median"]
+    if row["step_seconds_median"] <= _LONG_STEP_SECONDS:
+        return 3
     is_gpu_bound = row.get("host_bound_share", 1.0) <= GPU_BOUND
-    if seconds > _LONG_STEP_SECONDS and is_gpu_bound:
-        return 0
-    if seconds < _SHORT_STEP_SECONDS:
-        return _TIMED_STEPS
-    return 1
+    return 0 if is_gpu_bound else 1
 
 
 def _device_readings(row: Mapping[str, Any]) -> DeviceReadings | None:
@@ -128,24 +115,24 @@ def _device_readings(row: Mapping[str, Any]) -> DeviceReadings | None:
 def _memory_entries(
     memory: StepMemory,
     readings: DeviceReadings | None,
-    observer: StepProfiler,
+    profiler: StepProfiler,
     row: Mapping[str, Any],
 ) -> Iterator[Entry]:
     """The parts "memory", "activations" and "host memory", and the rules about memory."""
-    yield from ledger(memory, readings, observer.live_tensors)
+    yield from ledger(memory, readings, profiler.live_tensors)
     yield from saved_activations(memory)
     if torch.cuda.is_available():
-        yield from host_memory(observer.live_tensors)
+        yield from host_memory(profiler.live_tensors)
     # Managed memory is in no allocator's events, so it is added to what they show.
     peak_by_name = Counter(memory.peak_by_name)
-    for tensor in observer.live_tensors:
+    for tensor in profiler.live_tensors:
         if tensor.device == "managed":
             peak_by_name[tensor.name] += tensor.nbytes
     yield from rules_of_thumb.memory_rules(peak_by_name, row)
     yield from rules_of_thumb.peak_check(memory.peak_bytes, row)
 
 
-def _time_entries(trace: Trace, observer: StepProfiler, row: Mapping[str, Any]) -> Iterator[Entry]:
+def _time_entries(trace: Trace, profiler: StepProfiler, row: Mapping[str, Any]) -> Iterator[Entry]:
     """The parts about time, the rules about time, and the efficiency."""
     on_gpu = torch.cuda.is_available()
     step_seconds = row["step_seconds_median"]
@@ -153,58 +140,38 @@ def _time_entries(trace: Trace, observer: StepProfiler, row: Mapping[str, Any]) 
     operation_entries = list(operations(trace, step_seconds))
     yield from operation_entries
     yield from modules(trace)
+    # The host updates the parameters if it holds optimizer states.
+    host_updates = any(
+        tensor.device == "cpu" and "states" in tensor.name for tensor in profiler.live_tensors
+    )
     phase_entries = list(
         phases(
             trace,
-            observer.phase_seconds,
+            profiler.phase_seconds,
             step_seconds=step_seconds,
-            host_updates=_host_updates(observer),
+            host_updates=host_updates,
             on_gpu=on_gpu,
         )
     )
     yield from phase_entries
-    yield from _time_rules(operation_entries, phase_entries)
+    groups = {item.name: item.value for item in operation_entries if item.part == "operations"}
+    yield from rules_of_thumb.time_shares(groups)
+    for entry in phase_entries:
+        if entry.name == BACKWARD_TO_FORWARD:
+            yield rules_of_thumb.backward_ratio(entry.value)
     device = torch.cuda.get_device_name() if on_gpu else ""
     precision = _precision(row)
     yield from efficiency(trace, device=device, precision=precision, step_seconds=step_seconds)
 
 
-def _time_rules(
-    operation_entries: Sequence[Entry], phase_entries: Sequence[Entry]
-) -> Iterator[Entry]:
-    """The rules of thumb about time, applied to these entries."""
-    group_seconds = {}
-    for entry in operation_entries:
-        if entry.part == "operations":
-            group_seconds[entry.name] = entry.value
-    yield from rules_of_thumb.time_shares(group_seconds)
-    for entry in phase_entries:
-        if entry.name == BACKWARD_TO_FORWARD:
-            yield rules_of_thumb.backward_ratio(entry.value)
-
-
-def _host_updates(observer: StepProfiler) -> bool:
-    """Whether the host updates the parameters. It does if it holds optimizer states."""
-    return any(
-        tensor.device == "cpu" and "states" in tensor.name for tensor in observer.live_tensors
-    )
-
-
 def _precision(row: Mapping[str, Any]) -> str:
     """The precision of the matrix products, as ``peak_flops.PEAKS`` names it."""
-    without_autocast = "fp32"
-    if row.get("tf32"):
-        without_autocast = "tf32"
+    without_autocast = "tf32" if row.get("tf32") else "fp32"
     return _PRECISIONS.get(row.get("matmul_dtype", ""), without_autocast)
 
 
 def _bucket_sizes(optimizer: Any) -> frozenset[int]:
     """Possible sizes of DeepSpeed's gradient buckets in bytes; empty without DeepSpeed."""
-    layer = optimizer
-    while layer is not None:
-        # DeepSpeed counts elements. The gradients' dtype is not known here: 2 or 4 bytes each.
-        elements = getattr(layer, "reduce_bucket_size", 0)
-        if elements:
-            return frozenset({int(elements) * 2, int(elements) * 4})
-        layer = getattr(layer, "optimizer", None)
-    return frozenset()
+    # DeepSpeed counts elements. The gradients' dtype is not known here: 2 or 4 bytes each.
+    counts = [getattr(layer, "reduce_bucket_size", 0) for layer in optimizer_layers(optimizer)]
+    return frozenset(int(count) * width for count in counts if count for width in (2, 4))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from jobs.anatomy.memory.kinds import kind_of
@@ -22,7 +23,7 @@ SAME_PEAK_WITHIN = 0.001
 """The same for the peak of the profiled step compared with the counted ones."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class RuleOfThumb:
     """Bytes per parameter that some kinds of memory take in some trials. Source: ``GUIDE``."""
 
@@ -33,8 +34,6 @@ class RuleOfThumb:
     """The column that counts them."""
     applies_to: Mapping[str, tuple[str, ...]]
     """Column -> values, one of which the trial must have."""
-    only_full_training: bool = False
-    """It applies only if every parameter is trained."""
 
 
 _WEIGHTS = "weights"
@@ -50,58 +49,21 @@ _ADAMW_8BIT = {
     "optimizer_state_dtypes": ("uint8", "uint8, float32"),
 }
 _SGD_MOMENTUM = {"optimizer_class": ("torch.SGD",), "optimizer_state_dtypes": ("float32",)}
+_ALL_BUT_ACTIVATIONS = (_WEIGHTS, _COPIES, _GRADIENTS, _STATES)
+_FULL = "all but activations, mixed precision with AdamW"
 
 RULES = (
+    RuleOfThumb("weights, fp32", (_WEIGHTS,), 4, "parameters_total", _FP32),
+    RuleOfThumb("weights, mixed precision", (_WEIGHTS, _COPIES), 6, "parameters_total", _MIXED),
+    RuleOfThumb("gradients", (_GRADIENTS,), 4, "parameters_trainable", _FP32),
+    RuleOfThumb("optimizer states, AdamW", (_STATES,), 8, "parameters_trainable", _ADAMW),
     RuleOfThumb(
-        name="weights, fp32",
-        kinds=(_WEIGHTS,),
-        bytes_per_parameter=4,
-        parameters="parameters_total",
-        applies_to=_FP32,
+        "optimizer states, 8-bit AdamW", (_STATES,), 2, "parameters_trainable", _ADAMW_8BIT
     ),
     RuleOfThumb(
-        name="weights, mixed precision",
-        kinds=(_WEIGHTS, _COPIES),
-        bytes_per_parameter=6,
-        parameters="parameters_total",
-        applies_to=_MIXED,
+        "optimizer states, SGD with momentum", (_STATES,), 4, "parameters_trainable", _SGD_MOMENTUM
     ),
-    RuleOfThumb(
-        name="gradients",
-        kinds=(_GRADIENTS,),
-        bytes_per_parameter=4,
-        parameters="parameters_trainable",
-        applies_to=_FP32,
-    ),
-    RuleOfThumb(
-        name="optimizer states, AdamW",
-        kinds=(_STATES,),
-        bytes_per_parameter=8,
-        parameters="parameters_trainable",
-        applies_to=_ADAMW,
-    ),
-    RuleOfThumb(
-        name="optimizer states, 8-bit AdamW",
-        kinds=(_STATES,),
-        bytes_per_parameter=2,
-        parameters="parameters_trainable",
-        applies_to=_ADAMW_8BIT,
-    ),
-    RuleOfThumb(
-        name="optimizer states, SGD with momentum",
-        kinds=(_STATES,),
-        bytes_per_parameter=4,
-        parameters="parameters_trainable",
-        applies_to=_SGD_MOMENTUM,
-    ),
-    RuleOfThumb(
-        name="all but activations, mixed precision with AdamW",
-        kinds=(_WEIGHTS, _COPIES, _GRADIENTS, _STATES),
-        bytes_per_parameter=18,
-        parameters="parameters_total",
-        applies_to={**_MIXED, **_ADAMW},
-        only_full_training=True,
-    ),
+    RuleOfThumb(_FULL, _ALL_BUT_ACTIVATIONS, 18, "parameters_total", {**_MIXED, **_ADAMW}),
 )
 
 SHARES: Mapping[str, float] = {CONTRACTIONS: 0.61, NORMALIZATIONS: 0.255, ELEMENTWISE: 0.135}
@@ -119,29 +81,16 @@ def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Ite
     """
     if "zero_stage" in row:
         return
-    nbytes_by_kind = _by_kind(peak_by_name)
+    nbytes_by_kind: Counter[str] = Counter()
+    for name, nbytes in peak_by_name.items():
+        nbytes_by_kind[kind_of(name)] += nbytes
     for rule in RULES:
         if _applies(rule, row):
-            value = sum(nbytes_by_kind.get(kind, 0) for kind in rule.kinds)
-            entry = Entry(part="rules", name=rule.name, value=float(value), unit="B")
-            # Bytes per parameter times the number of parameters.
-            expected = float(rule.bytes_per_parameter * row[rule.parameters])
-            yield _compared(entry, expected, _in_words(rule), WITHIN)
-
-
-def _by_kind(nbytes_by_name: Mapping[str, int]) -> dict[str, int]:
-    """Bytes by kind of memory, from bytes by name."""
-    nbytes_by_kind: dict[str, int] = {}
-    for name, nbytes in nbytes_by_name.items():
-        kind = kind_of(name)
-        nbytes_by_kind[kind] = nbytes_by_kind.get(kind, 0) + nbytes
-    return nbytes_by_kind
-
-
-def _in_words(rule: RuleOfThumb) -> str:
-    """The rule with its source, for the column ``rule``."""
-    parameters = rule.parameters.replace("_", " ")
-    return f"{rule.bytes_per_parameter} B × {parameters} ({GUIDE})"
+            value = sum(nbytes_by_kind[kind] for kind in rule.kinds)
+            expected = rule.bytes_per_parameter * row[rule.parameters]
+            counted = rule.parameters.replace("_", " ")
+            words = f"{rule.bytes_per_parameter} B × {counted} ({GUIDE})"
+            yield _compared(rule.name, value, "B", expected, words, WITHIN)
 
 
 def _applies(rule: RuleOfThumb, row: Mapping[str, Any]) -> bool:
@@ -150,7 +99,7 @@ def _applies(rule: RuleOfThumb, row: Mapping[str, Any]) -> bool:
         return False
     # A rule about all memory assumes gradients and states for every parameter.
     trains_everything = row["parameters_trainable"] == row["parameters_total"]
-    return trains_everything or not rule.only_full_training
+    return trains_everything or rule.kinds != _ALL_BUT_ACTIVATIONS
 
 
 def time_shares(seconds: Mapping[str, float]) -> Iterator[Entry]:
@@ -159,18 +108,15 @@ def time_shares(seconds: Mapping[str, float]) -> Iterator[Entry]:
     if not total:
         return
     for group, expected in SHARES.items():
-        name = f"{group}, share of the three groups"
         # The paper's shares leave out data movement and the update, so these do as well.
         share = seconds.get(group, 0.0) / total
-        entry = Entry(part="rules", name=name, value=share, unit="")
-        yield _compared(entry, expected, PAPER, ROUGHLY)
+        yield _compared(f"{group}, share of the three groups", share, "", expected, PAPER, ROUGHLY)
 
 
 def backward_ratio(ratio: float) -> Entry:
     """Time of the backward pass over that of the forward pass, compared with the guide's."""
-    entry = Entry(part="rules", name="backward / forward", value=ratio, unit="")
     source = f"about twice the forward pass ({GUIDE})"
-    return _compared(entry, BACKWARD_TO_FORWARD, source, ROUGHLY)
+    return _compared("backward / forward", ratio, "", BACKWARD_TO_FORWARD, source, ROUGHLY)
 
 
 def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
@@ -180,13 +126,21 @@ def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
     """
     counted = row.get("peak_allocated_bytes")
     if counted:
-        name = "peak of the profiled step"
-        entry = Entry(part="rules", name=name, value=float(peak_bytes), unit="B")
-        yield _compared(entry, float(counted), "the counted steps' peak", SAME_PEAK_WITHIN)
+        name, rule = "peak of the profiled step", "the counted steps' peak"
+        yield _compared(name, peak_bytes, "B", counted, rule, SAME_PEAK_WITHIN)
 
 
-def _compared(entry: Entry, expected: float, rule: str, within: float) -> Entry:
-    """The entry with what the rule expects, and whether it held."""
-    # The relative difference decides. A rule that expects zero cannot hold.
-    held = bool(expected) and abs(entry.value / expected - 1) <= within
-    return replace(entry, expected=expected, rule=rule, held=held)
+def _compared(
+    name: str, value: float, unit: str, expected: float, rule: str, within: float
+) -> Entry:
+    """A figure with what the rule expects, and whether it held."""
+    return Entry(
+        part="rules",
+        name=name,
+        value=float(value),
+        unit=unit,
+        expected=float(expected),
+        rule=rule,
+        # The relative difference decides. A rule that expects zero cannot hold.
+        held=bool(expected) and abs(value / expected - 1) <= within,
+    )

@@ -74,22 +74,16 @@ class StepProfiler:
     def known_blocks(self) -> KnownBlocks:
         """What the addresses in the trace are used for. Releases cuBLAS's workspaces."""
         # Gradients are listed separately, because they do not always live until the next step.
-        gradients = set()
-        parameters = set()
-        names = {}
-        for tensor in self.live_tensors:
-            if tensor.name == "gradients":
-                gradients.add(tensor.address)
-            else:
-                names[tensor.address] = tensor.name
-            if tensor.name in ("weights", "LoRA adapters"):
-                parameters.add(tensor.address)
+        name_of = {tensor.address: tensor.name for tensor in self.live_tensors}
+        gradients = {address for address, name in name_of.items() if name == "gradients"}
+        others = {address: name for address, name in name_of.items() if name != "gradients"}
+        weights = ("weights", "LoRA adapters")
         return KnownBlocks(
             before=self._blocks_before,
-            names=names | self._library_workspaces(),
+            names=others | self._library_workspaces(),
             gradients=gradients,
             inputs=self._inputs,
-            parameters=parameters,
+            parameters={address for address, name in name_of.items() if name in weights},
         )
 
     def train_begin(self) -> None:
@@ -162,7 +156,11 @@ class StepProfiler:
         """Note what is allocated, then begin the profile. The device is idle in between."""
         self._synchronize()
         self._update_live_tensors()
-        self._blocks_before = self._blocks_now()
+        if self._on_gpu:
+            self._blocks_before = _allocated_blocks()
+        else:  # a CPU has no allocator that lists its blocks
+            on_host = [tensor for tensor in self.live_tensors if tensor.device == "cpu"]
+            self._blocks_before = {tensor.address: tensor.nbytes for tensor in on_host}
         # Shapes give the floating-point operations, memory events give the ledger.
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._on_gpu:
@@ -173,14 +171,6 @@ class StepProfiler:
         self.profile.__enter__()
         self._module_ranges.__enter__()
         self._open_range("upkeep")
-
-    def _blocks_now(self) -> dict[int, int]:
-        """Address -> bytes of what is allocated on the trial's device."""
-        if self._on_gpu:
-            return _allocated_blocks()
-        # A CPU has no allocator that lists its blocks.
-        on_host = [tensor for tensor in self.live_tensors if tensor.device == "cpu"]
-        return {tensor.address: tensor.nbytes for tensor in on_host}
 
     def _stop_profile(self) -> None:
         assert self.profile is not None

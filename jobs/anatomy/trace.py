@@ -7,7 +7,7 @@ profiler's clock.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -77,16 +77,20 @@ class Trace:
     repetitions: float = 1.0
     """Micro-batches of a real step for each micro-batch that was traced."""
 
-    def weight(self, phase: str) -> float:
-        """How often a real step repeats what was traced in this phase."""
-        return phase_weight(phase, self.repetitions)
+    def weighted_work(self) -> Iterator[tuple[Work, str, float]]:
+        """Each piece of work, the phase it was launched in, and its seconds in a real step.
+
+        The trace has only some of a step's micro-batches, so the passes count several times.
+        """
+        index = PhaseIndex(self.phases)
+        for work in self.work:
+            phase = index.at(work.launched).name
+            yield work, phase, work.seconds * phase_weight(phase, self.repetitions)
 
 
 def phase_weight(phase: str, repetitions: float) -> float:
     """``repetitions`` for the passes over a micro-batch; 1 for what happens once a step."""
-    if phase in ("forward", "backward"):
-        return repetitions
-    return 1.0
+    return repetitions if phase in ("forward", "backward") else 1.0
 
 
 class PhaseIndex:
@@ -98,8 +102,5 @@ class PhaseIndex:
 
     def at(self, time: int) -> PhaseSpan:
         """The last phase that had begun by ``time``; before the first, "upkeep" without length."""
-        # The phase that began last before ``time``.
         index = bisect.bisect_right(self._begins, time) - 1
-        if index < 0:
-            return PhaseSpan("upkeep", 0, 0)
-        return self._phases[index]
+        return self._phases[index] if index >= 0 else PhaseSpan("upkeep", 0, 0)

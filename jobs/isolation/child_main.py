@@ -16,8 +16,6 @@ from typing import NoReturn
 
 from jobs.record import record_to_json
 from jobs.spec import TrialSpec, spec_from_json
-from jobs.trackers.host import resident
-from jobs.trackers.tracker import NO_CONTEXT, ContextMemory
 from jobs.trial.run import run
 
 RESULT = "result.json"
@@ -48,11 +46,14 @@ def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
             os.setpgid(0, 0)
         _redirect_output(folder / LOG)
         # Ahead of the trial, so that the trial does not wait for its context.
-        resident_bytes = _create_context()
-        parent.sendall(READY.pack(time.monotonic(), resident_bytes is not None))
-        spec, context = _read_trial(parent, resident_bytes)
+        has_context = _create_context()
+        parent.sendall(READY.pack(time.monotonic(), has_context))
+        with parent.makefile() as messages:
+            request = json.load(messages)  # waits for the trial
+        spec = spec_from_json(request["spec"])
+        context_bytes = request["context_bytes"] if has_context else 0
         parent.sendall(STARTED)
-        status = run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context)
+        status = run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context_bytes)
         _flush()
         if status == 0:  # otherwise the parent waits for the exit status
             parent.sendall(DONE)
@@ -69,24 +70,11 @@ def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
             os._exit(status)
 
 
-def _read_trial(
-    parent: socket.socket, resident_bytes: int | None
-) -> tuple[TrialSpec, ContextMemory]:
-    """Wait for the trial. ``resident_bytes`` is what ``_create_context`` returned."""
-    with parent.makefile() as messages:
-        request = json.load(messages)
-    context = NO_CONTEXT
-    # 0 means that there is no GPU, and None that the trial creates the context itself.
-    if resident_bytes:
-        context = ContextMemory(request["context_bytes"], resident_bytes)
-    return spec_from_json(request["spec"]), context
-
-
 def run_and_record(
     spec: TrialSpec,
     result: Path,
     phase: mmap.mmap | None,
-    context: ContextMemory = NO_CONTEXT,
+    context_bytes: int = 0,
 ) -> int:
     """Run a trial in this process and write its record to ``result``.
 
@@ -99,7 +87,7 @@ def run_and_record(
             phase[:] = name.encode()[:PHASE_BYTES].ljust(PHASE_BYTES, b"\0")
 
     # The trial's own files lie in the child's folder, and are removed with it.
-    record = run(spec, announce, scratch=result.parent, context=context)
+    record = run(spec, announce, scratch=result.parent, context_bytes=context_bytes)
     # Written beside and renamed, so that the parent never reads half a record.
     partial = result.with_suffix(".partial")
     try:
@@ -133,21 +121,18 @@ def _flush() -> None:
             stream.flush()
 
 
-def _create_context() -> int | None:
-    """Create the CUDA context; returns the host memory that it took in bytes, 0 without a GPU.
+def _create_context() -> bool:
+    """Create the CUDA context; returns whether the trial need not, which is so without a GPU.
 
-    None if the context cannot be created yet, because the previous child's memory is not free. The
-    trial then creates it.
+    It cannot be created yet if the previous child's memory is not free.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
-        return 0
-    before = resident()
+        return True
     try:
         torch.cuda.init()
         torch.cuda.synchronize()
     except RuntimeError as error:
         print(f"no context ahead of the trial: {error}", flush=True)
-        return None
-    # At least 1: 0 means that there is no GPU.
-    return max(1, resident() - before)
+        return False
+    return True

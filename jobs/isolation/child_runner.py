@@ -101,11 +101,11 @@ class ChildRunner:
         elif not child.has_started:
             record = self._record_without_start(spec)
         else:
-            record = self._record_of_ended_child(spec, phase, oom_kills_before)
+            record = self._record_of_ended_child(spec, phase, oom_kills_before, provenance.log)
         return dataclasses.replace(record, provenance=provenance)
 
     def _record_of_ended_child(
-        self, spec: TrialSpec, phase: str, oom_kills_before: int
+        self, spec: TrialSpec, phase: str, oom_kills_before: int, log: str
     ) -> TrialRecord:
         """The record of a child that ended by itself and left no result."""
         # Before the child's files are removed, which makes room again.
@@ -115,7 +115,7 @@ class ChildRunner:
             return _unmeasured(spec, DISK_FULL, f"the record could not be written: {disk}", phase)
         # The kernel counts kills since boot, so the difference is of this trial's time.
         oom_kills = _host_oom_kills() - oom_kills_before
-        outcome, reason = errors.classify_exit(status, host_oom_kills=oom_kills)
+        outcome, reason = errors.classify_exit(status, host_oom_kills=oom_kills, log=log)
         return _record_without_result(spec, outcome, reason, phase)
 
     def _record_without_start(self, spec: TrialSpec) -> TrialRecord:

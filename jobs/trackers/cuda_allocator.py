@@ -17,38 +17,26 @@ class Allocator(Tracker):
     """
 
     columns: ClassVar = (
-        Column(
+        Column.nbytes(
             "peak_allocated_bytes",
-            "int64",
             "Most bytes that tensors held at once during training, with rows of unequal length on "
             "the longest rows together (on a CPU, what lives between steps plus "
             "cpu_step_peak_bytes)",
-            unit="B",
         ),
-        Column(
+        Column.nbytes(
             "peak_reserved_bytes",
-            "int64",
             "Most bytes that the caching allocator held from the device during training, with "
             "rows of unequal length on the longest rows together",
-            unit="B",
         ),
-        Column(
-            "model_allocated_bytes",
-            "int64",
-            "Bytes that tensors held once the model was on the device",
-            unit="B",
+        Column.nbytes(
+            "model_allocated_bytes", "Bytes that tensors held once the model was on the device"
         ),
-        Column(
-            "allocator_retries",
-            "int64",
-            "Times that the allocator had to flush its cache and try again",
+        Column.count(
+            "allocator_retries", "Times that the allocator had to flush its cache and try again"
         ),
-        Column("allocator_ooms", "int64", "Out-of-memory errors that the allocator raised"),
-        Column(
+        Column.nbytes(
             "allocator_limit_bytes",
-            "int64",
             "Most bytes that the caching allocator may hold under a memory cap; null without one",
-            unit="B",
         ),
     )
 
@@ -78,7 +66,6 @@ class Allocator(Tracker):
             "peak_allocated_bytes": stats["allocated_bytes.all.peak"],
             "peak_reserved_bytes": stats["reserved_bytes.all.peak"],
             "allocator_retries": stats["num_alloc_retries"],
-            "allocator_ooms": stats["num_ooms"],
         }
         limit = memory_cap.limit_bytes()
         if limit is not None:

@@ -13,7 +13,7 @@ import psutil
 from jobs.node import nvml
 from jobs.record import Column
 from jobs.trackers.sources.gpu_sensors import GpuSensors
-from jobs.trackers.tracker import ContextMemory, Moment, Tracker
+from jobs.trackers.tracker import Moment, Tracker
 
 
 class Device(Tracker):
@@ -25,36 +25,17 @@ class Device(Tracker):
     """
 
     columns: ClassVar = (
-        Column("gpu_uuid", "string", "UUID of the GPU that ran the trial"),
-        Column(
-            "gpu_used_before_bytes", "int64", "GPU memory in use before the trial began", unit="B"
-        ),
-        Column(
+        Column.text("gpu_uuid", "UUID of the GPU that ran the trial"),
+        Column.nbytes("gpu_used_before_bytes", "GPU memory in use before the trial began"),
+        Column.count(
             "gpu_foreign_processes",
-            "int64",
             "Most other processes on the GPU at once, before the trial and during training",
         ),
-        Column(
-            "gpu_context_bytes", "int64", "GPU memory that the bare CUDA context took", unit="B"
-        ),
-        Column(
-            "gpu_model_bytes",
-            "int64",
-            "GPU memory taken by context, libraries and model weights",
-            unit="B",
-        ),
-        Column(
+        Column.nbytes("gpu_context_bytes", "GPU memory that the bare CUDA context took"),
+        Column.nbytes(
             "device_peak_bytes",
-            "int64",
             "Most GPU memory that the trial took, context and libraries included (polled during "
             "training)",
-            unit="B",
-        ),
-        Column(
-            "gpu_after_training_bytes",
-            "int64",
-            "GPU memory that the trial still held when training ended",
-            unit="B",
         ),
         Column(
             "hf_guide_memory_mib",
@@ -70,9 +51,8 @@ class Device(Tracker):
             unit="°C",
         ),
         Column("gpu_sm_clock_mhz", "float64", "Mean SM clock during the counted steps", unit="MHz"),
-        Column(
+        Column.number(
             "gpu_power_capped_share",
-            "float64",
             "Share of the readings during the counted steps in which the power limit held the "
             "clocks down",
         ),
@@ -118,14 +98,12 @@ class Device(Tracker):
         self._stop_polling()
         self._session.__exit__(None, None, None)
 
-    def start(self, context: ContextMemory) -> None:
-        """Note what other processes use. ``context`` is this process's own, so it is subtracted."""
-        if not self._values:
-            return
-        # A context that was created ahead belongs to the trial: it does not count as used before.
-        has_context = context.device_bytes > 0
-        self._values["gpu_used_before_bytes"] = self._used_bytes() - context.device_bytes
-        self._values["gpu_foreign_processes"] = self._foreign_processes(has_context=has_context)
+    def start(self, context_bytes: int) -> None:
+        """Note what other processes use. A context that was created ahead is the trial's own."""
+        if self._values:
+            self._values["gpu_used_before_bytes"] = self._used_bytes() - context_bytes
+            others = self._foreign_processes(has_context=context_bytes > 0)
+            self._values["gpu_foreign_processes"] = others
 
     def at(self, moment: Moment, seconds: float) -> None:
         """Note the GPU memory taken so far. The memory is polled from TRAIN_BEGIN to TRAIN_END."""
@@ -137,14 +115,11 @@ class Device(Tracker):
         taken = used - self._values["gpu_used_before_bytes"]
         if moment is Moment.CONTEXT:
             self._values["gpu_context_bytes"] = taken
-        elif moment is Moment.MODEL:
-            self._values["gpu_model_bytes"] = taken
         elif moment is Moment.TRAIN_BEGIN:
             self._thread = threading.Thread(target=self._poll, daemon=True)
             self._thread.start()
         elif moment is Moment.TRAIN_END:
             self._stop_polling()
-            self._values["gpu_after_training_bytes"] = taken
             # The guide prints whole MiB, rounded down (its function print_gpu_utilization).
             self._values["hf_guide_memory_mib"] = used // 1024**2
 

@@ -53,28 +53,21 @@ class LaunchBound(Tracker):
     """
 
     columns: ClassVar = (
-        Column(
+        Column.number(
             "launch_bound_forward_share",
-            "float64",
             "Share of the counted time in forward passes that ended as soon as they were launched: "
             "an upper bound of the time in them that the GPU waited for the host",
         ),
-        Column(
-            "launch_bound_update_share",
-            "float64",
-            "The same share for updates (clipping and optimizer)",
+        Column.number(
+            "launch_bound_update_share", "The same share for updates (clipping and optimizer)"
         ),
-        Column(
+        Column.seconds(
             "forward_seconds_median",
-            "float64",
             "Median time on the GPU of a counted step's forward passes, launch-bound or not",
-            unit="s",
         ),
-        Column(
+        Column.seconds(
             "update_seconds_median",
-            "float64",
             "Median time on the GPU of a counted step's update (clipping and optimizer)",
-            unit="s",
         ),
         *step_gaps.COLUMNS,
     )

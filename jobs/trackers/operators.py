@@ -53,21 +53,16 @@ class Operators(Tracker):
     """
 
     columns: ClassVar = (
-        Column(
+        Column.text(
             "attention_kernel",
-            "string",
             "Attention kernels that ran in a forward pass of the last warm-up step",
         ),
-        Column("matmul_dtype", "string", "Dtype of most matrix products of that step"),
-        Column(
+        Column.text("matmul_dtype", "Dtype of most matrix products of that step"),
+        Column.nbytes(
             "cpu_step_peak_bytes",
-            "int64",
             "On a CPU, most bytes that tensors held in that step beyond persistent_bytes",
-            unit="B",
         ),
-        Column(
-            "inspection_seconds", "float64", "Time that inspecting the operators took", unit="s"
-        ),
+        Column.seconds("inspection_seconds", "Time that inspecting the operators took"),
     )
 
     def __init__(self) -> None:

@@ -22,33 +22,21 @@ class RaggedData(Tracker):
     """
 
     columns: ClassVar = (
-        Column(
+        Column.nbytes(
             "typical_peak_allocated_bytes",
-            "int64",
             "Most bytes that tensors held at once on random batches; null where all rows of the "
             "data are equally long",
-            unit="B",
         ),
-        Column(
-            "typical_peak_reserved_bytes",
-            "int64",
-            "Most bytes that the caching allocator held on random batches; null where all rows "
-            "of the data are equally long",
-            unit="B",
-        ),
-        Column(
+        Column.count(
             "longest_row_tokens",
-            "int64",
             "Tokens of the longest row; null where all rows of the data are equally long",
         ),
-        Column(
+        Column.number(
             "mean_row_tokens",
-            "float64",
             "Mean tokens of a row; null where all rows of the data are equally long",
         ),
-        Column(
+        Column.number(
             "padding_share",
-            "float64",
             "Share of the positions of an epoch's batches that are padding; null where all rows "
             "of the data are equally long",
         ),
@@ -80,7 +68,6 @@ class RaggedData(Tracker):
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
             self._values["typical_peak_allocated_bytes"] = torch.cuda.max_memory_allocated()
-            self._values["typical_peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
             return
         # Without an allocator that counts, PyTorch's profiler follows this step's memory.
         self._operators = Operators()

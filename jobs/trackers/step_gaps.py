@@ -18,27 +18,21 @@ from jobs.record import Column
 from jobs.trackers.sources.cuda_events import LaunchPoint
 
 COLUMNS = (
-    Column(
+    Column.seconds(
         "step_gap_seconds_median",
-        "float64",
         "Median time on the GPU between two steps, from the end of an update to the next step's "
         "first forward pass; the GPU idles then, but for copies of inputs and small kernels",
-        unit="s",
     ),
-    Column("step_gap_share", "float64", "Share of the counted time in the gaps between steps"),
-    Column(
+    Column.number("step_gap_share", "Share of the counted time in the gaps between steps"),
+    Column.seconds(
         "step_gap_host_seconds_median",
-        "float64",
         "Median time on the host between the launches at the two ends of a gap",
-        unit="s",
     ),
-    Column(
+    Column.seconds(
         "step_gap_upkeep_seconds_median",
-        "float64",
         "Median part of that host time before the wait for data: learning-rate schedule, zeroing "
         "gradients, logging and callbacks (the wait is data_seconds_median; the rest prepares the "
         "inputs)",
-        unit="s",
     ),
 )
 

@@ -23,8 +23,8 @@ class Losses(Tracker):
     """
 
     columns: ClassVar = (
-        Column("loss_first", "float64", "Loss of the first step"),
-        Column("loss_last", "float64", "Loss of the last counted step"),
+        Column.number("loss_first", "Loss of the first step"),
+        Column.number("loss_last", "Loss of the last counted step"),
     )
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.steady_state import CPU_SECONDS, are_enough, mean_step_error, steady_from
+from jobs.steady_state import MIN_SECONDS, are_enough, mean_step_error, steady_from
 from jobs.trackers.sources import cuda_events
 from jobs.trackers.sources.micro_batches import CountSamples, MicroBatches
 from jobs.trackers.tracker import Moment, Tracker
@@ -33,10 +33,9 @@ class Steps(Tracker):
     """
 
     columns: ClassVar = (
-        Column("steps_counted", "int64", "Optimizer steps that the rates are computed from"),
-        Column(
+        Column.count("steps_counted", "Optimizer steps that the rates are computed from"),
+        Column.count(
             "warmup_steps",
-            "int64",
             "Optimizer steps before the counted ones: warm-up, and steps that were not steady yet",
         ),
         Column(
@@ -57,43 +56,24 @@ class Steps(Tracker):
             "Tokens trained on per second of counted time, without padding",
             unit="1/s",
         ),
-        Column(
-            "step_seconds_median",
-            "float64",
-            "Median time of a counted step, data loading included",
-            unit="s",
+        Column.seconds(
+            "step_seconds_median", "Median time of a counted step, data loading included"
         ),
-        Column(
-            "step_seconds_iqr",
-            "float64",
-            "Interquartile range of the times of the counted steps",
-            unit="s",
+        Column.seconds("data_seconds_median", "Median wait of a counted step for its data"),
+        Column.seconds(
+            "first_step_seconds", "Time of the first step, with lazy loading, compiling and tuning"
         ),
-        Column(
-            "data_seconds_median",
-            "float64",
-            "Median wait of a counted step for its data",
-            unit="s",
-        ),
-        Column(
-            "first_step_seconds",
-            "float64",
-            "Time of the first step, with lazy loading, compiling and tuning",
-            unit="s",
-        ),
-        Column(
+        Column.number(
             "samples_per_second_ci95",
-            "float64",
             "Half the 95 % confidence interval of the mean counted step, relative to it; combines "
             "the spread of these steps with the usual spread of a trial",
         ),
-        Column(
+        Column.number(
             "host_bound_share",
-            "float64",
             "Share of the micro-batches after whose last kernel launch the GPU had nothing left "
             "to do",
         ),
-        Column("counted_seconds", "float64", "Total time of the counted steps", unit="s"),
+        Column.seconds("counted_seconds", "Total time of the counted steps"),
     )
 
     def __init__(self) -> None:
@@ -161,7 +141,7 @@ class Steps(Tracker):
         limit = total_steps - warmup_steps
         if not self._backward_events:
             seconds = _differences(self._marks[warmup_steps:])
-            if sum(seconds) < CPU_SECONDS:
+            if sum(seconds) < MIN_SECONDS:
                 return False
             return are_enough(seconds, relative_error, limit, host_bound_share=0.0)
         # If the GPU is still in the last step's backward pass, the steps before it decide.
@@ -243,7 +223,6 @@ class Steps(Tracker):
             "warmup_steps": first,
             "counted_seconds": sum(counted),
             "step_seconds_median": statistics.median(counted),
-            "step_seconds_iqr": _interquartile_range(counted),
             "data_seconds_median": statistics.median(self._data_seconds[first:]),
             # The error of the mean step is used for the throughput as well. A value and its inverse
             # have nearly the same relative error, if it is small.
@@ -275,12 +254,3 @@ class Steps(Tracker):
 
 def _differences(marks: Sequence[float]) -> list[float]:
     return [end - begin for begin, end in itertools.pairwise(marks)]
-
-
-def _interquartile_range(values: Sequence[float]) -> float:
-    """Third quartile less the first; 0 for fewer than two values."""
-    if len(values) < 2:
-        return 0.0
-    # Cutting into four parts gives three quartiles.
-    lower, _, upper = statistics.quantiles(values, n=4)
-    return upper - lower

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -36,18 +35,6 @@ class Moment(enum.StrEnum):
     TRAIN_END = "train_end"
 
 
-@dataclass(frozen=True, slots=True)
-class ContextMemory:
-    """Memory of a CUDA context that this process created before its trial was known, in bytes."""
-
-    device_bytes: int = 0
-    resident_bytes: int = 0
-
-
-NO_CONTEXT = ContextMemory()
-"""The process had no CUDA context before its trial."""
-
-
 class Tracker:
     """One instrument. A subclass declares ``columns`` and overrides the hooks that it needs.
 
@@ -69,8 +56,12 @@ class Tracker:
     ) -> None:
         return None
 
-    def start(self, context: ContextMemory) -> None:
-        """The trial begins. The memory of ``context`` counts as the trial's own."""
+    def start(self, context_bytes: int) -> None:
+        """The trial begins.
+
+        ``context_bytes`` is the GPU memory of a CUDA context that this process created before its
+        trial was known; it counts as the trial's own. 0: there is none.
+        """
 
     def at(self, moment: Moment, seconds: float) -> None:
         """The trial reached a moment, at the time ``seconds``. The device is idle."""

@@ -11,70 +11,53 @@ if TYPE_CHECKING:
     import torch
 
 COLUMNS = (
-    Column("compiled_graphs", "int64", "Graphs that torch.compile made"),
-    Column("compile_graph_breaks", "int64", "Graph breaks that torch.compile met"),
-    Column("compile_seconds", "float64", "Time spent compiling in torch.compile", unit="s"),
-    Column(
+    Column.count("compiled_graphs", "Graphs that torch.compile made"),
+    Column.count("compile_graph_breaks", "Graph breaks that torch.compile met"),
+    Column.seconds("compile_seconds", "Time spent compiling in torch.compile"),
+    Column.count(
         "compile_cache_hits",
-        "int64",
         "Graphs whose code came from the node's compile cache, where an earlier trial had left it",
     ),
-    Column(
-        "compile_cache_misses",
-        "int64",
-        "Graphs whose code was not in the node's compile cache",
-    ),
-    Column(
+    Column.number(
         "activation_memory_budget",
-        "float64",
         "Share of the activations that the compiler was allowed to keep for the backward pass; 1 "
         "unless a budget was set, null without compilation",
     ),
-    Column(
+    Column.count(
         "inductor_cache_hits",
-        "int64",
         "Forward and backward passes whose kernels TorchInductor took from the node's compile "
         "cache, where an earlier trial had left them",
     ),
-    Column(
+    Column.text(
         "loss_implementation",
-        "string",
         "Who computed the loss of a causal language model: plain (transformers), chunked, liger, "
         "cce, eaft or trl",
     ),
-    Column(
+    Column.nbytes(
         "offloaded_activation_bytes",
-        "int64",
         "Bytes of activations that waited for the backward pass in host memory, of the last "
         "micro-batch; null if none were to be offloaded",
-        unit="B",
     ),
-    Column("liger_modules", "int64", "Modules of the model that ran Liger's kernels"),
-    Column(
+    Column.count("liger_modules", "Modules of the model that ran Liger's kernels"),
+    Column.count(
         "hub_kernel_modules",
-        "int64",
         "Modules of the model that ran a kernel of the Hub; null if none was asked for",
     ),
-    Column(
-        "float8_linears",
-        "int64",
-        "Linear layers that multiplied in FP8, of the number in linear_layers",
+    Column.count(
+        "float8_linears", "Linear layers that multiplied in FP8, of the number in linear_layers"
     ),
-    Column(
+    Column.count(
         "fake_quantized_linears",
-        "int64",
         "Linear layers that rounded their weights for a quantization to come, of the number in "
         "linear_layers; null if none did",
     ),
-    Column("linear_layers", "int64", "Linear layers of the model, those of adapters included"),
-    Column(
+    Column.count("linear_layers", "Linear layers of the model, those of adapters included"),
+    Column.text(
         "experts_implementation",
-        "string",
         "How transformers computed the experts of a mixture; null without experts",
     ),
-    Column(
+    Column.text(
         "allocator_settings",
-        "string",
         "Settings of PyTorch's allocator that differ from its defaults; empty if none does",
     ),
 )
@@ -109,15 +92,11 @@ def _compilation() -> dict[str, Any]:
         or ()
     )
     # AOTAutograd's cache is asked first. Inductor's is asked for what that one does not have.
-    hits = counters["aot_autograd"].get("autograd_cache_hit", 0)
-    misses = counters["aot_autograd"].get("autograd_cache_miss", 0)
-    bypasses = counters["aot_autograd"].get("autograd_cache_bypass", 0)
     return {
         "compiled_graphs": graphs,
         "compile_graph_breaks": sum(counters["graph_break"].values()),
         "compile_seconds": float(sum(times)),
-        "compile_cache_hits": hits,
-        "compile_cache_misses": misses + bypasses,
+        "compile_cache_hits": counters["aot_autograd"].get("autograd_cache_hit", 0),
         "inductor_cache_hits": counters["inductor"].get("fxgraph_cache_hit", 0),
         "activation_memory_budget": float(config.activation_memory_budget),
     }

@@ -17,69 +17,55 @@ if TYPE_CHECKING:
     from jobs.loops.base import Trained
 
 COLUMNS = (
-    Column(
-        "trainer_class", "string", "Class of the Trainer that ran the loop; empty: a plain loop"
-    ),
-    Column(
+    Column.text("trainer_class", "Class of the Trainer that ran the loop; empty: a plain loop"),
+    Column.text(
         "trainer_settings",
-        "string",
         "Settings beyond TrainingArguments that the Trainer's class had after the training, as far "
         "as they are not at the class's default, such as TRL's packing",
     ),
     *preference_facts.COLUMNS,
-    Column("optimizer_class", "string", "Class of the optimizer that updated the weights"),
-    Column(
+    Column.text("optimizer_class", "Class of the optimizer that updated the weights"),
+    Column.text(
         "optimizer_implementation",
-        "string",
         "The optimizer's implementation: fused, foreach, forloop, or the library's own (library)",
     ),
-    Column(
+    Column.text(
         "optimizer_state_dtypes",
-        "string",
         "Dtypes of the optimizer's state tensors, the one with most bytes first",
     ),
-    Column(
-        "optimizer_state_bytes",
-        "int64",
-        "Bytes of the optimizer's state tensors, on whatever device",
-        unit="B",
+    Column.nbytes(
+        "optimizer_state_bytes", "Bytes of the optimizer's state tensors, on whatever device"
     ),
     *weight_formats.COLUMNS,
     Column("tf32", "bool", "Whether matrix products were allowed to use TF32"),
-    Column("autocast", "string", "Autocast dtype of the training loop, or off"),
+    Column.text("autocast", "Autocast dtype of the training loop, or off"),
     *effective_code.COLUMNS,
-    Column("checkpointed_layers", "int64", "Modules whose activations are recomputed"),
-    Column("zero_stage", "int64", "ZeRO stage of the DeepSpeed engine"),
-    Column(
+    Column.count("checkpointed_layers", "Modules whose activations are recomputed"),
+    Column.count("zero_stage", "ZeRO stage of the DeepSpeed engine"),
+    Column.text(
         "offload_optimizer_device",
-        "string",
         "Where the DeepSpeed engine keeps optimizer states: none (the GPU), cpu or nvme",
     ),
-    Column(
+    Column.text(
         "offload_parameter_device",
-        "string",
         "Where the DeepSpeed engine keeps parameters: none (the GPU), cpu or nvme",
     ),
-    Column(
+    Column.text(
         "accumulation_loss_scaling",
-        "string",
         "What divides the loss of an accumulated step: the model (native), the training loop "
         "(divided), or the loop because the model ignores num_items_in_batch (corrected: the "
         "Trainer alone would train with a loss too large by the accumulation)",
     ),
-    Column(
+    Column.number(
         "accumulation_loss_ratio",
-        "float64",
         "Loss of a step that accumulates one micro-batch, divided by its loss without "
         "accumulation; 1 if the gradients are right, null where it was not checked",
     ),
-    Column("dataloader_workers", "int64", "Worker processes of the data loader"),
-    Column(
+    Column.count("dataloader_workers", "Worker processes of the data loader"),
+    Column.nbytes(
         "persistent_bytes",
-        "int64",
         "On a CPU, bytes of parameters, buffers and optimizer states, which live through every "
         "step",
-        unit="B",
     ),
 )
 

@@ -16,7 +16,7 @@ from jobs.node import environment, gpu_sharing, memory_cap
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
-from jobs.trackers.tracker import NO_CONTEXT, ContextMemory, Moment, Tracker, notify
+from jobs.trackers.tracker import Moment, Tracker, notify
 from jobs.trial import requirements, trial_columns, worst_batch
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ _UPKEEP = "evaluate_and_save"
 
 
 def run(
-    spec: TrialSpec, announce: Announce, *, scratch: Path, context: ContextMemory = NO_CONTEXT
+    spec: TrialSpec, announce: Announce, *, scratch: Path, context_bytes: int = 0
 ) -> TrialRecord:
     """Run a trial in this process. Every exception becomes an outcome.
 
     ``announce`` is called with each phase as it begins, so that the parent can say where a dead
-    child was. ``scratch`` is where the trial's own folder is made and removed. ``context`` is what
-    a CUDA context took that this process created before the trial was known.
+    child was. ``scratch`` is where the trial's own folder is made and removed. ``context_bytes`` is
+    the GPU memory of a CUDA context that this process created before the trial was known.
     """
     phases = [""]
 
@@ -56,7 +56,7 @@ def run(
     with ExitStack() as stack:
         trackers = [stack.enter_context(tracker) for tracker in _trackers(spec)]
         try:
-            derived, anatomy = _measure(spec, trackers, context, enter, scratch)
+            derived, anatomy = _measure(spec, trackers, context_bytes, enter, scratch)
         except Exception as error:
             end = _classify(error, spec, phases[-1])
             derived = {"oom_requested_bytes": errors.requested_bytes(error)}
@@ -120,7 +120,7 @@ def _with_sharing_flags(measurements: Measurements, spec: TrialSpec) -> Measurem
 def _measure(
     spec: TrialSpec,
     trackers: Sequence[Tracker],
-    context: ContextMemory,
+    context_bytes: int,
     enter: Announce,
     folder: Path,
 ) -> tuple[Measurements, Anatomy | None]:
@@ -129,7 +129,7 @@ def _measure(
     from jobs.trial.assembly import assemble
 
     begin = time.perf_counter()
-    device = _prepare_device(spec, trackers, context, enter)
+    device = _prepare_device(spec, trackers, context_bytes, enter)
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
         setup, lengths = assemble(spec, trackers, enter, device, scratch)
         setup_seconds = time.perf_counter() - begin
@@ -233,7 +233,7 @@ def _loss_scaling(trained: Trained) -> Measurements:
 
 
 def _prepare_device(
-    spec: TrialSpec, trackers: Sequence[Tracker], context: ContextMemory, enter: Announce
+    spec: TrialSpec, trackers: Sequence[Tracker], context_bytes: int, enter: Announce
 ) -> torch.device:
     """The trial's device with its CUDA context.
 
@@ -246,7 +246,7 @@ def _prepare_device(
     enter("requirements")
     # First of all: what the CUDA context takes counts as the trial's.
     for tracker in trackers:
-        tracker.start(context)
+        tracker.start(context_bytes)
     requirements.check(spec.settings.requires, spec)
     torch.set_num_threads(cores(spec))
     enter("context")

@@ -14,37 +14,28 @@ if TYPE_CHECKING:
     import torch
 
 COLUMNS = (
-    Column(
+    Column.text(
         "parameter_dtypes",
-        "string",
         "Formats of the parameters, the most frequent first: dtypes, or the format that a "
         "quantized weight is packed in",
     ),
-    Column("parameters_total", "int64", "Number of parameters, frozen ones included"),
-    Column("parameters_trainable", "int64", "Number of parameters that the optimizer updates"),
-    Column(
+    Column.count("parameters_total", "Number of parameters, frozen ones included"),
+    Column.count("parameters_trainable", "Number of parameters that the optimizer updates"),
+    Column.count(
         "vision_parameters_trainable",
-        "int64",
         "Number of parameters of the vision tower that the optimizer updates: 0 if it is frozen, "
         "null for a model without one",
     ),
-    Column(
-        "weights_4bit_bytes",
-        "int64",
-        "Bytes of the parameters that are packed in 4 bits, with their scales",
-        unit="B",
+    Column.nbytes(
+        "weights_4bit_bytes", "Bytes of the parameters that are packed in 4 bits, with their scales"
     ),
-    Column(
-        "weights_8bit_bytes",
-        "int64",
-        "Bytes of the parameters that are in 8 bits, with their scales",
-        unit="B",
+    Column.nbytes(
+        "weights_8bit_bytes", "Bytes of the parameters that are in 8 bits, with their scales"
     ),
-    Column("weights_16bit_bytes", "int64", "Bytes of the parameters in 16 bits", unit="B"),
-    Column("weights_32bit_bytes", "int64", "Bytes of the parameters in 32 bits", unit="B"),
-    Column(
+    Column.nbytes("weights_16bit_bytes", "Bytes of the parameters in 16 bits"),
+    Column.nbytes("weights_32bit_bytes", "Bytes of the parameters in 32 bits"),
+    Column.number(
         "base_quantized_share",
-        "float64",
         "Share of the frozen layers' weights that are in 8 bits or fewer, embeddings, output layer "
         "and vision tower left out; null if no quantized base was asked for",
     ),

@@ -14,7 +14,7 @@ from jobs.node import environment, gpu_sharing
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.trackers.device import Device
-from jobs.trackers.tracker import NO_CONTEXT, ContextMemory, Moment
+from jobs.trackers.tracker import Moment
 from jobs.trial import run as trial
 from tests.chaos.control import Announcement, Control
 from tests.support import faults
@@ -45,7 +45,7 @@ def install(*, training: bool) -> None:
         announce: trial.Announce,
         *,
         scratch: Path,
-        context: ContextMemory = NO_CONTEXT,
+        context_bytes: int = 0,
     ) -> TrialRecord:
         control, node = Control.here(), os.environ["CHAOS_NODE"]
         control.started(spec.trial_id, node)
@@ -54,7 +54,7 @@ def install(*, training: bool) -> None:
             announce(phase)
             _meet_fault(control, spec.trial_id, node, phase)
 
-        return run(spec, enter, scratch=scratch, context=context)
+        return run(spec, enter, scratch=scratch, context_bytes=context_bytes)
 
     trial.run = run_with_fault
     if not training:
@@ -78,7 +78,7 @@ def _meet_fault(control: Control, trial_id: str, node: str, phase: str) -> None:
 
 
 def _pretend(
-    spec: TrialSpec, announce: trial.Announce, *, scratch: Path, context: ContextMemory
+    spec: TrialSpec, announce: trial.Announce, *, scratch: Path, context_bytes: int
 ) -> TrialRecord:
     """Go through all phases of a trial, with figures that follow from its choices alone."""
     outcome, reason, phase = Outcome.OK, "", ""
@@ -88,7 +88,7 @@ def _pretend(
             for phase in PHASES:
                 announce(phase)
                 if phase == "requirements":
-                    device.start(context)
+                    device.start(context_bytes)
                 elif phase == "trainer":
                     device.at(Moment.TRAIN_BEGIN, 0.0)
             figures = _figures(spec)

@@ -95,8 +95,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                 f"{row['samples_per_second']:.1f}/s",
                 f"{row['device_peak_bytes'] / 2**30:.2f} GiB",
                 f"first step {row['first_step_seconds']:.1f} s",
-                *(row.get(name) for name in ("compiled_graphs", "compile_graph_breaks")),
-                *(row.get(name) for name in ("compile_cache_hits", "compile_cache_misses")),
+                *map(row.get, ("compiled_graphs", "compile_graph_breaks", "compile_cache_hits")),
             )
             return record
 

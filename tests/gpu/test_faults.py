@@ -109,7 +109,6 @@ def test_batch_that_does_not_fit_is_out_of_memory(
     assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.provenance.log}"
     assert record.phase == "first_step"
     assert record.measurements["oom_requested_bytes"] > 2**20
-    assert record.measurements["allocator_ooms"] >= 1
     assert abs(settled_used_bytes(before) - before) <= DRIVER_BYTES
     assert_unharmed(slot, ok_before)
 

@@ -49,7 +49,9 @@ def variables(seconds: float = 0.0) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(paths), SECONDS_VARIABLE: str(seconds)}
 
 
-def _pretend(spec: TrialSpec, announce: Any, *, scratch: Path, context: Any = None) -> TrialRecord:
+def _pretend(
+    spec: TrialSpec, announce: Any, *, scratch: Path, context_bytes: int = 0
+) -> TrialRecord:
     """Do what the trial's choice ``act`` says: end well, hang, or write a large file.
 
     If the trial has a fault of ``tests.support.faults``, meet it before that.

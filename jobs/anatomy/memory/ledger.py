@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,6 @@ def ledger(
     The entries add up to ``readings.peak``; without readings, to the bytes of the tensors at the
     peak.
     """
-    # Tensors first, the largest on top.
     for name, nbytes in sorted(memory.at_peak.items(), key=lambda item: -item[1]):
         yield _entry("memory", name, nbytes, kind_of(name))
     if readings is None:
@@ -75,10 +75,10 @@ def _outside_tensors(
 
 def host_memory(live_tensors: Sequence[LiveTensor]) -> Iterator[Entry]:
     """The part "host memory": tensors that stay in host memory from step to step."""
-    nbytes_by_name: dict[str, int] = {}
+    nbytes_by_name: Counter[str] = Counter()
     for tensor in live_tensors:
         if tensor.device == "cpu":
-            nbytes_by_name[tensor.name] = nbytes_by_name.get(tensor.name, 0) + tensor.nbytes
+            nbytes_by_name[tensor.name] += tensor.nbytes
     for name, nbytes in nbytes_by_name.items():
         yield _entry("host memory", name, nbytes, kind_of(name))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,21 +52,12 @@ def live_tensors(model: Any, optimizer: Any, reference: Any = None) -> list[Live
         storage = tensor.untyped_storage()
         if storage.nbytes() == 0 or storage.data_ptr() == 0:
             continue  # ZeRO-3 leaves such empty parameters in the model
-        live_tensor = LiveTensor(
-            address=storage.data_ptr(),
-            nbytes=storage.nbytes(),
-            device=_device_of(tensor),
-            name=name,
-        )
-        by_address.setdefault(live_tensor.address, live_tensor)
+        # bitsandbytes marks managed memory as paged.
+        device = "managed" if getattr(tensor, "is_paged", False) else tensor.device.type
+        address, nbytes = storage.data_ptr(), storage.nbytes()
+        live_tensor = LiveTensor(address=address, nbytes=nbytes, device=device, name=name)
+        by_address.setdefault(address, live_tensor)
     return list(by_address.values())
-
-
-def _device_of(tensor: torch.Tensor) -> str:
-    """The value of ``LiveTensor.device``. bitsandbytes marks managed memory as paged."""
-    if getattr(tensor, "is_paged", False):
-        return "managed"
-    return tensor.device.type
 
 
 def _named_tensors(model: Any, optimizer: Any, reference: Any) -> Iterator[NamedTensor]:
@@ -75,7 +66,7 @@ def _named_tensors(model: Any, optimizer: Any, reference: Any) -> Iterator[Named
     if reference is not None:
         for tensor in (*reference.parameters(), *reference.buffers()):
             yield from _named("reference model", tensor.data)
-    layers = list(_optimizer_layers(optimizer))
+    layers = list(optimizer_layers(optimizer))
     for layer in layers:
         for attribute, name in _ZERO_ATTRIBUTES.items():
             yield from _named(name, getattr(layer, attribute, None))
@@ -88,9 +79,7 @@ def _named_tensors(model: Any, optimizer: Any, reference: Any) -> Iterator[Named
 
 def _model_tensors(model: Any) -> Iterator[NamedTensor]:
     for name, parameter in model.named_parameters():
-        kind = "weights"
-        if "lora_" in name:  # peft's naming
-            kind = "LoRA adapters"
+        kind = "LoRA adapters" if "lora_" in name else "weights"  # peft's naming
         yield from _named(kind, parameter.data)
         yield from _named(kind, getattr(parameter, "ds_tensor", None))  # ZeRO-3's partition
         yield from _named("gradients", parameter.grad)
@@ -107,7 +96,7 @@ def _optimizer_tensors(layer: Any) -> Iterator[NamedTensor]:
     yield from _named(_STATES, getattr(layer, "name2qmap", None))  # bitsandbytes' code books
 
 
-def _optimizer_layers(optimizer: Any) -> Iterator[Any]:
+def optimizer_layers(optimizer: Any) -> Iterator[Any]:
     """An optimizer and the optimizers that it wraps, outermost first.
 
     Accelerate and DeepSpeed wrap the optimizer that they are given.
@@ -137,8 +126,5 @@ def nested_tensors(value: Any, depth: int = 4) -> Iterator[torch.Tensor]:
         else:
             yield value
     elif depth and isinstance(value, (Mapping, list, tuple, set)):
-        items: Iterable[Any] = value
-        if isinstance(value, Mapping):
-            items = value.values()
-        for item in items:
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from nested_tensors(item, depth - 1)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from jobs.anatomy.memory.kinds import OTHER
 from jobs.anatomy.trace import MemoryEvent, PhaseIndex, PhaseSpan, Trace
@@ -67,11 +69,22 @@ def step_memory(trace: Trace, known: KnownBlocks) -> StepMemory:
     phases = PhaseIndex(trace.phases)
     for block in blocks:
         block.name = _name(block, known, phases)
-    held: Counter[str] = Counter()
-    for block in blocks:
-        if block.allocation is None:
-            held[block.name] += block.nbytes
-    return _follow(changes, held, trace)
+    names = list(dict.fromkeys(block.name for block in blocks))
+    held = _held(names, blocks, changes)
+    total = held.sum(axis=0)
+    peak = int(total.argmax())  # of equal peaks the first
+    saved: Counter[str] = Counter()
+    for event, block in changes[:peak]:
+        if block.name == SAVED and block.allocation is not None:
+            saved[block.allocation.operator] += event.nbytes
+    return StepMemory(
+        at_peak=_without_zeros(dict(zip(names, held[:, peak].tolist(), strict=True))),
+        peak_by_name=_without_zeros(dict(zip(names, held.max(axis=1).tolist(), strict=True))),
+        saved_by_operator=_without_zeros(dict(saved.most_common())),
+        peak_bytes=int(total[peak]),
+        reserved_at_peak=changes[peak - 1][0].reserved if peak else 0,
+        timeline=_timeline(trace, names, held),
+    )
 
 
 def _blocks(
@@ -161,103 +174,49 @@ def _name_by_lifetime(
     return TEMPORARY
 
 
-def _follow(
-    changes: Sequence[tuple[MemoryEvent, _Block]], held: Counter[str], trace: Trace
-) -> StepMemory:
-    """Add up the changes; ``held`` is name -> bytes at the beginning of the step."""
-    # One pass over the events feeds both the totals and the chart.
-    memory = _RunningTotals(held)
-    samples = _Samples(trace, held)
-    for event, block in changes:
-        memory.apply(event, block)
-        samples.add(event.time, memory.total, memory.held)
-    return StepMemory(
-        at_peak=_without_zeros(memory.at_peak),
-        peak_by_name=_without_zeros(memory.peak_by_name),
-        saved_by_operator=_without_zeros(dict(memory.saved_at_peak.most_common())),
-        peak_bytes=memory.peak_bytes,
-        reserved_at_peak=memory.reserved_at_peak,
-        timeline=samples.timeline(list(memory.peak_by_name)),
-    )
-
-
-class _RunningTotals:
-    """Bytes that are held as the step goes on, and those that were held at its peak."""
-
-    def __init__(self, held: Counter[str]) -> None:
-        self.held = held.copy()
-        """Name -> bytes."""
-        self.total = sum(held.values())
-        self.saved: Counter[str] = Counter()
-        """Operator -> bytes of saved activations."""
-        self.peak_by_name = held.copy()
-        self.peak_bytes = self.total
-        self.at_peak = held.copy()
-        self.saved_at_peak = self.saved.copy()
-        self.reserved_at_peak = 0
-
-    def apply(self, event: MemoryEvent, block: _Block) -> None:
-        """An allocation or a release of a block."""
-        name = block.name
-        self.held[name] += event.nbytes
-        self.total += event.nbytes
-        # Every name has a peak of its own, at another time than the step's.
-        self.peak_by_name[name] = max(self.peak_by_name[name], self.held[name])
-        # Which operator saved it: the table of activations is by operator.
-        if name == SAVED and block.allocation is not None:
-            self.saved[block.allocation.operator] += event.nbytes
-        # Strictly above: of equal peaks the first is kept.
-        if self.total > self.peak_bytes:
-            self.peak_bytes = self.total
-            self.at_peak = self.held.copy()
-            self.saved_at_peak = self.saved.copy()
-            self.reserved_at_peak = event.reserved
+def _held(
+    names: Sequence[str], blocks: Sequence[_Block], changes: Sequence[tuple[MemoryEvent, _Block]]
+) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Bytes of each name (rows) before the step and after each event (columns)."""
+    row = {name: index for index, name in enumerate(names)}
+    deltas = np.zeros((len(names), len(changes) + 1), dtype=np.int64)
+    for block in blocks:
+        if block.allocation is None:
+            deltas[row[block.name], 0] += block.nbytes
+    for column, (event, block) in enumerate(changes, start=1):
+        deltas[row[block.name], column] = event.nbytes
+    return deltas.cumsum(axis=1)
 
 
 def _without_zeros(nbytes_by_name: Mapping[str, int]) -> dict[str, int]:
     return {name: nbytes for name, nbytes in nbytes_by_name.items() if nbytes}
 
 
-class _Samples:
-    """Cuts the step into ``SAMPLES`` equal stretches and keeps the highest moment of each."""
+def _timeline(
+    trace: Trace, names: Sequence[str], held: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+) -> Timeline:
+    """The step in ``SAMPLES`` equal stretches: the bytes at the highest moment of each."""
+    times = [event.time for event in trace.memory_events]
+    marks = [*times, *(time for phase in trace.phases for time in (phase.begin, phase.end))]
+    begin = min(marks, default=0)
+    edges = np.linspace(begin, max(marks, default=0), SAMPLES + 1 if marks else 2)
+    # What is held after the last event before a stretch is held at its beginning, too.
+    first = np.searchsorted(times, edges[:-1])
+    last = np.append(first[1:], len(times))
+    total = held.sum(axis=0)
+    highest = [a + int(total[a : b + 1].argmax()) for a, b in zip(first, last, strict=True)]
+    series = {name: held[row, highest].tolist() for row, name in enumerate(names)}
+    changes = []
+    for phase in trace.phases:
+        if not changes or phase.name != changes[-1][0]:
+            changes.append((phase.name, _seconds(phase.begin - begin)))
+    return Timeline(
+        seconds=[_seconds(edge - begin) for edge in edges[:-1]],
+        held={name: sizes for name, sizes in series.items() if any(sizes)},
+        phases=changes,
+    )
 
-    def __init__(self, trace: Trace, held: Counter[str]) -> None:
-        times = [event.time for event in trace.memory_events]
-        for phase in trace.phases:
-            times += [phase.begin, phase.end]
-        self._begin = min(times, default=0)
-        self._phases = trace.phases
-        # Nanoseconds; at least one, so that an empty trace causes no division by zero.
-        self._stretch = max(1, max(times, default=1) - self._begin) / SAMPLES
-        self._highest: list[tuple[int, Mapping[str, int]]] = [(sum(held.values()), dict(held))]
-        """Total bytes and bytes by name at the highest moment of each stretch so far."""
 
-    def add(self, time: int, total: int, held: Counter[str]) -> None:
-        """The memory after an event."""
-        # The last event lies at the very end, which belongs to the last stretch.
-        index = min(int((time - self._begin) / self._stretch), SAMPLES - 1)
-        # A stretch without events holds what the event before it left.
-        while len(self._highest) <= index:
-            self._highest.append((total, dict(held)))
-        if total > self._highest[-1][0]:
-            self._highest[-1] = (total, dict(held))
-
-    def timeline(self, names: Sequence[str]) -> Timeline:
-        """The samples as a series of bytes for each name that ever held any."""
-        held: dict[str, list[int]] = {}
-        for name in names:
-            series = [nbytes_by_name.get(name, 0) for _, nbytes_by_name in self._highest]
-            if any(series):
-                held[name] = series
-        # Nanoseconds to seconds, rounded to microseconds: a chart shows no more.
-        seconds = [round(index * self._stretch / 1e9, 6) for index in range(len(self._highest))]
-        return Timeline(seconds=seconds, held=held, phases=list(self._phase_changes()))
-
-    def _phase_changes(self) -> Iterator[tuple[str, float]]:
-        """Each phase that differs from the one before it, and when it began (seconds)."""
-        last = ""
-        for phase in self._phases:
-            if phase.name != last:
-                # Nanoseconds to seconds, as in ``seconds``.
-                yield phase.name, round((phase.begin - self._begin) / 1e9, 6)
-            last = phase.name
+def _seconds(nanoseconds: float) -> float:
+    """Rounded to microseconds: a chart shows no more."""
+    return round(float(nanoseconds) / 1e9, 6)

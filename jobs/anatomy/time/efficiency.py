@@ -73,9 +73,10 @@ def efficiency(
     Operators that a compiler fused into its own kernels are not counted. An unknown device has no
     peak rate and no MFU.
     """
-    # Recomputed operations do not count for the MFU (Chowdhery et al. 2022, PaLM, appendix B).
-    model_flop = _step_flop(trace, recomputed=False)
-    recomputed_flop = _step_flop(trace, recomputed=True)
+    # Recomputed operations do not count for the MFU (Chowdhery et al. 2022, PaLM, appendix B). The
+    # trace has only some of a step's micro-batches.
+    model_flop = trace.repetitions * sum(flop(call) for call in trace.calls if not call.recomputed)
+    recomputed_flop = trace.repetitions * sum(flop(call) for call in trace.calls if call.recomputed)
     if not model_flop:
         return
     yield Entry(part="efficiency", name="model flop", value=model_flop, unit="flop")
@@ -83,27 +84,11 @@ def efficiency(
         yield Entry(part="efficiency", name="recomputed flop", value=recomputed_flop, unit="flop")
     rate = model_flop / step_seconds
     yield Entry(part="efficiency", name="rate", value=rate, unit="flop/s")
-    yield from _utilization(rate, device, precision)
-
-
-def _utilization(rate: float, device: str, precision: str) -> Iterator[Entry]:
-    """The device's peak rate and the MFU; nothing for an unknown device."""
     device_peak = peak(device, precision)
-    if device_peak is None:
-        return
-    peak_rate, source = device_peak
-    source = f"{precision}, {source}"
-    yield Entry(part="efficiency", name="peak", value=peak_rate, unit="flop/s", rule=source)
-    # MFU: the rate that was reached over the rate that is possible.
-    formula = "model flop / (seconds of a step × peak)"
-    yield Entry(part="efficiency", name="MFU", value=rate / peak_rate, unit="", rule=formula)
-
-
-def _step_flop(trace: Trace, *, recomputed: bool) -> float:
-    """Floating-point operations of a step's recomputed calls, or of all its other calls."""
-    traced = 0
-    for call in trace.calls:
-        if call.recomputed == recomputed:
-            traced += flop(call)
-    # The trace has only some of a step's micro-batches.
-    return trace.repetitions * traced
+    if device_peak is not None:
+        peak_rate, source = device_peak
+        source = f"{precision}, {source}"
+        yield Entry(part="efficiency", name="peak", value=peak_rate, unit="flop/s", rule=source)
+        # MFU: the rate that was reached over the rate that is possible.
+        formula = "model flop / (seconds of a step × peak)"
+        yield Entry(part="efficiency", name="MFU", value=rate / peak_rate, unit="", rule=formula)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from jobs.anatomy.trace import PhaseIndex, Trace
+from jobs.anatomy.trace import Trace
 from jobs.anatomy.trace_reader import MODULE
 from jobs.anatomy_record import Entry
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import torch
 
 OUTSIDE = "outside all modules"
-_PASSES = ("forward", "backward")
 
 
 def modules(trace: Trace) -> Iterator[Entry]:
@@ -23,13 +22,10 @@ def modules(trace: Trace) -> Iterator[Entry]:
 
     Adds up to the time of all operators in the forward and backward passes.
     """
-    index = PhaseIndex(trace.phases)
     seconds: defaultdict[str, float] = defaultdict(float)
-    for work in trace.work:
-        phase = index.at(work.launched).name
-        if phase in _PASSES:
-            # The trace has only some of a step's micro-batches.
-            seconds[work.module or OUTSIDE] += work.seconds * trace.weight(phase)
+    for work, phase, spent in trace.weighted_work():
+        if phase in ("forward", "backward"):
+            seconds[work.module or OUTSIDE] += spent
     # Where no module was marked, a table of one row would say nothing.
     if seconds.keys() == {OUTSIDE}:
         return

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from jobs.anatomy.trace import PhaseIndex, Trace, Work
+from jobs.anatomy.trace import Trace, Work, phase_weight
 from jobs.anatomy_record import Entry
 
 CONTRACTIONS = "tensor contractions"
@@ -96,56 +96,38 @@ def _first_match(patterns: _Patterns, name: str) -> str | None:
 
 
 def operations(trace: Trace, step_seconds: float) -> Iterator[Entry]:
-    """The parts "operations" and "kernels", in seconds.
+    """The parts "operations" and "kernels", in seconds; of kernels the longest.
 
     ``step_seconds`` is a step without profiler. The idle time is the part of it that no kernel
     filled; on a CPU, the host's own time between operators.
     """
     by_group: defaultdict[str, float] = defaultdict(float)
-    for work, phase, seconds in _weighted(trace):
+    by_kernel: defaultdict[str, float] = defaultdict(float)
+    for work, phase, seconds in trace.weighted_work():
         by_group[group_of(work, phase)] += seconds
+        by_kernel[_short_name(work)] += seconds
     for group in (*GUIDE_GROUPS, MOVEMENT, COMMUNICATION, OPTIMIZER):
         if group in by_group:
             yield Entry(part="operations", name=group, value=by_group[group], unit="s")
     # The profiled step's kernels may take a little longer than the step without profiler.
     idle = max(0.0, step_seconds - busy_seconds(trace))
     yield Entry(part="operations", name=IDLE, value=idle, unit="s")
-    yield from _longest_kernels(trace)
-
-
-def _longest_kernels(trace: Trace) -> Iterator[Entry]:
-    """The part "kernels": the operators that took the most time, longest first."""
-    by_kernel: defaultdict[str, float] = defaultdict(float)
-    for work, _, seconds in _weighted(trace):
-        by_kernel[_short_name(work)] += seconds
-    longest = sorted(by_kernel.items(), key=lambda item: -item[1])[:MAX_KERNELS]
-    for name, seconds in longest:
+    for name, seconds in sorted(by_kernel.items(), key=lambda item: -item[1])[:MAX_KERNELS]:
         yield Entry(part="kernels", name=name, value=seconds, unit="s")
-
-
-def _weighted(trace: Trace) -> Iterator[tuple[Work, str, float]]:
-    """Each piece of work, the phase it was launched in, and its seconds in a real step."""
-    index = PhaseIndex(trace.phases)
-    for work in trace.work:
-        phase = index.at(work.launched).name
-        # The trace has only some of a step's micro-batches.
-        yield work, phase, work.seconds * trace.weight(phase)
 
 
 def busy_seconds(trace: Trace) -> float:
     """Seconds of a step in which at least one kernel ran; on a CPU, of all operators together."""
     if not any(work.kernel for work in trace.work):
-        return sum(seconds for _, _, seconds in _weighted(trace))
-    index = PhaseIndex(trace.phases)
-    busy_nanoseconds = 0.0
+        return sum(seconds for _, _, seconds in trace.weighted_work())
+    busy = 0.0
     busy_until = 0
     # In order of their beginnings. Kernels of several streams overlap, and count once.
-    for work in trace.work:
+    for work, phase, _ in trace.weighted_work():
         not_counted_yet = max(0, work.end - max(work.begin, busy_until))
-        busy_nanoseconds += not_counted_yet * trace.weight(index.at(work.launched).name)
+        busy += not_counted_yet * phase_weight(phase, trace.repetitions)
         busy_until = max(busy_until, work.end)
-    # The profiler counts nanoseconds.
-    return busy_nanoseconds / 1e9
+    return busy / 1e9  # the profiler counts nanoseconds
 
 
 def _short_name(work: Work) -> str:

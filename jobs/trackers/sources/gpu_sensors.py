@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobs.trackers.sources.time_series import TimeSeries
@@ -14,48 +16,41 @@ class GpuSensors:
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
-        self._handle = handle
-        self._energy_millijoules = TimeSeries()
-        self._utilization = TimeSeries()
-        self._clock_mhz = TimeSeries()
-        self._temperature = TimeSeries()
-        self._power_capped = TimeSeries()
+        self._sensors: Mapping[str, Callable[[], float]] = {
+            # Millijoules since the driver was loaded.
+            "energy_joules": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000,
+            "gpu_utilization_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            "gpu_sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            "gpu_temperature_celsius": lambda: nvml.nvmlDeviceGetTemperature(
+                handle, nvml.NVML_TEMPERATURE_GPU
+            ),
+            # A bit for each reason; only the power limit's is recorded.
+            "gpu_power_capped_share": lambda: bool(
+                nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+                & nvml.nvmlClocksThrottleReasonSwPowerCap
+            ),
+        }
+        """Column of the ``Device`` tracker -> its sensor."""
+        self._readings: defaultdict[str, TimeSeries] = defaultdict(TimeSeries)
 
     def read(self) -> None:
         """Read every sensor once. Some GPUs and virtual machines hide some of them."""
-        nvml = self._nvml
-        handle = self._handle
-        with contextlib.suppress(nvml.NVMLError):  # GPUs before Volta do not count energy
-            self._energy_millijoules.append(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
-        with contextlib.suppress(nvml.NVMLError):
-            self._utilization.append(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-            self._clock_mhz.append(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
-            celsius = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
-            self._temperature.append(celsius)
-        with contextlib.suppress(nvml.NVMLError):
-            # ``reasons`` has a bit for each reason. Only the power limit's bit is recorded.
-            reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-            self._power_capped.append(bool(reasons & nvml.nvmlClocksThrottleReasonSwPowerCap))
+        for column, read in self._sensors.items():
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._readings[column].append(read())
 
     def between(self, begin: float, end: float) -> dict[str, Any]:
-        """Columns of the ``Device`` tracker from ``begin`` to ``end`` (``time.perf_counter``)."""
+        """The columns from ``begin`` to ``end`` (``time.perf_counter``)."""
         values: dict[str, Any] = {}
-        if len(self._energy_millijoules):
-            # NVML counts millijoules since the driver was loaded. The counter's growth is the
-            # energy of the window.
-            values["energy_joules"] = self._energy_millijoules.growth(begin, end) / 1000
-        means = {
-            "gpu_sm_clock_mhz": self._clock_mhz,
-            "gpu_power_capped_share": self._power_capped,
-            "gpu_utilization_percent": self._utilization,
-        }
-        for column, series in means.items():
+        for column, series in self._readings.items():
             readings = series.between(begin, end)
-            if readings:
+            if column == "energy_joules" and len(series):
+                # The counter's growth is the energy of the window.
+                values[column] = series.growth(begin, end)
+            elif column == "gpu_temperature_celsius" and readings:
+                # The highest: a GPU throttles at its peak, not at its mean.
+                values[column] = int(max(readings))
+            elif readings:
                 # Readings come at equal intervals, so their mean is the mean over time.
                 values[column] = statistics.fmean(readings)
-        temperatures = self._temperature.between(begin, end)
-        if temperatures:
-            # The highest: a GPU throttles at its peak, not at its mean.
-            values["gpu_temperature_celsius"] = int(max(temperatures))
         return values

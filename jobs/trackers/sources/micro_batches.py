@@ -19,8 +19,10 @@ class MicroBatches:
         """Empty if the samples of a batch are counted on the device."""
         self._samples_on_device = DeviceSeries(integers=True)
         self._tokens: list[int] = []
+        self._has_mask: list[bool] = []
+        """Whether the inputs had an attention mask. Without one, no token is padding."""
         self._real_tokens = DeviceSeries(integers=True)
-        """Tokens that are not padding; empty if the inputs have no attention mask."""
+        """Tokens that are not padding, of each micro-batch with a mask."""
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -32,11 +34,10 @@ class MicroBatches:
             self._samples.append(samples)
         else:
             self._samples_on_device.append(samples)
-        tokens = 0
-        if "input_ids" in inputs:
-            tokens = inputs["input_ids"].numel()
-        self._tokens.append(tokens)
+        # Data without token ids (images) has no tokens to count.
+        self._tokens.append(inputs["input_ids"].numel() if "input_ids" in inputs else 0)
         mask = inputs.get("attention_mask")
+        self._has_mask.append(mask is not None)
         if mask is not None:
             self._real_tokens.append(mask.sum())
 
@@ -49,15 +50,18 @@ class MicroBatches:
         if len(self._samples_on_device) > 0:
             samples = self._samples_on_device.values()
         rates: dict[str, Any] = {"samples_per_second": sum(samples[first:]) / seconds}
-        # Data without token ids (images) has no tokens to count.
         tokens = sum(self._tokens[first:])
         if tokens:
-            real_tokens: float = tokens
-            if len(self._real_tokens) > 0:
-                real_tokens = sum(self._real_tokens.values()[first:])
             rates["tokens_per_second"] = tokens / seconds
-            rates["real_tokens_per_second"] = real_tokens / seconds
+            rates["real_tokens_per_second"] = sum(self._real()[first:]) / seconds
         return rates
+
+    def _real(self) -> list[float]:
+        """The tokens of each micro-batch that are not padding."""
+        # Some batches have a mask and others none, so the masks' sums are fewer than the batches.
+        masked = iter(self._real_tokens.values() if any(self._has_mask) else ())
+        pairs = zip(self._tokens, self._has_mask, strict=True)
+        return [next(masked) if has_mask else tokens for tokens, has_mask in pairs]
 
 
 def _samples_in(inputs: Mapping[str, Any]) -> int:

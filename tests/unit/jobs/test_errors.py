@@ -15,41 +15,69 @@ TORCH_OOM = (
     "which 1.20 GiB is free.\nProcess 1 has 138.60 GiB memory in use."
 )
 
+PIN_MEMORY = (
+    "Caught AcceleratorError in pin memory thread for device 0.\nOriginal Traceback (most recent "
+    "call last):\n  ...\ntorch.AcceleratorError: CUDA error: out of memory"
+)
+SAID: dict[Outcome, tuple[str, ...]] = {
+    Outcome.OUT_OF_MEMORY: (
+        "CUDA out of memory.",
+        "HIP out of memory. Tried to allocate 2.00 GiB",
+        "CUDA error: out of memory",
+        "CUDA driver error: out of memory",
+        "cudaErrorMemoryAllocation: out of memory",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "CUDA driver API call failed: cuMemCreate(&handle, size, &prop, 0)",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "Unable to find a valid cuDNN algorithm to run convolution",
+        "GET was unable to find an engine to execute this computation",
+        "cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
+        "CUDA error: CUSPARSE_STATUS_ALLOC_FAILED when calling `cusparseCreate(handle)`",
+        "cuFFT error: CUFFT_ALLOC_FAILED",
+        "Error out of memory at line 380 in file /src/csrc/pythonInterface.cpp",
+        "Triton Error [CUDA]: out of memory",
+        "NCCL Error 1: unhandled cuda error, out of memory",
+        "I/O error: out of memory (os error 12)",
+    ),
+    Outcome.HOST_OUT_OF_MEMORY: (
+        "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory",
+        "[enforce fail at alloc_cpu.cpp:75] DefaultCPUAllocator: not enough memory",
+        "[Errno 12] Cannot allocate memory",
+        "std::bad_alloc",
+        "unable to mmap 1024 bytes from file <x>: Cannot allocate memory (12)",
+        "unable to mmap 1024 bytes of memory",
+        "cudaErrorHostMemoryAlreadyRegistered",
+        "CUDA error: out of memory in cudaHostAlloc(&ptr, size, cudaHostAllocDefault)",
+        "failed to allocate pinned memory",
+        PIN_MEMORY,
+        "DataLoader worker (pid 4242) is killed by signal: Killed. ",
+        "DataLoader worker (pid 4242) is killed by signal: Bus error. It is possible that "
+        "dataloader's workers are out of shared memory.",
+    ),
+    Outcome.UNSUPPORTED: (
+        "X does not support an attention implementation through torch's flex_attention.",
+        "T5ForConditionalGeneration does not support Flash Attention 2.0 yet.",
+        "X does not support its scaled_dot_product_attention",
+        "X does not support Muon",
+        "the package flash_attn seems to be not installed.",
+        "TinyModel does not support gradient checkpointing.",
+    ),
+    Outcome.FAILED: (
+        "shapes do not match",
+        "CUDA error: an illegal memory access was encountered",
+        "my pipeline ran out of memory cards",
+        "Caught ValueError in pin memory thread for device 0.",
+        "DataLoader worker (pid 4242) is killed by signal: Terminated. ",
+        "CUBLAS_STATUS_EXECUTION_FAILED",
+    ),
+}
 ERRORS: list[tuple[Exception, Outcome]] = [
-    (torch.OutOfMemoryError(TORCH_OOM), Outcome.OUT_OF_MEMORY),
-    (RuntimeError("CUDA error: out of memory"), Outcome.OUT_OF_MEMORY),
-    (RuntimeError("CUDA driver error: out of memory"), Outcome.OUT_OF_MEMORY),
-    (
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        Outcome.OUT_OF_MEMORY,
-    ),
-    (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), Outcome.OUT_OF_MEMORY),
-    (RuntimeError("Triton Error [CUDA]: out of memory"), Outcome.OUT_OF_MEMORY),
-    (RuntimeError("NCCL Error 1: unhandled cuda error, out of memory"), Outcome.OUT_OF_MEMORY),
+    (torch.OutOfMemoryError("in a library's words"), Outcome.OUT_OF_MEMORY),
     (MemoryError(), Outcome.HOST_OUT_OF_MEMORY),
-    (
-        RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"
-        ),
-        Outcome.HOST_OUT_OF_MEMORY,
-    ),
-    (OSError(12, "Cannot allocate memory"), Outcome.HOST_OUT_OF_MEMORY),
-    (RuntimeError("std::bad_alloc"), Outcome.HOST_OUT_OF_MEMORY),
-    (
-        ValueError(
-            "X does not support an attention implementation through torch's flex_attention."
-        ),
-        Outcome.UNSUPPORTED,
-    ),
-    (
-        ValueError("T5ForConditionalGeneration does not support Flash Attention 2.0 yet."),
-        Outcome.UNSUPPORTED,
-    ),
-    (ImportError("the package flash_attn seems to be not installed."), Outcome.UNSUPPORTED),
-    (ValueError("TinyModel does not support gradient checkpointing."), Outcome.UNSUPPORTED),
-    (ValueError("shapes do not match"), Outcome.FAILED),
-    (RuntimeError("CUDA error: an illegal memory access was encountered"), Outcome.FAILED),
-    (RuntimeError("my pipeline ran out of memory cards"), Outcome.FAILED),
+    *((RuntimeError(text), outcome) for outcome, texts in SAID.items() for text in texts),
 ]
 
 
@@ -139,3 +167,27 @@ def test_classify_exit_of_a_child_without_a_record(
     result, words = classify_exit(status, host_oom_kills=kills)
     assert result is outcome
     assert words.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("status", "last_lines", "outcome"),
+    [
+        (1, "Error out of memory at line 380 in file ops.cu\n\n", Outcome.OUT_OF_MEMORY),
+        (-signal.SIGABRT, "terminate called\nwhat():  std::bad_alloc", Outcome.HOST_OUT_OF_MEMORY),
+        (1, "CUDA out of memory." + "\nand went on" * 5, Outcome.CRASHED),
+        (-signal.SIGKILL, "CUDA out of memory.", Outcome.CRASHED),
+    ],
+    ids=["bitsandbytes", "abort", "long_ago", "killed"],
+)
+def test_classify_exit_reads_the_end_of_the_log(
+    status: int, last_lines: str, outcome: Outcome
+) -> None:
+    log = "step 1\n" * 9 + last_lines
+    assert classify_exit(status, host_oom_kills=0, log=log)[0] is outcome
+
+
+def test_error_of_a_worker_that_the_kernel_killed_is_found_behind_its_wrapper() -> None:
+    killed = RuntimeError("DataLoader worker (pid 4242) is killed by signal: Killed. ")
+    outer = RuntimeError("DataLoader worker (pid(s) 4242) exited unexpectedly")
+    outer.__cause__ = killed
+    assert classify(outer)[0] is Outcome.HOST_OUT_OF_MEMORY

@@ -31,7 +31,6 @@ def start(
         file.write_text(json.dumps(spec))
     started: list[TrialSpec] = []
     monkeypatch.setattr(command, "_run", lambda spec, result, phase: started.append(spec))
-    monkeypatch.setattr(command, "_set_environment", lambda spec: None)
     monkeypatch.setattr("sys.argv", ["jobs", str(file), *options])
     command.main()
     return started

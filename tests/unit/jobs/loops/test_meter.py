@@ -176,7 +176,6 @@ def test_steps_rates_are_totals_over_the_counted_time(clock: Clock) -> None:
             "tokens_per_second": 60.0,
             "real_tokens_per_second": 45.0,
             "step_seconds_median": 1.0,
-            "step_seconds_iqr": 0.0,
             "data_seconds_median": 0.2,
             "first_step_seconds": 5.0,
             "samples_per_second_ci95": mean_step_error([1.0] * 3),

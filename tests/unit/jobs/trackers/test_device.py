@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from jobs.trackers.device import Device
-from jobs.trackers.tracker import NO_CONTEXT, ContextMemory, Moment
+from jobs.trackers.tracker import Moment
 from tests.support.fake_nvml import FakeNvml
 
 GIB = 2**30
 OTHER = 2**22 - 1
 """An id that no process here has."""
-CONTEXT = ContextMemory(device_bytes=1)
+CONTEXT = 1
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_device_in_a_container_counts_no_foreign_process(
 def test_device_before_the_context_counts_every_process(gpu: FakeNvml) -> None:
     gpu.processes = [OTHER]
     with Device() as tracker:
-        tracker.start(NO_CONTEXT)
+        tracker.start(0)
         assert foreign_processes(tracker) == 1
 
 
@@ -99,9 +99,9 @@ def test_device_counts_no_process_of_the_trial_itself(gpu: FakeNvml) -> None:
 def test_device_reports_memory_beyond_what_was_in_use_before(gpu: FakeNvml) -> None:
     gpu.used = GIB
     with Device() as tracker:
-        tracker.start(NO_CONTEXT)
+        tracker.start(0)
         gpu.used = 3 * GIB
         tracker.at(Moment.TRAIN_END, 0.0)
         values = tracker.measurements()
-    assert values["device_peak_bytes"] == values["gpu_after_training_bytes"] == 2 * GIB
+    assert values["device_peak_bytes"] == 2 * GIB
     assert values["hf_guide_memory_mib"] == 3 * 1024
