@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.record import Column
+from jobs.trial.weight_formats import inside_adapter
 
 if TYPE_CHECKING:
     import torch
@@ -85,17 +86,11 @@ def _compilation() -> dict[str, Any]:
     graphs = counters["stats"].get("unique_graphs", 0)
     if not graphs:
         return {}
-    # The entry point of the compiler has another name in older versions of PyTorch.
-    times = (
-        compilation_time_metrics.get("_compile.compile_inner")
-        or compilation_time_metrics.get("entire_frame_compile")
-        or ()
-    )
     # AOTAutograd's cache is asked first. Inductor's is asked for what that one does not have.
     return {
         "compiled_graphs": graphs,
         "compile_graph_breaks": sum(counters["graph_break"].values()),
-        "compile_seconds": float(sum(times)),
+        "compile_seconds": float(sum(compilation_time_metrics["_compile.compile_inner"])),
         "compile_cache_hits": counters["aot_autograd"].get("autograd_cache_hit", 0),
         "inductor_cache_hits": counters["inductor"].get("fxgraph_cache_hit", 0),
         "activation_memory_budget": float(config.activation_memory_budget),
@@ -104,7 +99,7 @@ def _compilation() -> dict[str, Any]:
 
 def _loss(model: Any) -> dict[str, Any]:
     """Who computed the loss; empty for a model whose loss has no vocabulary."""
-    inner = _inside_adapter(model)
+    inner = inside_adapter(model)
     # TRL's forward has the same name as the one that it replaces. Only its globals are TRL's.
     function = getattr(getattr(inner, "forward", None), "__func__", None)
     if getattr(function, "__globals__", {}).get("__name__", "").startswith("trl."):
@@ -124,26 +119,15 @@ def _loss(model: Any) -> dict[str, Any]:
     return {}
 
 
-def _inside_adapter(model: Any) -> Any:
-    """The model itself, without PEFT's wrapper."""
-    if hasattr(model, "get_base_model"):
-        return model.get_base_model()
-    return model
-
-
 def _layers(model: torch.nn.Module) -> dict[str, Any]:
     """How many modules run Liger's code or a kernel of the Hub; empty if none does."""
-    from_hub = getattr(_inside_adapter(model), "hub_kernel_layers", None)
+    from_hub = getattr(inside_adapter(model), "hub_kernel_layers", None)
     if from_hub is not None:
         return {"hub_kernel_modules": from_hub}
-    replaced = 0
-    for module in model.modules():
-        # Liger binds its own forward to a module that transformers made.
-        if _module_of(module.forward).startswith("liger_kernel."):
-            replaced += 1
-    if not replaced:
-        return {}
-    return {"liger_modules": replaced}
+    # Liger binds its own forward to a module that transformers made.
+    defined_in = [_module_of(module.forward) for module in model.modules()]
+    replaced = sum(name.startswith("liger_kernel.") for name in defined_in)
+    return {"liger_modules": replaced} if replaced else {}
 
 
 def _offloading(model: Any) -> dict[str, Any]:
@@ -166,10 +150,11 @@ def _allocator() -> dict[str, Any]:
     if not torch.cuda.is_available():
         return {}
     settings: Mapping[str, Any] = torch.cuda.memory._snapshot().get("allocator_settings", {})
-    changed = []
-    for name, value in sorted(settings.items()):
-        if name in _PLAIN and value != _PLAIN[name]:
-            changed.append(f"{name}:{value}")
+    changed = [
+        f"{name}:{value}"
+        for name, value in sorted(settings.items())
+        if name in _PLAIN and value != _PLAIN[name]
+    ]
     divisions = settings.get("roundup_power2_divisions") or {}
     if any(divisions.values()):
         changed.append(f"roundup_power2_divisions:{max(divisions.values())}")
@@ -188,10 +173,8 @@ def _linears(model: torch.nn.Module) -> dict[str, Any]:
     """How many linear layers there are, and how many multiply in FP8 or round their weights."""
     import torch
 
-    names = []
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            names.append(type(module).__name__)
+    linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    names = [type(module).__name__ for module in linears]
     counts = {"linear_layers": len(names), "float8_linears": names.count("Float8Linear")}
     # torchao has a class of its own for each family of number formats.
     rounding = sum(name.endswith("FakeQuantizedLinear") for name in names)
@@ -202,8 +185,7 @@ def _linears(model: torch.nn.Module) -> dict[str, Any]:
 
 def _experts(model: Any) -> dict[str, Any]:
     """The implementation of the experts; empty for a model without experts to choose it for."""
-    if hasattr(model, "get_base_model"):  # an adapter around the model
-        model = model.get_base_model()
+    model = inside_adapter(model)
     chooses = getattr(model, "_can_set_experts_implementation", None)
     if chooses is None or not chooses():
         return {}

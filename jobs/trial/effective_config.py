@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from jobs.anatomy.memory.live_tensors import optimizer_layers
 from jobs.loops.trl import facts as preference_facts
 from jobs.record import Column
 from jobs.trial import effective_code, weight_formats
@@ -77,7 +78,8 @@ def inspect(trained: Trained) -> dict[str, Any]:
     The fallback then names the implementation that was compiled.
     """
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
-    optimizer = _innermost(trained.optimizer)
+    # The optimizer inside Accelerate's and DeepSpeed's wrappers.
+    *_, optimizer = optimizer_layers(trained.optimizer)
     implementation = getattr(getattr(model, "config", None), "_attn_implementation", "")
     return {
         "attention_kernel": f"{implementation} (compiled)",
@@ -90,17 +92,8 @@ def inspect(trained: Trained) -> dict[str, Any]:
         **_loop_settings(trained, model),
         **effective_code.code(model),
         **_deepspeed(trained.model),
-        **_persistent(_models(trained, model), optimizer),
+        **_persistent(trained, model, optimizer),
     }
-
-
-def _innermost(optimizer: Any) -> Any:
-    """The optimizer inside Accelerate's and DeepSpeed's wrappers."""
-    while True:
-        inner = getattr(optimizer, "optimizer", None)
-        if inner is None:
-            return optimizer
-        optimizer = inner
 
 
 def _optimizer(optimizer: Any) -> dict[str, Any]:
@@ -108,11 +101,12 @@ def _optimizer(optimizer: Any) -> dict[str, Any]:
     # Each state tensor counts with its real bytes: a quantised state is smaller than its values.
     bytes_by_dtype: Counter[str] = Counter()
     for tensor in _state_tensors(optimizer):
-        bytes_by_dtype[_name(tensor.dtype)] += tensor.nbytes
+        bytes_by_dtype[str(tensor.dtype).removeprefix("torch.")] += tensor.nbytes
+    dtypes = [name for name, _ in bytes_by_dtype.most_common()]
     return {
         "optimizer_class": f"{kind.__module__.split('.')[0]}.{kind.__name__}",
         "optimizer_implementation": _implementation(optimizer),
-        "optimizer_state_dtypes": _most_common_first(bytes_by_dtype),
+        "optimizer_state_dtypes": ", ".join(dtypes),
         "optimizer_state_bytes": sum(bytes_by_dtype.values()),
     }
 
@@ -121,21 +115,15 @@ def _implementation(optimizer: Any) -> str:
     """How torch.optim computes the update; "library" for an optimizer from elsewhere."""
     if not type(optimizer).__module__.startswith("torch.optim"):
         return "library"
+    defaults = optimizer.defaults
     for name in ("fused", "foreach"):
-        if optimizer.defaults.get(name):
+        if defaults.get(name):
             return name
-    if _is_foreach_by_default(optimizer):
+    # If no flag was set, torch.optim chooses foreach itself where every parameter is on a GPU.
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if defaults.get("foreach") is None and all(parameter.is_cuda for parameter in parameters):
         return "foreach"
     return "forloop"
-
-
-def _is_foreach_by_default(optimizer: Any) -> bool:
-    """torch.optim itself chooses foreach for parameters on a GPU if neither flag was set."""
-    if optimizer.defaults.get("foreach") is not None:
-        return False
-    # One parameter on a CPU is enough for PyTorch to choose the plain loop.
-    groups = optimizer.param_groups
-    return all(parameter.is_cuda for group in groups for parameter in group["params"])
 
 
 def _state_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
@@ -154,8 +142,9 @@ def _loop_settings(trained: Trained, model: torch.nn.Module) -> dict[str, Any]:
     import torch
 
     accelerator = trained.accelerator
+    uses_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     return {
-        "tf32": torch.cuda.is_available() and _allows_tf32(),
+        "tf32": torch.cuda.is_available() and uses_tf32,
         # Without native_amp (fp16 on a CPU, DeepSpeed's own casting) mixed_precision has no effect.
         "autocast": accelerator.mixed_precision if accelerator.native_amp else "off",
         "checkpointed_layers": sum(_is_checkpointed(module) for module in model.modules()),
@@ -169,67 +158,35 @@ def _is_checkpointed(module: torch.nn.Module) -> bool:
     return bool(is_enabled and getattr(module, "_gradient_checkpointing_func", None))
 
 
-def _allows_tf32() -> bool:
-    """Whether matrix products may use TF32.
-
-    PyTorch has an older and a newer switch; reading the older after the newer was set raises.
-    """
-    import torch
-
-    matmul = torch.backends.cuda.matmul
-    if hasattr(matmul, "fp32_precision"):
-        return bool(matmul.fp32_precision == "tf32")
-    return bool(matmul.allow_tf32)
-
-
 def _deepspeed(model: Any) -> dict[str, Any]:
     """The engine's stage and offloading; empty without DeepSpeed."""
     if not hasattr(model, "zero_optimization_stage"):
         return {}
     # The engine's config is the mapping that it was made from.
-    config: Mapping[str, Any] = {}
-    if isinstance(model.config, Mapping):
-        config = model.config
-    zero = config.get("zero_optimization", {})
+    zero = model.config.get("zero_optimization", {}) if isinstance(model.config, Mapping) else {}
     return {
         "zero_stage": int(model.zero_optimization_stage()),
-        "offload_optimizer_device": _device_of(zero, "offload_optimizer"),
-        "offload_parameter_device": _device_of(zero, "offload_param"),
+        "offload_optimizer_device": (zero.get("offload_optimizer") or {}).get("device", "none"),
+        "offload_parameter_device": (zero.get("offload_param") or {}).get("device", "none"),
     }
 
 
-def _device_of(zero: Mapping[str, Any], section: str) -> Any:
-    return (zero.get(section) or {}).get("device", "none")
-
-
-def _models(trained: Trained, model: torch.nn.Module) -> list[torch.nn.Module]:
-    """The model, and the reference that a preference training compares it with."""
-    if trained.preferences is None or trained.preferences.reference is None:
-        return [model]
-    return [model, trained.preferences.reference]
-
-
-def _persistent(models: Sequence[torch.nn.Module], optimizer: Any) -> dict[str, Any]:
+def _persistent(trained: Trained, model: torch.nn.Module, optimizer: Any) -> dict[str, Any]:
     """Bytes of the storages that live through a step; on a GPU the allocator counts them."""
     import torch
 
     if torch.cuda.is_available():
         return {}
+    models = [model]
+    if trained.preferences is not None and trained.preferences.reference is not None:
+        models.append(trained.preferences.reference)
+    tensors = list(_state_tensors(optimizer))
+    for part in models:
+        tensors += [tensor for item in part.parameters() for tensor in stored_tensors(item)]
+        tensors += part.buffers()
     nbytes_by_address: dict[int, int] = {}  # tensors may share a storage
-    weights: list[torch.Tensor] = []
-    for model in models:
-        weights += [tensor for item in model.parameters() for tensor in stored_tensors(item)]
-        weights += model.buffers()
-    for tensor in (*weights, *_state_tensors(optimizer)):
+    for tensor in tensors:
         if tensor.device.type == "cpu":
             storage = tensor.untyped_storage()
             nbytes_by_address[storage.data_ptr()] = storage.nbytes()
     return {"persistent_bytes": sum(nbytes_by_address.values())}
-
-
-def _most_common_first(counts: Counter[str]) -> str:
-    return ", ".join(name for name, _ in counts.most_common())
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -41,7 +41,6 @@ COLUMNS = (
     ),
 )
 
-_QUANTIZED_BITS = 8
 _MOST_UNQUANTIZED = 0.05
 """A small layer beside the others, such as a patch projection, is no reason for a flag."""
 
@@ -81,33 +80,28 @@ def weights_of(model: torch.nn.Module) -> list[Weight]:
 def measurements(model: torch.nn.Module) -> dict[str, Any]:
     """Values of ``COLUMNS``."""
     weights = weights_of(model)
+    elements_by_format: Counter[str] = Counter()
+    for weight in weights:
+        elements_by_format[weight.format] += weight.elements
     values: dict[str, Any] = {
-        "parameter_dtypes": ", ".join(_formats(weights)),
+        "parameter_dtypes": ", ".join(name for name, _ in elements_by_format.most_common()),
         "parameters_total": sum(weight.elements for weight in weights),
         "parameters_trainable": _trained_elements(weights),
     }
-    tower = _vision_tower(_inside_adapter(model))
+    tower = _vision_tower(inside_adapter(model))
     if tower is not None:
         values["vision_parameters_trainable"] = _trained_elements(weights_of(tower))
     for bits in (4, 8, 16, 32):
         sizes = [weight.nbytes for weight in weights if weight.bits == bits]
         values[f"weights_{bits}bit_bytes"] = sum(sizes)
     # transformers sets this mark if quantization was asked for, even if no layer was quantized.
-    if getattr(_inside_adapter(model), "is_quantized", False):
+    if getattr(inside_adapter(model), "is_quantized", False):
         values["base_quantized_share"] = _quantized_share(weights)
     return values
 
 
 def _trained_elements(weights: Iterable[Weight]) -> int:
     return sum(weight.elements for weight in weights if weight.is_trained)
-
-
-def _formats(weights: Iterable[Weight]) -> list[str]:
-    """The names of the formats, the one with most elements first."""
-    elements: Counter[str] = Counter()
-    for weight in weights:
-        elements[weight.format] += weight.elements
-    return [name for name, _ in elements.most_common()]
 
 
 def stored_tensors(parameter: Any) -> Iterator[torch.Tensor]:
@@ -146,7 +140,7 @@ def _quantized_share(weights: list[Weight]) -> float | None:
     total = sum(weight.elements for weight in frozen)
     if not total:
         return None
-    quantized = sum(weight.elements for weight in frozen if weight.bits <= _QUANTIZED_BITS)
+    quantized = sum(weight.elements for weight in frozen if weight.bits <= 8)
     return quantized / total
 
 
@@ -180,7 +174,7 @@ def _format(parameter: Any) -> tuple[int, int, str]:
     return elements, 8 * parameter.element_size(), name
 
 
-def _inside_adapter(model: Any) -> Any:
+def inside_adapter(model: Any) -> Any:
     """The model itself, without an adapter around it."""
     if hasattr(model, "get_base_model"):
         return model.get_base_model()
@@ -189,7 +183,7 @@ def _inside_adapter(model: Any) -> Any:
 
 def _output_layers(model: Any) -> Iterator[Any]:
     """The layers that make the output. Quantizers do not change their format."""
-    model = _inside_adapter(model)
+    model = inside_adapter(model)
     for module in model.modules():
         # PEFT trains a copy of a classifier's head, and keeps the frozen original beside it.
         if hasattr(module, "modules_to_save") and hasattr(module, "original_module"):
@@ -215,7 +209,7 @@ def _vision_tower(model: Any) -> Any:
 
 def _vision_layers(model: Any) -> Iterator[Any]:
     """The modules of a vision-language model outside of its language model."""
-    model = _inside_adapter(model)
+    model = inside_adapter(model)
     if _vision_tower(model) is None:
         return
     inside = {id(module) for module in model.get_decoder().modules()}
