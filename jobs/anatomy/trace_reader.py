@@ -139,19 +139,16 @@ class _EventTreeReader:
         if name.startswith(MODULE):
             return outer._replace(module=name.removeprefix(MODULE))
         if name.startswith(_AUTOGRAD_NODE):
-            module = self._module_of(name, fields.sequence_number)
+            # Class of the module whose forward pass made the node.
+            module = self._module_of_node.get(fields.sequence_number, "")
+            if _COMPILED_NODE in name:
+                module = COMPILED
             return outer._replace(module=module, in_backward=True, recomputed=False)
         if name.startswith(_COMPILED_RANGES):
             return outer._replace(module=COMPILED)
         if "::" in name or name.endswith("Backward0"):
             return self._enter_operator(name, fields, outer)
         return outer
-
-    def _module_of(self, node: str, sequence_number: int) -> str:
-        """Class of the module whose forward pass made an autograd node."""
-        if _COMPILED_NODE in node:
-            return COMPILED
-        return self._module_of_node.get(sequence_number, "")
 
     def _enter_operator(self, name: str, fields: Any, outer: _Context) -> _Context:
         """Read an operator; returns the context of the events inside it."""
@@ -164,10 +161,14 @@ class _EventTreeReader:
         if not only_allocates:
             context = context._replace(operator=name)
         if name == _COPY:
-            context = context._replace(copy_of=_copied_address(fields))
+            # The first tensor among the arguments.
+            tensors = (item for item in fields.inputs if hasattr(item, "storage_data_ptr"))
+            address = next((tensor.storage_data_ptr for tensor in tensors), 0)
+            context = context._replace(copy_of=int(address or 0))
         if context.counted and not outer.counted:
-            call = Call(operator=name, shapes=_shapes(fields), recomputed=context.recomputed)
-            self.calls.append(call)
+            sizes = (getattr(argument, "sizes", None) for argument in fields.inputs)
+            shapes = tuple(None if size is None else tuple(size) for size in sizes)
+            self.calls.append(Call(operator=name, shapes=shapes, recomputed=context.recomputed))
         return context
 
     def _note_node(self, name: str, sequence_number: int, outer: _Context) -> bool:
@@ -226,25 +227,6 @@ class _EventTreeReader:
         )
 
 
-def _copied_address(fields: Any) -> int:
-    """Address of an operator's first tensor argument; 0 without one."""
-    for argument in fields.inputs:
-        if hasattr(argument, "storage_data_ptr"):
-            return int(argument.storage_data_ptr or 0)
-    return 0
-
-
-def _shapes(fields: Any) -> tuple[tuple[int, ...] | None, ...]:
-    """The shape of each of an operator's arguments; None for one that is no tensor."""
-    shapes: list[tuple[int, ...] | None] = []
-    for argument in fields.inputs:
-        if hasattr(argument, "sizes"):
-            shapes.append(tuple(argument.sizes))
-        else:
-            shapes.append(None)
-    return tuple(shapes)
-
-
 def _kernels(events: Sequence[Any], launchers: Mapping[int, _Launcher]) -> Iterator[Work]:
     """The kernels and copies that ran on the device, each with the operator that launched it."""
     on_device: list[Any] = []
@@ -255,33 +237,19 @@ def _kernels(events: Sequence[Any], launchers: Mapping[int, _Launcher]) -> Itera
         elif event.name().startswith("cu"):  # a call of CUDA's runtime or driver API
             launch_times[event.correlation_id()] = event.start_ns()
     for event in on_device:
-        if not _is_annotation(event):
-            yield _kernel(event, launchers, launch_times)
-
-
-def _kernel(
-    event: Any, launchers: Mapping[int, _Launcher], launch_times: Mapping[int, int]
-) -> Work:
-    """A device event as ``Work``. Without a known launcher, it counts as launched when it began."""
-    start: int = event.start_ns()
-    # The profiler counts nanoseconds.
-    nanoseconds = event.duration_ns()
-    launcher = launchers.get(event.linked_correlation_id(), _Launcher("", start, ""))
-    return Work(
-        begin=start,
-        end=start + nanoseconds,
-        seconds=nanoseconds / 1e9,
-        kernel=event.name(),
-        operator=launcher.operator,
-        # The API call that launched it, else the operator around that call.
-        launched=launch_times.get(event.correlation_id(), launcher.begin),
-        module=launcher.module,
-    )
-
-
-def _is_annotation(event: Any) -> bool:
-    """Whether a device event only mirrors a range of the host, and is no kernel or copy."""
-    is_user_annotation = getattr(event, "is_user_annotation", None)
-    if is_user_annotation is not None and is_user_annotation():
-        return True
-    return bool(event.name().startswith((PHASE, MODULE, "Optimizer.")))
+        # Some events only mirror a range of the host.
+        if event.is_user_annotation() or event.name().startswith((PHASE, MODULE, "Optimizer.")):
+            continue
+        start: int = event.start_ns()
+        # Without a known launcher, it counts as launched when it began.
+        launcher = launchers.get(event.linked_correlation_id(), _Launcher("", start, ""))
+        yield Work(
+            begin=start,
+            end=start + event.duration_ns(),
+            seconds=event.duration_ns() / 1e9,
+            kernel=event.name(),
+            operator=launcher.operator,
+            # The API call that launched it, else the operator around that call.
+            launched=launch_times.get(event.correlation_id(), launcher.begin),
+            module=launcher.module,
+        )

@@ -44,7 +44,11 @@ def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
     try:
         with contextlib.suppress(PermissionError):
             os.setpgid(0, 0)
-        _redirect_output(folder / LOG)
+        # Print to the log, and read nothing.
+        log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         # Ahead of the trial, so that the trial does not wait for its context.
         has_context = _create_context()
         parent.sendall(READY.pack(time.monotonic(), has_context))
@@ -104,14 +108,6 @@ def open_phase(path: Path) -> mmap.mmap:
     """Memory that is backed by a file: a phase that is written there outlives its process."""
     with open(path, "r+b") as file:
         return mmap.mmap(file.fileno(), PHASE_BYTES)
-
-
-def _redirect_output(log_file: Path) -> None:
-    """Print to the log, and read nothing."""
-    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 
 def _flush() -> None:

@@ -17,13 +17,10 @@ import time
 from pathlib import Path
 
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
-_NO_FILE_NAME = re.compile(r'[\\/:*?"<>|]')
 _SETTLING_SECONDS = 0.5
 """If a library did not change for so long, its linker has ended."""
-_HEADER_BYTES = 64
-_SECTIONS = struct.Struct("<Q10xHH")
+_ELF_HEADER = struct.Struct("<40xQ10xHHxx")
 """Of an ELF header: offset of the section headers, size of one of them, and their number."""
-_SECTIONS_AT = 0x28
 
 
 def remove_incomplete(since: float) -> list[Path]:
@@ -52,7 +49,8 @@ def folder() -> Path:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container may run as a user without a name
         user = f"uid_{os.getuid()}"
-    return Path(tempfile.gettempdir(), f"torchinductor_{_NO_FILE_NAME.sub('_', user)}")
+    name = re.sub(r'[\\/:*?"<>|]', "_", user)
+    return Path(tempfile.gettempdir(), f"torchinductor_{name}")
 
 
 def _incomplete(since: float) -> dict[Path, float]:
@@ -69,8 +67,8 @@ def _incomplete(since: float) -> dict[Path, float]:
 def _is_complete(library: Path) -> bool:
     """Whether a library has its section headers, which a linker puts at the end."""
     with library.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    if len(header) < _HEADER_BYTES:
+        header = file.read(_ELF_HEADER.size)
+    if len(header) < _ELF_HEADER.size:
         return False
-    offset, size, count = _SECTIONS.unpack_from(header, _SECTIONS_AT)
+    offset, size, count = _ELF_HEADER.unpack(header)
     return bool(offset + size * count <= library.stat().st_size)

@@ -116,7 +116,13 @@ def _gpu_answers_from_nvml() -> Iterator[None]:
     if not uuids:
         yield
         return
-    answers = _answers(nvml.compute_capability(uuids[0]))
+    capability = nvml.compute_capability(uuids[0])
+    properties = SimpleNamespace(major=capability[0], minor=capability[1], gcnArchName="")
+    answers: dict[str, Callable[..., Any]] = {
+        "get_device_capability": lambda device=None: capability,
+        "get_device_properties": lambda device=None: properties,
+        "current_device": lambda: 0,
+    }
     # Only while the libraries are imported: a trial shall ask the device itself.
     originals = {name: getattr(torch.cuda, name) for name in answers}
     for name, answer in answers.items():
@@ -127,14 +133,3 @@ def _gpu_answers_from_nvml() -> Iterator[None]:
         for name, original in originals.items():
             setattr(torch.cuda, name, original)
         device_interface.caching_worker_device_properties.clear()
-
-
-def _answers(capability: tuple[int, int]) -> dict[str, Callable[..., Any]]:
-    """Function of ``torch.cuda`` -> its answer for a GPU of this compute capability."""
-    major, minor = capability
-    properties = SimpleNamespace(major=major, minor=minor, gcnArchName="")
-    return {
-        "get_device_capability": lambda device=None: capability,
-        "get_device_properties": lambda device=None: properties,
-        "current_device": lambda: 0,
-    }

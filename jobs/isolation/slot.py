@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from jobs import infrastructure, self_process
@@ -27,9 +26,9 @@ PARENT_COMMAND = tuple(self_process.command("jobs.isolation.forkserver"))
 _ERROR_BYTES = 16_000
 """How much of a parent's stderr is read: its end."""
 _STATES = {
-    "T": "it is stopped",
-    "t": "it is being debugged",
-    "D": "it waits for a disk or a driver",
+    "T": " (it is stopped)",
+    "t": " (it is being debugged)",
+    "D": " (it waits for a disk or a driver)",
 }
 """State letter of proc(5) -> why such a process does not answer."""
 
@@ -90,12 +89,7 @@ class Slot:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -189,10 +183,12 @@ class Slot:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._parent.wait(timeout=self._limits.end)
         status = self._parent.poll()
-        last_error = self._last_error()
-        rule = ""
-        if infrastructure.says_disk_full(last_error):
-            rule = infrastructure.DISK_FULL
+        size = os.fstat(self._errors).st_size
+        # ``pread`` does not move the descriptor's position, which the parent may share.
+        tail = os.pread(self._errors, _ERROR_BYTES, max(0, size - _ERROR_BYTES))
+        written = tail.decode(errors="replace").strip().splitlines()
+        last_error = written[-1].strip() if written else ""
+        rule = infrastructure.DISK_FULL if infrastructure.says_disk_full(last_error) else ""
         raise SlotDiedError(
             f"the slot's parent ended with status {status} and no answer: {last_error}", rule
         )
@@ -201,7 +197,11 @@ class Slot:
         """Kill a parent that does not answer; returns the error that says so."""
         assert self._parent is not None
         # The state explains the silence, and is gone once the process is killed.
-        state = _state_of(self._parent.pid)
+        state = ""
+        with contextlib.suppress(OSError):
+            # proc(5): the state comes after the command's name, which is in brackets.
+            stat = Path(f"/proc/{self._parent.pid}/stat").read_text()
+            state = _STATES.get(stat.rpartition(")")[2].split()[0], "")
         has_ended = self._kill_parent()
         self._forget_parent()
         reason = f"the slot's parent {fault}{state} and was killed"
@@ -236,30 +236,7 @@ class Slot:
         os.close(self._errors)
         self._parent = None
 
-    def _last_error(self) -> str:
-        """The last line that the parent wrote to stderr; empty if it wrote none."""
-        size = os.fstat(self._errors).st_size
-        # ``pread`` does not move the descriptor's position, which the parent may share.
-        tail = os.pread(self._errors, _ERROR_BYTES, max(0, size - _ERROR_BYTES))
-        lines = [line.strip() for line in tail.decode(errors="replace").splitlines()]
-        written = [line for line in lines if line]
-        if not written:
-            return ""
-        return written[-1]
-
 
 def _child_pids(pid: int) -> list[int]:
     """A process's children. Raises OSError if the kernel does not list them."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _state_of(pid: int) -> str:
-    """Why a process may not answer, in brackets; empty if its state does not explain it."""
-    # proc(5): the state comes after the command's name, which is in brackets.
-    try:
-        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-    if letter not in _STATES:
-        return ""
-    return f" ({_STATES[letter]})"

@@ -10,9 +10,8 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,6 @@ from jobs.spec import to_json
 if TYPE_CHECKING:
     import torch
 
-ROUNDS = 5
-"""Each rate is the median of this many rounds."""
 TIMEOUT_SECONDS = 300.0
 """More than a calibration needs on a slow disk; a dead GPU may never answer."""
 
@@ -105,48 +102,28 @@ def _calibrated(variables: Mapping[str, str], *options: str) -> dict[str, Any]:
 def calibrate(load: Load) -> Calibration:
     """Measure the first visible GPU, which should be idle; without a GPU, the CPU."""
     begin = time.perf_counter()
-    uuids = nvml.visible_uuids()
-    if not uuids:
-        cpu = {"device": environment.describe().get("cpu_model", "")}
-        return _measure("cpu", ("fp32", "bf16"), load, begin, cpu)
-    constants = _gpu_constants(uuids[0])
-    calibration = _measure("cuda", ("fp32", "tf32", "bf16"), load, begin, constants)
-    # Read at the end, while the GPU is still warm and its clocks still high.
-    readings = _readings(uuids[0])
-    return replace(calibration, **readings, seconds=time.perf_counter() - begin)
-
-
-def _gpu_constants(uuid: str) -> dict[str, Any]:
-    """Fields of ``Calibration`` that do not depend on load. Creates the CUDA context."""
-    used_before = nvml.used_bytes(uuid)
+    uuid = next(iter(nvml.visible_uuids()), "")
+    used_before = nvml.used_bytes(uuid) if uuid else 0
     import torch
 
-    torch.cuda.synchronize()
-    properties = torch.cuda.get_device_properties(torch.device("cuda"))
-    return {
-        "device": properties.name,
-        # The first CUDA call has created the context. The GPU is idle, so the growth is the
-        # context's.
-        "context_bytes": nvml.used_bytes(uuid) - used_before,
-        "multiprocessors": properties.multi_processor_count,
-        "threads_per_multiprocessor": properties.max_threads_per_multi_processor,
-    }
-
-
-def _measure(
-    device_type: str,
-    precisions: Sequence[str],
-    load: Load,
-    begin: float,
-    constants: Mapping[str, Any],
-) -> Calibration:
-    """A ``Calibration`` from a device's rates, measured here, and its known ``constants``."""
-    import torch
-
-    device = torch.device(device_type)
+    device = torch.device("cuda" if uuid else "cpu")
+    constants: dict[str, Any] = {"device": environment.describe().get("cpu_model", "")}
+    if uuid:
+        torch.cuda.synchronize()
+        properties = torch.cuda.get_device_properties(device)
+        constants = {
+            # The first CUDA call has created the context. The GPU is idle, so the growth is the
+            # context's.
+            "context_bytes": nvml.used_bytes(uuid) - used_before,
+            "multiprocessors": properties.multi_processor_count,
+            "threads_per_multiprocessor": properties.max_threads_per_multi_processor,
+        }
     # One rate after another, because measurements at the same time would share the device.
+    precisions = ("fp32", "tf32", "bf16") if uuid else ("fp32", "bf16")
     flops = {precision: _product_rate(device, precision, load) for precision in precisions}
     copy_rate = _copy_rate(device, load)
+    # Read at the end, while the GPU is still warm and its clocks still high.
+    constants |= _readings(uuid) if uuid else {}
     return Calibration(
         torch=torch.__version__,
         flops_per_second=flops,
@@ -177,19 +154,17 @@ def _product_rate(device: torch.device, precision: str, load: Load) -> float:
     """Operations per second of an n × n matrix product."""
     import torch
 
-    dtype = torch.float32
-    if precision == "bf16":
-        dtype = torch.bfloat16
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    # "high" lets cuBLAS round the factors to TF32, "highest" does not.
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     shape = (load.matrix, load.matrix)
-    with _float32_products(use_tf32=precision == "tf32"):
-        # Random values: for zeros or ones a GPU draws less power than in training, and clocks
-        # higher.
-        left = torch.randn(shape, dtype=dtype, device=device)
-        right = torch.randn(shape, dtype=dtype, device=device)
-        product = torch.empty(shape, dtype=dtype, device=device)
-        # n² results of n multiplications and n additions each.
-        operations = 2 * load.matrix**3
-        return operations * _per_second(lambda: torch.mm(left, right, out=product), device, load)
+    # Random values: for zeros or ones a GPU draws less power than in training, and clocks higher.
+    left = torch.randn(shape, dtype=dtype, device=device)
+    right = torch.randn(shape, dtype=dtype, device=device)
+    product = torch.empty(shape, dtype=dtype, device=device)
+    # n² results of n multiplications and n additions each.
+    operations = 2 * load.matrix**3
+    return operations * _per_second(lambda: torch.mm(left, right, out=product), device, load)
 
 
 def _copy_rate(device: torch.device, load: Load) -> float:
@@ -203,11 +178,11 @@ def _copy_rate(device: torch.device, load: Load) -> float:
 
 
 def _per_second(work: Callable[[], object], device: torch.device, load: Load) -> float:
-    """Calls of ``work`` per second, the median of ``ROUNDS`` rounds."""
+    """Calls of ``work`` per second, the median of five rounds."""
     _seconds(work, 1, device)  # the first call loads the kernel
     # As many calls as fill a round, from the time of one call.
     calls = max(1, round(load.round_seconds / _seconds(work, 1, device)))
-    return calls / statistics.median(_seconds(work, calls, device) for _ in range(ROUNDS))
+    return calls / statistics.median(_seconds(work, calls, device) for _ in range(5))
 
 
 def _seconds(work: Callable[[], object], calls: int, device: torch.device) -> float:
@@ -221,20 +196,6 @@ def _seconds(work: Callable[[], object], calls: int, device: torch.device) -> fl
         work()
     wait()
     return time.perf_counter() - begin
-
-
-@contextmanager
-def _float32_products(*, use_tf32: bool) -> Iterator[None]:
-    """While the context lasts, 32-bit matrix products use TF32 if ``use_tf32`` is true."""
-    import torch
-
-    before = torch.get_float32_matmul_precision()
-    # "high" lets cuBLAS round the factors to TF32, "highest" does not.
-    torch.set_float32_matmul_precision("high" if use_tf32 else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 if __name__ == "__main__":

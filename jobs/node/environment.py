@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -47,26 +48,25 @@ def describe() -> dict[str, Any]:
     Rows with different descriptions are never ranked together. The driver is asked through NVML,
     which creates no CUDA context.
     """
-    versions = {"python": platform.python_version(), **_package_versions()}
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
     uuids = nvml.visible_uuids()
-    if uuids:
-        return {**_gpu(uuids[0]), **versions}
-    cpu = {"gpu_model": "", "cpu_model": _cpu_model(), "cpu_cores": os.cpu_count()}
-    return {**cpu, **versions}
-
-
-def _gpu(uuid: str) -> dict[str, Any]:
-    """A GPU's part of the description, as the driver reports it."""
+    if not uuids:
+        cpu = {"gpu_model": "", "cpu_model": _cpu_model(), "cpu_cores": os.cpu_count()}
+        return {**cpu, **versions}
     with nvml.session() as pynvml:
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuids[0])
         memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
         name = str(pynvml.nvmlDeviceGetName(handle))
         driver = str(pynvml.nvmlSystemGetDriverVersion())
-    return {
-        "gpu_model": _gpu_model(name, uuid, memory_bytes),
+    gpu = {
+        "gpu_model": _gpu_model(name, uuids[0], memory_bytes),
         "gpu_memory_bytes": min(memory_bytes, simulated_gpu_bytes() or memory_bytes),
         "driver": driver,
     }
+    return {**gpu, **versions}
 
 
 def simulated_gpu_bytes() -> int:
@@ -80,9 +80,8 @@ def simulated_gpu_bytes() -> int:
 
 def _gpu_model(name: str, uuid: str, memory_bytes: int) -> str:
     """The model's name. A slice of a GPU and a simulated GPU are models of their own."""
-    # NVML's UUIDs of slices begin like this.
-    is_slice = uuid.startswith("MIG-")
-    if is_slice and "MIG" not in name:  # only some drivers name slices
+    # NVML's UUIDs of slices begin like this, but only some drivers name slices.
+    if uuid.startswith("MIG-") and "MIG" not in name:
         name = f"{name} MIG {memory_bytes / 2**30:.3g} GiB"
     simulated = simulated_gpu_bytes()
     if simulated:
@@ -92,9 +91,7 @@ def _gpu_model(name: str, uuid: str, memory_bytes: int) -> str:
 
 def cores() -> int:
     """CPU cores that this process may run on; under taskset or Slurm these are not all cores."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 def of_node() -> tuple[dict[str, Any], int]:
@@ -105,17 +102,6 @@ def of_node() -> tuple[dict[str, Any], int]:
 def node() -> str:
     """This machine's name in its network."""
     return socket.gethostname()
-
-
-def _package_versions() -> dict[str, str]:
-    """Package -> version, of those installed."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 def _cpu_model() -> str:

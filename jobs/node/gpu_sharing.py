@@ -25,22 +25,14 @@ def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
     before = row.get("gpu_used_before_bytes", 0)
     if before > IDLE_BYTES:
         return [Flag(FlagKind.SHARED_BEFORE, before)]
-    unexplained = _unexplained_bytes(row)
-    if unexplained > MAX_LIBRARY_BYTES and not _uses_paged_memory(settings):
-        return [Flag(FlagKind.SHARED_DURING, unexplained)]
-    return []
-
-
-def _unexplained_bytes(row: Mapping[str, Any]) -> int:
-    """Bytes of the GPU outside context and allocator, at least; 0 if that is not known."""
     needed = ("device_peak_bytes", "gpu_context_bytes", "peak_reserved_bytes")
-    if any(name not in row for name in needed):
-        return 0
+    # bitsandbytes may keep optimizer states in managed memory, which no allocator counts.
+    has_paged_memory = str(settings.training_arguments.get("optim", "")).startswith("paged")
+    if has_paged_memory or any(name not in row for name in needed):
+        return []
     device, context, reserved = (row[name] for name in needed)
     # The peaks of device and allocator may be at different times: the difference is a lower bound.
-    return int(device - context - reserved)
-
-
-def _uses_paged_memory(settings: LibrarySettings) -> bool:
-    """Whether bitsandbytes keeps optimizer states in managed memory, which no allocator counts."""
-    return str(settings.training_arguments.get("optim", "")).startswith("paged")
+    unexplained = int(device - context - reserved)
+    if unexplained > MAX_LIBRARY_BYTES:
+        return [Flag(FlagKind.SHARED_DURING, unexplained)]
+    return []

@@ -7,7 +7,6 @@ import os
 import signal
 
 _LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int) -> None:
@@ -16,7 +15,7 @@ def end_with_parent(parent: int) -> None:
     ``parent`` is the parent's process id. This holds for a stopped process, and for a program that
     this process executes.
     """
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _LIBC.prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
     if os.getppid() != parent:  # the parent ended before the kernel was asked
         os._exit(1)
 
@@ -27,4 +26,4 @@ def continue_without_owner() -> None:
     This process then finds its input closed, and ends. Otherwise it would stay stopped, and keep
     its children on the GPU.
     """
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+    _LIBC.prctl(1, signal.SIGCONT)  # 1 is PR_SET_PDEATHSIG

@@ -20,8 +20,10 @@ def process_variables(cpus: int) -> dict[str, str]:
     - GOMP_SPINCOUNT: without a GPU, threads do not spin while they wait for each other. That
       would be slow beside other work on the cores.
     """
+    # This copy of the code first, then the folders that were on the path already.
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
     variables = {
-        "PYTHONPATH": _python_path(),
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MALLOC_MMAP_THRESHOLD_": "131072",
@@ -37,12 +39,3 @@ def process_variables(cpus: int) -> dict[str, str]:
     if not uuids:
         return {**variables, "DS_ACCELERATOR": "cpu", "GOMP_SPINCOUNT": "0"}
     return {**variables, "CUDA_VISIBLE_DEVICES": nvml.visible_device(uuids[0])}
-
-
-def _python_path() -> str:
-    """This copy of the code first, then the folders that were on the path already."""
-    code = str(Path(__file__).parents[2])
-    inherited = os.environ.get("PYTHONPATH")
-    if inherited:
-        return os.pathsep.join([code, inherited])
-    return code

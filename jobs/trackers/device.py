@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import psutil
@@ -89,12 +88,8 @@ class Device(Tracker):
             self._sensors = GpuSensors(self._nvml, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the polling and the session with NVML."""
         self._stop_polling()
         self._session.__exit__(None, None, None)
 

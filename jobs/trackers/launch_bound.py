@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -128,8 +128,12 @@ class LaunchBound(Tracker):
             seconds = sum((span.seconds for span in spans if span.is_launch_bound), 0.0)
             # A share of all counted time, so that the shares of both parts can be added.
             self._values[f"launch_bound_{part}_share"] = seconds / (end - begin)
+            # An accumulating step has a forward pass for each micro-batch.
+            by_step: defaultdict[int, float] = defaultdict(float)
+            for span in spans:
+                by_step[span.step] += span.seconds
             if spans:
-                self._values[f"{part}_seconds_median"] = _median_by_step(spans)
+                self._values[f"{part}_seconds_median"] = statistics.median(by_step.values())
         self._values |= self._gaps.figures(begin, end)
 
     def measurements(self) -> Mapping[str, Any]:
@@ -187,12 +191,3 @@ class _Span:
         # At the idle point the lag was zero, so the lag since then is the whole lag. Without a lag,
         # the last kernel ended as soon as it was launched.
         return self.idle_point.lag_at(self.end) < IDLE_LAG_SECONDS
-
-
-def _median_by_step(spans: Sequence[_Span]) -> float:
-    """Seconds of the median step, where a step's seconds are the sum of its spans."""
-    seconds: defaultdict[int, float] = defaultdict(float)
-    for span in spans:
-        # An accumulating step has a forward pass for each micro-batch.
-        seconds[span.step] += span.seconds
-    return statistics.median(seconds.values())

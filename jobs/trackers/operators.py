@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
@@ -73,12 +73,8 @@ class Operators(Tracker):
         self._products: Counter[str] = Counter()
         self._values: dict[str, Any] = {}
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End an inspection that a failed step left open."""
         self._stop_listening()
 
     def step_begin(self, warmup_left: int) -> None:
@@ -86,15 +82,11 @@ class Operators(Tracker):
         if warmup_left != 1:
             return
         import torch
+        from torch.autograd import profiler
 
         if torch.cuda.is_available():
             self._inspects_next_forward = True
-        else:
-            self._start_profile()
-
-    def _start_profile(self) -> None:
-        from torch.autograd import profiler
-
+            return
         begin = time.perf_counter()
         # Not torch.profiler's class: its objects form a reference cycle. Python's garbage collector
         # would free their many events during a counted step.
@@ -108,22 +100,33 @@ class Operators(Tracker):
             from jobs.trackers.sources.dispatch_mode import OperatorListener
 
             self._inspects_next_forward = False
-            self._listener = OperatorListener(self._count)
+            self._listener = OperatorListener(self._hear)
             self._listener.__enter__()  # type: ignore[no-untyped-call]
         elif name == "backward":
             self._stop_listening()
 
     def step_end(self) -> None:
-        """On a CPU, end the step's profile and read it."""
+        """On a CPU, end the step's profile: count its operators, and follow its allocations."""
         if self._profile is None:
             return
         begin = time.perf_counter()
         # Cleared first, so that the end of the next step does not read the same profile again.
-        profile = self._profile
-        self._profile = None
+        profile, self._profile = self._profile, None
         profile.__exit__(None, None, None)
         assert profile.kineto_results is not None
-        self._read(profile.kineto_results.events())
+        changes: list[tuple[int, int]] = []
+        for event in profile.kineto_results.events():
+            name = event.name()
+            if name == "[memory]":
+                changes.append((event.start_ns(), event.nbytes()))
+            elif name in _PRODUCTS and event.dtypes():
+                dtype = event.dtypes()[_FACTOR]
+                self._products[_DTYPE_OF_CPP_NAME.get(dtype, dtype)] += 1
+            elif name in _ATTENTION:
+                self._attention[_ATTENTION[name]] += 1
+        # The highest level, from zero, that the changes reach in their order.
+        levels = itertools.accumulate((nbytes for _, nbytes in sorted(changes)), initial=0)
+        self._values["cpu_step_peak_bytes"] = max(levels)
         self._values["inspection_seconds"] += time.perf_counter() - begin
 
     def measurements(self) -> Mapping[str, Any]:
@@ -139,11 +142,10 @@ class Operators(Tracker):
             values["matmul_dtype"] = self._products.most_common(1)[0][0]
         return values
 
-    def _count(self, name: str, arguments: Sequence[Any]) -> None:
+    def _hear(self, name: str, arguments: Sequence[Any]) -> None:
         """Count an operator that is being dispatched."""
         if name in _PRODUCTS:
-            dtype = str(arguments[_FACTOR].dtype).removeprefix("torch.")
-            self._products[dtype] += 1
+            self._products[str(arguments[_FACTOR].dtype).removeprefix("torch.")] += 1
         elif name in _ATTENTION:
             self._attention[_ATTENTION[name]] += 1
 
@@ -152,27 +154,3 @@ class Operators(Tracker):
             self._listener.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._values["inspection_seconds"] = self._listener.seconds
             self._listener = None
-
-    def _read(self, events: Iterable[Any]) -> None:
-        """Count the operators of a finished profile, and follow its allocations."""
-        changes: list[tuple[int, int]] = []
-        for event in events:
-            name = event.name()
-            if name in _PRODUCTS and event.dtypes():
-                dtype = event.dtypes()[_FACTOR]
-                self._products[_DTYPE_OF_CPP_NAME.get(dtype, dtype)] += 1
-            elif name in _ATTENTION:
-                self._attention[_ATTENTION[name]] += 1
-            elif name == "[memory]":
-                changes.append((event.start_ns(), event.nbytes()))
-        self._values["cpu_step_peak_bytes"] = _peak(nbytes for _, nbytes in sorted(changes))
-
-
-def _peak(changes: Iterable[int]) -> int:
-    """The highest level, from zero, that ``changes`` reach in their order."""
-    level = 0
-    peak = 0
-    for change in changes:
-        level += change
-        peak = max(peak, level)
-    return peak

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, ClassVar
 
 from jobs.record import Column
@@ -46,13 +45,8 @@ class RaggedData(Tracker):
         self._values: dict[str, Any] = {}
         self._operators: Operators | None = None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # A step that failed has not ended: a profiler that runs on would crash the interpreter.
+    def close(self) -> None:
+        """End a step that failed: a profiler that runs on would crash the interpreter."""
         self.worst_step_end()
 
     def describe(self, *, longest: int, mean: float, padding_share: float) -> None:
@@ -71,14 +65,13 @@ class RaggedData(Tracker):
             return
         # Without an allocator that counts, PyTorch's profiler follows this step's memory.
         self._operators = Operators()
-        self._operators.__enter__()
         self._operators.step_begin(1)
 
     def worst_step_end(self) -> None:
         """The step on the longest rows has ended."""
         if self._operators is not None:
             self._operators.step_end()
-            self._operators.__exit__(None, None, None)
+            self._operators.close()
 
     def cpu_step_peak_bytes(self) -> int | None:
         """On a CPU, most bytes that tensors held in the worst step beyond persistent_bytes.

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from jobs.record import Column
 from jobs.trackers.sources.cuda_events import LaunchPoint
@@ -37,26 +36,13 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
+class _Gap(NamedTuple):
     """One gap, by both clocks."""
 
     update_end: LaunchPoint
     data_begin_seconds: float
     """When the host turned to the next step's data (``time.perf_counter``)."""
     forward_begin: LaunchPoint
-
-    @property
-    def device_seconds(self) -> float:
-        return self.update_end.device_seconds_to(self.forward_begin)
-
-    @property
-    def host_seconds(self) -> float:
-        return self.forward_begin.seconds - self.update_end.seconds
-
-    @property
-    def upkeep_seconds(self) -> float:
-        return self.data_begin_seconds - self.update_end.seconds
 
 
 class StepGaps:
@@ -110,21 +96,14 @@ class StepGaps:
         gaps = [gap for gap in self._gaps if begin <= gap.forward_begin.seconds <= end]
         if not gaps:
             return {}
-        device_seconds = [gap.device_seconds for gap in gaps]
+        device = [gap.update_end.device_seconds_to(gap.forward_begin) for gap in gaps]
+        host = [gap.forward_begin.seconds - gap.update_end.seconds for gap in gaps]
+        upkeep = [gap.data_begin_seconds - gap.update_end.seconds for gap in gaps]
         return {
             # The median, because one step may wait for a garbage collection or a new epoch.
-            "step_gap_seconds_median": statistics.median(device_seconds),
+            "step_gap_seconds_median": statistics.median(device),
             # A share of all counted time, so that it adds up with the launch-bound shares.
-            "step_gap_share": sum(device_seconds) / (end - begin),
-            **_host_figures(gaps),
+            "step_gap_share": sum(device) / (end - begin),
+            "step_gap_host_seconds_median": statistics.median(host),
+            "step_gap_upkeep_seconds_median": statistics.median(upkeep),
         }
-
-
-def _host_figures(gaps: Sequence[_Gap]) -> dict[str, float]:
-    """The columns about the host's part."""
-    host_seconds = statistics.median(gap.host_seconds for gap in gaps)
-    upkeep_seconds = statistics.median(gap.upkeep_seconds for gap in gaps)
-    return {
-        "step_gap_host_seconds_median": host_seconds,
-        "step_gap_upkeep_seconds_median": upkeep_seconds,
-    }

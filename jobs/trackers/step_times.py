@@ -203,9 +203,18 @@ class Steps(Tracker):
             return values
         first = self._first_counted
         counted = seconds[first:]
-        values |= self._times(counted, first)
-        # Throughput is a total over a total: the mean of step rates would be too high.
-        values |= self._micro_batches.rates(self._first_micro_batch(first), sum(counted))
+        values |= {
+            "steps_counted": len(counted),
+            "warmup_steps": first,
+            "counted_seconds": sum(counted),
+            "step_seconds_median": statistics.median(counted),
+            "data_seconds_median": statistics.median(self._data_seconds[first:]),
+            # The error of the mean step is used for the throughput as well. A value and its inverse
+            # have nearly the same relative error, if it is small.
+            "samples_per_second_ci95": mean_step_error(counted),
+            # Throughput is a total over a total: the mean of step rates would be too high.
+            **self._micro_batches.rates(self._first_micro_batch(first), sum(counted)),
+        }
         share = self._host_bound_share(first)
         if share is not None:
             values["host_bound_share"] = share
@@ -216,32 +225,14 @@ class Steps(Tracker):
         series = self.series()
         return series.get("device_seconds", series["step_seconds"])
 
-    def _times(self, counted: Sequence[float], first: int) -> dict[str, Any]:
-        """Columns about the times of the counted steps, which begin at index ``first``."""
-        return {
-            "steps_counted": len(counted),
-            "warmup_steps": first,
-            "counted_seconds": sum(counted),
-            "step_seconds_median": statistics.median(counted),
-            "data_seconds_median": statistics.median(self._data_seconds[first:]),
-            # The error of the mean step is used for the throughput as well. A value and its inverse
-            # have nearly the same relative error, if it is small.
-            "samples_per_second_ci95": mean_step_error(counted),
-        }
-
     def _first_micro_batch(self, step: int) -> int:
         """Index of the first micro-batch of a step."""
-        if step == 0:
-            return 0
-        return self._micro_batches_so_far[step - 1]
+        return self._micro_batches_so_far[step - 1] if step else 0
 
     def _host_bound_share(self, first_step: int) -> float | None:
         """``host_bound_share`` over the steps from ``first_step`` on; None on a CPU."""
         was_idle = self._device_was_idle[self._first_micro_batch(first_step) :]
-        if not was_idle:
-            return None
-        # True counts as 1.
-        return sum(was_idle) / len(was_idle)
+        return sum(was_idle) / len(was_idle) if was_idle else None
 
     def _mark(self, seconds: float) -> None:
         """Note by both clocks that a step ends, or that the first step begins."""

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jobs.anatomy.memory.live_tensors import optimizer_layers
+from jobs.anatomy.memory.live_tensors import nested_tensors, optimizer_layers
 from jobs.loops.trl import facts as preference_facts
 from jobs.record import Column
 from jobs.trial import effective_code, weight_formats
-from jobs.trial.weight_formats import plain_tensors, stored_tensors
+from jobs.trial.weight_formats import stored_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -135,7 +135,7 @@ def _state_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
         if isinstance(state, Mapping):
             for value in state.values():
                 if isinstance(value, torch.Tensor):
-                    yield from plain_tensors(value)
+                    yield from nested_tensors(value)
 
 
 def _loop_settings(trained: Trained, model: torch.nn.Module) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jobs.anatomy.memory.live_tensors import nested_tensors
 from jobs.flags import Flag, FlagKind
 from jobs.record import Column
 
@@ -96,7 +97,10 @@ def measurements(model: torch.nn.Module) -> dict[str, Any]:
         values[f"weights_{bits}bit_bytes"] = sum(sizes)
     # transformers sets this mark if quantization was asked for, even if no layer was quantized.
     if getattr(inside_adapter(model), "is_quantized", False):
-        values["base_quantized_share"] = _quantized_share(weights)
+        frozen = [weight for weight in weights if weight.is_layer and not weight.is_trained]
+        total = sum(weight.elements for weight in frozen)
+        quantized = sum(weight.elements for weight in frozen if weight.bits <= 8)
+        values["base_quantized_share"] = quantized / total if total else None
     return values
 
 
@@ -106,25 +110,14 @@ def _trained_elements(weights: Iterable[Weight]) -> int:
 
 def stored_tensors(parameter: Any) -> Iterator[torch.Tensor]:
     """The plain tensors that hold a parameter: itself, or its packed values and their scales."""
-    yield from plain_tensors(parameter)
+    yield from nested_tensors(parameter)
+    # The scales of a weight that bitsandbytes packed, and those of its scales if they are quantized
+    # themselves.
     packed = getattr(parameter, "quant_state", None)
-    if packed is not None:
-        yield from _tensors_in(packed)
-    scales = getattr(parameter, "SCB", None)
-    if scales is not None:
-        yield scales
-
-
-def plain_tensors(tensor: Any) -> Iterator[torch.Tensor]:
-    """A tensor itself; the tensors inside a subclass, by PyTorch's protocol of such classes."""
-    if not hasattr(tensor, "__tensor_flatten__"):
-        yield tensor
-        return
-    names, _ = tensor.__tensor_flatten__()
-    for name in names:
-        part = getattr(tensor, name)
-        if part is not None:
-            yield from plain_tensors(part)
+    while packed is not None:
+        yield from nested_tensors([packed.absmax, packed.code, packed.offset])
+        packed = packed.state2
+    yield from nested_tensors(getattr(parameter, "SCB", None))
 
 
 def unquantized_flag(share: float | None) -> Flag | None:
@@ -132,16 +125,6 @@ def unquantized_flag(share: float | None) -> Flag | None:
     if share is None or 1 - share <= _MOST_UNQUANTIZED:
         return None
     return Flag(FlagKind.NOT_QUANTIZED, 1 - share)
-
-
-def _quantized_share(weights: list[Weight]) -> float | None:
-    """Share of the elements of the frozen layers' matrices that are in 8 bits or fewer."""
-    frozen = [weight for weight in weights if weight.is_layer and not weight.is_trained]
-    total = sum(weight.elements for weight in frozen)
-    if not total:
-        return None
-    quantized = sum(weight.elements for weight in frozen if weight.bits <= 8)
-    return quantized / total
 
 
 def _weight(parameter: Any, *, is_layer: bool) -> Weight:
@@ -164,7 +147,7 @@ def _format(parameter: Any) -> tuple[int, int, str]:
     if packed is not None:
         # bitsandbytes packs two elements into a byte, and knows the shape that they had.
         return packed.shape.numel(), 4, packed.quant_type
-    parts = list(plain_tensors(parameter))
+    parts = list(nested_tensors(parameter))
     if parts[0] is not parameter:
         # torchao's tensor has the dtype of its values. Its largest part holds them packed.
         largest = max(part.nbytes for part in parts)
@@ -216,12 +199,3 @@ def _vision_layers(model: Any) -> Iterator[Any]:
     for module in model.modules():
         if id(module) not in inside:
             yield module
-
-
-def _tensors_in(state: Any) -> Iterator[torch.Tensor]:
-    """The scales of a packed weight, and those of its scales if they are quantized themselves."""
-    for tensor in (state.absmax, state.code, state.offset):
-        if tensor is not None:
-            yield tensor
-    if state.state2 is not None:
-        yield from _tensors_in(state.state2)

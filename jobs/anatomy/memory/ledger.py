@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jobs.anatomy.memory.kinds import kind_of
@@ -44,33 +44,25 @@ def ledger(
         yield _entry("memory", name, nbytes, kind_of(name))
     if readings is None:
         return
-    # What the GPU holds beyond the tensors.
-    outside = _outside_tensors(memory, readings, live_tensors)
-    for name, nbytes in outside.items():
-        if nbytes:
-            yield _entry("memory", name, nbytes)
-    # The profiled step may need a little more or less than the step with the peak.
-    residual = readings.peak - memory.peak_bytes - sum(outside.values())
-    yield _entry("memory", RESIDUAL, residual)
-
-
-def _outside_tensors(
-    memory: StepMemory, readings: DeviceReadings, live_tensors: Sequence[LiveTensor]
-) -> Mapping[str, int]:
-    """Name -> bytes of the GPU that no tensor of the caching allocator held."""
     managed = sum(tensor.nbytes for tensor in live_tensors if tensor.device == "managed")
     # Kernels that were loaded, library workspaces outside the allocator, and managed memory.
     beyond_context = readings.outside_allocator - readings.context
     # CUDA keeps managed memory on the device as far as there is room. NVML then counts it among
     # what is outside the allocator, so its share there is at most what exceeds the context.
     paged = min(managed, max(0, beyond_context))
-    return {
+    outside = {
         # Reserved from the device and held by no tensor.
         CACHED: memory.reserved_at_peak - memory.peak_bytes,
         CONTEXT: readings.context,
         LIBRARIES: beyond_context - paged,
         PAGED: paged,
     }
+    for name, nbytes in outside.items():
+        if nbytes:
+            yield _entry("memory", name, nbytes)
+    # The profiled step may need a little more or less than the step with the peak.
+    residual = readings.peak - memory.peak_bytes - sum(outside.values())
+    yield _entry("memory", RESIDUAL, residual)
 
 
 def host_memory(live_tensors: Sequence[LiveTensor]) -> Iterator[Entry]:

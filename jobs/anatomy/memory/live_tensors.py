@@ -23,10 +23,6 @@ _ZERO_ATTRIBUTES = {
 
 Source: deepspeed/runtime/zero/stage_1_and_2.py and stage3.py.
 """
-_MASTER = "32-bit master weights"
-_STATES = "optimizer states"
-
-NamedTensor = tuple[str, "torch.Tensor"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,56 +40,50 @@ def live_tensors(model: Any, optimizer: Any, reference: Any = None) -> list[Live
     """Every storage that the model, its gradients and its optimizer hold now, each once.
 
     ``reference`` is the frozen model of a preference training, if there is one. If a storage has
-    several uses, the first name that ``_named_tensors`` gives it counts.
+    several uses, the first name that ``_named_values`` gives it counts.
     """
     by_address: dict[int, LiveTensor] = {}
-    for name, tensor in _named_tensors(model, optimizer, reference):
-        # Views share a storage, and only the storage takes memory.
-        storage = tensor.untyped_storage()
-        if storage.nbytes() == 0 or storage.data_ptr() == 0:
-            continue  # ZeRO-3 leaves such empty parameters in the model
-        # bitsandbytes marks managed memory as paged.
-        device = "managed" if getattr(tensor, "is_paged", False) else tensor.device.type
-        address, nbytes = storage.data_ptr(), storage.nbytes()
-        live_tensor = LiveTensor(address=address, nbytes=nbytes, device=device, name=name)
-        by_address.setdefault(address, live_tensor)
+    for name, value in _named_values(model, optimizer, reference):
+        for tensor in nested_tensors(value):
+            # Views share a storage, and only the storage takes memory.
+            storage = tensor.untyped_storage()
+            address, nbytes = storage.data_ptr(), storage.nbytes()
+            # bitsandbytes marks managed memory as paged.
+            device = "managed" if getattr(tensor, "is_paged", False) else tensor.device.type
+            if address and nbytes:  # ZeRO-3 leaves empty parameters in the model
+                live_tensor = LiveTensor(address=address, nbytes=nbytes, device=device, name=name)
+                by_address.setdefault(address, live_tensor)
     return list(by_address.values())
 
 
-def _named_tensors(model: Any, optimizer: Any, reference: Any) -> Iterator[NamedTensor]:
-    """Every tensor with its name. Some tensors come twice: the more specific name comes first."""
-    yield from _model_tensors(model)
+def _named_values(model: Any, optimizer: Any, reference: Any) -> Iterator[tuple[str, Any]]:
+    """Names with the tensors that they are for, nested or not.
+
+    Some tensors come twice: the more specific name comes first.
+    """
+    for name, parameter in model.named_parameters():
+        kind = "LoRA adapters" if "lora_" in name else "weights"  # peft's naming
+        yield kind, parameter.data
+        yield kind, getattr(parameter, "ds_tensor", None)  # ZeRO-3's partition
+        yield "gradients", parameter.grad
+    yield "weights", list(model.buffers())
     if reference is not None:
-        for tensor in (*reference.parameters(), *reference.buffers()):
-            yield from _named("reference model", tensor.data)
+        tensors = (*reference.parameters(), *reference.buffers())
+        yield "reference model", [tensor.data for tensor in tensors]
     layers = list(optimizer_layers(optimizer))
     for layer in layers:
         for attribute, name in _ZERO_ATTRIBUTES.items():
-            yield from _named(name, getattr(layer, attribute, None))
+            yield name, getattr(layer, attribute, None)
     for layer in layers:
-        yield from _optimizer_tensors(layer)
+        # A plain optimizer's groups hold the model's parameters, which have names already. With
+        # DeepSpeed the innermost optimizer's groups hold 32-bit copies, which are new here.
+        for group in getattr(layer, "param_groups", None) or ():
+            yield "32-bit master weights", group.get("params")
+        yield "optimizer states", getattr(layer, "state", None)
+        yield "optimizer states", getattr(layer, "name2qmap", None)  # bitsandbytes' code books
     for layer in layers:
         if hasattr(layer, "reduce_bucket_size"):  # one of DeepSpeed's ZeRO optimizers
-            yield from _named("ZeRO buffers", vars(layer))
-
-
-def _model_tensors(model: Any) -> Iterator[NamedTensor]:
-    for name, parameter in model.named_parameters():
-        kind = "LoRA adapters" if "lora_" in name else "weights"  # peft's naming
-        yield from _named(kind, parameter.data)
-        yield from _named(kind, getattr(parameter, "ds_tensor", None))  # ZeRO-3's partition
-        yield from _named("gradients", parameter.grad)
-    for buffer in model.buffers():
-        yield from _named("weights", buffer)
-
-
-def _optimizer_tensors(layer: Any) -> Iterator[NamedTensor]:
-    # A plain optimizer's groups hold the model's parameters, which have names already. With
-    # DeepSpeed the innermost optimizer's groups hold 32-bit copies, which are new here.
-    for group in getattr(layer, "param_groups", None) or ():
-        yield from _named(_MASTER, group.get("params"))
-    yield from _named(_STATES, getattr(layer, "state", None))
-    yield from _named(_STATES, getattr(layer, "name2qmap", None))  # bitsandbytes' code books
+            yield "ZeRO buffers", vars(layer)
 
 
 def optimizer_layers(optimizer: Any) -> Iterator[Any]:
@@ -104,11 +94,6 @@ def optimizer_layers(optimizer: Any) -> Iterator[Any]:
     while optimizer is not None:
         yield optimizer
         optimizer = getattr(optimizer, "optimizer", None)
-
-
-def _named(name: str, value: Any) -> Iterator[NamedTensor]:
-    for tensor in nested_tensors(value):
-        yield name, tensor
 
 
 def nested_tensors(value: Any, depth: int = 4) -> Iterator[torch.Tensor]:

@@ -105,25 +105,14 @@ def _blocks(
             allocated[event.address] = block
             blocks.append(block)
         else:
-            block = _released_block(event, allocated, blocks)
+            if event.address in allocated:
+                block = allocated.pop(event.address)
+            else:  # its allocation was not seen, so it existed before the step
+                block = _Block(address=event.address, nbytes=-event.nbytes, allocation=None)
+                blocks.append(block)
+            block.freed_at = event.time
         changes.append((event, block))
     return blocks, changes
-
-
-def _released_block(
-    event: MemoryEvent, allocated: dict[int, _Block], blocks: list[_Block]
-) -> _Block:
-    """The block that an event releases, which is removed from ``allocated``.
-
-    A block that is in neither collection is new there, and is added to ``blocks``.
-    """
-    if event.address in allocated:
-        block = allocated.pop(event.address)
-    else:  # its allocation was not seen, so it existed before the step
-        block = _Block(address=event.address, nbytes=-event.nbytes, allocation=None)
-        blocks.append(block)
-    block.freed_at = event.time
-    return block
 
 
 def _name(block: _Block, known: KnownBlocks, phases: PhaseIndex) -> str:

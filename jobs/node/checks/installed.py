@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sysconfig
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -29,22 +28,14 @@ HEADER_FOLDERS = (
 
 def commands() -> dict[str, str]:
     """Command -> its path, for those of ``COMMANDS`` that are installed."""
-    paths = {}
-    for name in COMMANDS:
-        path = shutil.which(name)
-        if path:
-            paths[name] = path
-    return paths
+    return {name: path for name in COMMANDS if (path := shutil.which(name))}
 
 
 def packages() -> dict[str, str]:
     """Canonical distribution name -> version, of everything that is installed."""
-    packages: dict[str, str] = {}
-    for distribution in importlib.metadata.distributions():
-        name = distribution.metadata["Name"]
-        if name:  # a broken installation may have none
-            packages[canonicalize_name(name)] = distribution.version
-    return packages
+    named = ((item.metadata["Name"], item) for item in importlib.metadata.distributions())
+    # A broken installation may have no name.
+    return {canonicalize_name(name): item.version for name, item in named if name}
 
 
 def requirements() -> tuple[str, ...]:
@@ -114,36 +105,28 @@ def prebuilt_ops() -> tuple[str, ...]:
 
 def nvcc_cuda() -> tuple[int, int] | None:
     """The version of the nvcc that torch's extension builder would use; None without an nvcc."""
-    nvcc = _nvcc_path()
+    # CUDA_HOME's, else the one on the path, else the one in /usr/local/cuda.
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    nvcc = f"{home}/bin/nvcc" if home else shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if not os.access(nvcc, os.X_OK):
         return None
     done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
     return _version(re.search(r"release (\d+)\.(\d+)", done.stdout))
 
 
-def _nvcc_path() -> str:
-    """CUDA_HOME's nvcc, else the one on the path, else the one in /usr/local/cuda."""
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    if home:
-        return f"{home}/bin/nvcc"
-    return shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-
-
 def _version(match: re.Match[str] | None) -> tuple[int, int] | None:
     """(major, minor) from the two groups of a match."""
-    if match is None:
-        return None
-    return int(match[1]), int(match[2])
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def headers() -> tuple[str, ...]:
     """Which of Python.h and libaio.h are in the compiler's folders."""
     folders_of = {"Python.h": (sysconfig.get_path("include"),), "libaio.h": HEADER_FOLDERS}
-    return tuple(name for name, folders in folders_of.items() if _is_in_any(name, folders))
-
-
-def _is_in_any(name: str, folders: Sequence[str]) -> bool:
-    return any(Path(folder, name).exists() for folder in folders)
+    return tuple(
+        name
+        for name, folders in folders_of.items()
+        if any(Path(folder, name).exists() for folder in folders)
+    )
 
 
 def build_locks() -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import platform
 import shutil
@@ -87,12 +89,15 @@ def look(nvme: Path | None = None) -> Machine:
     import psutil
 
     host = psutil.virtual_memory()
-    # A container may be allowed less memory than its host has.
-    limit = _memory_limit()
+    # A container may be allowed less memory than its host has. "max" is no limit (cgroups v2).
+    limit = math.inf
+    with contextlib.suppress(OSError, ValueError):
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+    vendors = Path("/sys/bus/pci/devices").glob("*/vendor")
     return Machine(
         node=environment.node(),
         python=platform.python_version(),
-        nvidia_device=_has_nvidia_device(),
+        nvidia_device=any(vendor.read_text().strip() == NVIDIA_ON_PCI for vendor in vendors),
         packages=installed.packages(),
         requirements=installed.requirements(),
         torch_cuda=installed.torch_cuda(),
@@ -156,20 +161,3 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         processes=tuple(process.pid for process in processes),
         slowed=slowed_by(nvml, handle),
     )
-
-
-def _has_nvidia_device() -> bool:
-    """Whether the PCI bus lists a device of NVIDIA, driver or not."""
-    vendors = Path("/sys/bus/pci/devices").glob("*/vendor")
-    return any(vendor.read_text().strip() == NVIDIA_ON_PCI for vendor in vendors)
-
-
-def _memory_limit() -> float:
-    """A container's own limit in bytes; infinite if it has none."""
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return float("inf")
-    if text == "max":
-        return float("inf")
-    return int(text)

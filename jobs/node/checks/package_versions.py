@@ -51,20 +51,14 @@ def one_pynvml(machine: Machine) -> Iterator[Finding]:
     """Only NVIDIA's own package provides the module ``pynvml``."""
     for rival in ("nvidia-ml-py3", "pynvml"):
         version = machine.packages.get(rival)
-        if version is not None and _provides_module(rival, version):
+        # From version 12 on, the package pynvml leaves the module to nvidia-ml-py.
+        is_harmless = rival == "pynvml" and version and Version(version) >= Version("12")
+        if version is not None and not is_harmless:
             yield problem(
                 f"{rival} {version} and nvidia-ml-py overwrite each other: both install the module "
                 "pynvml",
                 f"pip uninstall {rival}, then pip install --force-reinstall nvidia-ml-py",
             )
-
-
-def _provides_module(package: str, version: str) -> bool:
-    """Whether a package installs the module ``pynvml``.
-
-    From version 12 on, the package ``pynvml`` leaves that module to nvidia-ml-py.
-    """
-    return package != "pynvml" or Version(version) < Version("12")
 
 
 def bitsandbytes(machine: Machine) -> Iterator[Finding]:

@@ -26,19 +26,14 @@ class DeviceSeries:
         """Add a scalar that the device may not have computed yet."""
         index = self._length % _BLOCK
         if index == 0:
-            self._blocks.append(self._new_block(pinned=scalar.is_cuda))
+            import torch
+
+            # float32, because a loss that a trial computes has no more digits.
+            dtype = torch.int64 if self._integers else torch.float32
+            self._blocks.append(torch.empty(_BLOCK, dtype=dtype, pin_memory=scalar.is_cuda))
         # Into pinned memory, so that the copy waits in the stream and the host does not.
         self._blocks[-1][index].copy_(scalar.detach(), non_blocking=True)
         self._length += 1
-
-    def _new_block(self, *, pinned: bool) -> torch.Tensor:
-        import torch
-
-        # float32, because a loss that a trial computes has no more digits.
-        dtype = torch.float32
-        if self._integers:
-            dtype = torch.int64
-        return torch.empty(_BLOCK, dtype=dtype, pin_memory=pinned)
 
     def values(self) -> list[float]:
         """All scalars so far, in order. Waits for the device."""
