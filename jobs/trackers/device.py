@@ -88,7 +88,7 @@ class Device(Tracker):
             self._sensors = GpuSensors(self._nvml, self._handle)
         return self
 
-    def close(self) -> None:
+    def release(self) -> None:
         """End the polling and the session with NVML."""
         self._stop_polling()
         self._session.__exit__(None, None, None)

@@ -73,7 +73,7 @@ class Operators(Tracker):
         self._products: Counter[str] = Counter()
         self._values: dict[str, Any] = {}
 
-    def close(self) -> None:
+    def release(self) -> None:
         """End an inspection that a failed step left open."""
         self._stop_listening()
 

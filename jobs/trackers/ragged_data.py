@@ -45,7 +45,7 @@ class RaggedData(Tracker):
         self._values: dict[str, Any] = {}
         self._operators: Operators | None = None
 
-    def close(self) -> None:
+    def release(self) -> None:
         """End a step that failed: a profiler that runs on would crash the interpreter."""
         self.worst_step_end()
 
@@ -71,7 +71,7 @@ class RaggedData(Tracker):
         """The step on the longest rows has ended."""
         if self._operators is not None:
             self._operators.step_end()
-            self._operators.close()
+            self._operators.release()
 
     def cpu_step_peak_bytes(self) -> int | None:
         """On a CPU, most bytes that tensors held in the worst step beyond persistent_bytes.

@@ -48,9 +48,9 @@ class Tracker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self.release()
 
-    def close(self) -> None:
+    def release(self) -> None:
         """The trial is over, well or not: give back what the instrument holds."""
 
     def start(self, context_bytes: int) -> None:
