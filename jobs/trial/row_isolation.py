@@ -33,10 +33,17 @@ def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
     if spec.settings.deepspeed is None:
         # The module itself, because compiled code would be compiled again for this shape.
         model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
-    share = change_by_the_row_before(model, trained.accelerator, spec)
+    # In 32 bits a smaller leak shows, but kernels of variable length compute in 16 bits only.
+    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
+    precision: Any = contextlib.nullcontext()
     bound = _LARGEST_CHANGE
-    if _is_in_16_bits(model, spec):
+    if takes_row_lengths(attention):
+        precision = trained.accelerator.autocast()
         bound = _LARGEST_CHANGE_IN_16_BITS
+    elif model.get_input_embeddings().weight.element_size() < 4:
+        bound = _LARGEST_CHANGE_IN_16_BITS
+    with precision:
+        share = change_by_the_row_before(model, trained.accelerator.device, attention)
     if share > bound:
         raise UnsupportedError(
             "rows_stay_separate",
@@ -45,61 +52,32 @@ def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
         )
 
 
-def change_by_the_row_before(model: Any, accelerator: Any, spec: TrialSpec) -> float:
+def change_by_the_row_before(model: Any, device: torch.device, attention: str) -> float:
     """How much a row's logits change with the row before it, relative to the largest."""
+    vocabulary = int(model.get_input_embeddings().num_embeddings)
+    # Steps of three different primes give three rows that differ in nearly every token.
+    first, other, second = (torch.arange(_TOKENS) * step % vocabulary for step in (3, 5, 7))
+    positions = torch.arange(_TOKENS)
     was_training = model.training
     model.eval()
+    logits = []
     try:
-        logits = _logits_after_two_rows(model, accelerator, spec)
+        for row_before in (first, other):
+            parts = [
+                {"input_ids": ids, "labels": ids, "position_ids": positions}
+                for ids in (row_before, second)
+            ]
+            batch = one_sequence(parts, attention)
+            batch.pop("labels", None)  # a loss is not needed
+            inputs = {
+                name: value.to(device) if isinstance(value, torch.Tensor) else value
+                for name, value in batch.items()
+            }
+            with torch.no_grad():
+                logits.append(model(**inputs).logits[0, _TOKENS:].float())
     finally:
         model.train(was_training)
     largest = float(logits[0].abs().max())
     difference = float((logits[0] - logits[1]).abs().max())
     # A row that is not finite says nothing about its neighbours.
     return difference / largest if largest > 0 else 0.0
-
-
-def _logits_after_two_rows(model: Any, accelerator: Any, spec: TrialSpec) -> list[torch.Tensor]:
-    """The logits of one row after each of two other rows, each of shape (tokens, vocabulary)."""
-    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-    vocabulary = int(model.get_input_embeddings().num_embeddings)
-    # Steps of three different primes give three rows that differ in nearly every token.
-    first, other, second = (torch.arange(_TOKENS) * step % vocabulary for step in (3, 5, 7))
-    logits = []
-    for row_before in (first, other):
-        parts = [_part(row_before), _part(second)]
-        batch = _on_device(one_sequence(parts, attention), accelerator.device)
-        with torch.no_grad(), _precision(accelerator, spec):
-            logits.append(model(**batch).logits[0, _TOKENS:].float())
-    return logits
-
-
-def _precision(accelerator: Any, spec: TrialSpec) -> Any:
-    """The context of the forward passes: in 32 bits, or in the 16 that the kernels need."""
-    # In 32 bits a smaller leak shows, but kernels of variable length compute in 16 bits only.
-    if _needs_16_bits(spec):
-        return accelerator.autocast()
-    return contextlib.nullcontext()
-
-
-def _needs_16_bits(spec: TrialSpec) -> bool:
-    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-    return takes_row_lengths(attention)
-
-
-def _is_in_16_bits(model: Any, spec: TrialSpec) -> bool:
-    """Whether the forward passes of the check compute in 16 bits."""
-    return _needs_16_bits(spec) or model.get_input_embeddings().weight.element_size() < 4
-
-
-def _part(ids: torch.Tensor) -> dict[str, Any]:
-    return {"input_ids": ids, "labels": ids, "position_ids": torch.arange(len(ids))}
-
-
-def _on_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """The inputs on the device, without labels: a loss is not needed."""
-    inputs = {}
-    for name, value in batch.items():
-        if name != "labels":
-            inputs[name] = value.to(device) if isinstance(value, torch.Tensor) else value
-    return inputs

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jobs import errors
 from jobs.flags import flag_columns, flags_of
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from jobs.anatomy_record import Anatomy
     from jobs.loops.base import Setup, Trained
-    from jobs.trial.data import RowLengths
 
 Announce = Callable[[str], None]
 Measurements = dict[str, Any]
@@ -33,6 +32,11 @@ _WORST_BATCH = "worst_batch"
 """The phase in which the longest rows are trained on together."""
 _UPKEEP = "evaluate_and_save"
 """The phase in which the trial evaluates and saves a checkpoint."""
+_DOING = {
+    _WORST_BATCH: "with the longest rows of the data in one batch: ",
+    _UPKEEP: "when evaluating or saving a checkpoint: ",
+}
+"""Phase -> what begins the reason of an error in it."""
 
 
 def run(
@@ -51,24 +55,32 @@ def run(
         phases.append(phase)
         announce(phase)
 
-    end = _End()
+    outcome, rule, reason = Outcome.OK, "", ""
     anatomy: Anatomy | None = None
     with ExitStack() as stack:
         trackers = [stack.enter_context(tracker) for tracker in _trackers(spec)]
         try:
-            derived, anatomy = _measure(spec, trackers, context_bytes, enter, scratch)
+            derived, anatomy = _Run(spec, trackers, enter).measure(context_bytes, scratch)
         except Exception as error:
-            end = _classify(error, spec, phases[-1])
+            outcome, rule, reason = errors.classify(error)
+            if outcome is Outcome.FAILED:  # no known outcome
+                traceback.print_exc()
+            if outcome is Outcome.OUT_OF_MEMORY and (cap := memory_cap.of(spec)):
+                reason = f"{memory_cap.in_words(cap)}: {reason}"
+            reason = _DOING.get(phases[-1], "") + reason
             derived = {"oom_requested_bytes": errors.requested_bytes(error)}
         # Whatever was measured before an error is kept.
         measurements, steps = _read(trackers)
+    measurements |= derived
+    # Failed trials get the flags for other processes on the GPU, too.
+    flags = (*flags_of(measurements), *gpu_sharing.flags(measurements, spec.settings))
     return TrialRecord(
         spec=spec,
-        outcome=end.outcome,
-        rule=end.rule,
-        reason=end.reason,
-        phase=end.phase,
-        measurements=_with_sharing_flags({**measurements, **derived}, spec),
+        outcome=outcome,
+        rule=rule,
+        reason=reason,
+        phase="" if outcome is Outcome.OK else phases[-1],
+        measurements={**measurements, **flag_columns(flags)},
         steps=steps,
         anatomy=anatomy,
         environment=environment.describe(),
@@ -79,129 +91,98 @@ def _trackers(spec: TrialSpec) -> list[Tracker]:
     """New instruments for a trial. Without inspection, no operator is looked at."""
     from jobs.trackers import TRACKERS, Operators
 
-    kinds = list(TRACKERS)
-    if not spec.measure.inspect:
-        kinds.remove(Operators)
-    return [kind() for kind in kinds]
+    return [kind() for kind in TRACKERS if spec.measure.inspect or kind is not Operators]
 
 
-class _End(NamedTuple):
-    """How a trial ended; rule, reason and phase are empty if it ended ok."""
+class _Run:
+    """The parts of a run, in order. ``enter`` is told each phase as it begins."""
 
-    outcome: Outcome = Outcome.OK
-    rule: str = ""
-    reason: str = ""
-    phase: str = ""
+    def __init__(self, spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> None:
+        self._spec = spec
+        self._trackers = trackers
+        self._enter = enter
 
+    def measure(self, context_bytes: int, folder: Path) -> tuple[Measurements, Anatomy | None]:
+        """Train under the trackers; returns all measurements, and the anatomy if asked for."""
+        from jobs.trial import upkeep_peaks
+        from jobs.trial.assembly import assemble
 
-def _classify(error: Exception, spec: TrialSpec, phase: str) -> _End:
-    """How the trial ended, from the exception that a phase raised.
+        spec = self._spec
+        begin = time.perf_counter()
+        device = self._prepare_device(context_bytes)
+        with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
+            setup, lengths = assemble(spec, self._trackers, self._enter, device, scratch)
+            setup_seconds = time.perf_counter() - begin
+            # The training loop that the trial's techniques name.
+            train = bound(spec, "loop")
+            assert train is not None
+            trained: Trained = train(setup)
+            if lengths is not None:
+                self._enter(_WORST_BATCH)
+                is_padded = not getattr(setup.collator, "flattens_rows", False)
+                worst_batch.train_worst_batch(
+                    trained, lengths, self._trackers, spec, is_padded=is_padded
+                )
+            notify(self._trackers, Moment.TRAIN_END, device)
+            # Everything that follows may use memory: the peaks are read before it.
+            values = {**_read(self._trackers)[0], "setup_seconds": setup_seconds}
+            values |= _image_tokens(setup, spec)
+            values, anatomy = self._examine(trained, values)
+            if spec.measure.evaluate_and_save:
+                self._enter(_UPKEEP)
+                values = upkeep_peaks.measure(trained, setup, lengths, values)
+            return values, anatomy
 
-    The traceback is printed if the exception means no known outcome.
-    """
-    outcome, rule, reason = errors.classify(error)
-    if outcome is Outcome.FAILED:
-        traceback.print_exc()
-    if outcome is Outcome.OUT_OF_MEMORY and (cap := memory_cap.of(spec)):
-        reason = f"{memory_cap.in_words(cap)}: {reason}"
-    if phase == _WORST_BATCH:
-        reason = f"with the longest rows of the data in one batch: {reason}"
-    elif phase == _UPKEEP:
-        reason = f"when evaluating or saving a checkpoint: {reason}"
-    return _End(outcome, rule, reason, phase)
+    def _prepare_device(self, context_bytes: int) -> torch.device:
+        """The trial's device with its CUDA context.
 
+        Raises UnsupportedError if the node does not meet a requirement of the trial.
+        """
+        import torch
 
-def _with_sharing_flags(measurements: Measurements, spec: TrialSpec) -> Measurements:
-    """The measurements with flags for other processes on the GPU. Failed trials get them, too."""
-    flags = (*flags_of(measurements), *gpu_sharing.flags(measurements, spec.settings))
-    return {**measurements, **flag_columns(flags)}
+        from jobs.trial.assembly import cores
 
+        spec = self._spec
+        self._enter("requirements")
+        # First of all: what the CUDA context takes counts as the trial's.
+        for tracker in self._trackers:
+            tracker.start(context_bytes)
+        requirements.check(spec.settings.requires, spec)
+        torch.set_num_threads(cores(spec))
+        self._enter("context")
+        if set_allocator := bound(spec, "allocator"):
+            set_allocator()
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        torch.ones((1, 1), device=device)  # creates the context
+        notify(self._trackers, Moment.CONTEXT, device)
+        if cap := memory_cap.of(spec):
+            memory_cap.impose(cap, _read(self._trackers)[0].get("gpu_context_bytes"))
+        return device
 
-def _measure(
-    spec: TrialSpec,
-    trackers: Sequence[Tracker],
-    context_bytes: int,
-    enter: Announce,
-    folder: Path,
-) -> tuple[Measurements, Anatomy | None]:
-    """Train under the trackers; returns all measurements, and the anatomy if asked for."""
-    from jobs.trial import upkeep_peaks
-    from jobs.trial.assembly import assemble
+    def _examine(
+        self, trained: Trained, values: Measurements
+    ) -> tuple[Measurements, Anatomy | None]:
+        """``values`` with the effective configuration and what follows from several of them.
 
-    begin = time.perf_counter()
-    device = _prepare_device(spec, trackers, context_bytes, enter)
-    with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
-        setup, lengths = assemble(spec, trackers, enter, device, scratch)
-        setup_seconds = time.perf_counter() - begin
-        trained = _train(setup, spec)
-        _train_worst_batch(setup, trained, lengths, trackers, spec, enter)
-        notify(trackers, Moment.TRAIN_END, device)
-        # Everything that follows may use memory: the peaks are read before it.
-        values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
-        values |= _image_tokens(setup, spec)
-        values, anatomy = _examined(trained, values, trackers, spec, enter)
-        if spec.measure.evaluate_and_save:
-            enter(_UPKEEP)
-            values = upkeep_peaks.measure(trained, setup, lengths, values)
-        return values, anatomy
+        The anatomy, too, if it is asked for.
+        """
+        from jobs.trial import effective_config
+        from jobs.trial.row_isolation import check_rows_are_separate
 
-
-def _train_worst_batch(
-    setup: Setup,
-    trained: Trained,
-    lengths: RowLengths | None,
-    trackers: Sequence[Tracker],
-    spec: TrialSpec,
-    enter: Announce,
-) -> None:
-    """Train on the longest rows together; nothing where all rows are equally long."""
-    if lengths is None:
-        return
-    enter(_WORST_BATCH)
-    is_padded = not getattr(setup.collator, "flattens_rows", False)
-    worst_batch.train_worst_batch(trained, lengths, trackers, spec, is_padded=is_padded)
-
-
-def _examined(
-    trained: Trained,
-    values: Measurements,
-    trackers: Sequence[Tracker],
-    spec: TrialSpec,
-    enter: Announce,
-) -> tuple[Measurements, Anatomy | None]:
-    """``values`` with what the trained objects show, and the anatomy if asked for."""
-    from jobs.trial.row_isolation import check_rows_are_separate
-
-    enter("inspection")
-    check_rows_are_separate(trained, spec)
-    values = _inspected(trained, values, trackers, spec)
-    if not spec.measure.profile:
-        return values, None
-    enter("profile")
-    return _profile(trained, values)
-
-
-def _inspected(
-    trained: Trained, values: Measurements, trackers: Sequence[Tracker], spec: TrialSpec
-) -> Measurements:
-    """``values`` with the effective configuration, and with what follows from several of them."""
-    from jobs.trial import effective_config
-
-    if spec.measure.inspect:
-        values = effective_config.inspect(trained) | values
-    values = worst_batch.with_worst_batch(values, trackers)
-    values |= _loss_scaling(trained)
-    device_type = trained.accelerator.device.type
-    derived = trial_columns.derived(values, spec, device_type)
-    return values | derived | trial_columns.like_the_hf_guide(trained, values)
-
-
-def _train(setup: Setup, spec: TrialSpec) -> Trained:
-    """Run the training loop that the trial's techniques name."""
-    train = bound(spec, "loop")
-    assert train is not None
-    trained: Trained = train(setup)
-    return trained
+        spec = self._spec
+        self._enter("inspection")
+        check_rows_are_separate(trained, spec)
+        if spec.measure.inspect:
+            values = effective_config.inspect(trained) | values
+        values = worst_batch.with_worst_batch(values, self._trackers)
+        values |= _loss_scaling(trained)
+        device_type = trained.accelerator.device.type
+        values |= trial_columns.derived(values, spec, device_type)
+        values |= trial_columns.like_the_hf_guide(trained, values)
+        if not spec.measure.profile:
+            return values, None
+        self._enter("profile")
+        return _profile(trained, values)
 
 
 def _image_tokens(setup: Setup, spec: TrialSpec) -> Measurements:
@@ -221,43 +202,14 @@ def _loss_scaling(trained: Trained) -> Measurements:
     """
     if trained.loss_scaling is None:
         return {}
-    values: Measurements = {"accumulation_loss_scaling": trained.loss_scaling}
+    ratio = None
     try:
         if trained.accumulated_loss_ratio is not None:
             ratio = trained.accumulated_loss_ratio()
-            if ratio is not None:
-                values["accumulation_loss_ratio"] = ratio
     except Exception:
         traceback.print_exc()
-    return values
-
-
-def _prepare_device(
-    spec: TrialSpec, trackers: Sequence[Tracker], context_bytes: int, enter: Announce
-) -> torch.device:
-    """The trial's device with its CUDA context.
-
-    Raises UnsupportedError if the node does not meet a requirement of the trial.
-    """
-    import torch
-
-    from jobs.trial.assembly import cores
-
-    enter("requirements")
-    # First of all: what the CUDA context takes counts as the trial's.
-    for tracker in trackers:
-        tracker.start(context_bytes)
-    requirements.check(spec.settings.requires, spec)
-    torch.set_num_threads(cores(spec))
-    enter("context")
-    if set_allocator := bound(spec, "allocator"):
-        set_allocator()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.ones((1, 1), device=device)  # creates the context
-    notify(trackers, Moment.CONTEXT, device)
-    if cap := memory_cap.of(spec):
-        memory_cap.impose(cap, _read(trackers)[0].get("gpu_context_bytes"))
-    return device
+    values: Measurements = {"accumulation_loss_scaling": trained.loss_scaling}
+    return values if ratio is None else {**values, "accumulation_loss_ratio": ratio}
 
 
 def _profile(trained: Trained, values: Measurements) -> tuple[Measurements, Anatomy | None]:
