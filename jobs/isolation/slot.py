@@ -131,8 +131,8 @@ class Slot:
         with parents:
             self._parent = subprocess.Popen(
                 self._parent_command,
-                stdin=parents,
-                stdout=parents,
+                stdin=parents.fileno(),
+                stdout=parents.fileno(),
                 stderr=self._errors,
                 env={**os.environ, **process_variables(self._cpus)},
             )
