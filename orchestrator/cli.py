@@ -10,7 +10,7 @@ import select
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from orchestrator.argument_types import duration, run_location
 from orchestrator.reporting.terminal.safe_text import safe_streams
@@ -185,25 +185,6 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser, what: str = "print JSON instead of text") -> None:
     """Add ``--json``."""
     parser.add_argument("--json", action="store_true", help=what)
-
-
-def renamed_flag(parser: argparse.ArgumentParser, old: str, new: str) -> None:
-    """Accept ``old``, the former name of the switch ``new``, and print a note on stderr.
-
-    The help text does not show it.
-    """
-    dest = new.lstrip("-").replace("-", "_")
-
-    # argparse calls an action with parser, namespace, values and the option as written.
-    class Renamed(argparse.Action):
-        def __call__(self, *arguments: Any) -> None:
-            _, namespace, *_ = arguments
-            print(f"note: {old} is now {new}", file=sys.stderr)
-            setattr(namespace, dest, True)
-
-    parser.add_argument(
-        old, action=Renamed, nargs=0, dest=dest, default=argparse.SUPPRESS, help=argparse.SUPPRESS
-    )
 
 
 def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:

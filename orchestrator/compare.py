@@ -99,7 +99,6 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--fail-over", type=argument_types.share, metavar="3%", help=fail_over)
     different = "compare runs of different GPUs, models, data or hosts all the same"
     parser.add_argument("--different-hardware", action="store_true", help=different)
-    cli.renamed_flag(parser, "--unlike", "--different-hardware")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print Markdown for GitHub")

@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator import cli
 from orchestrator.analysis.objectives import OBJECTIVES
@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from orchestrator.api import Answer, Run
 
 EXIT_NOTHING_FITS = 1
-_ALWAYS_ON = ("--require-loss-parity", "--exact")
-"""Flags of earlier versions, accepted for one version. What they asked for is now always done."""
-
-
-class _AlwaysOn(argparse.Action):
-    """Accepts a flag that changes nothing any more, and prints a note on stderr."""
-
-    def __call__(self, *arguments: Any) -> None:
-        *_, name = arguments
-        rule = "configurations whose losses contradict their reference are never recommended"
-        print(f"note: {name} changes nothing any more: {rule}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,11 +91,8 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
     add("--longest", action="store_true", help=longest)
     batch = "samples per optimizer step"
     add("--effective-batch", type=_above_zero(int), metavar="N", help=batch)
-    for name in _ALWAYS_ON:
-        add(name, action=_AlwaysOn, nargs=0, dest=argparse.SUPPRESS, help=argparse.SUPPRESS)
     recipes = "rank other training recipes, too: other optimizers, adapters, weights"
     add("--all-training-recipes", action="store_true", help=recipes)
-    cli.renamed_flag(parser, "--any-training", "--all-training-recipes")
     objective = "what to be best in (default: samples_per_second)"
     add("--objective", choices=OBJECTIVES, default="samples_per_second", help=objective)
 

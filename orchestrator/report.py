@@ -67,7 +67,6 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--watch", action="store_true", help=watch)
     no_browser = "do not open report.html in a browser"
     parser.add_argument("--no-browser", action="store_true", help=no_browser)
-    cli.renamed_flag(parser, "--open-nothing", "--no-browser")
     fewer = "write tables that lack rows of today's, which are moved to superseded/"
     parser.add_argument("--allow-fewer-rows", action="store_true", help=fewer)
     cli.add_json(parser)

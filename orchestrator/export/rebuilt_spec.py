@@ -23,8 +23,9 @@ from jobs.spec.from_json import own_code_from_json
 from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.export.generated_code import NotExportableError
+from orchestrator.planning.config_model import CpuFallback, Resources
 from orchestrator.planning.plan import trial_spec
-from orchestrator.planning.settings import CpuFallback, Resources, SweepConfig
+from orchestrator.planning.settings import SweepConfig
 from orchestrator.storage.layout import RECORDS
 from orchestrator.storage.record_reader import read_record, read_records
 from orchestrator.storage.tables.rows import Row
@@ -123,8 +124,11 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
         training_arguments=raw["training_arguments"],
         deepspeed=raw["deepspeed"],
         measure=_measure(raw["measure"]),
-        cpu_fallback=CpuFallback(warmup_steps=fallback["warmup_steps"], steps=fallback["steps"]),
-        resources=Resources(nvme_path=raw["resources"]["nvme_path"]),
+        # Values that were checked when they were recorded.
+        cpu_fallback=CpuFallback.model_construct(
+            warmup_steps=fallback["warmup_steps"], steps=fallback["steps"]
+        ),
+        resources=Resources.model_construct(nvme_path=raw["resources"]["nvme_path"]),
         own_code=_own_code(raw.get("own_code")),
     )
 

@@ -2,22 +2,22 @@
 
 problems.py          what is wrong with a file: line, key, message, "did you mean"
 document.py          safe YAML that remembers the line of every key
-renamed_keys.py      old keys under their new names, with a note
-scalar_types.py      sizes, durations and other values that are written in more than one way
-schema_models.py     the file's keys, types and meanings, in pydantic
-validation_errors.py the content typed by these models, or what is wrong with it in words
-search_kinds.py      the kinds of search and their options: data
-search_choice.py     the file's choice of a search, checked against them
-loggers.py           experiment loggers, a row each
+config_types.py      sections, sizes, durations and other values that are written in several ways
+search_options.py    the kinds of search and their options
+loggers.py           the experiment loggers and their arguments
+config_model.py      the file's keys, types and meanings, in pydantic: one declaration each
+config_errors.py     the content typed by these models, or what is wrong with it in words
 arguments.py         names that the installed transformers knows, and which axis owns each
 axes.py              the keys that are written in axes: grids, exclusions, trials, baseline
 base_arguments.py    the user's TrainingArguments and DeepSpeed file, checked against the axes
 settings.py          SweepConfig: the checked configuration, as frozen data
-build_config.py      a checked file as a SweepConfig
 config.py            load_config: all of the above together
 validity.py          combinations that cannot run, as a table of rules with reasons
 plan.py              SweepConfig -> trial specs, and records for what a rule forbids
 technique_sets.py    configurations apart from their batch, and their trials at any batch
-tune_space/          the configurations that tune chooses from, where a file names no axes
 schema.py            the JSON schema that editors complete configs with
+child_process.py     asks a module of this program a question, in a process of its own
+parameters/          the parameters of techniques, checked against the library's source
+prechecks/           mistakes that text and files can tell before the first trial
+tune_space/          the configurations that tune chooses from, where a file names no axes
 """

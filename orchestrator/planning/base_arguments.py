@@ -9,10 +9,17 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.spec import Choice
+from jobs.spec import Choice, DataSpec
 from jobs.techniques import AXES, Variant
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
-from orchestrator.planning.axes import deciding_axis
+from orchestrator.planning.axes import (
+    EFFECTIVE_BATCH,
+    SEQUENCE_LENGTH,
+    Assignment,
+    Grids,
+    deciding_axis,
+    overlay,
+)
 from orchestrator.planning.document import Document, Part, part_of
 from orchestrator.planning.prechecks.arguments_file import usable_arguments
 from orchestrator.planning.prechecks.secrets import secret_problems
@@ -171,7 +178,28 @@ def _section_problems(part: Part) -> Iterator[Problem]:
         yield part.problem(("zero_optimization", "zenflow"), message)
 
 
-def base_choices(
+def baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Assignment:
+    """Every axis with a value.
+
+    As the file says; else each axis's first value; else the user's own arguments; else the axis's
+    default.
+    """
+    # A training argument that only subsets, trials or exclusions name keeps its value from outside
+    # the sweep in all other trials.
+    named: set[str] = set().union(*grids.subsets.values(), *grids.trials, *grids.exclude)
+    choices: dict[str, Choice] = {}
+    for argument in sorted(named - {*AXES, EFFECTIVE_BATCH}):
+        choices[argument] = base.training_arguments.get(argument, DEFAULT)
+    # Technique axes, then what the sweep's own axes and baseline lay over them.
+    choices |= _base_choices(base.training_arguments, base.deepspeed)
+    if SEQUENCE_LENGTH in {*grids.axes, *named} and data.synthetic is not None:
+        # Lengths that are numbers can be compared. What a file has is known only when it is read.
+        choices[SEQUENCE_LENGTH] = data.synthetic.sequence_length
+    first_values = {axis: values[0] for axis, values in grids.axes.items()}
+    return overlay(choices, overlay(first_values, grids.baseline))
+
+
+def _base_choices(
     arguments: Mapping[str, Any], deepspeed: Mapping[str, Any] | None
 ) -> dict[str, Choice]:
     """The value of every technique axis if the sweep sets none: the user's, else the default."""

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from jobs.spec import DataSpec, MeasureSpec, ModelSpec, OwnCode, data_from_json
 from orchestrator.planning.arguments import architecture_names
 from orchestrator.planning.axes import AxisReader, Grids, read_grids
-from orchestrator.planning.base_arguments import read_base_arguments
-from orchestrator.planning.build_config import FORMAT_OF_SUFFIX, build_config, format_of
+from orchestrator.planning.base_arguments import BaseArguments, baseline, read_base_arguments
+from orchestrator.planning.config_errors import typed
+from orchestrator.planning.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
 from orchestrator.planning.document import Document, Part, read_document
 from orchestrator.planning.prechecks.model_keys import model_key_problems
-from orchestrator.planning.prechecks.own_code import read_own_code
 from orchestrator.planning.prechecks.secrets import secret_problems
-from orchestrator.planning.problems import ConfigError, Problem, closest
-from orchestrator.planning.renamed_keys import with_new_keys
-from orchestrator.planning.schema_models import SweepSection
-from orchestrator.planning.search_choice import search_problems
-from orchestrator.planning.search_kinds import DEFAULT_KIND
+from orchestrator.planning.prechecks.user_code import read_user_code
+from orchestrator.planning.problems import ConfigError, KeyPath, Problem, closest
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.validation_errors import section_of
+from orchestrator.storage.location import location
 
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 
@@ -38,90 +37,140 @@ def load_config(
     A file that asks for ``model.trust_remote_code`` or ``own_code`` is refused unless the caller
     allows it, too. Otherwise a file from a stranger could run code that the stranger chose.
     """
-    renaming = with_new_keys(read_document(Path(path)))
-    document = renaming.document
-    section = section_of(document.value)
-    # Read the axes apart from the schema, which cannot express what they may hold.
+    document = read_document(Path(path))
+    file = typed(document.value)
+    # Axes are read apart from the model, which cannot express what they may hold.
     reader = AxisReader(document)
     grids = read_grids(document.value, reader)
     base = read_base_arguments(document, reader.used)
-    problems = [*renaming.problems, *reader.problems, *base.problems, *_text_problems(document)]
-    if not isinstance(section, SweepSection):
-        problems += itertools.starmap(document.problem, section)
+    problems = [*reader.problems, *base.problems, *_secrets(document)]
+    if not isinstance(file, ConfigFile):
+        problems += itertools.starmap(document.problem, file)
         raise ConfigError(problems)
     # A value of the right type may still name something that does not exist.
-    problems += _content_problems(document, section, grids, trust_remote_code=trust_remote_code)
-    own_code, own_problems = read_own_code(section, Path(path), is_allowed=allow_own_code)
-    problems += itertools.starmap(document.problem, own_problems)
+    found = [*_model_problems(file, trust_remote_code), *_size_problems(file, grids)]
+    user_code, problems_of_code = read_user_code(file, Path(path), is_allowed=allow_own_code)
+    problems += itertools.starmap(document.problem, [*found, *problems_of_code])
     if problems:
         raise ConfigError(problems)
-    notes = [*renaming.notes, *base.notes]
-    return build_config(Path(path), section, grids, base, notes, own_code=own_code)
+    return _checked(Path(path), file, grids, base, user_code)
 
 
-def _text_problems(document: Document) -> Iterator[Problem]:
-    """Problems of the search, and secrets that every record would repeat."""
-    yield from _search_problems(document)
+def _secrets(document: Document) -> Iterator[Problem]:
+    """Values that every record would repeat."""
     whole_file = Part(document=document, at=(), value=document.value)
-    yield from secret_problems(whole_file, except_keys=_NEVER_RECORDED)
+    return secret_problems(whole_file, except_keys=_NEVER_RECORDED)
 
 
-def _content_problems(
-    document: Document, section: SweepSection, grids: Grids, *, trust_remote_code: bool
-) -> Iterator[Problem]:
-    """Problems that are more than a wrong type of a single key."""
-    yield from _model_problems(document, section, trust_remote_code=trust_remote_code)
-    yield from _data_problems(document, section)
-    yield from _size_problems(document, grids, section.measure.repeats)
-
-
-def _search_problems(document: Document) -> Iterator[Problem]:
-    for at, message in search_problems(document.value.get("search", DEFAULT_KIND)):
-        yield document.problem(at, message)
-
-
-def _model_problems(
-    document: Document, section: SweepSection, *, trust_remote_code: bool
-) -> Iterator[Problem]:
-    name = section.model.architecture
-    architectures = architecture_names()
-    if name is not None and architectures is not None:
-        if name in architectures:
-            for at, message in model_key_problems(name, section.model.config):
-                yield document.problem(("model", "config", *at), message)
-        else:
-            yield document.problem(("model", "architecture"), _unknown(name, architectures))
+def _model_problems(file: ConfigFile, trust_remote_code: bool) -> Iterator[tuple[KeyPath, str]]:
+    name = file.model.architecture
+    known = architecture_names()
+    if name is not None and known is not None and name not in known:
+        meant = closest(name, known)
+        hint = f'did you mean "{meant}"?' if meant else "see transformers' list of model types"
+        message = f'transformers has no architecture "{name}"; {hint}'
+        yield ("model", "architecture"), message
+    elif name is not None:
+        for at, message in model_key_problems(name, file.model.config):
+            yield ("model", "config", *at), message
     # The command line must ask for it, too, because the file may come from a stranger.
-    if section.model.trust_remote_code and not trust_remote_code:
+    if file.model.trust_remote_code and not trust_remote_code:
         message = (
             "runs code that the checkpoint brings; to allow it, give --trust-remote-code on the "
             "command line, too"
         )
-        yield document.problem(("model", "trust_remote_code"), message)
+        yield ("model", "trust_remote_code"), message
 
 
-def _unknown(architecture: str, architectures: Iterable[str]) -> str:
-    meant = closest(architecture, architectures)
-    hint = "see transformers' list of model types"
-    if meant:
-        hint = f'did you mean "{meant}"?'
-    return f'transformers has no architecture "{architecture}"; {hint}'
-
-
-def _data_problems(document: Document, section: SweepSection) -> Iterator[Problem]:
-    file = section.data.file
-    if file is not None and format_of(file) is None:
-        formats = ", ".join(dict.fromkeys(FORMAT_OF_SUFFIX.values()))
-        message = f"needs a format for {file.path}; valid choices: {formats}, disk"
-        yield document.problem(("data", "file"), message)
-
-
-def _size_problems(document: Document, grids: Grids, repeats: int) -> Iterator[Problem]:
+def _size_problems(file: ConfigFile, grids: Grids) -> Iterator[tuple[KeyPath, str]]:
     # Count before exclusions are applied, because applying them to a huge grid takes too long.
-    trials = repeats * grids.size
+    trials = file.measure.repeats * grids.size
     if trials > MAX_TRIALS:
         message = (
             f"plans {trials:,} trials; more than {MAX_TRIALS:,} are a mistake, or need several "
             "sweeps"
         )
-        yield document.problem(("axes",), message)
+        yield ("axes",), message
+
+
+def _checked(
+    path: Path, file: ConfigFile, grids: Grids, base: BaseArguments, user_code: OwnCode | None
+) -> SweepConfig:
+    """The configuration of a file without problems."""
+    name = file.name or path.stem.strip(".") or "sweep"
+    data = _data(file, path.absolute().parent)
+    return SweepConfig(
+        name=name,
+        path=path,
+        model=_model(file, path.absolute().parent),
+        data=data,
+        training_arguments=base.training_arguments,
+        deepspeed=base.deepspeed,
+        axes=grids.axes,
+        subsets=grids.subsets,
+        exclude=grids.exclude,
+        trials=grids.trials,
+        baseline=baseline(grids, base, data),
+        measure=_measure(file),
+        repeats=file.measure.repeats,
+        follow_up=_follow_up(file.follow_up),
+        cpu_fallback=file.cpu_fallback,
+        resources=file.resources,
+        budgets=tuple(file.budgets),
+        search=file.search,
+        loggers=file.loggers.choices,
+        output=location(file.output or f"runs/{name}"),
+        own_code=user_code,
+        notes=base.notes,
+    )
+
+
+def _model(file: ConfigFile, folder: Path) -> ModelSpec:
+    # The spec's fields have the names of the file's keys.
+    fields = file.model.model_dump()
+    return ModelSpec(**{**fields, "name_or_path": _located(file.model.name_or_path, folder)})
+
+
+def _data(file: ConfigFile, folder: Path) -> DataSpec:
+    fields = file.data.model_dump()
+    rows = file.data.file
+    if rows is not None:
+        tokenizer = rows.tokenizer
+        if tokenizer is None and file.model.task == "image-text-to-text":
+            # The checkpoint's own processor reads images with texts.
+            tokenizer = file.model.name_or_path
+        fields["file"] |= {
+            "path": str(folder / rows.path),
+            "format": rows.known_format,
+            "tokenizer": _located(tokenizer, folder),
+        }
+    return data_from_json(fields)
+
+
+def _located(name: str | None, folder: Path) -> str | None:
+    """The absolute path of a folder beside the config; the name of a checkpoint on the Hub as is.
+
+    Trials run in other processes and on other nodes, in other working folders.
+    """
+    # A name with one slash can be a folder or a repository; the folder wins if it exists.
+    if name is None or not (name.startswith((".", "/")) or (folder / name).is_dir()):
+        return name
+    return os.path.abspath(folder / name)
+
+
+def _follow_up(section: FollowUpSection) -> FollowUpPolicy:
+    # With "all", every trial of the search profiles itself.
+    if section.profile == "frontier":
+        return FollowUpPolicy(**dict(section))
+    return FollowUpPolicy(**dict(section), profiles=0)
+
+
+def _measure(file: ConfigFile) -> MeasureSpec:
+    fields = file.measure.model_dump(exclude={"repeats", "timeout"})
+    if file.measure.steps is None:
+        fields["relative_error"] = 0.0  # a whole epoch is never cut short
+    return MeasureSpec(
+        **fields,
+        timeout_seconds=file.measure.timeout,
+        profile=file.follow_up.profile == "all",
+    )

@@ -1,70 +1,116 @@
-"""The experiment loggers that a sweep can report to, each a row of data."""
+"""The experiment loggers that a sweep can report to, and their arguments."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar, cast
 
-from orchestrator.planning.problems import advice, described
+from pydantic import AfterValidator, BeforeValidator
+
+from orchestrator.planning.config_types import Section, keys_of, sections_in
 from orchestrator.storage.redaction import names_a_user
 
-LoggerChoices = Mapping[str, Mapping[str, Any]]
-"""Name of a logger -> the arguments that the sweep gives it."""
+
+def _without_credentials(value: Any) -> Any:
+    """Raises ValueError if a URL in the value, at any depth, names a user.
+
+    The configuration is copied to run.json.
+    """
+    if isinstance(value, Mapping):
+        for item in value.values():
+            _without_credentials(item)
+    elif isinstance(value, list):
+        for item in value:
+            _without_credentials(item)
+    # A user before the host is a credential: https://user:key@host.
+    elif isinstance(value, str) and names_a_user(value):
+        raise ValueError("must hold no credentials; they come from the environment")
+    return value
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoggerRow:
-    """One experiment logger."""
+Argument = Annotated[Any, AfterValidator(_without_credentials)]
 
-    doc: str
-    """What it writes and where, in one line."""
-    package: str
+
+class Logger(Section):
+    """One experiment logger. Its keys are arguments that its library takes."""
+
+    package: ClassVar[str]
     """The package that it imports; also what pip installs."""
-    class_path: str
+    class_path: ClassVar[str]
     """Our class that writes to it, as ``module:class``."""
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    """Argument -> its meaning. Credentials are not among them: they come from the environment."""
-    name_argument: str = ""
+    name_argument: ClassVar[str] = ""
     """The argument that defaults to the sweep's name."""
 
 
-LOGGERS: Mapping[str, LoggerRow] = {
-    "tensorboard": LoggerRow(
-        doc="event files in the run folder, one folder per trial",
-        package="tensorboardX",
-        class_path="orchestrator.running.observers.loggers.tensorboard:TensorBoardLogger",
-    ),
-    "mlflow": LoggerRow(
-        doc="an MLflow experiment, one run per trial",
-        package="mlflow",
-        class_path="orchestrator.running.observers.loggers.mlflow:MlflowLogger",
-        arguments={
-            "tracking_uri": "server or folder to write to; default: MLFLOW_TRACKING_URI",
-            "registry_uri": "server of the model registry",
-            "experiment_name": "experiment to add the runs to; default: the sweep's name",
-            "tags": "mapping of tags for every run",
-        },
-        name_argument="experiment_name",
-    ),
-    "wandb": LoggerRow(
-        doc="a Weights & Biases project, one run per trial",
-        package="wandb",
-        class_path="orchestrator.running.observers.loggers.wandb:WandbLogger",
-        arguments={
-            "project": "project to add the runs to; default: the sweep's name",
-            "entity": "user or team that owns the project",
-            "group": "group of the runs",
-            "tags": "list of tags for every run",
-            "notes": "longer description of every run",
-            "job_type": "type of the runs",
-            "mode": "online, offline or disabled",
-            "dir": "folder for wandb's own files",
-            "settings": "mapping of wandb.Settings",
-        },
-        name_argument="project",
-    ),
+class TensorBoard(Logger):
+    """event files in the run folder, one folder per trial"""
+
+    package = "tensorboardX"
+    class_path = "orchestrator.running.observers.loggers.tensorboard:TensorBoardLogger"
+
+
+class Mlflow(Logger):
+    """an MLflow experiment, one run per trial"""
+
+    package = "mlflow"
+    class_path = "orchestrator.running.observers.loggers.mlflow:MlflowLogger"
+    name_argument = "experiment_name"
+
+    tracking_uri: Argument = None
+    """server or folder to write to; default: MLFLOW_TRACKING_URI"""
+    registry_uri: Argument = None
+    """server of the model registry"""
+    experiment_name: Argument = None
+    """experiment to add the runs to; default: the sweep's name"""
+    tags: Argument = None
+    """mapping of tags for every run"""
+
+
+class Wandb(Logger):
+    """a Weights & Biases project, one run per trial"""
+
+    package = "wandb"
+    class_path = "orchestrator.running.observers.loggers.wandb:WandbLogger"
+    name_argument = "project"
+
+    project: Argument = None
+    """project to add the runs to; default: the sweep's name"""
+    entity: Argument = None
+    """user or team that owns the project"""
+    group: Argument = None
+    """group of the runs"""
+    tags: Argument = None
+    """list of tags for every run"""
+    notes: Argument = None
+    """longer description of every run"""
+    job_type: Argument = None
+    """type of the runs"""
+    mode: Argument = None
+    """online, offline or disabled"""
+    dir: Argument = None
+    """folder for wandb's own files"""
+    settings: Argument = None
+    """mapping of wandb.Settings"""
+
+
+class Loggers(Section):
+    """Experiment loggers to report to. Credentials come from the environment."""
+
+    tensorboard: TensorBoard | None = None
+    mlflow: Mlflow | None = None
+    wandb: Wandb | None = None
+
+    @property
+    def choices(self) -> dict[str, dict[str, Any]]:
+        """Name of each chosen logger -> the arguments that the file gives."""
+        chosen = {name: logger for name, logger in self if logger is not None}
+        return {name: logger.model_dump(exclude_unset=True) for name, logger in chosen.items()}
+
+
+LOGGERS: Mapping[str, type[Logger]] = {
+    name: cast(type[Logger], next(sections_in(annotation)))
+    for name, annotation in keys_of(Loggers).items()
 }
 
 
@@ -72,53 +118,17 @@ class LoggerError(RuntimeError):
     """A logger cannot be used: its package is missing, or it refuses to start. One sentence."""
 
 
-def read_loggers(value: object) -> dict[str, dict[str, Any]]:
-    """The config's list of names, or mapping of names to arguments.
-
-    Raises ValueError for a logger or an argument that no row has.
-    """
+def _mapping(value: Any) -> Any:
+    """A list of names as a mapping; in YAML a logger without arguments is a key without a value."""
     if isinstance(value, list):
         value = dict.fromkeys(map(str, value))
     if not isinstance(value, dict):
         raise ValueError("must be a list of loggers, or a mapping of loggers to their arguments")
-    choices = {}
-    for name, arguments in value.items():
-        if name not in LOGGERS:
-            raise ValueError(f'"{name}" is not known; {advice(name, list(LOGGERS))}')
-        # In YAML a logger without arguments is a key without a value.
-        choices[name] = arguments
-        if arguments is None:
-            choices[name] = {}
-        _check_arguments(name, choices[name])
-    return choices
+    return {name: {} if arguments is None else arguments for name, arguments in value.items()}
 
 
-def _check_arguments(name: str, arguments: object) -> None:
-    if not isinstance(arguments, dict):
-        raise ValueError(f"{name}: must be a mapping of arguments, not {described(arguments)}")
-    valid = list(LOGGERS[name].arguments)
-    for argument, value in arguments.items():
-        if argument not in valid:
-            hint = "it takes no arguments"
-            if valid:
-                hint = advice(argument, valid)
-            raise ValueError(f'{name}: "{argument}" is not known; {hint}')
-        if _holds_credentials(value):
-            raise ValueError(
-                f"{name}: {argument} must hold no credentials; they come from the environment"
-            )
-
-
-def _holds_credentials(value: Any) -> bool:
-    """Whether a URL in the value, at any depth, names a user: the config is copied to run.json."""
-    # A user before the host is a credential: https://user:key@host.
-    if isinstance(value, str):
-        return names_a_user(value)
-    if isinstance(value, Mapping):
-        return any(_holds_credentials(item) for item in value.values())
-    if isinstance(value, list):
-        return any(map(_holds_credentials, value))
-    return False
+LoggersChoice = Annotated[Loggers, BeforeValidator(_mapping)]
+"""Loggers, written as a list of names or as a mapping of names to arguments."""
 
 
 def refuse_missing(names: Iterable[str]) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import BaseModel
+
 from jobs.techniques import AXES, Axis, Family, NamePattern
 from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES, owned_arguments
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
-from orchestrator.planning.schema_models import SweepSection
+from orchestrator.planning.config_model import ConfigFile
+from orchestrator.planning.config_types import keys_of, sections_in
+from orchestrator.planning.loggers import LOGGERS
+from orchestrator.planning.search_options import DEFAULT_SEARCH, SEARCH_KINDS
 
 _ARGUMENT: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
 _EFFECTIVE_BATCH = {
@@ -21,7 +29,7 @@ _EFFECTIVE_BATCH = {
 
 def json_schema() -> dict[str, Any]:
     """The schema, from the same models and technique rows that check the file."""
-    schema = SweepSection.model_json_schema()
+    schema = keys_schema()
     # The dialect that pydantic writes.
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "A sweep of training configurations"
@@ -35,6 +43,68 @@ def json_schema() -> dict[str, Any]:
     properties["trials"]["items"] = _reference("assignment")
     properties["training_arguments"]["anyOf"][0]["propertyNames"] = _none_of([*RUNNER])
     return schema
+
+
+def keys_schema() -> dict[str, Any]:
+    """The schema of the config model. Each key's docstring is its description.
+
+    pydantic can read the docstrings, too (``use_attribute_docstrings``). But it would do so
+    whenever the models are imported, which takes a tenth of the time of a dry run.
+    """
+    schema = ConfigFile.model_json_schema()
+    for section in {ConfigFile, *_sections_below(ConfigFile)}:
+        described = schema["$defs"].get(section.__name__, schema)
+        for key, meaning in _meanings(section).items():
+            described["properties"][key] = {"description": meaning, **described["properties"][key]}
+    _add_search(schema)
+    _add_loggers(schema)
+    return schema
+
+
+def _sections_below(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for annotation in keys_of(section).values():
+        for below in sections_in(annotation):
+            yield below
+            yield from _sections_below(below)
+
+
+def _meanings(section: type[BaseModel]) -> dict[str, str]:
+    """Key -> the docstring below its field, from the source of the class."""
+    (definition,) = ast.parse(inspect.getsource(section)).body
+    assert isinstance(definition, ast.ClassDef)
+    meanings = {}
+    for statement, following in itertools.pairwise(definition.body):
+        match statement, following:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ) if name in section.model_fields:
+                meanings[section.model_fields[name].alias or name] = inspect.cleandoc(text).strip()
+    return meanings
+
+
+def _add_search(schema: dict[str, Any]) -> None:
+    """A search is written as its kind or as a mapping, in which only the default kind may be left
+    out."""
+    names = []
+    for kind, search in SEARCH_KINDS.items():
+        definition = schema["$defs"][search.__name__]
+        definition["properties"]["kind"]["description"] = definition["description"]
+        names.append({"const": kind, "description": definition["description"]})
+        if kind != DEFAULT_SEARCH.kind:
+            definition["required"] = ["kind"]
+    choice = schema["properties"]["search"]
+    choice["anyOf"] = [*names, *choice.pop("oneOf")]
+    del choice["discriminator"]
+    choice["default"] = DEFAULT_SEARCH.kind
+
+
+def _add_loggers(schema: dict[str, Any]) -> None:
+    """Loggers are written as a list of names, or as a mapping of names to arguments."""
+    names = {"type": "array", "items": {"enum": list(LOGGERS)}, "uniqueItems": True}
+    choice = schema["properties"]["loggers"]
+    choice["anyOf"] = [names, {"$ref": choice.pop("$ref")}]
+    choice.pop("default", None)
 
 
 def _axis_definitions() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A checked configuration as frozen data: ``SweepConfig`` and its parts."""
+"""A checked configuration as frozen data: ``SweepConfig``."""
 
 from __future__ import annotations
 
@@ -6,63 +6,13 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, OwnCode, to_json
 from orchestrator.planning.axes import SEQUENCE_LENGTH, Assignment, Grid, overlay
-from orchestrator.planning.loggers import LoggerChoices
+from orchestrator.planning.config_model import CpuFallback, FollowUpPolicy, Resources
+from orchestrator.planning.search_options import DEFAULT_SEARCH, SearchOptions
 from orchestrator.storage.location import Location
-
-ProfileChoice = Literal["frontier", "all", "none"]
-"""Which configurations are profiled."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FollowUpPolicy:
-    """What is measured again when a search on GPUs has ended, and what that may cost."""
-
-    verify_budgets: bool = True
-    """Run each budget's pick again with the GPU's memory capped to the budget."""
-    tie_break_rounds: int = 4
-    """Rounds in which a budget's close candidates run again, interleaved on one GPU."""
-    profiles: int = 8
-    """Configurations to profile: budgets' picks, then the frontier."""
-    slot_share: float = 0.25
-    """All follow-ups together may take this share of the search's own slot time,"""
-    min_seconds: float = 60.0
-    """and this much after any search."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CpuFallback:
-    """What replaces ``measure`` on a machine without a GPU, and the whole sweep's seconds there."""
-
-    warmup_steps: int = 2
-    steps: int | None = 10
-    time_budget_seconds: float = 600.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Resources:
-    """What a trial may take of its node; 0 is "auto": its GPU's share, which the node decides."""
-
-    cpus_per_trial: int = 0
-    host_bytes: int = 0
-    nvme_path: str | None = None
-    gpu_models: tuple[str, ...] = ()
-    """Words in the names of the GPU models to measure on; empty: all models."""
-    screen_gpus: bool = True
-    """Compare the GPUs of a model before measuring, and leave out throttled or slow ones."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchChoice:
-    """Which search walks the plan, and its options."""
-
-    kind: str = "grid"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    is_space: bool = False
-    """Whether the plan is a space to choose from, of which only measured trials get a record."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,14 +43,14 @@ class SweepConfig:
     resources: Resources = field(default_factory=Resources)
     budgets: tuple[int, ...] = ()
     """Device memory in bytes: the report names the best configuration within each."""
-    search: SearchChoice = field(default_factory=SearchChoice)
-    loggers: LoggerChoices = field(default_factory=dict)
-    """Experiment loggers to report to."""
+    search: SearchOptions = DEFAULT_SEARCH
+    loggers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Experiment loggers to report to, each with its arguments."""
     output: Location = Path("runs")
     own_code: OwnCode | None = None
     """The user's own Trainer, callbacks or collator, in every trial."""
     notes: tuple[str, ...] = ()
-    """What to tell the user about the file: old keys that have a new name."""
+    """What to tell the user about the file: arguments that are left aside."""
 
     @property
     def axes_in_play(self) -> tuple[str, ...]:
@@ -135,4 +85,6 @@ class SweepConfig:
         # Paths and URIs are text in JSON; notes are for the terminal alone.
         raw: dict[str, Any] = to_json(self)
         del raw["notes"]
+        for name in ("follow_up", "cpu_fallback", "resources", "search"):
+            raw[name] = getattr(self, name).model_dump(mode="json")
         return {**raw, "path": str(self.path), "output": str(self.output)}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from jobs.techniques import AXES, Axis
 from orchestrator.planning.axes import EFFECTIVE_BATCH
 from orchestrator.planning.loggers import LOGGERS
-from orchestrator.planning.problems import dotted
-from orchestrator.planning.renamed_keys import RENAMED_KEYS
-from orchestrator.planning.schema_models import Section, SweepSection
-from orchestrator.planning.search_kinds import DEFAULT_KIND, SEARCH_KINDS, SearchOption
+from orchestrator.planning.schema import keys_schema
+from orchestrator.planning.search_options import DEFAULT_SEARCH, SEARCH_KINDS
 from orchestrator.reporting.markdown import line
 
 INTRODUCTION = """\
@@ -64,54 +61,47 @@ _REQUIREMENT_PREFIXES: Mapping[str, str] = {
 
 def render() -> str:
     """The page as Markdown."""
+    schema = keys_schema()
+    definitions = schema["$defs"]
     lines = [INTRODUCTION]
-    lines += _sections()
+    lines += _section("Top level", schema)
+    for path, section in _nested_sections(schema, definitions):
+        lines += _section(f"`{path}`", section)
     lines += ["", "## Axes", "", AXES_INTRODUCTION]
     for axis in AXES.values():
         lines += _axis(axis)
     lines += _effective_batch()
-    lines += _searches()
-    lines += _loggers()
-    lines += _renamed_keys()
+    lines += _searches(definitions)
+    lines += _loggers(definitions)
     return "\n".join(lines) + "\n"
 
 
-def _sections() -> Iterator[str]:
-    """The top level, then every section with the path that leads to it."""
-    # Pydantic gives every section's schema under its class's name.
-    schema = SweepSection.model_json_schema()
-    yield from _section("Top level", SweepSection, schema, schema["$defs"])
-    for path, section in _nested_sections(SweepSection):
-        section_schema = schema["$defs"][section.__name__]
-        yield from _section(f"`{path}`", section, section_schema, schema["$defs"])
+def _nested_sections(
+    section: dict[str, Any], definitions: dict[str, Any], path: str = ""
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every section with the path that leads to it, without the searches and the loggers."""
+    for name, key in section["properties"].items():
+        if name in ("search", "loggers"):
+            continue
+        for part in (key, key.get("additionalProperties"), *key.get("anyOf", ())):
+            if isinstance(part, dict) and "$ref" in part:
+                nested = definitions[part["$ref"].rpartition("/")[2]]
+                yield f"{path}{name}", nested
+                yield from _nested_sections(nested, definitions, f"{path}{name}.")
 
 
-def _nested_sections(section: type[Section], path: str = "") -> Iterator[tuple[str, type[Section]]]:
-    for name, field in section.model_fields.items():
-        nested_path = f"{path}{name}"
-        for nested in _sections_in(field.annotation):
-            yield nested_path, nested
-            yield from _nested_sections(nested, f"{nested_path}.")
+def _section(title: str, section: dict[str, Any]) -> Iterator[str]:
+    yield from ("", f"## {title}", "", _one_line(section["description"]), "")
+    yield from _keys("key", section["properties"], section.get("required", ()))
 
 
-def _sections_in(annotation: Any) -> Iterator[type[Section]]:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _sections_in(argument)
-
-
-def _section(
-    title: str, section: type[Section], schema: dict[str, Any], definitions: dict[str, Any]
-) -> Iterator[str]:
-    yield from ("", f"## {title}", "", _one_line(schema["description"]), "")
-    required = schema.get("required", [])
+def _keys(head: str, keys: dict[str, Any], required: Sequence[str] = ()) -> Iterator[str]:
+    """A table of keys."""
     rows = []
-    for name in section.model_fields:
-        field = schema["properties"][name]
-        meaning = _one_line(field.get("description", ""))
-        rows.append([f"`{name}`", _type(field), _default(field, name in required), meaning])
-    yield from _table(["key", "type", "default", "meaning"], rows)
+    for name, key in keys.items():
+        meaning = _one_line(key.get("description", ""))
+        rows.append([_code(name), _type(key), _default(key, name in required), meaning])
+    yield from _table([head, "type", "default", "meaning"], rows)
 
 
 def _type(schema: dict[str, Any]) -> str:
@@ -229,55 +219,37 @@ def _requirement(requirement: str) -> str:
     return _REQUIREMENTS[requirement]
 
 
-def _searches() -> Iterator[str]:
+def _searches(definitions: dict[str, Any]) -> Iterator[str]:
     yield from ("", "## Searches", "")
     yield (
         f"`search` is the name of a kind, or a mapping of `kind` and its options. "
-        f"Default: `{DEFAULT_KIND}`."
+        f"Default: `{DEFAULT_SEARCH.kind}`."
     )
-    for kind, row in SEARCH_KINDS.items():
-        yield from ("", f"### `search: {kind}`", "", _sentence(row.doc))
-        if row.options:
-            rows = list(itertools.starmap(_option, row.options.items()))
+    for kind, search in SEARCH_KINDS.items():
+        definition = definitions[search.__name__]
+        yield from ("", f"### `search: {kind}`", "", _one_line(definition["description"]))
+        options = {**definition["properties"]}
+        del options["kind"]
+        if options:
             yield ""
-            yield from _table(["option", "type", "default", "meaning"], rows)
+            yield from _keys("option", options)
 
 
-def _option(name: str, option: SearchOption) -> list[str]:
-    bounds: dict[str, Any] = {"minimum": option.minimum}
-    if option.maximum is not None:
-        bounds["maximum"] = option.maximum
-    if option.below is not None:
-        bounds["exclusiveMaximum"] = option.below
-    if option.type is bool:
-        return [f"`{name}`", _SCALARS["boolean"], f"`{str(option.default).lower()}`", option.doc]
-    words = "number"
-    if option.type is int:
-        words = "integer"
-    return [f"`{name}`", f"{words}{_bounds(bounds)}", f"`{option.default}`", option.doc]
-
-
-def _loggers() -> Iterator[str]:
+def _loggers(definitions: dict[str, Any]) -> Iterator[str]:
     yield from ("", "## Loggers", "")
     yield (
         "`loggers` is a list of names, or a mapping of names to arguments. Credentials come from "
         "the environment, as each package reads them."
     )
-    for name, row in LOGGERS.items():
-        yield from ("", f"### `{name}`", "", f"{_sentence(row.doc)} Package: `{row.package}`.")
-        if row.arguments:
-            rows = [[_code(argument), doc] for argument, doc in row.arguments.items()]
+    for name, logger in LOGGERS.items():
+        definition = definitions[logger.__name__]
+        doc = _one_line(definition["description"])
+        yield from ("", f"### `{name}`", "", f"{_sentence(doc)} Package: `{logger.package}`.")
+        arguments = definition["properties"]
+        if arguments:
+            rows = [[_code(key), value["description"]] for key, value in arguments.items()]
             yield ""
             yield from _table(["argument", "meaning"], rows)
-
-
-def _renamed_keys() -> Iterator[str]:
-    yield from ("", "## Renamed keys", "")
-    yield from ("Old keys still work in this version, with a note on stderr.", "")
-    rows = []
-    for old, new in RENAMED_KEYS.items():
-        rows.append([_code(dotted(old)), _code(dotted(new))])
-    yield from _table(["old key", "new key"], rows)
 
 
 def _sentence(doc: str) -> str:

@@ -6,14 +6,15 @@ import importlib.metadata
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from packaging.version import Version
 
 from jobs.node import nvml
 from jobs.techniques import Variant
+from orchestrator.planning.config_model import FollowUpPolicy
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.settings import FollowUpPolicy, SearchChoice, SweepConfig
+from orchestrator.planning.search_options import TuneOptions
+from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.planning.tune_space.values import DOES_NOT_GO
 from orchestrator.running.lifecycle import CheckModel, without_check
@@ -56,9 +57,11 @@ def space_of(
 
     space = tune_space(config, goal, has_gpu=has_gpu, is_missing=is_missing)
     search_seconds = gpu_seconds * SEARCH_SHARE
-    options: dict[str, Any] = {"any_recipe": goal.any_recipe, "slot_seconds": search_seconds}
-    if space.effective_batch is not None:
-        options["effective_batch"] = space.effective_batch
+    search = TuneOptions(
+        any_recipe=goal.any_recipe,
+        slot_seconds=search_seconds,
+        effective_batch=space.effective_batch,
+    )
     policy = FollowUpPolicy(
         verify_budgets=config.follow_up.verify_budgets,
         tie_break_rounds=_TIE_BREAK_ROUNDS,
@@ -66,12 +69,7 @@ def space_of(
         slot_share=0.0,
         min_seconds=gpu_seconds - search_seconds,
     )
-    tuned = replace(
-        space.config,
-        search=SearchChoice(kind="best", options=options, is_space=True),
-        follow_up=policy,
-    )
-    return replace(space, config=tuned)
+    return replace(space, config=replace(space.config, search=search, follow_up=policy))
 
 
 def run_tune(

@@ -12,7 +12,7 @@ from orchestrator.analysis.budgets import BudgetPick
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.analysis.recommendation.longest import length_of
-from orchestrator.planning.settings import FollowUpPolicy
+from orchestrator.planning.config_model import FollowUpPolicy
 from orchestrator.search.follow_up_trials import profiled, tie_break, under_cap
 
 MAX_FAILED_CHECKS = 3

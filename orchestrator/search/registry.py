@@ -1,7 +1,7 @@
 """The searches that a sweep can name, and how one is built.
 
 To add a search: its file with a ``Search``, its description in
-``orchestrator.planning.search_kinds``, its name here.
+``orchestrator.planning.search_options``, its name here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RegisteredSearch:
     """How searches of one kind are built."""
 
     make: Callable[..., Search]
-    """From trials, and by keyword the options that ``search_kinds`` describes."""
+    """From trials, and by keyword the options of ``search_options``."""
     uses_predicted_memory: bool = False
     """Whether ``make`` also takes ``predicted_bytes``: trial -> predicted memory.
 
@@ -57,7 +57,7 @@ SEARCHES: Mapping[str, RegisteredSearch] = {
         prediction_shortlist=prediction_shortlist,
     ),
 }
-"""Kind -> how to build it, for every kind of ``search_kinds``."""
+"""Kind -> how to build it, for every kind of ``search_options``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +77,7 @@ class SearchFactory:
         """
         choice = self.config.search
         registered = SEARCHES[choice.kind]
-        options = dict(choice.options)
+        options = choice.options
         # Only some kinds of searches use predicted memory.
         if registered.uses_predicted_memory and self.predictor is not None:
             options["predicted_bytes"] = self.predictor.of(

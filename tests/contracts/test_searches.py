@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import DataSpec, ModelSpec, TrialSpec
-from orchestrator.planning.search_kinds import SEARCH_KINDS
-from orchestrator.planning.settings import SearchChoice, SweepConfig
+from orchestrator.planning.search_options import SEARCH_KINDS
+from orchestrator.planning.settings import SweepConfig
 from orchestrator.search.base import Search
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import PerGpuModel
@@ -38,14 +38,13 @@ LARGEST_THAT_FITS = 4
 
 def built(kind: str, trials: Sequence[TrialSpec], *, with_follow_ups: bool = False) -> Search:
     """A search as a sweep builds it, with the default options of its kind."""
-    options = {name: option.default for name, option in SEARCH_KINDS[kind].options.items()}
     config = SweepConfig(
         name="contract",
         path=Path("contract.yaml"),
         model=ModelSpec(task="masked-lm"),
         data=DataSpec(),
         budgets=(2**22,),
-        search=SearchChoice(kind=kind, options=options),
+        search=SEARCH_KINDS[kind](),
     )
     return SearchFactory(config=config, with_follow_ups=with_follow_ups).build(trials, "")
 

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
-from orchestrator.planning.settings import Resources
+from orchestrator.planning.config_model import Resources
 from orchestrator.running import batch_size_tuning, lifecycle, sweep_run
 from orchestrator.running.gpu_screening import Screening
 from orchestrator.running.nodes import Cluster, Node

@@ -31,7 +31,6 @@ from orchestrator.planning.prechecks.pairs import (
 from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
 from orchestrator.planning.prechecks.technique_requirements import model_keys
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem
-from orchestrator.planning.renamed_keys import with_new_keys
 from orchestrator.planning.settings import SweepConfig
 
 _DEFAULT_LABELS = 2
@@ -106,7 +105,7 @@ def _at_their_lines(config: SweepConfig, findings: Sequence[Finding]) -> list[Pr
     # Reading the file again takes a while, and only a finding needs its lines.
     if not findings:
         return []
-    document = with_new_keys(read_document(config.path)).document
+    document = read_document(config.path)
     return [document.problem(at, message) for at, message in findings]
 
 

@@ -9,7 +9,7 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Assignment
 from orchestrator.planning.plan import Plan, RuleCheck, chosen_variants, plan
-from orchestrator.planning.settings import SearchChoice, SweepConfig
+from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space import policy
 from orchestrator.planning.tune_space.combinations import (
     Combinations,
@@ -106,7 +106,6 @@ def _tuned(config: SweepConfig, goal: Goal) -> SweepConfig:
         baseline=baseline,
         repeats=1,
         budgets=goal.budgets or config.budgets,
-        search=SearchChoice(kind="best"),
         measure=replace(
             measure,
             warmup_steps=min(measure.warmup_steps, _WARMUP_STEPS),

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from jobs.techniques import AXES
+from orchestrator.planning.config_types import keys_of
 from orchestrator.planning.loggers import LOGGERS
-from orchestrator.planning.search_kinds import SEARCH_KINDS
+from orchestrator.planning.search_options import SEARCH_KINDS
 from orchestrator.reporting.config_reference import render
 
 ROOT = Path(__file__).parents[3]
@@ -31,10 +32,10 @@ def test_reference_names_every_search_and_logger_argument() -> None:
     page = render()
     for kind, search in SEARCH_KINDS.items():
         assert f"### `search: {kind}`" in page
-        assert all(f"| `{option}` |" in page for option in search.options)
+        assert all(f"| `{option}` |" in page for option in keys_of(search) if option != "kind")
     for logger, row in LOGGERS.items():
         assert f"### `{logger}`" in page
-        assert all(f"| `{argument}` |" in page for argument in row.arguments)
+        assert all(f"| `{argument}` |" in page for argument in keys_of(row))
 
 
 def test_reference_writes_defaults_as_they_are_typed() -> None:

@@ -11,7 +11,7 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec, spec_from_json, to_json
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
-from orchestrator.planning.settings import FollowUpPolicy
+from orchestrator.planning.config_model import FollowUpPolicy
 from orchestrator.search.follow_up_plan import MAX_FAILED_CHECKS
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.grid import Grid

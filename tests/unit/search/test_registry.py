@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jobs.spec import DataSpec, ModelSpec, TrialSpec
-from orchestrator.planning.search_kinds import SEARCH_KINDS
-from orchestrator.planning.settings import SearchChoice, SweepConfig
+from orchestrator.planning.search_options import SEARCH_KINDS
+from orchestrator.planning.settings import SweepConfig
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.grid import Grid
 from orchestrator.search.registry import SEARCHES, SearchFactory
@@ -26,7 +26,7 @@ def config(kind: str, **options: Any) -> SweepConfig:
         path=Path("small.yaml"),
         model=ModelSpec(task="causal-lm"),
         data=DataSpec(),
-        search=SearchChoice(kind=kind, options=options),
+        search=SEARCH_KINDS[kind](**options),
     )
 
 
@@ -43,8 +43,7 @@ class Predictor:
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 def test_factory_builds_every_kind_with_its_described_options(kind: str) -> None:
-    options = {name: option.default for name, option in SEARCH_KINDS[kind].options.items()}
-    search = SearchFactory(config=config(kind, **options)).build(TRIALS, "")
+    search = SearchFactory(config=config(kind)).build(TRIALS, "")
     assert list(search.pending()) == TRIALS
 
 

@@ -58,8 +58,6 @@ def test_compare_refuses_different_hardware_unless_asked(
     assert compare.main(runs) == compare.EXIT_DIFFERENT_HARDWARE
     assert "--different-hardware compares them" in capsys.readouterr().err
     assert compare.main([*runs, "--different-hardware"]) == 0
-    assert compare.main([*runs, "--unlike"]) == 0
-    assert "note: --unlike is now --different-hardware" in capsys.readouterr().err
 
 
 def test_compare_prints_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,32 +29,6 @@ def test_recommend_exit_status_says_whether_anything_fits(
     assert "needs --price-per-hour" in capsys.readouterr().err
 
 
-def test_recommend_accepts_a_renamed_flag_with_a_note(
-    run: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recommend.main([run, "--all-training-recipes"])
-    answer = capsys.readouterr().out
-    assert recommend.main([run, "--any-training"]) == 0
-    printed = capsys.readouterr()
-    assert printed.out == answer
-    assert printed.err == "note: --any-training is now --all-training-recipes\n"
-    assert "--any-training " not in recommend.command_line().format_help()
-
-
-@pytest.mark.parametrize("flag", ["--exact", "--require-loss-parity"])
-def test_recommend_accepts_the_flags_of_what_is_the_rule(
-    flag: str, run: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recommend.main([run])
-    answer = capsys.readouterr().out
-    assert recommend.main([run, flag]) == 0
-    printed = capsys.readouterr()
-    assert printed.out == answer
-    assert printed.err.startswith(f"note: {flag} changes nothing any more")
-    assert printed.err.count("\n") == 1
-    assert flag not in recommend.command_line().format_help()
-
-
 def test_recommend_ranks_other_recipes_only_where_asked(
     run: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,15 +29,6 @@ def test_report_without_a_run_is_a_usage_error(
     assert "no records and no table to report on" in capsys.readouterr().err
 
 
-def test_report_accepts_its_former_flag_with_a_note(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = write_run(tmp_path, [make_record()])
-    assert report.main([str(folder), "--open-nothing"]) == 0
-    assert capsys.readouterr().err == "note: --open-nothing is now --no-browser\n"
-    assert "--open-nothing" not in report.command_line().format_help()
-
-
 def test_report_help_imports_nothing_heavy() -> None:
     heavy = "{'pyarrow', 'torch', 'rich', 'bokeh', 'matplotlib', 'jinja2', 'numpy', 'pandas'}"
     code = (

@@ -1,6 +1,6 @@
 """Experiment loggers as observers of a session: TensorBoard, MLflow, Weights & Biases.
 
-Each is a row in ``orchestrator.planning.loggers`` and one class in a file here.
+Each has its arguments in ``orchestrator.planning.loggers``, and one class in a file here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrialSpec
 from orchestrator.labels import trial_label
-from orchestrator.planning.loggers import LOGGERS, LoggerChoices, LoggerError, LoggerRow
+from orchestrator.planning.loggers import LOGGERS, Logger, LoggerError
 from orchestrator.reporting.terminal.shortening import shortened
 
 METRICS = (
@@ -77,12 +77,12 @@ def _always() -> bool:
 
 
 def logger_observers(
-    choices: LoggerChoices,
+    choices: Mapping[str, Mapping[str, Any]],
     folder: Path,
     sweep: str,
     axes: Sequence[str],
     *,
-    rows: Mapping[str, LoggerRow] = LOGGERS,
+    rows: Mapping[str, type[Logger]] = LOGGERS,
     may_write: Callable[[], bool] = _always,
 ) -> list[LoggerObserver]:
     """An observer for each chosen logger, ready to log.

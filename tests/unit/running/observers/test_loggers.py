@@ -12,8 +12,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord, with_provenance
 from orchestrator import sweep
-from orchestrator.planning import loggers as planning
-from orchestrator.planning.loggers import LOGGERS, LoggerError, LoggerRow
+from orchestrator.planning.loggers import LOGGERS, Logger, LoggerError
 from orchestrator.running.observers.loggers import (
     LoggedTrial,
     LoggerObserver,
@@ -50,15 +49,15 @@ class Remembering:
         self.is_closed = True
 
 
-ROWS = {
-    "remembering": LoggerRow(
-        doc="keeps trials in memory",
-        package="json",
-        class_path=f"{__name__}:Remembering",
-        arguments={"mode": "how it fails"},
-        name_argument="project",
-    )
-}
+class RememberingChoice(Logger):
+    """keeps trials in memory"""
+
+    package = "json"
+    class_path = f"{__name__}:Remembering"
+    name_argument = "project"
+
+
+ROWS = {"remembering": RememberingChoice}
 
 
 def observer_of(folder: Path, **arguments: Any) -> tuple[LoggerObserver, Remembering]:
@@ -274,11 +273,10 @@ def test_missing_package_is_a_sentence_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, output = tmp_path / "sweep.yaml", tmp_path / "run"
-    path.write_text("model: {task: causal-lm, architecture: llama}\nloggers: [absent]\n")
-    row = LoggerRow(doc="", package="a_package_of_no_one", class_path="")
-    monkeypatch.setattr(planning, "LOGGERS", {"absent": row})
+    path.write_text("model: {task: causal-lm, architecture: llama}\nloggers: [wandb]\n")
+    monkeypatch.setattr(LOGGERS["wandb"], "package", "a_package_of_no_one")
     assert sweep.main([str(path), "--output", str(output)]) == 2
     assert capsys.readouterr().err == (
-        "loggers: absent needs the package a_package_of_no_one: pip install a_package_of_no_one\n"
+        "loggers: wandb needs the package a_package_of_no_one: pip install a_package_of_no_one\n"
     )
     assert not output.exists()

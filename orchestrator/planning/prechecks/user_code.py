@@ -7,21 +7,21 @@ from pathlib import Path
 
 from jobs.own_code.sources import SourceError, digest
 from jobs.spec.own_code import OwnCode, is_object_name
+from orchestrator.planning.config_model import ConfigFile
 from orchestrator.planning.problems import KeyPath
-from orchestrator.planning.schema_models import SweepSection
 
 KeyProblem = tuple[KeyPath, str]
 """The path of a key, and what is wrong with its value."""
 
 
-def read_own_code(
-    section: SweepSection, path: Path, *, is_allowed: bool
+def read_user_code(
+    file: ConfigFile, path: Path, *, is_allowed: bool
 ) -> tuple[OwnCode | None, list[KeyProblem]]:
     """The user's own code with the digest of its sources, and what is wrong with it.
 
     Without ``is_allowed`` nothing of it is read, and its presence is the problem.
     """
-    asked = section.own_code
+    asked = file.own_code
     if asked is None:
         return None, []
     own = OwnCode(

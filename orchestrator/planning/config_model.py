@@ -1,82 +1,43 @@
-"""The file's keys, their types and meanings, in pydantic.
+"""The file's keys, their types and meanings: the one declaration of each.
 
-Checked here, and the source of configs/schema.json and docs/configuration.md.
+The check of a file, configs/schema.json, docs/configuration.md and the messages come from it.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
-import itertools
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import Field, model_validator
 
-from jobs.spec import Distribution, Isolation, Task
-from orchestrator.planning.scalar_types import (
+from jobs.spec import Distribution, FileFormat, Isolation, Task
+from orchestrator.planning.config_types import (
     Cpus,
     Duration,
     HostMemory,
-    Loggers,
     MappingOrPath,
     Output,
     RunName,
+    Section,
     Size,
     Steps,
+    Texts,
 )
-from orchestrator.planning.search_choice import search_schema
-from orchestrator.planning.search_kinds import DEFAULT_KIND
-from orchestrator.planning.settings import ProfileChoice
+from orchestrator.planning.loggers import Loggers, LoggersChoice
+from orchestrator.planning.search_options import DEFAULT_SEARCH, SearchChoice
+
+_FORMAT_OF_SUFFIX: Mapping[str, FileFormat] = {
+    ".parquet": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".arrow": "arrow",
+}
 
 
 def _exactly_one(*keys: str) -> dict[str, Any]:
     return {"oneOf": [{"required": [key]} for key in keys]}
-
-
-def _docstrings_of_fields(section: type[BaseModel]) -> dict[str, str]:
-    """Field -> the docstring below it, from the source of the class."""
-    (definition,) = ast.parse(inspect.getsource(section)).body
-    assert isinstance(definition, ast.ClassDef)
-    docstrings = {}
-    for statement, following in itertools.pairwise(definition.body):
-        match statement, following:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                docstrings[name] = inspect.cleandoc(text)
-    return docstrings
-
-
-class Section(BaseModel):
-    """A mapping of the file. Each key's docstring is its meaning, for editors and the docs."""
-
-    # Strict: the text "8" is not the number 8. A quoted number is reported, never guessed about.
-    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """The schema, in which each key's docstring is its description.
-
-        pydantic can do the same (``use_attribute_docstrings``). But it would read the source
-        whenever the models are imported, which took a tenth of the time of a dry run.
-        """
-        reference = handler(core_schema)
-        properties = handler.resolve_ref_schema(reference).get("properties", {})
-        for key, meaning in _docstrings_of_fields(cls).items():
-            properties[key] = {"description": meaning, **properties[key]}
-        return reference
 
 
 class ModelSection(Section, json_schema_extra=_exactly_one("architecture", "name_or_path")):
@@ -145,7 +106,7 @@ class FileSection(Section):
 
     path: str
     """A file or folder, relative to the config."""
-    format: Literal["parquet", "json", "csv", "arrow", "disk", "imagefolder"] | None = None
+    format: FileFormat | None = None
     """The format of the file. Default: by its suffix. disk: a folder from datasets.save_to_disk.
     imagefolder: a folder of images with a metadata.jsonl or metadata.csv."""
     columns: dict[str, str] = Field(default_factory=dict)
@@ -156,6 +117,18 @@ class FileSection(Section):
     texts: name or folder of a processor; default: model.name_or_path."""
     max_length: int = Field(default=512, ge=1)
     """Longer texts are cut to this many tokens."""
+
+    @property
+    def known_format(self) -> FileFormat | None:
+        """The format as given, else from the suffix; None if the suffix is unknown."""
+        return self.format or _FORMAT_OF_SUFFIX.get(Path(self.path).suffix.lower())
+
+    @model_validator(mode="after")
+    def _has_a_format(self) -> Self:
+        if self.known_format is None:
+            formats = ", ".join(dict.fromkeys(_FORMAT_OF_SUFFIX.values()))
+            raise ValueError(f"needs a format for {self.path}; valid choices: {formats}, disk")
+        return self
 
 
 class DataSection(Section, json_schema_extra=_exactly_one("synthetic", "file")):
@@ -213,12 +186,23 @@ class FollowUpSection(Section):
     """Run the pick of each budget again with the GPU's memory capped to the budget."""
     tie_break_rounds: int = Field(default=4, ge=0)
     """Rounds in which close candidates for a budget run again, interleaved on one GPU. 0: none."""
-    profile: ProfileChoice = "frontier"
+    profile: Literal["frontier", "all", "none"] = "frontier"
     """Configurations to profile (memory by kind, time by operation): those of the frontier, all,
     none."""
 
 
-class CpuFallbackSection(Section):
+class FollowUpPolicy(FollowUpSection):
+    """The same with what it may cost."""
+
+    profiles: int = 8
+    """Configurations to profile: budgets' picks, then the frontier."""
+    slot_share: float = 0.25
+    """All follow-ups together may take this share of the search's own slot time,"""
+    min_seconds: float = 60.0
+    """and this much after any search."""
+
+
+class CpuFallback(Section):
     """What to measure on a machine without a GPU."""
 
     warmup_steps: int = Field(default=2, ge=1)
@@ -226,21 +210,25 @@ class CpuFallbackSection(Section):
     steps: Steps = 10
     """Replaces measure.steps. A trial ends earlier if its speed is known, or too unsteady to know.
     """
-    time_budget: Duration = Field(default=600.0, json_schema_extra={"default": "10m"})
+    time_budget_seconds: Duration = Field(
+        default=600.0, alias="time_budget", json_schema_extra={"default": "10m"}
+    )
     """Time for the whole sweep, smallest configurations first. The rest is recorded as skipped."""
 
 
-class ResourcesSection(Section):
+class Resources(Section):
     """What a trial may use on its node."""
 
     cpus_per_trial: Cpus = Field(default=0, json_schema_extra={"default": "auto"})
     """CPU cores of a trial. auto: the cores of the node, divided by its GPUs."""
-    host_memory: HostMemory = Field(default=0, json_schema_extra={"default": "auto"})
+    host_bytes: HostMemory = Field(
+        default=0, alias="host_memory", json_schema_extra={"default": "auto"}
+    )
     """Host memory of a trial. auto: if it offloads, the node's memory divided by its GPUs;
     otherwise none is reserved."""
     nvme_path: str | None = None
     """Folder on an NVMe disk, for the values of the axis offload that use NVMe."""
-    gpu_models: list[str] = Field(default_factory=list)
+    gpu_models: Texts = ()
     """Measure only on GPUs whose name contains one of these words. Default: every GPU model."""
     screen_gpus: bool = True
     """Before measuring, compare the GPUs of each model, and leave out throttled or slow GPUs."""
@@ -254,7 +242,7 @@ class OwnCodeSection(Section):
 
     trainer: str | None = None
     """A subclass of transformers.Trainer, such as my_package.train:MyTrainer."""
-    callbacks: list[str] = Field(default_factory=list)
+    callbacks: Texts = ()
     """Subclasses of TrainerCallback."""
     collator: str | None = None
     """A function from a list of rows to a batch, or a class whose objects are such functions."""
@@ -270,7 +258,7 @@ class SubsetSection(Section):
     """Axis -> values; an axis that is not named keeps its values from the top level."""
 
 
-class SweepSection(Section):
+class ConfigFile(Section):
     """One sweep: a model, TrainingArguments for all trials, and the axes to vary."""
 
     name: RunName = None
@@ -302,16 +290,16 @@ class SweepSection(Section):
     """How to measure each trial."""
     follow_up: FollowUpSection = FollowUpSection.model_construct()
     """What to measure again at the end."""
-    cpu_fallback: CpuFallbackSection = CpuFallbackSection.model_construct()
+    cpu_fallback: CpuFallback = CpuFallback.model_construct()
     """What to measure without a GPU."""
-    resources: ResourcesSection = ResourcesSection.model_construct()
+    resources: Resources = Resources.model_construct()
     """CPU cores, host memory and GPUs of a trial."""
     budgets: list[Size] = Field(default_factory=list)
     """Memory sizes, each with a unit. The report names the best configuration within each."""
-    search: Annotated[Any, WithJsonSchema(search_schema())] = DEFAULT_KIND
+    search: SearchChoice = DEFAULT_SEARCH
     """Which configurations are measured, in which order: a kind of search, or its kind and options.
     """
-    loggers: Loggers = Field(default_factory=dict)
+    loggers: LoggersChoice = Loggers.model_construct()
     """Experiment loggers to report to: their names, or a mapping of names to arguments."""
     output: Output = None
     """The run folder, or a URI for its upload (s3://, gs://, hf://). Default: runs/NAME."""

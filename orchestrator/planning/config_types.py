@@ -1,19 +1,45 @@
-"""Types of config values that have more than one notation: sizes, durations, "auto" and others."""
+"""What the config model is made of: sections, and types of values with more than one notation."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
 
-from orchestrator.planning.loggers import LOGGERS, read_loggers
 from orchestrator.storage.location import location
 from orchestrator.units import DURATION_PATTERN, SIZE_PATTERN, duration_seconds, size_bytes
 
 _NAME_CHARACTERS = 100
 """The longest name of a sweep; the name of a folder may have 255 bytes."""
+
+
+class Section(BaseModel):
+    """A mapping of the file. The docstring below a key is its meaning, for editors and the docs."""
+
+    # Strict: the text "8" is not the number 8. A quoted number is reported, never guessed about.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+
+def keys_of(section: type[BaseModel]) -> dict[str, Any]:
+    """Key -> its type."""
+    return {field.alias or name: field.annotation for name, field in section.model_fields.items()}
+
+
+def sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The sections that a value of this type can be or hold."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from sections_in(argument)
 
 
 def _steps(value: object) -> int | None:
@@ -63,21 +89,6 @@ def _check_output(value: str | None) -> str | None:
     return value
 
 
-def _logger_schemas() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two JSON schemas: a list of loggers' names, and a mapping of names to arguments."""
-    by_name = {}
-    for name, row in LOGGERS.items():
-        arguments = {argument: {"description": doc} for argument, doc in row.arguments.items()}
-        by_name[name] = {
-            "type": ["object", "null"],
-            "additionalProperties": False,
-            "properties": arguments,
-            "description": row.doc,
-        }
-    names = {"type": "array", "items": {"enum": list(LOGGERS)}, "uniqueItems": True}
-    return names, {"type": "object", "additionalProperties": False, "properties": by_name}
-
-
 def _parsed(
     parse: Callable[[object], Any], *schemas: dict[str, Any]
 ) -> tuple[BeforeValidator, WithJsonSchema]:
@@ -107,7 +118,8 @@ Cpus = Annotated[int, *_parsed(_cpus, _INTEGER, _AUTO)]
 HostMemory = Annotated[int, *_parsed(_host_memory, _BYTES, _SIZE, _AUTO)]
 """A size in bytes; 0 stands for "auto"."""
 MappingOrPath = Annotated[dict[str, Any] | str, *_parsed(_mapping_or_path, _MAPPING, _TEXT)]
-Loggers = Annotated[dict[str, dict[str, Any]], *_parsed(read_loggers, *_logger_schemas())]
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
+"""A list of texts. It is not strict, because YAML has lists and no tuples."""
 RunName = Annotated[str | None, AfterValidator(_check_name)]
 """A name that can be the name of a folder."""
 Output = Annotated[str | None, AfterValidator(_check_output)]

@@ -1,17 +1,19 @@
-"""A file's content typed by its schema, or what is wrong with it in words."""
+"""A file's content typed by the config model, or what is wrong with it in words."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from orchestrator.planning.config_model import ConfigFile
+from orchestrator.planning.config_types import keys_of, sections_in
 from orchestrator.planning.problems import KeyPath, advice, described, named_value
-from orchestrator.planning.schema_models import SweepSection
+from orchestrator.planning.search_options import SEARCH_KINDS
 
 _DISABLE_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 _EXPECTED = {
@@ -20,6 +22,7 @@ _EXPECTED = {
     "int_type": "an integer",
     "float_type": "a number",
     "list_type": "a list",
+    "tuple_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
@@ -35,16 +38,27 @@ _BOUNDS = {
 """pydantic's kind of error -> its words, and its bound's name in the error's context."""
 
 
-def section_of(value: Mapping[str, Any]) -> SweepSection | list[tuple[KeyPath, str]]:
-    """The typed content of the file, or each place that breaks the schema, with the reason."""
+def typed(value: Mapping[str, Any]) -> ConfigFile | list[tuple[KeyPath, str]]:
+    """The typed content of the file, or each place that is wrong in it, with the reason."""
     try:
         with _without_plugins():
-            return SweepSection.model_validate(value)
+            return ConfigFile.model_validate(value)
     except ValidationError as error:
         problems: list[tuple[KeyPath, str]] = []
         for detail in error.errors(include_url=False):
-            problems.append((tuple(detail["loc"]), _message(dict(detail))))
+            problems.append((_path(detail, value), _message(dict(detail))))
         return problems
+
+
+def _path(detail: Mapping[str, Any], value: Mapping[str, Any]) -> KeyPath:
+    """The path of the key that an error is about."""
+    path = tuple(detail["loc"])
+    if path[0] != "search":
+        return path
+    if detail["type"] == "union_tag_invalid" and isinstance(value["search"], dict):
+        return ("search", "kind")
+    # pydantic adds the kind of search to the path.
+    return (path[0], *path[2:])
 
 
 @contextlib.contextmanager
@@ -68,11 +82,35 @@ def _message(detail: Mapping[str, Any]) -> str:
     kind = detail["type"]
     # An unknown key is most often a misspelling of another key of the same section.
     if kind == "extra_forbidden":
-        *parents, key = detail["loc"]
-        return f"unknown key; {advice(key, list(_keys_at(parents)))}"
+        return _unknown_key(detail["loc"])
     if kind == "missing":
         return "is required"
     return _value_message(kind, detail["input"], detail) or str(detail["msg"])
+
+
+def _unknown_key(path: KeyPath) -> str:
+    *parents, key = path
+    if parents and parents[0] == "search":
+        section: type[BaseModel] = SEARCH_KINDS[str(parents[1])]
+        # An option of another kind of search is not a misspelling.
+        owners = [kind for kind, search in SEARCH_KINDS.items() if key in keys_of(search)]
+        if owners:
+            return f"only search: {{kind: {' or '.join(owners)}}} has this"
+    else:
+        section = _section_at(parents)
+    keys = list(keys_of(section))
+    if not keys:
+        return "unknown key; no key is valid here"
+    return f"unknown key; {advice(key, keys)}"
+
+
+def _section_at(at: Iterable[str | int]) -> type[BaseModel]:
+    """The section at a key path."""
+    section: type[BaseModel] = ConfigFile
+    # Walk down the models as pydantic did; the name of a subset is not a key of a model.
+    for key in at:
+        section = next(sections_in(keys_of(section).get(str(key))), section)
+    return section
 
 
 def _value_message(kind: str, value: Any, detail: Mapping[str, Any]) -> str:
@@ -82,11 +120,17 @@ def _value_message(kind: str, value: Any, detail: Mapping[str, Any]) -> str:
         # pydantic lists the choices as 'a', 'b' or 'c'.
         choices = re.findall(r"'([^']*)'", context["expected"])
         return f"{named_value(value)} is not known; {advice(value, choices)}"
+    if kind == "union_tag_invalid":
+        name = value["kind"]
+        return f"{named_value(name)} is not known; {advice(name, list(SEARCH_KINDS))}"
     if kind in _EXPECTED:
         return f"must be {_EXPECTED[kind]}, not {described(value)}{_quotes_hint(kind, value)}"
     if kind in _BOUNDS:
-        words, bound = _BOUNDS[kind]
-        return f"must be {words} {context[bound]}, not {described(value)}"
+        words, name = _BOUNDS[kind]
+        bound = context[name]
+        if isinstance(bound, float):
+            bound = f"{bound:g}"
+        return f"must be {words} {bound}, not {described(value)}"
     if kind == "value_error":
         return _reason(context["error"], value)
     return ""
@@ -106,22 +150,3 @@ def _quotes_hint(kind: str, value: Any) -> str:
     if re.fullmatch(r"[-+\d.]+|true|false", value):
         return "; write it without quotes"
     return ""
-
-
-def _keys_at(at: list[str | int]) -> Iterator[str]:
-    """The keys of the section at a key path."""
-    section: type[BaseModel] = SweepSection
-    # Walk down the models as pydantic did; the name of an axis is not a key of a model.
-    for key in at:
-        if key in section.model_fields:
-            annotation = section.model_fields[str(key)].annotation
-            section = next(_sections_in(annotation), section)
-    yield from section.model_fields
-
-
-def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    # Lists, mappings and optional values hold their models as arguments.
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _sections_in(argument)

@@ -1,0 +1,108 @@
+"""What is wrong with the value of a key, in words, and what its neighbours are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from orchestrator.planning.config import ConfigError, SweepConfig
+from orchestrator.planning.config_errors import typed
+from orchestrator.planning.config_model import ConfigFile
+from orchestrator.planning.loggers import LoggerError, refuse_missing
+from orchestrator.planning.schema import keys_schema
+from orchestrator.planning.search_options import SEARCH_KINDS
+
+VALUE = {"model": {"task": "causal-lm", "architecture": "gpt2"}}
+VARIABLE = "PYDANTIC_DISABLE_PLUGINS"
+Load = Callable[[str], SweepConfig]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("search: 3", "search: must be a kind of search or a mapping, not 3"),
+        ("search: {kind: [grid]}", "search.kind: a list is not known; "),
+        ("search: {tolerance: 0.1}", "search.tolerance: only search: {kind: frontier} has this"),
+        ("search: {kind: frontier, sed: 1}", 'search.sed: unknown key; did you mean "seed"?'),
+        ("search: {kind: frontier, tolerance: 1}", "search.tolerance: must be below 1, not 1"),
+        ("search: {kind: frontier, tolerance: -1}", "search.tolerance: must be at least 0, not -1"),
+        ("search: {kind: frontier, seed: true}", "search.seed: must be an integer, not the bool"),
+        ("search: {kind: frontier, tolerance: .nan}", "search.tolerance: must be below 1, not nan"),
+        ("loggers: mlflow", "loggers: must be a list of loggers"),
+        ("loggers: [ml_flow]", 'loggers.ml_flow: unknown key; did you mean "mlflow"?'),
+        ("loggers: {wandb: bert}", "loggers.wandb: must be a mapping"),
+        ("loggers: {wandb: {projekt: bert}}", 'loggers.wandb.projekt: unknown key; did you mean "'),
+        ("loggers: {tensorboard: {logdir: x}}", "loggers.tensorboard.logdir: unknown key; no key"),
+        (
+            "loggers: {wandb: {settings: {base_url: 'https://key@host'}}}",
+            "loggers.wandb.settings: must hold no credentials",
+        ),
+    ],
+)
+def test_wrong_value_is_named_with_its_key(load: Load, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    assert f":2: {message}" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", SEARCH_KINDS)
+def test_search_by_name_has_every_default(load: Load, kind: str) -> None:
+    assert (
+        load(f"search: {kind}").search
+        == SEARCH_KINDS[kind]()
+        == load(f"search: {{kind: {kind}}}").search
+    )
+
+
+def test_options_that_are_given_replace_the_defaults(load: Load) -> None:
+    options = load("search: {kind: frontier, tolerance: 0.1}").search.options
+    assert options == {"tolerance": 0.1, "audit_fraction": 0.03, "seed": 0}
+    assert load("loggers: [mlflow, wandb]").loggers == {"mlflow": {}, "wandb": {}}
+    given = "loggers: {tensorboard: null, wandb: {project: bert}}"
+    assert load(given).loggers == {"tensorboard": {}, "wandb": {"project": "bert"}}
+
+
+def test_refuse_missing_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
+    with pytest.raises(LoggerError, match="loggers: wandb needs the package wandb: pip install"):
+        refuse_missing(["wandb"])
+
+
+@pytest.mark.parametrize("before", [None, "logfire"])
+def test_typed_leaves_the_environment_as_it_is(
+    before: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if before is None:
+        monkeypatch.delenv(VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(VARIABLE, before)
+    assert isinstance(typed(VALUE), ConfigFile)
+    assert isinstance(typed({}), list)
+    assert os.environ.get(VARIABLE) == before
+
+
+def test_typed_asks_no_package_for_plugins() -> None:
+    # In a process of its own, because pydantic asks only once.
+    program = f"""
+import importlib.metadata
+def refuse(**parameters):
+    raise SystemExit("packages were searched for plugins")
+importlib.metadata.entry_points = refuse
+from orchestrator.planning.config_errors import typed
+typed({VALUE})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_every_key_of_every_section_has_a_description_in_the_schema() -> None:
+    schema = keys_schema()
+    for section in (schema, *schema["$defs"].values()):
+        for key, described in section["properties"].items():
+            # A logger's description is that of its own section.
+            is_described = "description" in described or "$ref" in described["anyOf"][0]
+            assert is_described, (section["title"], key)
