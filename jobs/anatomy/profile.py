@@ -23,7 +23,7 @@ from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD, phases
 from jobs.anatomy.trace import Trace
 from jobs.anatomy.trace_reader import read
 from jobs.anatomy_record import Anatomy, Entry
-from jobs.loops.base import Trained
+from jobs.loops.contract import Trained
 from jobs.node import nvml
 from jobs.steady_state import GPU_BOUND
 
@@ -60,15 +60,12 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
 def _profiler(trained: Trained, row: Mapping[str, Any]) -> StepProfiler:
     """The listener of the extra steps."""
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
-    reference = None
-    if trained.preferences is not None:
-        reference = trained.preferences.reference
     # No ranges around compiled modules: they would recompile the code.
     ranges: AbstractContextManager[None] = nullcontext()
     if not is_compiled(trained.model):
         ranges = module_ranges(model)
     return StepProfiler(
-        lambda: live_tensors(model, trained.optimizer, reference),
+        lambda: live_tensors(model, trained.optimizer, trained.reference_model),
         ranges,
         on_gpu=torch.cuda.is_available(),
         timed_steps=_timed_steps(row),

@@ -11,7 +11,7 @@ import transformers
 from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
-from jobs.loops.base import Setup, Trained
+from jobs.loops.contract import Setup, Trained
 from jobs.loops.meter import Listener
 from jobs.loops.worst_batch import loader_of
 from jobs.loss_scaling import LossScaling

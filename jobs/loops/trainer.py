@@ -6,19 +6,18 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
 
 from jobs.loops.accumulated_loss import LossScale, loss_ratio
-from jobs.loops.base import Setup, Trained
+from jobs.loops.contract import Setup, Trained
 from jobs.loops.deepspeed import reported_phases
 from jobs.loops.meter import Listener, NoListener
 from jobs.loops.step_order import StepsInRandomOrder
 from jobs.loops.worst_batch import loader_of, subset
-from jobs.own_code.objects import OwnCodeError, OwnObjects, called_with
 
 if TYPE_CHECKING:
     _Base = transformers.Trainer
@@ -182,55 +181,13 @@ def train(setup: Setup) -> Trained:
         "data_collator": setup.collator,
         "optimizers": (setup.optimizer, None),
     }
-    if setup.own is None:
+    if setup.user is None:
         trainer = metered(transformers.Trainer)(**parts)
     else:
-        trainer = own_trainer(setup.own, parts, transformers.Trainer)
-    return measured(trainer, setup, loss_scale_of(trainer, setup.own))
-
-
-def loss_scale_of(trainer: Metered, own: OwnObjects | None) -> LossScale:
-    """What divides an accumulated loss. In a Trainer of the user's own, nothing is corrected."""
-    if own is not None and (own.trainer or own.entry):
-        return LossScale.as_declared(trainer)
-    return LossScale(trainer)
-
-
-def own_trainer(
-    own: OwnObjects, parts: Mapping[str, Any], default: type, **attributes: Any
-) -> Metered:
-    """The Trainer that the user's own class or function makes of the parts, metered.
-
-    ``default`` is used if the user gives no class; a class of the user's must be a subclass of it.
-    Raises OwnCodeError if it is not, or if it trains another model or with other arguments.
-    """
-    kind = own.trainer or default
-    if not issubclass(kind, default):
-        raise OwnCodeError(f"this loop needs a subclass of {default.__name__}, not {kind.__name__}")
-    with_callbacks = {**parts, "callbacks": list(own.callbacks)}
-    trainer: Any
-    if own.entry is None:
-        trainer = metered(kind, **attributes)(**with_callbacks)
-    else:
-        trainer = _made_by(own.entry, with_callbacks, default)
-        trainer.__class__ = metered(type(trainer), **attributes)
-    for name in ("model", "args"):
-        if getattr(trainer, name) is not parts[name]:
-            raise OwnCodeError(
-                f"the Trainer has another {name} than the one that it was given, so the trial "
-                "would not measure what its row says"
-            )
-    return cast(Metered, trainer)
-
-
-def _made_by(entry: Callable[..., Any], parts: Mapping[str, Any], default: type) -> Any:
-    """The Trainer that the user's own function makes. Raises OwnCodeError if it makes none."""
-    trainer = called_with(entry, parts)
-    if isinstance(trainer, default):
-        return trainer
-    raise OwnCodeError(
-        f"{entry.__name__} returned a {type(trainer).__name__}, not a {default.__name__}"
-    )
+        trainer = setup.user.trainer_of(parts, transformers.Trainer)
+    if setup.user is not None and setup.user.computes_the_loss:
+        return measured(trainer, setup, LossScale.as_declared(trainer))
+    return measured(trainer, setup, LossScale(trainer))
 
 
 def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:

@@ -5,7 +5,7 @@ model_and_data.py   what is trained: model and data
 measure.py          how it is measured: steps, time limit, memory cap
 follow_up.py        why it is run: for the search, or to check its result
 recipe.py           the choices that change what a training learns
-own_code.py         the user's own code, by name
+user_code.py        the user's own code, by name
 settings.py         what is handed to which library, and what it may use of its node
 identity.py         the trial's id
 plain_json.py       any of these as JSON values
@@ -26,11 +26,11 @@ from jobs.spec.model_and_data import (
     SyntheticData,
     Task,
 )
-from jobs.spec.own_code import OwnCode
 from jobs.spec.plain_json import to_json
 from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
 from jobs.spec.settings import Hook, HookPlace, LibrarySettings, Needs
 from jobs.spec.trial import TrialSpec
+from jobs.spec.user_code import UserCode
 
 __all__ = [
     "PLAIN",
@@ -48,13 +48,13 @@ __all__ = [
     "MemoryCap",
     "ModelSpec",
     "Needs",
-    "OwnCode",
     "Purpose",
     "RowLengthDistribution",
     "SyntheticData",
     "Task",
     "TrainingRecipe",
     "TrialSpec",
+    "UserCode",
     "data_from_json",
     "spec_from_json",
     "to_json",

@@ -14,10 +14,10 @@ from jobs.spec.model_and_data import (
     RowLengthDistribution,
     SyntheticData,
 )
-from jobs.spec.own_code import OwnCode
 from jobs.spec.recipe import TrainingRecipe
 from jobs.spec.settings import Hook, LibrarySettings, Needs
 from jobs.spec.trial import TrialSpec
+from jobs.spec.user_code import UserCode
 
 
 def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
@@ -36,13 +36,13 @@ def spec_from_json(raw: Mapping[str, Any]) -> TrialSpec:
         "own_code": None,
     }
     if raw.get("own_code"):
-        parsed["own_code"] = own_code_from_json(raw["own_code"])
+        parsed["own_code"] = user_code_from_json(raw["own_code"])
     return TrialSpec(**{**raw, **parsed})
 
 
-def own_code_from_json(raw: Mapping[str, Any]) -> OwnCode:
-    """The inverse of ``to_json`` for an ``OwnCode``. Raises TypeError for anything but texts."""
-    own = OwnCode(**{**raw, "callbacks": tuple(raw.get("callbacks", ()))})
+def user_code_from_json(raw: Mapping[str, Any]) -> UserCode:
+    """The inverse of ``to_json`` for an ``UserCode``. Raises TypeError for anything but texts."""
+    own = UserCode(**{**raw, "callbacks": tuple(raw.get("callbacks", ()))})
     for text in (*own.names, own.folder, own.digest):
         if not isinstance(text, str):
             raise TypeError(f"{text!r} is not a text")

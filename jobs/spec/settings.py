@@ -41,10 +41,11 @@ HookPlace = Literal[
 """Where a trial calls a hook, in this order. ``Hook.arguments`` come as keywords.
 
 - ``allocator()`` sets up the allocator of the GPU before it holds any memory.
-- ``rows(rows, batching)`` returns the dataset and the collator to use, in place of ``collator``
-  and ``batching``. ``rows`` are a ``jobs.trial.data.RawRows``, and ``batching`` is the name of the
-  hook there (empty: none).
-- ``preferences(rows)`` does the same as ``rows`` for a loop that trains on pairs of answers.
+- ``rows(data, config, samples, seed, batching)`` returns the dataset and the collator to use, in
+  place of ``collator`` and ``batching``. ``data`` is a ``DataSpec``, ``config`` the configuration
+  of the model, and ``batching`` the name of the hook there (empty: none). ``samples`` and ``seed``
+  are as for ``jobs.trial.data.load``.
+- ``preferences`` does the same as ``rows`` for a loop that trains on pairs of answers.
 - ``collator(collator)`` returns the collator to use.
 - ``batching(dataset, collator, attention, tokens)`` returns the dataset and the collator to use;
   ``attention`` is the name of its implementation (empty: the model's own), ``tokens`` the length of
@@ -59,7 +60,7 @@ HookPlace = Literal[
   weights, another loss, a frozen vision tower, other frozen weights, an adapter, checkpointing or
   offloading, compiled regions. ``arguments`` are the ``TrainingArguments``.
 - ``optimizer(model, arguments)`` returns a ``torch.optim.Optimizer``.
-- ``loop(setup)`` trains, from a ``jobs.loops.base.Setup`` to a ``Trained``.
+- ``loop(setup)`` trains, from a ``jobs.loops.contract.Setup`` to a ``Trained``.
 """
 
 PROCESS_PLACES: tuple[HookPlace, ...] = ("compiler", "partitioner", "kernels")

@@ -9,9 +9,9 @@ from jobs.spec.follow_up import FollowUp, Purpose
 from jobs.spec.identity import identity
 from jobs.spec.measure import MeasureSpec
 from jobs.spec.model_and_data import DataSpec, ModelSpec
-from jobs.spec.own_code import OwnCode
 from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
 from jobs.spec.settings import LibrarySettings, Needs
+from jobs.spec.user_code import UserCode
 
 
 class _CachesIdentity:
@@ -40,7 +40,7 @@ class TrialSpec(_CachesIdentity):
     gpu_model: str = ""
     """The only GPU model that may run the trial, if a sweep has several models; empty: any."""
 
-    own_code: OwnCode | None = None
+    own_code: UserCode | None = None
     """The user's own Trainer, callbacks or collator; None: only the libraries' own code runs."""
 
     @property

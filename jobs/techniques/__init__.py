@@ -1,29 +1,21 @@
 """Every training technique as a row of data, one file per axis.
 
 A technique is a ``Variant`` on an ``Axis``. To add a technique, add its row to the file of its
-axis. To add an axis, add a file, and its axis to ``AXES``.
+axis. To add an axis, or a file with rows of several axes, add its module to ``_MODULES``.
+
+variant.py        what a technique is: ``Variant``, ``Family`` and ``Axis``; merges variants
+registry.py       all axes, and what tables and plans must know about them
+axes/             the axes of every training, one file each
+hooks.py          the functions that techniques call in a trial, by name
+written_form.py   the text of a technique with parameters
+workload.py       which techniques change what one sample is
 """
 
-from jobs.techniques.axes.activations import ACTIVATIONS
-from jobs.techniques.axes.allocator import ALLOCATOR
-from jobs.techniques.axes.attention import ATTENTION
-from jobs.techniques.axes.batches.rows import BATCHING
-from jobs.techniques.axes.batches.size import ACCUMULATION, MICRO_BATCH, SEQUENCE_LENGTH
-from jobs.techniques.axes.compile import COMPILE
-from jobs.techniques.axes.dataloader import DATALOADER
-from jobs.techniques.axes.experts import EXPERTS
-from jobs.techniques.axes.fine_tuning.adapter import ADAPTER
-from jobs.techniques.axes.fine_tuning.base import BASE
-from jobs.techniques.axes.fine_tuning.qat import QAT
-from jobs.techniques.axes.fine_tuning.trainable import TRAINABLE
-from jobs.techniques.axes.fine_tuning.vision import VISION
-from jobs.techniques.axes.kernels import KERNELS
-from jobs.techniques.axes.loop import LOOP
-from jobs.techniques.axes.loss import LOSS
-from jobs.techniques.axes.offload import OFFLOAD
-from jobs.techniques.axes.optimizer import OPTIMIZER
-from jobs.techniques.axes.precision import PRECISION
-from jobs.techniques.base import (
+import importlib
+
+from jobs.techniques.registry import AXES, COLUMNS, INCOMPATIBLE
+from jobs.techniques.variant import (
+    OTHER_WORKLOAD,
     Axis,
     Family,
     NamePattern,
@@ -33,36 +25,11 @@ from jobs.techniques.base import (
     merge,
 )
 
-# Variants are merged in this order: if two set the same argument, the later axis wins.
-AXES: dict[str, Axis] = {
-    axis.name: axis
-    for axis in (
-        MICRO_BATCH,
-        ACCUMULATION,
-        SEQUENCE_LENGTH,
-        BATCHING,
-        PRECISION,
-        OPTIMIZER,
-        ACTIVATIONS,
-        ATTENTION,
-        EXPERTS,
-        OFFLOAD,
-        KERNELS,
-        LOSS,
-        ADAPTER,
-        BASE,
-        VISION,
-        TRAINABLE,
-        QAT,
-        COMPILE,
-        ALLOCATOR,
-        DATALOADER,
-        LOOP,
-    )
-}
-
 __all__ = [
     "AXES",
+    "COLUMNS",
+    "INCOMPATIBLE",
+    "OTHER_WORKLOAD",
     "Axis",
     "Family",
     "NamePattern",
@@ -71,3 +38,33 @@ __all__ = [
     "deep_merge",
     "merge",
 ]
+
+_MODULES = (
+    "jobs.techniques.axes.batch_sizes",
+    "jobs.techniques.axes.batching",
+    "jobs.techniques.axes.precision",
+    "jobs.techniques.axes.optimizer",
+    "jobs.techniques.axes.activations",
+    "jobs.techniques.axes.attention",
+    "jobs.techniques.axes.experts",
+    "jobs.techniques.axes.offload",
+    "jobs.techniques.axes.kernels",
+    "jobs.techniques.axes.loss",
+    "jobs.finetuning.adapters",
+    "jobs.finetuning.frozen_base",
+    "jobs.finetuning.vision.vision_axis",
+    "jobs.finetuning.trained_weights",
+    "jobs.finetuning.qat",
+    "jobs.techniques.axes.compile",
+    "jobs.techniques.axes.allocator",
+    "jobs.techniques.axes.dataloader",
+    "jobs.techniques.axes.loop",
+    "jobs.finetuning.muon",
+    "jobs.finetuning.weighted_loss",
+    "jobs.finetuning.trl.loop_techniques",
+    "jobs.finetuning.user_code",
+)
+"""Modules that add axes, rows and hooks, in the order in which variants are merged."""
+
+for _module in _MODULES:
+    importlib.import_module(_module)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from jobs.spec import Hook, HookPlace, TrialSpec
@@ -21,9 +21,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 MODULES_VARIABLE = "ORCHESTRATOR_HOOK_MODULES"
 """Environment variable of a node: comma-separated modules to import, which register more hooks."""
 
-_MODULES = ("jobs.techniques", "jobs.loops.hooks")
-"""Modules that register hooks when they are imported."""
-_HOOKS: dict[str, Callable[..., Any]] = {}
+_HOOKS: dict[str, Callable[..., Any] | str] = {}
+"""Name -> function; until a slow module is imported, the ``module:function`` in it."""
+_SERVICES: dict[str, Callable[..., Any] | str] = {}
 
 
 class UnknownHookError(KeyError):
@@ -39,7 +39,8 @@ def hook(name: str) -> Callable[[F], F]:
 
     def register(function: F) -> F:
         """Add the function to the registry, and return it unchanged."""
-        if name in _HOOKS and _HOOKS[name].__module__ != function.__module__:
+        known = _HOOKS.get(name, function)
+        if isinstance(known, str) or known.__module__ != function.__module__:
             raise ValueError(f"two hooks are named {name}")
         _HOOKS[name] = function
         return function
@@ -47,15 +48,47 @@ def hook(name: str) -> Callable[[F], F]:
     return register
 
 
+def hooks_of(module: str, functions: Mapping[str, str]) -> None:
+    """Register functions of a module that is imported when one of them is first asked for.
+
+    ``functions``: name of the hook -> name of the function.
+    """
+    _HOOKS.update((name, f"{module}:{function}") for name, function in functions.items())
+
+
+def services_of(module: str, *functions: str) -> None:
+    """Register functions that plans, trials and exports ask for. A spec cannot name them."""
+    _SERVICES.update((name, f"{module}:{name}") for name in functions)
+
+
 def registered(name: str) -> Callable[..., Any]:
-    """The function of this name. Raises UnknownHookError if there is none."""
-    # Importing a module registers its hooks. A module that is already imported is not run again.
-    added = os.environ.get(MODULES_VARIABLE, "")
-    for module in (*_MODULES, *filter(None, added.split(","))):
-        importlib.import_module(module)
+    """The hook of this name. Raises UnknownHookError if there is none."""
+    _import_registrars()
     if name not in _HOOKS:
         raise UnknownHookError(f'no hook is named "{name}"')
-    return _HOOKS[name]
+    return _imported(_HOOKS, name)
+
+
+def service(name: str) -> Callable[..., Any]:
+    """The function that a wing of the program offers under this name."""
+    _import_registrars()
+    return _imported(_SERVICES, name)
+
+
+def _import_registrars() -> None:
+    """Import the modules that register functions; those that are imported already do not run."""
+    added = os.environ.get(MODULES_VARIABLE, "")
+    for module in ("jobs.techniques", *filter(None, added.split(","))):
+        importlib.import_module(module)
+
+
+def _imported(table: dict[str, Callable[..., Any] | str], name: str) -> Callable[..., Any]:
+    found = table[name]
+    if isinstance(found, str):
+        module, _, function = found.partition(":")
+        found = getattr(importlib.import_module(module), function)
+        table[name] = found
+    return found
 
 
 def bound(spec: TrialSpec, place: HookPlace) -> Callable[..., Any] | None:

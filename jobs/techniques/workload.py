@@ -9,7 +9,7 @@ import functools
 
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES
-from jobs.techniques.base import OTHER_WORKLOAD
+from jobs.techniques.variant import OTHER_WORKLOAD
 
 _LENGTH_AXES = frozenset(name for name, axis in AXES.items() if axis.integer_unit)
 Workload = frozenset[tuple[str, Choice]]

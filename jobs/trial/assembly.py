@@ -10,14 +10,13 @@ import torch
 import transformers
 
 from jobs.loops.arguments import training_arguments
-from jobs.loops.base import Setup
+from jobs.loops.contract import Setup
 from jobs.loops.meter import Meter
 from jobs.node import environment
-from jobs.own_code.objects import OwnObjects, collator_of, load
 from jobs.spec import TrialSpec
 from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.steady_state import wanted_error
-from jobs.techniques.hooks import bound, hook_name
+from jobs.techniques.hooks import bound, hook_name, service
 from jobs.trackers.tracker import Moment, Tracker, notify
 from jobs.trial import data, models
 
@@ -40,11 +39,11 @@ def assemble(
     ``scratch`` is a folder that is removed after the trial.
     """
     enter("data")
-    own = None
+    user = None
     if spec.own_code is not None:
-        own = load(spec.own_code)
+        user = service("user_objects")(spec.own_code)
     steps = _step_limit(spec, device)
-    dataset, collator = _dataset(spec, steps, own)
+    dataset, collator = _dataset(spec, steps, user)
     lengths = _lengths(spec, dataset)
     dataset = _repeated(spec, dataset, steps)
 
@@ -67,7 +66,7 @@ def assemble(
         arguments=arguments,
         optimizer=_optimizer(spec, model, arguments),
         meter=_meter(spec, trackers, enter, device, dataset, collator),
-        own=own,
+        user=user,
     )
     return setup, lengths
 
@@ -122,42 +121,29 @@ def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
     return math.ceil(micro_batches / spec.accumulation)
 
 
-def _dataset(
-    spec: TrialSpec, steps: int | None, own: OwnObjects | None
-) -> tuple[Any, Collator | None]:
+def _dataset(spec: TrialSpec, steps: int | None, user: Any) -> tuple[Any, Collator | None]:
     """The dataset for ``steps`` steps, and its collator (None: the library's default).
 
-    If ``steps`` is None, it is one epoch of the dataset as it is.
+    If ``steps`` is None, it is one epoch of the dataset as it is. A collator of the user's own
+    takes the place of the data's, and a technique may change it.
     """
     samples = None
     if steps is not None:
         # Enough for all steps, because an epoch that ends within a measurement disturbs it.
         samples = steps * spec.effective_batch
     config = models.architecture_config(spec.model)
-    prepared: tuple[Any, Collator | None]
-    if prepare := bound(spec, "rows"):
-        rows = data.load_raw(spec.data, config, samples=samples, seed=spec.measure.seed)
-        prepared = prepare(rows, batching=hook_name(spec, "batching"))
+    seed = spec.measure.seed
+    if prepare := bound(spec, "rows") or bound(spec, "preferences"):
+        prepared: tuple[Any, Collator | None] = prepare(
+            spec.data, config, samples=samples, seed=seed, batching=hook_name(spec, "batching")
+        )
         return prepared
-    if prepare := bound(spec, "preferences"):
-        pairs = data.load_pairs(spec.data, config, samples=samples, seed=spec.measure.seed)
-        prepared = prepare(pairs)
-        return prepared
-    dataset, collator = data.load(
-        spec.data, spec.model.task, config, samples=samples, seed=spec.measure.seed
-    )
-    return _batched(spec, dataset, _collator(spec, collator, own))
-
-
-def _collator(
-    spec: TrialSpec, collator: Collator | None, own: OwnObjects | None
-) -> Collator | None:
-    """The user's own collator, else the data's, wrapped by the technique that changes it."""
-    if own is not None and own.collator is not None:
-        collator = collator_of(own.collator, getattr(collator, "tokenizer", None))
+    dataset, collator = data.load(spec.data, spec.model.task, config, samples=samples, seed=seed)
+    if user is not None:
+        collator = user.collator_for(getattr(collator, "tokenizer", None)) or collator
     if wrap := bound(spec, "collator"):
         collator = wrap(collator or transformers.default_data_collator)
-    return collator
+    return _batched(spec, dataset, collator)
 
 
 def _batched(

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.anatomy.memory.live_tensors import nested_tensors, optimizer_layers
-from jobs.loops.trl import facts as preference_facts
 from jobs.record import Column
+from jobs.techniques import COLUMNS as LOOP_COLUMNS
 from jobs.trial import effective_code, weight_formats
 from jobs.trial.weight_formats import stored_tensors
 
 if TYPE_CHECKING:
     import torch
 
-    from jobs.loops.base import Trained
+    from jobs.loops.contract import Trained
 
 COLUMNS = (
     Column.text("trainer_class", "Class of the Trainer that ran the loop; empty: a plain loop"),
@@ -24,7 +24,7 @@ COLUMNS = (
         "Settings beyond TrainingArguments that the Trainer's class had after the training, as far "
         "as they are not at the class's default, such as TRL's packing",
     ),
-    *preference_facts.COLUMNS,
+    *LOOP_COLUMNS,
     Column.text("optimizer_class", "Class of the optimizer that updated the weights"),
     Column.text(
         "optimizer_implementation",
@@ -85,7 +85,7 @@ def inspect(trained: Trained) -> dict[str, Any]:
         "attention_kernel": f"{implementation} (compiled)",
         "trainer_class": trained.trainer_class,
         "trainer_settings": trained.trainer_settings,
-        **preference_facts.measurements(trained.preferences),
+        **trained.columns,
         **_optimizer(optimizer),
         # In the order of COLUMNS; whatever does not apply is left out.
         **weight_formats.measurements(model),
@@ -178,8 +178,8 @@ def _persistent(trained: Trained, model: torch.nn.Module, optimizer: Any) -> dic
     if torch.cuda.is_available():
         return {}
     models = [model]
-    if trained.preferences is not None and trained.preferences.reference is not None:
-        models.append(trained.preferences.reference)
+    if trained.reference_model is not None:
+        models.append(trained.reference_model)
     tensors = list(_state_tensors(optimizer))
     for part in models:
         tensors += [tensor for item in part.parameters() for tensor in stored_tensors(item)]

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from jobs.spec import ModelSpec
-from jobs.tasks.auto_class import auto_class
+from jobs.tasks import auto_class
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

@@ -186,7 +186,7 @@ def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
 
 
 def _experts(_: str, spec: TrialSpec) -> str:
-    from jobs.tasks.auto_class import auto_class
+    from jobs.tasks import auto_class
     from jobs.trial.models import architecture_config
 
     config = architecture_config(spec.model)

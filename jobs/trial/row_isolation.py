@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jobs.errors import UnsupportedError
-from jobs.techniques.axes.batches.rows import one_sequence, takes_row_lengths
+from jobs.techniques.axes.batching import one_sequence, takes_row_lengths
 
 if TYPE_CHECKING:
-    from jobs.loops.base import Trained
+    from jobs.loops.contract import Trained
     from jobs.spec import TrialSpec
 
 _TOKENS = 16

@@ -15,7 +15,8 @@ from jobs.flags import flag_columns, flags_of
 from jobs.node import environment, gpu_sharing, memory_cap
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from jobs.techniques.hooks import bound
+from jobs.tasks import IMAGE_TOKENS
+from jobs.techniques.hooks import bound, service
 from jobs.trackers.tracker import Moment, Tracker, notify
 from jobs.trial import requirements, trial_columns, worst_batch
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from jobs.anatomy_record import Anatomy
-    from jobs.loops.base import Setup, Trained
+    from jobs.loops.contract import Setup, Trained
 
 Announce = Callable[[str], None]
 Measurements = dict[str, Any]
@@ -187,12 +188,13 @@ class _Run:
 
 def _image_tokens(setup: Setup, spec: TrialSpec) -> Measurements:
     """How many tokens of a sample are images; empty for data without images in texts."""
-    from jobs.trial import data, models
+    from jobs.trial import models
 
-    if spec.model.task != "image-text-to-text":
+    if spec.model.task not in IMAGE_TOKENS:
         return {}
-    token = models.architecture_config(spec.model).image_token_id
-    return {"image_tokens_per_sample": data.image_tokens(setup.dataset, token)}
+    count = service(IMAGE_TOKENS[spec.model.task])
+    config = models.architecture_config(spec.model)
+    return {"image_tokens_per_sample": count(setup.dataset, config)}
 
 
 def _loss_scaling(trained: Trained) -> Measurements:

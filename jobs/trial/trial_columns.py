@@ -13,7 +13,7 @@ from jobs.spec import TrialSpec
 from jobs.trial.weight_formats import unquantized_flag
 
 if TYPE_CHECKING:
-    from jobs.loops.base import Trained
+    from jobs.loops.contract import Trained
 
 COLUMNS = (
     Column.nbytes("oom_requested_bytes", "Size of the allocation that ran out of memory"),

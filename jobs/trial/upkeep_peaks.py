@@ -15,7 +15,7 @@ from jobs.flags import Flag, FlagKind, flag_columns, flags_of
 from jobs.record import Outcome
 
 if TYPE_CHECKING:
-    from jobs.loops.base import Setup, Trained
+    from jobs.loops.contract import Setup, Trained
     from jobs.trial.data import RowLengths
 
 

@@ -10,7 +10,7 @@ from jobs.spec import TrialSpec
 from jobs.trackers import RaggedData, Tracker
 
 if TYPE_CHECKING:
-    from jobs.loops.base import Trained
+    from jobs.loops.contract import Trained
     from jobs.trial.data.row_lengths import RowLengths
 
 _BATCHES = 2_000

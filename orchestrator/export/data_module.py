@@ -19,21 +19,20 @@ FILE_NAME = "measured_data.py"
 _MODULES = (
     "data_files.py",
     "spec/model_and_data.py",
-    "tasks/image_layouts.py",
-    "trial/data/base.py",
     "trial/data/recognition.py",
     "trial/data/class_labels.py",
     "trial/data/collators.py",
     "trial/data/row_lengths.py",
     "trial/data/tokenizing.py",
     "trial/data/trainable_rows.py",
-    "trial/data/image_texts.py",
-    "trial/data/processed.py",
     "trial/data/user_file.py",
-    "loops/trl/token_rows.py",
-    "trial/data/raw_rows.py",
-    "loops/trl/pairs.py",
-    "trial/data/preferences.py",
+    "finetuning/vision/image_layouts.py",
+    "finetuning/vision/random_images.py",
+    "finetuning/vision/processed_images.py",
+    "finetuning/trl/token_rows.py",
+    "finetuning/trl/raw_rows.py",
+    "finetuning/trl/pair_rows.py",
+    "finetuning/trl/pair_data.py",
 )
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 _NOT_NEEDED = ("annotations", "TYPE_CHECKING")

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.spec import Choice, ModelSpec, TrialSpec
-from jobs.tasks import AUTO_CLASSES
-from jobs.tasks.auto_class import text_class
+from jobs.tasks import AUTO_CLASSES, text_class
 from jobs.techniques import AXES
 from orchestrator.export.generated_code import (
     Code,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.own_code.objects import called_with, collator_of
-from jobs.spec.own_code import OwnCode, is_object_name
+from jobs.spec.user_code import UserCode, is_object_name
+from jobs.techniques.hooks import service
 from orchestrator.export.generated_code import Code, NotExportableError, one_line
 from orchestrator.export.source_lifting import lifted
 
@@ -13,12 +13,12 @@ _TRAINER = Code("AccumulatingTrainer")
 """The Trainer of train.py if the user names none."""
 
 
-def own_code(own: OwnCode | None) -> dict[str, Any]:
+def own_code(own: UserCode | None) -> dict[str, Any]:
     """The values that the templates need. An empty value stands for the library's class.
 
     Raises NotExportableError for a name that is not ``module:object``, because names become code.
     """
-    own = own or OwnCode()
+    own = own or UserCode()
     for text in own.names:
         if not is_object_name(text):
             raise NotExportableError(f"{text!r} is not of the form module:object")
@@ -35,6 +35,6 @@ def own_code(own: OwnCode | None) -> dict[str, Any]:
         "own_entry": aliases.get(own.entry, Code("")),
         "own_callbacks": Code(", ".join(aliases[text] for text in own.callbacks)),
         "accumulating_trainer": _TRAINER,
-        "collator_of": lifted(collator_of),
-        "called_with": lifted(called_with),
+        "collator_of": lifted(service("collator_of")),
+        "called_with": lifted(service("called_with")),
     }

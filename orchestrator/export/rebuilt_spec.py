@@ -15,11 +15,11 @@ from jobs.spec import (
     MeasureSpec,
     MemoryCap,
     ModelSpec,
-    OwnCode,
     TrialSpec,
+    UserCode,
     data_from_json,
 )
-from jobs.spec.from_json import own_code_from_json
+from jobs.spec.from_json import user_code_from_json
 from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.export.generated_code import NotExportableError
@@ -133,11 +133,11 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
     )
 
 
-def _own_code(raw: Mapping[str, Any] | None) -> OwnCode | None:
+def _own_code(raw: Mapping[str, Any] | None) -> UserCode | None:
     """The user's own code by name; None in a run without any, or of an older version."""
     if not raw:
         return None
-    return own_code_from_json(raw)
+    return user_code_from_json(raw)
 
 
 def _data(raw: Mapping[str, Any]) -> DataSpec:

@@ -44,6 +44,7 @@ _ARGUMENTS = {
     "trainer": "transformers.TrainingArguments",
     "accelerate": "transformers.TrainingArguments",
     "trl_sft": "trl.SFTConfig",
+    "trl_preference": "trl.DPOConfig",
 }
 """Name of a loop in the templates -> the class of its arguments."""
 _HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
@@ -151,12 +152,9 @@ def _facts(spec: TrialSpec) -> dict[str, Any]:
     loop = spec.settings.hooks.get("loop", Hook("trainer_loop"))
     if loop.name not in _LOOPS:
         raise NotExportableError(f"the loop {loop.name} is known to this project only")
-    arguments_class = _ARGUMENTS.get(_LOOPS[loop.name], "")
-    if loop.name == preference_code.LOOP:
-        arguments_class = f"trl.{preference_code.preference_trainer(spec).config}"
     return {
         "loop": _LOOPS[loop.name],
-        "arguments_class": Code(arguments_class),
+        "arguments_class": Code(_ARGUMENTS[_LOOPS[loop.name]]),
         "uses_deepspeed": spec.settings.deepspeed is not None,
     }
 

@@ -17,7 +17,7 @@ from jobs.spec import (
     TrialSpec,
 )
 from jobs.techniques import AXES, Variant, merge
-from jobs.techniques.base import OTHER_WORKLOAD
+from jobs.techniques.variant import OTHER_WORKLOAD
 from orchestrator.planning.axes import (
     ACCUMULATION,
     EFFECTIVE_BATCH,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, OwnCode, to_json
+from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, UserCode, to_json
 from orchestrator.planning.axes import SEQUENCE_LENGTH, Assignment, Grid, overlay
 from orchestrator.planning.config_model import CpuFallback, FollowUpPolicy, Resources
 from orchestrator.planning.search_options import DEFAULT_SEARCH, SearchOptions
@@ -47,7 +47,7 @@ class SweepConfig:
     loggers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Experiment loggers to report to, each with its arguments."""
     output: Location = Path("runs")
-    own_code: OwnCode | None = None
+    own_code: UserCode | None = None
     """The user's own Trainer, callbacks or collator, in every trial."""
     notes: tuple[str, ...] = ()
     """What to tell the user about the file: arguments that are left aside."""

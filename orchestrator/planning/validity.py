@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
-from jobs.spec import Choice, OwnCode
-from jobs.techniques import Variant
-from jobs.techniques.axes.fine_tuning.preferences import INCOMPATIBLE
+from jobs.spec import Choice, UserCode
+from jobs.techniques import INCOMPATIBLE, Variant
 
 Choices = Mapping[str, Choice]
 Variants = Mapping[str, Variant]
@@ -47,7 +46,7 @@ def broken_rule(choices: Choices, variants: Variants) -> Rule | None:
     return None
 
 
-def own_code_rule(own: OwnCode | None, variants: Variants) -> Rule | None:
+def own_code_rule(own: UserCode | None, variants: Variants) -> Rule | None:
     """The rule that the user's own code breaks with these choices, or None."""
     if own is None or not _has(ChosenVariants(variants), "accelerate"):
         return None

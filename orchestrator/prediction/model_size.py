@@ -19,7 +19,7 @@ def count(model: ModelSpec) -> int:
     """
     import torch
 
-    from jobs.tasks.auto_class import auto_class
+    from jobs.tasks import auto_class
     from jobs.trial.models import architecture_config
 
     config = architecture_config(model)

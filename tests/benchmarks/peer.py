@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from transformers import Trainer, TrainingArguments, default_data_collator
 
+from jobs.finetuning.adapters import lora
 from jobs.spec import TrialSpec, spec_from_json
-from jobs.techniques.axes.fine_tuning.adapter import lora
 from jobs.trial import data, models
 from tests.benchmarks.bare_training import plain_arguments
 

@@ -15,8 +15,8 @@ from transformers.training_args import OptimizerNames
 from jobs.spec import HookPlace, spec_from_json, to_json
 from jobs.techniques import AXES, Axis, Variant
 from jobs.techniques.axes.activations import RENAMED
-from jobs.techniques.base import OTHER_WORKLOAD
 from jobs.techniques.hooks import registered
+from jobs.techniques.variant import OTHER_WORKLOAD
 from jobs.trial import requirements
 from orchestrator.planning.prechecks.technique_requirements import _ANSWERS
 from orchestrator.planning.validity import RULES, ChosenVariants

@@ -19,7 +19,7 @@ from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
 from jobs.techniques import AXES
-from jobs.techniques.base import merge
+from jobs.techniques.variant import merge
 from tests.gpu.shared import gpu_marks
 
 _BERT = {

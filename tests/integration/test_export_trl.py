@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from jobs.own_code.sources import digest
+from jobs.finetuning.user_code.sources import source_digest
 from jobs.spec import (
     DatasetFile,
     DataSpec,
     ModelSpec,
-    OwnCode,
     RowLengthDistribution,
     SyntheticData,
+    UserCode,
 )
 from orchestrator.export.writing import export
 from tests.conftest import build_tiny_spec
@@ -135,8 +135,8 @@ def test_exported_own_trainer_is_imported_and_trains(
     processes: ForkServerContext, tmp_path: Path
 ) -> None:
     (tmp_path / "mine_to_export.py").write_text(OWN_TRAINER)
-    own = OwnCode(trainer="mine_to_export:Doubled", folder=str(tmp_path))
-    spec = replace(build_tiny_spec(), own_code=replace(own, digest=digest(own)))
+    own = UserCode(trainer="mine_to_export:Doubled", folder=str(tmp_path))
+    spec = replace(build_tiny_spec(), own_code=replace(own, digest=source_digest(own)))
     losses = measured_record(processes, spec, tmp_path).steps["loss"]
     exported = tmp_path / "exported"
     export(spec, exported, label="a test")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.techniques.base import Axis, NamePattern, Variant
 from jobs.techniques.hooks import hook
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, NamePattern, Variant
 
 if TYPE_CHECKING:
     import torch
@@ -121,6 +122,7 @@ ACTIVATIONS = Axis(
         variant=_budget,
     ),
 )
+add(ACTIVATIONS)
 
 
 @hook("activation_budget")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from jobs.spec import Hook
-from jobs.techniques.base import Axis, Variant
 from jobs.techniques.hooks import hook
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Variant
 
 
 def _with_settings(doc: str, settings: str) -> Variant:
@@ -38,6 +39,7 @@ ALLOCATOR = Axis(
         ),
     },
 )
+add(ALLOCATOR)
 
 
 @hook("allocator_settings")

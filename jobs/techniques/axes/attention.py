@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jobs.spec import Hook
-from jobs.techniques.base import Axis, Variant
 from jobs.techniques.hooks import hook
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Variant
 
 _UNMASKED = Hook("without_full_masks")
 
@@ -121,6 +122,7 @@ ATTENTION = Axis(
         ),
     },
 )
+add(ATTENTION)
 
 
 @hook("without_full_masks")

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.techniques.base import Axis, Variant
 from jobs.techniques.hooks import hook
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Variant
 
 if TYPE_CHECKING:
     import torch
@@ -120,6 +121,7 @@ COMPILE = Axis(
         ),
     },
 )
+add(COMPILE)
 
 
 @hook("tuned_inductor")

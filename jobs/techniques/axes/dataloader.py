@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from jobs.techniques.base import Axis, Variant
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Variant
 
 
 def _loader(doc: str, **options: Any) -> Variant:
@@ -31,3 +32,4 @@ DATALOADER = Axis(
         ),
     },
 )
+add(DATALOADER)

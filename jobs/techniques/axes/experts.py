@@ -1,6 +1,7 @@
 """Experts axis: how transformers computes the experts of a mixture-of-experts model."""
 
-from jobs.techniques.base import Axis, Variant
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Variant
 
 
 def _experts(name: str, doc: str, requires: tuple[str, ...] = ()) -> Variant:
@@ -39,3 +40,4 @@ EXPERTS = Axis(
         ),
     },
 )
+add(EXPERTS)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.techniques.base import Axis, Family, Variant
 from jobs.techniques.hooks import hook
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Family, Variant
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +70,7 @@ KERNELS = Axis(
         ),
     },
 )
+add(KERNELS)
 
 
 @hook("hub_layers")

@@ -1,67 +1,9 @@
-"""Loop axis: the code that runs the training. Its hooks are in ``jobs.loops.hooks``."""
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
+"""Loop axis: the code that runs the training."""
 
 from jobs.spec import Hook
-from jobs.techniques.axes.fine_tuning.preferences import preference_family, preference_row
-from jobs.techniques.base import OTHER_WORKLOAD, Axis, Family, NumericalEffect, Variant
-
-_SAME_TRAINING = frozenset({"activation_offloading", "dataset_num_proc", "pad_to_multiple_of"})
-"""Parameters of ``trl_sft`` that do not change the training, but only the time or the memory."""
-_ARGUMENT = "it is a training argument, or the choice of an axis"
-_NOT_ALLOWED = {
-    **dict.fromkeys(
-        (
-            "bf16",
-            "gradient_checkpointing",
-            "learning_rate",
-            "logging_steps",
-            "lr_scheduler_kwargs",
-            "torch_empty_cache_steps",
-            "use_liger_kernel",
-        ),
-        _ARGUMENT,
-    ),
-    "chat_template_path": "put a chat_template.jinja beside the tokenizer",
-    "dataset_kwargs": "a trial prepares the rows",
-    "dataset_text_field": "data.file.columns names the column",
-    "eval_packing": "nothing is evaluated during a measurement",
-    "max_length": "data.file.max_length and the axis sequence_length decide it",
-    "model_init_kwargs": "the key model and the axes decide it",
-    "packing": "batching: packed decides it",
-    "pad_token": "the tokenizer decides it",
-    "padding_free": "batching: padding_free decides it",
-    "trust_remote_code": "the key model decides it",
-    "truncation_mode": "TRL is about to remove it",
-}
-"""Field of ``SFTConfig`` that the user may not set -> the reason."""
-_SFT_DOC = (
-    "TRL's SFTTrainer, with its chat templates, prompt masks, packing and chunked loss; all other "
-    "settings are those of the trial"
-)
-
-
-def _sft(parameters: Mapping[str, Any]) -> Variant:
-    """The row of ``SFTTrainer`` with parameters of its configuration class."""
-    effect: NumericalEffect = "rounding"
-    if not _SAME_TRAINING.issuperset(parameters):
-        effect = "training"
-    arguments = {"parameters": dict(parameters)}
-    return Variant(
-        doc=_SFT_DOC,
-        hooks={
-            "rows": Hook("trl_sft_rows", arguments),
-            "arguments": Hook("trl_sft_arguments", arguments),
-            "loop": Hook("trl_sft_loop"),
-        },
-        requires=("task:causal-lm", "package:trl", "trl>=1.16"),
-        numerical_effect=effect,
-        traits=("trl", OTHER_WORKLOAD),
-    )
-
+from jobs.techniques.hooks import hooks_of
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Variant
 
 LOOP = Axis(
     name="loop",
@@ -84,16 +26,8 @@ LOOP = Axis(
             hooks={"loop": Hook("accelerate_loop")},
             traits=("accelerate",),
         ),
-        "trl_sft": _sft({}),
-        "trl_dpo": preference_row("dpo", {}),
-    },
-    families={
-        "trl_sft": Family(
-            doc="TRL's SFTTrainer with settings of SFTConfig, such as assistant_only_loss",
-            config_class="trl.trainer.sft_config:SFTConfig",
-            build=_sft,
-            decided=_NOT_ALLOWED,
-        ),
-        "trl_dpo": preference_family("dpo"),
     },
 )
+add(LOOP)
+hooks_of("jobs.loops.trainer", {"trainer_loop": "train"})
+hooks_of("jobs.loops.accelerate", {"accelerate_loop": "train"})

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.techniques.axes.fine_tuning import weighted_loss
-from jobs.techniques.base import Axis, Variant
 from jobs.techniques.hooks import hook
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Variant
 
 if TYPE_CHECKING:
     import torch
@@ -49,10 +49,9 @@ LOSS = Axis(
             "cut_loss",
             ("package:cut_cross_entropy", "capability>=8.0"),
         ),
-        **weighted_loss.VARIANTS,
     },
-    families=dict(weighted_loss.FAMILIES),
 )
+add(LOSS)
 
 _CHUNKS = 8
 """Chunks of tokens. The logits of one chunk, an eighth of the tokens, are in memory at once."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.techniques.base import Axis, Variant
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Variant
 
 _Device = Mapping[str, Any]
 _CPU: _Device = {"device": "cpu", "pin_memory": True}
@@ -121,3 +122,4 @@ OFFLOAD = Axis(
         ),
     },
 )
+add(OFFLOAD)

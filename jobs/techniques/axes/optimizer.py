@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.techniques.axes import muon
-from jobs.techniques.base import Axis, NumericalEffect, Variant
 from jobs.techniques.hooks import hook
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, NumericalEffect, Variant
 
 if TYPE_CHECKING:
     import torch
@@ -228,10 +228,9 @@ OPTIMIZER = Axis(
             requires=("package:schedulefree",),
             traits=("schedule_free",),
         ),
-        **muon.VARIANTS,
     },
-    families=dict(muon.FAMILIES),
 )
+add(OPTIMIZER)
 
 
 def decay_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
-from jobs.techniques.base import Axis, Variant
 from jobs.techniques.hooks import hook
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Variant
 
 if TYPE_CHECKING:
     import torch
@@ -95,6 +96,7 @@ PRECISION = Axis(
         ),
     },
 )
+add(PRECISION)
 
 _FP8_MULTIPLE = 16
 """Both sides of an FP8 matrix must be multiples of this for the tensor cores."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from jobs.spec import Task
-from jobs.trial.data.base import IGNORED, Collator
+
+IGNORED = -100
+"""The label that the loss leaves out."""
+
+Collator = Callable[[list[Any]], dict[str, torch.Tensor]]
+"""Makes a batch of a list of rows."""
 
 
 def tokenizer_collator(tokenizer: Any, task: Task, *, has_labels: bool) -> Collator:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from jobs.spec import SyntheticData
+
 _SEQUENCES = ("input_ids", "labels", "decoder_input_ids")
 """Columns that may hold a sequence per row, whose longest decides the shape of a batch."""
 _ROWS_AT_ONCE = 10_000
@@ -157,3 +159,31 @@ def _lengths_of_chunks(dataset: Any, column: str) -> Iterator[np.ndarray]:
             if not hasattr(chunk, "value_lengths"):
                 return  # numbers or texts
             yield chunk.value_lengths().to_numpy(zero_copy_only=False)
+
+
+def random_lengths(
+    spec: SyntheticData, count: int, rng: np.random.Generator, *, shortest: int = 1
+) -> np.ndarray:
+    """The tokens of ``count`` random rows, int64, from ``shortest`` to the sequence length."""
+    wanted = spec.lengths
+    if wanted is None:
+        # Each position is kept with probability 1 - padding. A row's length is the number kept.
+        lengths = rng.binomial(spec.sequence_length, 1 - spec.padding, count)
+    elif wanted.distribution == "uniform":
+        lengths = rng.uniform(1, 2 * wanted.mean, count)
+    else:
+        # The mean of a lognormal distribution is exp(mu + sigma² / 2), so mu follows from it.
+        mu = np.log(wanted.mean) - wanted.sigma**2 / 2
+        lengths = rng.lognormal(mu, wanted.sigma, count)
+    # Longer rows are cut, as those of a data file are.
+    return lengths.round().clip(shortest, spec.sequence_length).astype(np.int64)
+
+
+def random_token_range(vocabulary: int) -> tuple[int, int]:
+    """The lowest token id of random rows, and the first one above the highest.
+
+    The Hugging Face guide draws them from 100 to 30000, which avoids BERT's special tokens. A small
+    vocabulary has less to draw from.
+    """
+    highest = min(30_000, vocabulary)
+    return min(100, highest // 2), highest

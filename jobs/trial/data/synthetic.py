@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from jobs.spec import SyntheticData, Task
-from jobs.trial.data.base import IGNORED
+from jobs.trial.data.collators import IGNORED
+from jobs.trial.data.row_lengths import random_lengths, random_token_range
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -50,7 +51,7 @@ def _ragged_text(
     spec: SyntheticData, task: Task, config: PretrainedConfig, count: int, rng: np.random.Generator
 ) -> dict[str, Any]:
     """Columns of lists, each as long as its row; classification labels are (count,)."""
-    lengths = row_lengths(spec, count, rng)
+    lengths = random_lengths(spec, count, rng)
     whole = _text(replace(spec, lengths=None, padding=0.0), task, config, count, rng)
     columns: dict[str, Any] = {}
     for name, values in whole.items():
@@ -62,51 +63,26 @@ def _ragged_text(
     return columns
 
 
-def row_lengths(spec: SyntheticData, count: int, rng: np.random.Generator) -> np.ndarray:
-    """The tokens of ``count`` rows, int64, from 1 to the sequence length."""
-    wanted = spec.lengths
-    assert wanted is not None
-    if wanted.distribution == "uniform":
-        lengths = rng.uniform(1, 2 * wanted.mean, count)
-    else:
-        # The mean of a lognormal distribution is exp(mu + sigma² / 2), so mu follows from it.
-        mu = np.log(wanted.mean) - wanted.sigma**2 / 2
-        lengths = rng.lognormal(mu, wanted.sigma, count)
-    # Longer rows are cut, as those of a data file are.
-    return lengths.round().clip(1, spec.sequence_length).astype(np.int64)
-
-
 def _text(
     spec: SyntheticData, task: Task, config: PretrainedConfig, count: int, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Columns of shape (count, sequence_length), int64; classification labels are (count,)."""
     shape = (count, spec.sequence_length)
     # Token ids are drawn first, then padding. So equal seeds give equal tokens at any padding.
-    # The Hugging Face guide draws token ids from 100 to 30000, which avoids BERT's special tokens.
-    # A small vocabulary has less to draw from.
     # A vision-language model that is trained on texts alone has its vocabulary one level deeper.
     words = config if hasattr(config, "vocab_size") else config.get_text_config()
-    highest = min(30_000, words.vocab_size)
-    ids = rng.integers(min(100, highest // 2), highest, shape, dtype=np.int64)
+    ids = rng.integers(*random_token_range(words.vocab_size), shape, dtype=np.int64)
     if spec.padding == 0:
         labels = _labels(task, ids, np.ones(shape, dtype=bool), config, rng)
         return {"input_ids": ids, "labels": labels}
-    is_real = _unpadded(spec, count, rng)
+    lengths = random_lengths(spec, count, rng)
+    is_real = np.arange(spec.sequence_length) < lengths[:, None]
     ids = np.where(is_real, ids, config.pad_token_id)
     return {
         "input_ids": ids,
         "attention_mask": is_real.astype(np.int64),
         "labels": _labels(task, ids, is_real, config, rng),
     }
-
-
-def _unpadded(spec: SyntheticData, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Which positions hold a token, shape (count, sequence_length); each row has at least one."""
-    # Each position is kept with probability 1 - padding. A row's length is the number kept.
-    lengths = rng.binomial(spec.sequence_length, 1 - spec.padding, count).clip(1)
-    positions = np.arange(spec.sequence_length)
-    is_real: np.ndarray = positions[None, :] < lengths[:, None]
-    return is_real
 
 
 def _labels(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jobs.spec import DatasetFile, Task
-from jobs.trial.data.base import IGNORED
+from jobs.trial.data.collators import IGNORED
 from jobs.trial.data.recognition import Source
 
 Columns = dict[str, list[Any]]
@@ -26,6 +26,25 @@ def loaded_tokenizer(name: str) -> Any:
         raise ValueError(
             f"the tokenizer {name} has neither a padding token nor an end token: set pad_token in "
             "its tokenizer_config.json"
+        )
+    return tokenizer
+
+
+def tokenizer_of(file: DatasetFile, source: str, *, has_chats: bool = False) -> Any:
+    """The tokenizer of a file whose column ``source`` has texts or chats.
+
+    Raises ValueError, in one sentence, if there is none, or if it has no template for chats.
+    """
+    if file.tokenizer is None:
+        raise ValueError(
+            f"{file.path} has {source}, which needs a tokenizer: name one in data.file.tokenizer"
+        )
+    tokenizer = loaded_tokenizer(file.tokenizer)
+    if has_chats and not getattr(tokenizer, "chat_template", None):
+        raise ValueError(
+            f"the tokenizer {file.tokenizer} has no chat template, which rows of messages need: "
+            "name the tokenizer of a chat model in data.file.tokenizer, or put a "
+            "chat_template.jinja beside yours"
         )
     return tokenizer
 

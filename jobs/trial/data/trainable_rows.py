@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jobs.spec import Task
-from jobs.trial.data.base import IGNORED
+from jobs.trial.data.collators import IGNORED
 
 _READ_AT_ONCE = 10_000
 

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, Task
-from jobs.trial.data.base import Collator
 from jobs.trial.data.class_labels import numbered
-from jobs.trial.data.collators import PadRows, tokenizer_collator
-from jobs.trial.data.processed import processed
+from jobs.trial.data.collators import Collator, PadRows, tokenizer_collator
 from jobs.trial.data.recognition import (
     IMAGE_NAMES,
     LABEL_NAMES,
@@ -18,13 +16,13 @@ from jobs.trial.data.recognition import (
     source_of,
 )
 from jobs.trial.data.row_lengths import ragged_lengths
-from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens
+from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens, tokenizer_of
 from jobs.trial.data.trainable_rows import trainable_rows
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-_LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm", "image-text-to-text")
+_LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
 
 
 def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, Collator | None]:
@@ -38,12 +36,6 @@ def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, 
         dataset = numbered(dataset, file.path)
     if source in ("input_ids", "pixel_values"):
         return _of_numbers(dataset, file, task, config)
-    if file.tokenizer is None:
-        raise ValueError(
-            f"{file.path} has {source}, which needs a tokenizer: name one in data.file.tokenizer"
-        )
-    if task == "image-text-to-text":
-        return processed(dataset, file, source, config.image_token_id)
     return _of_texts(dataset, file, task, source, config)
 
 
@@ -163,8 +155,7 @@ def _of_texts(
     dataset: Any, file: DatasetFile, task: Task, source: Source, config: PretrainedConfig
 ) -> tuple[Any, Collator]:
     """The dataset with token ids in place of its texts, and the task's collator, which pads."""
-    assert file.tokenizer is not None
-    tokenizer = loaded_tokenizer(file.tokenizer)
+    tokenizer = tokenizer_of(file, source)
     if task in _LANGUAGE_MODELS and "labels" in dataset.column_names:
         # A class of the text, which a language model does not predict.
         dataset = dataset.remove_columns("labels")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.loops.trl.parameters import checked_preferences
-from jobs.loops.trl.reference import drop_copied_adapter, reference_copy
 from jobs.spec import TrialSpec
-from jobs.techniques.axes.fine_tuning.preferences import PREFERENCE_TRAINERS, PreferenceTrainer
-from jobs.techniques.hooks import hook_name
+from jobs.techniques.hooks import hook_name, service
 from orchestrator.export.generated_code import Code, NotExportableError, literal
 from orchestrator.export.source_lifting import lifted
 from orchestrator.export.trl.sft_code import UNDONE
@@ -31,16 +28,6 @@ def preference_arguments(spec: TrialSpec) -> dict[str, Any]:
     return settings
 
 
-def preference_trainer(spec: TrialSpec) -> PreferenceTrainer:
-    """The Trainer of the trial. Raises NotExportableError for an unknown one."""
-    loop = spec.settings.hooks["loop"]
-    name = loop.arguments.get("trainer")
-    trainer = PREFERENCE_TRAINERS.get(name) if isinstance(name, str) else None
-    if trainer is None:
-        raise NotExportableError("the trial does not say with which Trainer it trains on pairs")
-    return trainer
-
-
 def _limit(spec: TrialSpec) -> int | None:
     """Number of tokens to which an answer with its prompt is cut; None: it is not cut."""
     if spec.data.file is None:
@@ -53,11 +40,12 @@ def _parameters(spec: TrialSpec) -> dict[str, Any]:
     pairs = spec.settings.hooks.get("preferences")
     if pairs is None:
         raise NotExportableError("the trial does not say how TRL prepares its pairs")
-    preference_trainer(spec)
+    trainer = spec.settings.hooks["loop"].arguments.get("trainer")
     try:
-        return checked_preferences(
-            spec.settings.hooks["loop"].arguments["trainer"], pairs.arguments.get("parameters", {})
+        checked: dict[str, Any] = service("checked_dpo")(
+            trainer, pairs.arguments.get("parameters", {})
         )
+        return checked
     except ValueError as error:
         raise NotExportableError(str(error)) from None
 
@@ -66,10 +54,9 @@ def preference_code(spec: TrialSpec) -> dict[str, Any]:
     """The values that the template needs for the Trainer of pairs."""
     if hook_name(spec, "loop") != LOOP:
         return {}
-    trainer = preference_trainer(spec)
     return {
-        "preference_trainer": Code(f"trl.{trainer.trainer}"),
+        "preference_trainer": Code("trl.DPOTrainer"),
         "preference_limit": literal(_limit(spec)),
-        "reference_copy": lifted(reference_copy),
-        "drop_copied_adapter": lifted(drop_copied_adapter),
+        "reference_copy": lifted(service("reference_copy")),
+        "drop_copied_adapter": lifted(service("drop_copied_adapter")),
     }

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.errors import UnsupportedError
-from jobs.loops.trl.parameters import checked
-from jobs.loops.trl.token_rows import padding_tokenizer, without_padding
 from jobs.spec import TrialSpec
-from jobs.techniques.hooks import hook_name
+from jobs.techniques.hooks import hook_name, service
 from orchestrator.export.generated_code import Code, NotExportableError, literal
 from orchestrator.export.source_lifting import lifted
 
@@ -69,7 +67,8 @@ def _parameters(spec: TrialSpec) -> dict[str, Any]:
     if rows is None:
         raise NotExportableError("the trial does not say how TRL prepares its rows")
     try:
-        return checked(rows.arguments.get("parameters", {}))
+        checked: dict[str, Any] = service("checked_sft")(rows.arguments.get("parameters", {}))
+        return checked
     except (UnsupportedError, ValueError) as error:
         raise NotExportableError(str(error)) from None
 
@@ -88,6 +87,6 @@ def sft_code(spec: TrialSpec) -> dict[str, Any]:
         "sft_trainer": trainer,
         "row_limit": literal(limit),
         "block_tokens": literal(int(spec.data.tokens)),
-        "without_padding": lifted(without_padding),
-        "padding_tokenizer": lifted(padding_tokenizer),
+        "without_padding": lifted(service("without_padding")),
+        "padding_tokenizer": lifted(service("padding_tokenizer")),
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.techniques import Axis, Family
-from jobs.techniques.parameters import ParametersError, read, written
+from jobs.techniques.written_form import ParametersError, read, written
 from orchestrator.planning.parameters.annotations import accepts, converted, listed_values
 from orchestrator.planning.parameters.library_class import parameters_of
 from orchestrator.planning.problems import KeyPath, advice, described

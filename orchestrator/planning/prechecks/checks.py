@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.own_code import probe
 from jobs.spec import DatasetFile
+from jobs.techniques.hooks import service
 from orchestrator.planning.document import read_document
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
@@ -95,7 +95,7 @@ def _own_code_findings(config: SweepConfig) -> Iterator[Finding]:
     """A problem if the user's own objects cannot be imported."""
     if config.own_code is None:
         return
-    message = probe.problem_of(config.own_code)
+    message = service("user_code_problem")(config.own_code)
     if message:
         yield ("own_code",), message
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from jobs.spec import SyntheticData
-from jobs.tasks.image_layouts import (
-    ImageLayout,
-    ImageLayoutError,
-    Read,
-    UnknownValueError,
-    family_of,
-    layout_of,
-)
+from jobs.techniques.hooks import service
 from orchestrator.planning.prechecks.configuration_class import (
     ConfigurationClass,
     configuration_class,
@@ -46,8 +39,8 @@ def image_problems(
         return
     source = "architecture" if config.model.name_or_path is None else "name_or_path"
     try:
-        family_of(model_type)
-    except ImageLayoutError as error:
+        service("family_of")(model_type)
+    except ValueError as error:
         yield ("model", source), str(error)
         return
     yield from _layout_problems(config, data, model_type, given)
@@ -66,10 +59,10 @@ def _layout_problems(
 ) -> Iterator[tuple[KeyPath, str]]:
     """Problems of the image's size, and of samples that are too short for their images."""
     try:
-        layout = layout_of(model_type, _reader(model_type, given), data.image_size)
-    except UnknownValueError:
+        layout = _layout(data, model_type, given)
+    except LookupError:
         return  # known only when the configuration is built
-    except ImageLayoutError as error:
+    except ValueError as error:
         yield ("data", "synthetic", "image_size"), str(error)
         return
     # A token of text comes first, and at least one comes last.
@@ -88,14 +81,14 @@ def image_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """The shapes of a batch of random images with texts; empty if they are not known."""
     try:
-        layout = layout_of(model_type or "", _reader(model_type or "", given), data.image_size)
-    except ImageLayoutError:
+        layout = _layout(data, model_type or "", given)
+    except ValueError:
         return {}
     tokens = (micro_batch, data.sequence_length)
     shapes: dict[str, tuple[int, ...]] = {}
     for name in ("input_ids", "attention_mask", "labels"):
         shapes[name] = tokens
-    family = family_of(model_type or "")
+    family = service("family_of")(model_type)
     if family.type_ids:
         shapes[family.type_ids] = tokens
     shapes["pixel_values"] = _joined(layout, layout.pixel_values, data.images, micro_batch)
@@ -106,9 +99,15 @@ def image_shapes(
     return shapes
 
 
-def _joined(
-    layout: ImageLayout, shape: tuple[int, ...], images: int, micro_batch: int
-) -> tuple[int, ...]:
+def _layout(data: SyntheticData, model_type: str, given: Mapping[str, Any]) -> Any:
+    """The ``ImageLayout`` of one random image. Raises ValueError if there is none.
+
+    The error is also a LookupError if it is about a value that is not known from the text alone.
+    """
+    return service("layout_of")(model_type, _reader(model_type, given), data.image_size)
+
+
+def _joined(layout: Any, shape: tuple[int, ...], images: int, micro_batch: int) -> tuple[int, ...]:
     """The shape of all images of a batch, from that of one image."""
     first = images * shape[0]
     if layout.is_stacked:
@@ -116,7 +115,7 @@ def _joined(
     return (micro_batch * first, *shape[1:])
 
 
-def _reader(model_type: str, given: Mapping[str, Any]) -> Read:
+def _reader(model_type: str, given: Mapping[str, Any]) -> Callable[[str], Any]:
     """A function that returns a value of the configuration by its dotted key.
 
     None: the value is not known from the text alone. That is so for every value of a part that is

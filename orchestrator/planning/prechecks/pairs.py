@@ -8,16 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.loops.trl.pairs import ANSWERS, implicit_prompt_note, pair_problem, prompt_of
 from jobs.spec import Choice, DatasetFile
 from jobs.techniques import AXES
+from jobs.techniques.hooks import service
 from orchestrator.planning.prechecks.checkpoints import tokenizer_file
 from orchestrator.planning.prechecks.data_columns import missing_columns, read_or_problem
 from orchestrator.planning.prechecks.data_file import DataFile, Row
 from orchestrator.planning.prechecks.lengths import Length
 from orchestrator.planning.problems import KeyPath
 
-_COLUMNS = ("prompt", *ANSWERS)
+_ANSWERS = ("chosen", "rejected")
+_COLUMNS = ("prompt", *_ANSWERS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +56,7 @@ def pair_problems(file: DatasetFile) -> Iterator[tuple[KeyPath, str]]:
 def _missing_answers(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
     """A problem for each answer that the file does not have, and one for images."""
     ours = set(file.columns) or set(data.columns)
-    for name in ANSWERS:
+    for name in _ANSWERS:
         if name not in ours:
             yield (
                 ("columns",),
@@ -69,7 +70,7 @@ def _missing_answers(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPat
 def _row_problem(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
     """The problem of the first row that has one."""
     for number, row in enumerate(_our_rows(file, data), 1):
-        problem = pair_problem(row)
+        problem = service("pair_problem")(row)
         if problem:
             yield ("path",), f"row {number} {problem}"
             return
@@ -110,7 +111,7 @@ def _unclear_prompts(file: DatasetFile) -> Iterator[tuple[KeyPath, str]]:
     if not isinstance(data, DataFile):
         return
     for number, row in enumerate(_our_rows(file, data), 1):
-        note = implicit_prompt_note(row)
+        note = service("implicit_prompt_note")(row)
         if note:
             yield ("data", "file", "path"), f"row {number} {note}"
             return
@@ -140,13 +141,13 @@ def _prompt_tokens(file: DatasetFile) -> list[int]:
 
 def _tokens_of_prompt(row: Row, tokenizer: Any) -> int:
     """Tokens with which both answers begin, as TRL counts them; of a chat, those of its texts."""
-    prompt = prompt_of(row)
+    prompt = service("prompt_of_pair")(row)
     if isinstance(prompt, list):
         texts = [_text_of(message) for message in prompt]
         return sum(len(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
     before = tokenizer.encode(prompt).ids
     lengths = []
-    for name in ANSWERS:
+    for name in _ANSWERS:
         answer = row[name]
         whole = answer if "prompt" not in row else prompt + answer
         lengths.append(_shared_length(before, tokenizer.encode(whole).ids))

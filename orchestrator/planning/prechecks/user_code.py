@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.own_code.sources import SourceError, digest
-from jobs.spec.own_code import OwnCode, is_object_name
+from jobs.spec.user_code import UserCode, is_object_name
+from jobs.techniques.hooks import service
 from orchestrator.planning.config_model import ConfigFile
 from orchestrator.planning.problems import KeyPath
 
@@ -16,7 +16,7 @@ KeyProblem = tuple[KeyPath, str]
 
 def read_user_code(
     file: ConfigFile, path: Path, *, is_allowed: bool
-) -> tuple[OwnCode | None, list[KeyProblem]]:
+) -> tuple[UserCode | None, list[KeyProblem]]:
     """The user's own code with the digest of its sources, and what is wrong with it.
 
     Without ``is_allowed`` nothing of it is read, and its presence is the problem.
@@ -24,7 +24,7 @@ def read_user_code(
     asked = file.own_code
     if asked is None:
         return None, []
-    own = OwnCode(
+    own = UserCode(
         trainer=asked.trainer or "",
         callbacks=tuple(asked.callbacks),
         collator=asked.collator or "",
@@ -39,14 +39,14 @@ def read_user_code(
     return _with_digest(own)
 
 
-def _refused(own: OwnCode) -> str:
+def _refused(own: UserCode) -> str:
     return (
         f"runs code of your own ({', '.join(own.names)}); to allow it, give --allow-own-code on "
         "the command line, too"
     )
 
 
-def _name_problems(own: OwnCode) -> list[KeyProblem]:
+def _name_problems(own: UserCode) -> list[KeyProblem]:
     problems: list[KeyProblem] = []
     for at, name in _named(own):
         if not is_object_name(name):
@@ -64,20 +64,21 @@ def _name_problems(own: OwnCode) -> list[KeyProblem]:
     return problems
 
 
-def _with_digest(own: OwnCode) -> tuple[OwnCode | None, list[KeyProblem]]:
+def _with_digest(own: UserCode) -> tuple[UserCode | None, list[KeyProblem]]:
     """The code with its digest.
 
     Each object is first looked up alone, so that a problem names the key of the missing object.
     """
+    digest = service("source_digest")
     for at, name in _named(own):
         try:
-            digest(OwnCode(entry=name, folder=own.folder))
-        except SourceError as error:
+            digest(UserCode(entry=name, folder=own.folder))
+        except ValueError as error:
             return None, [(at, str(error))]
     return replace(own, digest=digest(own)), []
 
 
-def _named(own: OwnCode) -> list[tuple[KeyPath, str]]:
+def _named(own: UserCode) -> list[tuple[KeyPath, str]]:
     """Key path and text of each object."""
     named: list[tuple[KeyPath, str]] = []
     for key, name in (("trainer", own.trainer), ("collator", own.collator), ("entry", own.entry)):

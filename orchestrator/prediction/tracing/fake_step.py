@@ -20,7 +20,7 @@ from jobs.loops import accelerate as accelerate_loop
 from jobs.loops.arguments import training_arguments
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.spec.settings import MODEL_PLACES
-from jobs.tasks.auto_class import auto_class
+from jobs.tasks import auto_class
 from jobs.techniques.hooks import bound
 from jobs.trial import models
 from orchestrator.prediction import zero

@@ -29,9 +29,9 @@ from jobs.spec import (
     MeasureSpec,
     ModelSpec,
     Needs,
-    OwnCode,
     SyntheticData,
     TrialSpec,
+    UserCode,
 )
 from orchestrator import recommend
 from orchestrator.export import NotExportableError, export
@@ -125,7 +125,9 @@ def _lawless() -> st.SearchStrategy[TrialSpec]:
         settings=libraries,
         measure=st.builds(MeasureSpec, seed=VALUES),
         needs=st.builds(Needs, gpus=st.integers(0, 1), nvme_path=TEXTS),
-        own_code=st.one_of(st.none(), st.builds(OwnCode, trainer=TEXTS, entry=TEXTS, folder=TEXTS)),
+        own_code=st.one_of(
+            st.none(), st.builds(UserCode, trainer=TEXTS, entry=TEXTS, folder=TEXTS)
+        ),
     )
 
 
@@ -412,8 +414,8 @@ def _variants_of(text: str) -> Mapping[str, TrialSpec]:
         model = dataclasses.replace(BASE.model, **changes)
         specs[name] = dataclasses.replace(BASE, model=model)
     for key in ("trainer", "collator", "entry"):
-        specs[f"own {key}"] = dataclasses.replace(BASE, own_code=OwnCode(**{key: text}))
-    own = OwnCode(callbacks=(f"json:{text}", text), folder=text, digest=text)
+        specs[f"own {key}"] = dataclasses.replace(BASE, own_code=UserCode(**{key: text}))
+    own = UserCode(callbacks=(f"json:{text}", text), folder=text, digest=text)
     specs["own callbacks"] = dataclasses.replace(BASE, own_code=own)
     hooks = {
         "rows": Hook("trl_sft_rows", {"parameters": {"eos_token": text}}),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs.spec import DatasetFile, DataSpec, Hook, ModelSpec, OwnCode, TrialSpec
+from jobs.spec import DatasetFile, DataSpec, Hook, ModelSpec, TrialSpec, UserCode
 from orchestrator.export.arguments import training_arguments
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.script import _render, readme, train_script
@@ -153,13 +153,13 @@ HOSTILE_NAMES = ("os:system()", "os\nimport evil:x", "os;evil():x", "a:import", 
 def test_script_hostile_name_of_own_code_is_not_exportable(
     tiny_spec: SpecFactory, name: str
 ) -> None:
-    for own in (OwnCode(trainer=name), OwnCode(callbacks=(name,)), OwnCode(collator=name)):
+    for own in (UserCode(trainer=name), UserCode(callbacks=(name,)), UserCode(collator=name)):
         with pytest.raises(NotExportableError, match="not of the form module:object"):
             train_script(dataclasses.replace(tiny_spec(), own_code=own), "a test")
 
 
 def test_script_imports_own_code_by_name_and_only_with_the_word(tiny_spec: SpecFactory) -> None:
-    own = OwnCode(trainer="pack.train:Mine", callbacks=("pack.train:Count",), folder="/secret")
+    own = UserCode(trainer="pack.train:Mine", callbacks=("pack.train:Count",), folder="/secret")
     text = train_script(dataclasses.replace(tiny_spec(), own_code=own), "a test")
     main = text[text.index("def main()") :]
     asks = main.index("if not options.allow_own_code:")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobs import __main__ as command
-from jobs.spec import Hook, LibrarySettings, OwnCode, TrialSpec, to_json
+from jobs.spec import Hook, LibrarySettings, TrialSpec, UserCode, to_json
 from jobs.techniques.hooks import UnknownHookError, bound
 from tests.conftest import build_tiny_spec
 
@@ -73,7 +73,7 @@ def test_main_runs_foreign_code_with_the_option(
 
 
 def with_own_code() -> TrialSpec:
-    own = OwnCode(callbacks=("os:abort",), folder="/stranger")
+    own = UserCode(callbacks=("os:abort",), folder="/stranger")
     return replace(build_tiny_spec(), own_code=own)
 
 

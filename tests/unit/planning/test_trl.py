@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jobs.finetuning.trl.allowed_parameters import checked_dpo, checked_sft
 
 from jobs.errors import UnsupportedError
-from jobs.loops.trl.parameters import checked, checked_preferences
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
 from jobs.trial.requirements import unmet_reason
@@ -62,12 +62,12 @@ def test_trl_parameter_that_another_key_decides_is_refused(name: str, tmp_path: 
         _load(f"axes: {{loop: {{trl_sft: {{{name}: x}}}}}}\n", tmp_path)
     # A record may say so without a plan.
     with pytest.raises(ValueError, match="may not be set here"):
-        checked({name: "x"})
+        checked_sft({name: "x"})
 
 
 def test_trl_packing_that_mixes_rows_is_unsupported() -> None:
     with pytest.raises(UnsupportedError, match="rows of a block attend to each other"):
-        checked({"packing_strategy": "wrapped"})
+        checked_sft({"packing_strategy": "wrapped"})
 
 
 def test_trl_without_the_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,11 +141,11 @@ def test_dpo_parameters_that_trl_would_refuse_are_refused_before_a_trial(
 
 def test_dpo_of_a_record_checks_its_trainer_and_parameters() -> None:
     with pytest.raises(ValueError, match="is not a preference trainer"):
-        checked_preferences("../ppo", {})
+        checked_dpo("../ppo", {})
     with pytest.raises(ValueError, match="may not be set here"):
-        checked_preferences("dpo", {"model_init_kwargs": {}})
+        checked_dpo("dpo", {"model_init_kwargs": {}})
     with pytest.raises(ValueError, match="must be from 0 to 1"):
-        checked_preferences("dpo", {"ld_alpha": 3})
+        checked_dpo("dpo", {"ld_alpha": 3})
 
 
 def test_memory_of_preference_training_is_unknown() -> None:

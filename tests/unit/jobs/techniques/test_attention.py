@@ -27,7 +27,7 @@ from jobs.techniques.axes.attention import (
     xformers_attention,
     xformers_forward,
 )
-from jobs.techniques.axes.batches.rows import flattened_rows
+from jobs.techniques.axes.batching import flattened_rows
 from jobs.trial.data.collators import PadRows
 
 

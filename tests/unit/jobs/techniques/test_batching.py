@@ -10,7 +10,7 @@ import transformers
 from datasets import Dataset
 
 from jobs.loops.step_order import StepsInRandomOrder
-from jobs.techniques.axes.batches.rows import (
+from jobs.techniques.axes.batching import (
     flattened_rows,
     packed_rows,
     packed_whole_rows,

@@ -1,0 +1,256 @@
+"""Adapter axis: parameter-efficient fine-tuning through PEFT."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from jobs.finetuning.peft_methods import METHODS, Method
+from jobs.spec import Hook
+from jobs.techniques.hooks import hook
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Family, Variant
+
+if TYPE_CHECKING:
+    import torch
+
+    from jobs.spec import Task
+
+
+def _lora(doc: str, **arguments: Any) -> Variant:
+    return Variant(
+        doc=doc,
+        hooks={"model": Hook("lora", arguments)},
+        requires=("package:peft",),
+        numerical_effect="training",
+        traits=("peft",),
+    )
+
+
+def _family(name: str, method: Method) -> Family:
+    return Family(
+        doc=method.doc,
+        config_class=method.config_class,
+        build=functools.partial(_variant, name, method),
+        decided=_NOT_ALLOWED,
+    )
+
+
+def _variant(name: str, method: Method, parameters: Mapping[str, Any]) -> Variant:
+    """The row of a method of PEFT with parameters of its configuration class."""
+    requires = ["package:peft"]
+    if parameters.get("init_lora_weights") == "loftq":
+        requires.append("cuda")  # peft.utils.loftq_utils computes the weights on an accelerator
+    if method.reads_text:
+        requires.append("text_task")
+        tokens = parameters.get("num_virtual_tokens", "")
+        requires.append(f"virtual_tokens:{tokens}")
+    return Variant(
+        doc=method.doc,
+        hooks={"model": Hook("peft_adapter", {"method": name, "parameters": dict(parameters)})},
+        requires=tuple(requires),
+        numerical_effect="training",
+        traits=("peft", *method.traits),
+    )
+
+
+# In this file, because a hook uses only names of its own file.
+_NOT_ALLOWED = {
+    "auto_mapping": "it names classes to import",
+    "base_model_name_or_path": "the key model names the model",
+    "cartridge_init": "it loads files",
+    "eva_config": "it needs data before the training",
+    "corda_config": "it needs data before the training",
+    "inference_mode": "a trial trains",
+    "megatron_config": "it imports another library's modules",
+    "megatron_core": "it imports another library's modules",
+    "peft_type": "the name of the technique decides it",
+    "peft_version": "the installed version decides it",
+    "prompt_tuning_init_state_dict_path": "it loads a file",
+    "revision": "nothing is downloaded",
+    "task_type": "the key model.task decides it",
+    "tokenizer_kwargs": "it loads a tokenizer",
+    "tokenizer_name_or_path": "it loads a tokenizer",
+}
+"""Field of PEFT's configuration classes that the user may not set -> the reason."""
+
+ADAPTER = Axis(
+    name="adapter",
+    doc="Which parameters are trained: all of them, or those of an adapter",
+    default="none",
+    variants={
+        "none": Variant(doc="Full fine-tuning: every parameter is trained"),
+        "lora_r8": _lora(
+            "LoRA of rank 8 on PEFT's default modules (query and value): saves nearly all "
+            "gradients and optimizer states",
+            rank=8,
+        ),
+        "lora_r64": _lora(
+            "LoRA of rank 64 on PEFT's default modules: eight times the parameters of rank 8",
+            rank=64,
+        ),
+        "lora_r8_all_linear": _lora(
+            "LoRA of rank 8 on every linear layer: more adapters, which cost time",
+            rank=8,
+            target_modules="all-linear",
+        ),
+    },
+    families={name: _family(name, method) for name, method in METHODS.items()},
+)
+add(ADAPTER)
+
+# Task -> PEFT's ``task_type``, if PEFT has one. In this file, because hooks use only its names.
+_TASK_TYPES = {
+    "sequence-classification": "SEQ_CLS",
+    "token-classification": "TOKEN_CLS",
+    "causal-lm": "CAUSAL_LM",
+    "seq2seq-lm": "SEQ_2_SEQ_LM",
+}
+
+
+@hook("lora")
+def lora(
+    model: torch.nn.Module,
+    task: Task,
+    arguments: Any,
+    *,
+    rank: int,
+    target_modules: str | None = None,
+    alpha: int = 16,
+) -> torch.nn.Module:
+    """``model`` with LoRA adapters. Only the adapters and the head of the task are trainable.
+
+    ``arguments`` are the ``TrainingArguments``.
+    """
+    from peft import LoraConfig, get_peft_model
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
+
+    modules = target_modules or _default_modules(model, KNOWN)
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=0.0,
+        target_modules=_in_language_model(model, task, modules),
+        task_type=_TASK_TYPES.get(task),
+    )
+    adapted: torch.nn.Module = get_peft_model(model, config)
+    _require_input_gradients(model, arguments)
+    return adapted
+
+
+@hook("peft_adapter")
+def peft_adapter(
+    model: torch.nn.Module,
+    task: Task,
+    arguments: Any,
+    *,
+    method: str,
+    parameters: Mapping[str, Any],
+) -> torch.nn.Module:
+    """``model`` with an adapter of a PEFT ``method``.
+
+    ``parameters`` are fields of the method's configuration class. Only the adapter and the head of
+    the task are trainable. Raises ValueError if PEFT does not support this adapter for this model,
+    or for a parameter that would import code or load files.
+    """
+    from peft import LoftQConfig, get_peft_model
+    from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING as CONFIG_CLASSES
+    from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING as TUNERS
+    from peft.utils import PeftType
+
+    # The parameters may come from a run of another user. So a name is never imported.
+    refused = sorted(_NOT_ALLOWED.keys() & parameters.keys())
+    if refused:
+        raise ValueError(f"the adapter's parameter {refused[0]} may not be set here")
+    fields = dict(parameters)
+    try:
+        kind = PeftType(method.upper())
+        known = getattr(TUNERS.get(kind), "target_module_mapping", None)
+        if "target_modules" not in fields and known and method not in _NOT_FOR_LINEAR_LAYERS:
+            fields["target_modules"] = _default_modules(model, known)
+        if fields.get("target_modules"):
+            modules = fields["target_modules"]
+            fields["target_modules"] = _in_language_model(model, task, modules)
+        if "loftq_config" in fields:
+            # PEFT completes an object of this class, but not a mapping.
+            fields["loftq_config"] = LoftQConfig(**fields["loftq_config"])
+        config = CONFIG_CLASSES[kind](task_type=_TASK_TYPES.get(task), **fields)
+        adapted: torch.nn.Module = get_peft_model(model, config)
+        _require_parameters(adapted, fields.get("target_parameters") or ())
+    except (KeyError, NotImplementedError, TypeError, ValueError) as error:
+        raise ValueError(f"PEFT does not support this adapter here: {error}") from error
+    _require_input_gradients(model, arguments)
+    return adapted
+
+
+# Methods for which "all-linear" is not a valid default; PEFT chooses their modules.
+_NOT_FOR_LINEAR_LAYERS = ("ia3", "ln_tuning")
+
+
+def _require_parameters(adapted: torch.nn.Module, targets: Iterable[str]) -> None:
+    """Raises ValueError if a parameter that the user names has no adapter: PEFT only warns."""
+    # Such an adapter knows the name of its parameter, without the path to it.
+    names = {getattr(module, "parameter_name", None) for module in adapted.modules()}
+    for target in targets:
+        if target.rpartition(".")[2] not in names:
+            raise ValueError(
+                f"no parameter {target} takes an adapter; experts that are packed in 4 bits do not"
+            )
+
+
+def _require_input_gradients(model: torch.nn.Module, arguments: Any) -> None:
+    """Make reentrant checkpointing work with frozen embeddings."""
+    # transformers 5.23 renamed the argument; this is the new name, then the old one.
+    checkpointing = (
+        getattr(arguments, "activation_checkpointing_kwargs", None)
+        or arguments.gradient_checkpointing_kwargs
+    )
+    if (checkpointing or {}).get("use_reentrant"):
+        # Reentrant checkpointing needs an input that requires gradients, and the output of frozen
+        # embeddings does not.
+        model.enable_input_require_grads()  # type: ignore[operator]
+
+
+def _in_language_model(
+    model: torch.nn.Module, task: Task, modules: str | list[str]
+) -> str | list[str]:
+    """The linear layers of a vision-language model that ``modules`` names in its language model.
+
+    Vision towers use the same names for their layers. Models of other tasks, and regular
+    expressions, keep ``modules`` as it is: so an expression reaches any layer.
+    """
+    import torch
+
+    is_expression = isinstance(modules, str) and modules != "all-linear"
+    # Such a model may be trained on texts alone, too.
+    trains_texts = task == "causal-lm" and hasattr(model.config, "vision_config")
+    has_tower = task == "image-text-to-text" or trains_texts
+    if not has_tower or is_expression:
+        return modules
+    inside = {id(module) for module in model.get_decoder().modules()}  # type: ignore[operator]
+    names = []
+    for name, module in model.named_modules():
+        is_named = modules == "all-linear" or name.endswith(tuple(f".{end}" for end in modules))
+        if is_named and id(module) in inside and isinstance(module, torch.nn.Linear):
+            names.append(name)
+    if not names:
+        raise ValueError(f"no linear layer of the language model is named {modules}")
+    return names
+
+
+def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | list[str]:
+    """PEFT's default modules for the architecture; every linear layer if PEFT has no default.
+
+    ``known`` maps model types to PEFT's defaults. The modules are passed explicitly, because PEFT
+    0.21 does not apply its default to mixtures of experts.
+    """
+    config: Any = model.config
+    default = known.get(getattr(config, "model_type", ""))
+    if default is None and hasattr(config, "vision_config"):
+        # A vision-language model has the layers of its language model's architecture.
+        default = known.get(config.get_text_config().model_type)
+    default = default or "all-linear"
+    if isinstance(default, str):
+        return default
+    return list(default)

@@ -1,0 +1,211 @@
+"""Base axis: the number format of the weights that are frozen while an adapter is trained."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from jobs.finetuning import quantized_base
+from jobs.spec import Hook
+from jobs.techniques.hooks import hook
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Family, Variant
+
+if TYPE_CHECKING:
+    import torch
+
+_CONFIG_CLASS = "transformers.utils.quantization_config:BitsAndBytesConfig"
+_OUR_PARAMETERS = {"upcast": "bool", "dtype": "Literal['bfloat16', 'float16']"}
+"""Parameters that the library's class does not have.
+
+``upcast``: whether the weights that are not quantized are cast to 32 bits, as
+``peft.prepare_model_for_kbit_training`` does. The default is true. ``dtype``: the format of the
+weights that are not quantized, unless they are cast. The default is bfloat16."""
+_EXPERTS = {"quantize_experts": "bool"}
+"""A further parameter: whether the experts of a mixture are also packed. The default is false,
+because transformers keeps experts that share one parameter in 16 bits."""
+_4_BIT_VALUES = {
+    "bnb_4bit_quant_type": "Literal['nf4', 'fp4']",
+    "bnb_4bit_compute_dtype": "Literal['bfloat16', 'float16', 'float32']",
+    "bnb_4bit_quant_storage": "Literal['uint8', 'bfloat16', 'float16', 'float32']",
+}
+"""Parameter of bnb_4bit -> the valid values. The library accepts any text, and fails later."""
+_BITS_DECIDED = "the name of the technique decides it"
+
+
+def _quantized(
+    doc: str, base_hook: Hook, package: str, arithmetic: tuple[str, ...] = ("bf16",)
+) -> Variant:
+    """``arithmetic`` is what the number format of the base requires."""
+    return Variant(
+        doc=doc,
+        hooks={"base": base_hook},
+        requires=(f"package:{package}", "package:peft", *arithmetic),
+        numerical_effect="training",
+        traits=("frozen_base", "quantized_base"),
+    )
+
+
+def _bitsandbytes(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
+    """The row of a method of ``quantized_base``."""
+    arguments = {"method": method, "parameters": dict(parameters)}
+    arithmetic: tuple[str, ...] = ("bf16",)
+    if parameters.get("dtype") == "float16":
+        arithmetic = ()
+    return _quantized(doc, Hook(quantized_base.BITSANDBYTES, arguments), "bitsandbytes", arithmetic)
+
+
+def _family(method: str, doc: str, decided: Mapping[str, str], extra: Mapping[str, str]) -> Family:
+    """``decided`` and ``extra`` are those of this method alone; see ``Family``."""
+    always_decided = {
+        "load_in_4bit": _BITS_DECIDED,
+        "load_in_8bit": _BITS_DECIDED,
+        "llm_int8_enable_fp32_cpu_offload": "the whole model is on the GPU",
+        "llm_int8_has_fp16_weight": "the base is frozen, so it needs no 16-bit copy",
+        "quant_method": _BITS_DECIDED,
+    }
+    return Family(
+        doc=doc,
+        config_class=_CONFIG_CLASS,
+        build=functools.partial(_bitsandbytes, method, doc),
+        decided={**always_decided, **decided},
+        extra={**_OUR_PARAMETERS, **extra},
+    )
+
+
+_DOCS = {
+    "bnb_8bit": "LLM.int8() of bitsandbytes: linear layers in 8 bits, and outlier features in 16",
+    "bnb_4bit": "QLoRA's base of bitsandbytes: linear layers in 4 bits (NF4, double quantization), "
+    "computed in bf16",
+}
+_ONLY_4_BIT = "it is a parameter of bnb_4bit"
+
+BASE = Axis(
+    name="base",
+    doc="Number format of the weights that are frozen while an adapter is trained",
+    default="default",
+    variants={
+        "default": Variant(doc="The format that the axis `precision` sets"),
+        "16bit": Variant(
+            doc="Weights of the model in bf16, and weights of the adapter in 32 bits",
+            hooks={"base": Hook("bf16_base")},
+            requires=("bf16",),
+            numerical_effect="rounding",
+            traits=("frozen_base",),
+        ),
+        "16bit_fp16": Variant(
+            doc="Weights of the model in fp16, and weights of the adapter in 32 bits",
+            hooks={"base": Hook("fp16_base")},
+            requires=("cuda",),
+            numerical_effect="rounding",
+            traits=("frozen_base",),
+        ),
+        "dequantized": Variant(
+            doc="Weights of a checkpoint in MXFP4 or FP8, which become bf16 while they are loaded; "
+            "random weights are drawn in bf16. Weights of the adapter have 32 bits",
+            hooks={"base": Hook("dequantized_base")},
+            requires=("bf16",),
+            numerical_effect="rounding",
+            traits=("frozen_base",),
+        ),
+        **{method: _bitsandbytes(method, doc, {}) for method, doc in _DOCS.items()},
+        "torchao_int8": _quantized(
+            "Linear layers in 8 bits by torchao's weight-only quantization",
+            Hook(quantized_base.TORCHAO),
+            "torchao",
+        ),
+    },
+    families={
+        "bnb_8bit": _family(
+            "bnb_8bit",
+            "bnb_8bit with parameters of BitsAndBytesConfig; upcast: false keeps weights that are "
+            "not quantized in 16 bits, which are bfloat16 unless dtype is float16, and "
+            "quantize_experts: true packs the experts of a mixture, too",
+            {
+                "bnb_4bit_compute_dtype": _ONLY_4_BIT,
+                "bnb_4bit_quant_storage": _ONLY_4_BIT,
+                "bnb_4bit_quant_type": _ONLY_4_BIT,
+                "bnb_4bit_use_double_quant": _ONLY_4_BIT,
+            },
+            _EXPERTS,
+        ),
+        "bnb_4bit": _family(
+            "bnb_4bit",
+            "bnb_4bit with parameters of BitsAndBytesConfig; upcast, dtype and quantize_experts as "
+            "in bnb_8bit",
+            {"llm_int8_threshold": "it is a parameter of bnb_8bit"},
+            {**_EXPERTS, **_4_BIT_VALUES},
+        ),
+    },
+)
+add(BASE)
+
+
+@hook("bf16_base")
+def bf16_base(
+    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
+) -> torch.nn.Module:
+    """The model that ``make`` returns, on ``device``, with all its weights in bf16.
+
+    ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments.
+    """
+    import torch
+
+    return _in_16_bits(make, is_checkpoint, device, torch.bfloat16)
+
+
+@hook("fp16_base")
+def fp16_base(
+    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
+) -> torch.nn.Module:
+    """As ``bf16_base``, with all weights in fp16."""
+    import torch
+
+    return _in_16_bits(make, is_checkpoint, device, torch.float16)
+
+
+@hook("dequantized_base")
+def dequantized_base(
+    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
+) -> torch.nn.Module:
+    """As ``bf16_base``, for a checkpoint whose weights are quantized.
+
+    Raises ValueError if they are not quantized, or if transformers cannot dequantize them.
+    """
+    import torch
+    from transformers.quantizers.auto import AutoQuantizationConfig
+
+    if not is_checkpoint:
+        return _in_16_bits(make, is_checkpoint, device, torch.bfloat16)
+    partial: Any = make
+    stored = getattr(partial.keywords["config"], "quantization_config", None)
+    if stored is None:
+        raise ValueError("the checkpoint is not quantized, so base: 16bit is the name for it")
+    as_stored = AutoQuantizationConfig.from_dict(stored)
+    if not hasattr(as_stored, "dequantize"):
+        raise ValueError(
+            f"transformers does not support dequantized weights of {type(as_stored).__name__}"
+        )
+    as_stored.dequantize = True
+    model = make(dtype=torch.bfloat16, quantization_config=as_stored, device_map={"": device})
+    for name, parameter in model.named_parameters():
+        # Packed weights have 8 bits or fewer in an element.
+        if parameter.element_size() < torch.bfloat16.itemsize:
+            raise ValueError(f"transformers does not support dequantized weights: {name} is packed")
+    return model
+
+
+def _in_16_bits(
+    make: Callable[..., torch.nn.Module],
+    is_checkpoint: bool,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> torch.nn.Module:
+    """The model that ``make`` returns, on ``device``, with all its weights in ``dtype``."""
+    if is_checkpoint:
+        return make(dtype=dtype).to(device)
+    # Random weights are drawn directly on the device.
+    with device:
+        model = make(dtype=dtype)
+    return model.to(device)

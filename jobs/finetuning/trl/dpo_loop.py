@@ -1,0 +1,123 @@
+"""The loop of TRL's ``DPOTrainer``, measured in the same way as the Trainer's loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+import transformers
+
+from jobs.finetuning.trl.reference_model import drop_copied_adapter, reference_copy
+from jobs.finetuning.trl.sft_loop import trl_trainer
+from jobs.finetuning.trl.sft_rows import Counting
+from jobs.finetuning.user_code.objects import UserCodeError
+from jobs.loops.accumulated_loss import LossScale
+from jobs.loops.contract import Setup, Trained
+from jobs.loops.trainer import Metered, measured
+
+
+def train(setup: Setup, *, trainer: str) -> Trained:
+    """Train with ``DPOTrainer`` until the meter stops it.
+
+    Raises UnsupportedError with TRL's reason for a combination that TRL refuses.
+    """
+    with _private_files():
+        live: Any = _trainer(setup)
+    drop_copied_adapter(setup.model)
+    live.data_collator = Counting(live.data_collator)
+    trained = measured(live, setup, LossScale.as_declared(live))
+    return replace(trained, columns=_columns(live), reference_model=live.ref_model)
+
+
+def _trainer(setup: Setup) -> Metered:
+    """The Trainer with its reference model, if it needs one."""
+    from trl import DPOTrainer
+
+    if setup.user is not None and setup.user.entry is not None:
+        raise UserCodeError(
+            "a function that makes the Trainer cannot be used here, because the pairs are prepared "
+            "already: name a subclass of DPOTrainer in own_code.trainer instead"
+        )
+    attributes: dict[str, Any] = {
+        "_prepare_dataset": _as_prepared,
+        "_precompute_ref_logps": _timed_reference,
+    }
+    is_computed_before = setup.arguments.precompute_ref_log_probs
+    if is_computed_before:
+        attributes["evaluate"] = _evaluate_prepared
+    reference = None
+    # TRL can switch an adapter off, and the rest of the model is then the reference.
+    if not is_computed_before and not hasattr(setup.model, "peft_config"):
+        reference = reference_copy(setup.model)
+    return trl_trainer(setup, DPOTrainer, {"ref_model": reference}, **attributes)
+
+
+def _columns(trainer: Any) -> dict[str, Any]:
+    """What the Trainer compared with and computed, read back after the training."""
+    reference = "model"
+    if trainer.precompute_ref_logps:
+        reference = "computed before"
+    elif trainer.ref_model is None:
+        reference = "adapter off"
+    values = {
+        "reference": reference,
+        "reference_model_bytes": _model_bytes(trainer.ref_model),
+        "preference_loss": ", ".join(trainer.loss_types),
+        "preference_beta": float(trainer.beta),
+    }
+    if hasattr(trainer, "reference_seconds"):
+        values["reference_seconds"] = trainer.reference_seconds
+    return values
+
+
+def _model_bytes(model: torch.nn.Module | None) -> int:
+    """Bytes of a model's parameters and buffers, each storage once; 0 for None."""
+    if model is None:
+        return 0
+    nbytes_by_address = {}
+    for tensor in (*model.parameters(), *model.buffers()):
+        storage = tensor.untyped_storage()
+        nbytes_by_address[storage.data_ptr()] = storage.nbytes()
+    return sum(nbytes_by_address.values())
+
+
+def _as_prepared(trainer: Metered, dataset: Any, *_: Any) -> Any:
+    """Replaces TRL's preparation, because the rows are already prepared."""
+    return dataset
+
+
+def _timed_reference(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    """TRL's log-probabilities of the reference, with the time that they took."""
+    # The reference is the model without its new adapter here, as it is in training.
+    drop_copied_adapter(trainer.model)
+    begin = time.perf_counter()
+    dataset = super(type(trainer), trainer)._precompute_ref_logps(*args, **kwargs)
+    trainer.reference_seconds = time.perf_counter() - begin
+    return dataset
+
+
+def _evaluate_prepared(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    """An evaluation on rows that have the reference's log-probabilities already."""
+    return transformers.Trainer.evaluate(trainer, *args, **kwargs)
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    """While the context lasts, ``datasets`` shares no computed columns with other trials.
+
+    TRL would take the reference's log-probabilities from an earlier trial, even from one in another
+    precision, and would not compute them.
+    """
+    import datasets
+
+    was_enabled = datasets.is_caching_enabled()
+    datasets.disable_caching()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            datasets.enable_caching()

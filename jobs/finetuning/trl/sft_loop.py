@@ -1,0 +1,73 @@
+"""The loop of TRL's ``SFTTrainer``, measured in the same way as the Trainer's loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs.finetuning.trl.allowed_parameters import refusal
+from jobs.finetuning.trl.sft_rows import Counting, PreparedRows
+from jobs.finetuning.user_code.objects import UserCodeError, UserObjects
+from jobs.loops.accumulated_loss import LossScale
+from jobs.loops.contract import Setup, Trained
+from jobs.loops.trainer import Metered, measured
+
+
+def train(setup: Setup) -> Trained:
+    """Train with ``SFTTrainer`` until the meter stops it.
+
+    Raises UnsupportedError with TRL's reason for a combination that TRL refuses.
+    """
+    from trl import SFTTrainer
+
+    trainer = trl_trainer(setup, SFTTrainer)
+    if setup.collator.flattens_rows:  # type: ignore[union-attr]
+        trainer.data_collator = Counting(trainer.data_collator)
+    return measured(trainer, setup, LossScale.as_declared(trainer))
+
+
+def trl_trainer(setup: Setup, kind: type, parts: Any = None, **attributes: Any) -> Metered:
+    """A Trainer of TRL's class ``kind`` or the user's subclass of it, for prepared rows.
+
+    ``parts`` are further arguments of the class, and ``attributes`` those of the metered subclass.
+    Raises UnsupportedError with TRL's reason for a combination that TRL refuses.
+    """
+    # In place of a collator, the settings for TRL's own.
+    rows: Any = setup.collator
+    assert isinstance(rows, PreparedRows)
+    arguments = setup.arguments
+    arguments.pad_to_multiple_of = arguments.pad_to_multiple_of or rows.width
+    _leave_router_loss_to_the_model(arguments, setup.model)
+    user = setup.user or UserObjects()
+    given = {
+        "model": setup.model,
+        **(parts or {}),
+        "args": arguments,
+        "train_dataset": setup.dataset,
+        "data_collator": user.collator_for(rows.tokenizer),
+        "processing_class": rows.tokenizer,
+        "optimizers": (setup.optimizer, None),
+    }
+    try:
+        # TRL sends telemetry for each Trainer. A trial must not send anything.
+        return user.trainer_of(given, kind, _send_telemetry=_send_nothing, **attributes)
+    except UserCodeError:
+        raise
+    except (NotImplementedError, ValueError) as error:
+        raise refusal("this", error) from error
+
+
+def _send_nothing(trainer: Metered) -> None:
+    """In place of TRL's telemetry."""
+
+
+def _leave_router_loss_to_the_model(arguments: Any, model: Any) -> None:
+    """Add the load-balancing loss of experts only if the model's configuration asks for it.
+
+    TRL adds this loss to every mixture of experts whose configuration has a coefficient. The
+    Trainer leaves it to the model, which does not add it by default.
+    """
+    config = model.config.get_text_config()
+    if arguments.router_aux_loss_coef is None and not getattr(
+        config, "output_router_logits", False
+    ):
+        arguments.router_aux_loss_coef = 0.0

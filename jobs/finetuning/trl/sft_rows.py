@@ -1,0 +1,174 @@
+"""Prepares rows with TRL's code: chat templates, masks of prompts, packing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from jobs.finetuning.trl.allowed_parameters import checked_sft, refusal
+from jobs.finetuning.trl.raw_rows import RawRows, raw_rows_of_file, raw_rows_of_tokens
+from jobs.loops.trainer import COUNT
+from jobs.spec import DataSpec
+from jobs.trial.data import load
+
+
+class PreparedRows:
+    """The settings of TRL's collator. The rows hook returns them in place of a collator."""
+
+    def __init__(
+        self, tokenizer: Any, width: int | None, *, flattens_rows: bool, counts_rows: bool = False
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.width = width
+        """Number of tokens to which every batch is padded; None: the length of its longest row."""
+        self.flattens_rows = flattens_rows
+        """Whether a batch is one sequence without padding."""
+        self.count_samples: Callable[[Mapping[str, Any]], int] | None = None
+        # The shape of these batches does not say how many rows they hold.
+        if flattens_rows or counts_rows:
+            self.count_samples = _counted
+
+
+class Counting:
+    """A collator whose batches also have the number of their rows."""
+
+    def __init__(self, collate: Callable[[list[Any]], dict[str, Any]]) -> None:
+        self._collate = collate
+
+    def __call__(self, rows: list[Any]) -> dict[str, Any]:
+        """The batch of the wrapped collator, with the number of its rows."""
+        return {**self._collate(rows), COUNT: len(rows)}
+
+
+def sft_rows(
+    data: DataSpec,
+    config: Any,
+    *,
+    samples: int | None,
+    seed: int,
+    batching: str,
+    parameters: Mapping[str, Any],
+) -> tuple[Any, PreparedRows]:
+    """A trial's rows, prepared. Raises ValueError, in one sentence, for an unsuitable file."""
+    rows = raw_rows(data, config, samples=samples, seed=seed)
+    return prepared(rows, batching=batching, parameters=parameters)
+
+
+def raw_rows(data: DataSpec, config: Any, *, samples: int | None, seed: int) -> RawRows:
+    """The rows of a causal language model, before TRL's preparation; arguments as for ``load``."""
+    if data.file is not None:
+        return raw_rows_of_file(data.file, config, block_tokens=data.tokens, seed=seed)
+    dataset, _ = load(data, "causal-lm", config, samples=samples, seed=seed)
+    return raw_rows_of_tokens(dataset, config, block_tokens=data.tokens, seed=seed)
+
+
+def prepared(
+    rows: RawRows, *, batching: str, parameters: Mapping[str, Any]
+) -> tuple[Any, PreparedRows]:
+    """The rows with ``input_ids`` and ``labels``, cut and packed, and their collator's settings.
+
+    ``batching`` names the trial's batching hook. Raises UnsupportedError with TRL's reason for rows
+    or settings that TRL refuses.
+    """
+    given = checked_sft(parameters)
+    is_packed = batching == "packed_rows"
+    limit = rows.block_tokens if is_packed else rows.tokens
+    try:
+        dataset = _prepared_by_trl(rows, given, limit=limit, is_packed=is_packed)
+    except (RuntimeError, ValueError) as error:
+        raise refusal("these rows", error) from error
+    if len(dataset) == 0:
+        raise ValueError("TRL leaves no row: each is longer than the limit before its answer")
+    flattens = is_packed or batching == "flattened_rows"
+    return dataset, PreparedRows(rows.tokenizer, rows.width, flattens_rows=flattens)
+
+
+def _prepared_by_trl(
+    rows: RawRows, parameters: Mapping[str, Any], *, limit: int | None, is_packed: bool
+) -> Any:
+    """The dataset, prepared by the method of ``SFTTrainer``.
+
+    This method reads three attributes of the Trainer. They are set here to the same values as in
+    ``SFTTrainer.__init__`` of TRL 1.16.
+    """
+    from trl import SFTConfig, SFTTrainer
+
+    # Settings of the trial before TRL's defaults.
+    asked: dict[str, Any] = {"max_length": limit, "packing": is_packed, **parameters}
+    settings = SimpleNamespace(seed=rows.seed)
+    for name in _READ_BY_THE_PREPARATION:
+        setattr(settings, name, asked.get(name, getattr(SFTConfig, name)))
+    tokenizer = rows.tokenizer
+    columns = rows.dataset.column_names
+    _set_end_token(tokenizer, settings.eos_token, columns)
+    trainer = SimpleNamespace(
+        _tokenizer=tokenizer,
+        completion_only_loss=_is_completion_only(parameters, columns),
+        chat_template=None,
+    )
+    if settings.assistant_only_loss:
+        trainer.chat_template = _template_with_masks(tokenizer, rows.dataset[0])
+    prepare: Any = SFTTrainer._prepare_dataset
+    dataset = prepare(trainer, rows.dataset, tokenizer, settings, is_packed, None, "train")
+    kept = [name for name in _READ_BY_THE_COLLATOR if name in dataset.column_names]
+    return dataset.select_columns(kept)
+
+
+def _is_completion_only(parameters: Mapping[str, Any], columns: list[str]) -> bool:
+    """Whether prompts are left out of the loss: by default wherever there are prompts."""
+    asked = parameters.get("completion_only_loss")
+    if asked is not None:
+        return bool(asked)
+    return "prompt" in columns and "completion" in columns
+
+
+_READ_BY_THE_PREPARATION = (
+    "assistant_only_loss",
+    "dataset_num_proc",
+    "dataset_text_field",
+    "eos_token",
+    "max_length",
+    "packing_strategy",
+    "shuffle_dataset",
+    "truncation_mode",
+)
+_READ_BY_THE_COLLATOR = ("input_ids", "labels", "seq_lengths")
+
+
+def _set_end_token(tokenizer: Any, token: str | None, columns: list[str]) -> None:
+    """Use another end token than the tokenizer's own, unless it is None.
+
+    Raises ValueError if the tokenizer does not know it, or if TRL needs one and there is none.
+    """
+    if token is not None:
+        if token not in tokenizer.get_vocab():
+            raise ValueError(f"the tokenizer has no token {token!r}, which eos_token names")
+        tokenizer.eos_token = token
+    is_text = "text" in columns or "completion" in columns
+    if is_text and tokenizer.eos_token is None:
+        raise ValueError("TRL ends each text with the tokenizer's end token, and it has none")
+
+
+def _template_with_masks(tokenizer: Any, row: Mapping[str, Any]) -> str | None:
+    """TRL's variant of the chat template that marks answers; None if the tokenizer's marks them.
+
+    Raises ValueError, as ``SFTTrainer`` does, if rows are not chats, or TRL has no such variant.
+    """
+    from trl.chat_template_utils import get_training_chat_template, has_generation_markers
+    from trl.data_utils import is_conversational
+
+    if not is_conversational(dict(row)):
+        raise ValueError(
+            "assistant_only_loss is for chats: rows of messages, or a prompt and a completion of "
+            "messages"
+        )
+    if has_generation_markers(tokenizer.chat_template):
+        return None
+    template: str | None = get_training_chat_template(tokenizer)
+    return template
+
+
+def _counted(inputs: Mapping[str, Any]) -> int:
+    """The number of rows in a batch, which ``Counting`` has added."""
+    return int(inputs[COUNT])

@@ -1,0 +1,50 @@
+"""Loads the user's own objects in this process: ``python -m jobs.finetuning.user_code.probe JSON``.
+
+The last line of its output is a JSON text: what is wrong, or empty if nothing is.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from jobs import self_process
+from jobs.spec import UserCode, to_json
+from jobs.spec.from_json import user_code_from_json
+
+_SECONDS = 300
+
+
+def user_code_problem(user_code: UserCode) -> str:
+    """What is wrong with the user's own code, tried in a new process; empty if nothing is.
+
+    It runs the user's modules. So ask only if the command line allows that.
+    """
+    names = ", ".join(user_code.names)
+    given = json.dumps(to_json(user_code))
+    command = self_process.command("jobs.finetuning.user_code.probe", given)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"importing {names} took more than {_SECONDS} seconds"
+    try:
+        return str(json.loads(done.stdout.splitlines()[-1]))
+    except (IndexError, ValueError):
+        return f"importing {names} ended the process with status {done.returncode}"
+
+
+def main() -> None:
+    """Load the objects that the first argument names, and print what is wrong."""
+    from jobs.finetuning.user_code.objects import UserCodeError, user_objects
+
+    problem = ""
+    try:
+        user_objects(user_code_from_json(json.loads(sys.argv[1])))
+    except UserCodeError as error:
+        problem = " ".join(str(error).split())
+    print(f"\n{json.dumps(problem)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""The user's own images with texts, made into batches by the model's own processor."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jobs.spec import DatasetFile
+from jobs.trial.data.collators import IGNORED
+from jobs.trial.data.recognition import Source
+from jobs.trial.data.user_file import rows_of_file
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+_KEPT = ("images", "text", "input_ids", "labels")
+"""Columns of a prepared row: what the collator needs, and what says how long the row is."""
+
+
+def images_of_file(file: DatasetFile, config: PretrainedConfig) -> tuple[Any, ProcessRows]:
+    """The file with a text, token ids and labels for each row, and the collator of its images.
+
+    Raises ValueError, in one sentence, for rows that the processor cannot take.
+    """
+    dataset, source = rows_of_file(file, "image-text-to-text")
+    if file.tokenizer is None:
+        raise ValueError(
+            f"{file.path} has {source}, which needs a tokenizer: name one in data.file.tokenizer"
+        )
+    processor = _loaded_processor(file.tokenizer)
+    rows = _Rows(processor, file, source, config.image_token_id)
+    replaced = [name for name in dataset.column_names if name not in _KEPT]
+    dataset = dataset.map(rows.prepared, remove_columns=replaced, with_indices=True)
+    return dataset, ProcessRows(processor, file)
+
+
+class ProcessRows:
+    """Makes a batch of rows: the processor reads texts and images again, and pads."""
+
+    def __init__(self, processor: Any, file: DatasetFile) -> None:
+        self.tokenizer = processor
+        """What an exported training saves beside the model."""
+        self._file = file
+
+    def __call__(self, rows: list[Any]) -> dict[str, torch.Tensor]:
+        """Name -> tensor: token ids, labels and masks of (rows, longest), and all images."""
+        images = [_opened(row["images"], self._file) for row in rows]
+        batch = _encoded(self.tokenizer, [row["text"] for row in rows], images)
+        tokens = batch["input_ids"].shape[1]
+        longest = max(len(row["input_ids"]) for row in rows)
+        cut = {}
+        for name, tensor in batch.items():
+            # Only the inputs that have a value for each token are as long as the longest row.
+            is_of_tokens = tensor.ndim == 2 and tensor.shape == (len(rows), tokens)
+            cut[name] = tensor[:, :longest] if is_of_tokens else tensor
+        labels = [torch.tensor(row["labels"]) for row in rows]
+        cut["labels"] = torch.nn.utils.rnn.pad_sequence(
+            labels, batch_first=True, padding_value=IGNORED
+        )
+        return cut
+
+
+class _Rows:
+    """Makes the text, the token ids and the labels of one row."""
+
+    def __init__(self, processor: Any, file: DatasetFile, source: Source, image_token: int) -> None:
+        self._processor = processor
+        self._file = file
+        self._source = source
+        self._image_token = image_token
+        if source == "messages" and not getattr(processor, "chat_template", None):
+            raise ValueError(
+                f"the processor {file.tokenizer} has no chat template, which rows of messages "
+                "need: put a chat_template.jinja beside it"
+            )
+
+    def prepared(self, row: Mapping[str, Any], index: int) -> dict[str, Any]:
+        """The columns ``text``, ``input_ids`` and ``labels`` of the row."""
+        images = _opened(row["images"], self._file)
+        prompt, text = self._texts(row, len(images), index)
+        whole = self._ids(text, images)
+        learnt_from = 0
+        if prompt is not None:
+            # The loss leaves out the prompt, which has as many tokens as the prompt alone.
+            learnt_from = len(self._ids(prompt, images))
+        ids = whole[: self._file.max_length]
+        if ids.count(self._image_token) < whole.count(self._image_token):
+            raise ValueError(
+                f"row {index} of {self._file.path} has {whole.count(self._image_token)} tokens of "
+                f"images, which max_length of {self._file.max_length} would cut: give a larger one"
+            )
+        labels = []
+        for position, token in enumerate(ids):
+            if position >= learnt_from and token != self._image_token:
+                labels.append(token)
+            else:
+                labels.append(IGNORED)
+        return {"text": text, "input_ids": ids, "labels": labels}
+
+    def _ids(self, text: str, images: list[Any]) -> list[int]:
+        ids: list[int] = _encoded(self._processor, [text], [images])["input_ids"][0].tolist()
+        return ids
+
+    def _texts(self, row: Mapping[str, Any], images: int, index: int) -> tuple[str | None, str]:
+        """The prompt, if the row has one, and the whole text, with a mark for each image."""
+        if self._source == "messages":
+            return None, self._chat(row["messages"], images)
+        if self._source == "text":
+            return None, self._marked(row["text"], images, index)
+        prompt, completion = row["prompt"], row["completion"]
+        if isinstance(prompt, str) and isinstance(completion, str):
+            marked = self._marked(prompt, images, index)
+            return marked, marked + completion + self._end_token()
+        if not isinstance(prompt, list) or not isinstance(completion, list):
+            raise ValueError(
+                f"prompt and completion of {self._file.path} must both be texts, or both lists of "
+                "messages"
+            )
+        before = self._chat(prompt, images, answers_next=True)
+        return before, self._chat([*prompt, *completion], images)
+
+    def _end_token(self) -> str:
+        return getattr(self._processor.tokenizer, "eos_token", None) or ""
+
+    def _marked(self, text: Any, images: int, index: int) -> str:
+        """A text with a mark for each image. If it has no marks, they are put before the text."""
+        if not isinstance(text, str):
+            raise ValueError(f"row {index} of {self._file.path} has no text")
+        # Gemma 3's processor looks for ``boi_token``. The other processors look for the token that
+        # also fills the place of the image.
+        mark: str = getattr(self._processor, "boi_token", None) or self._processor.image_token
+        if mark in text:
+            return text
+        return mark * images + text
+
+    def _chat(self, messages: Any, images: int, *, answers_next: bool = False) -> str:
+        """The text of a chat. Images without a place are put before the user's first message."""
+        if not isinstance(messages, list) or not messages:
+            raise ValueError(f"messages of {self._file.path} must be lists of mappings")
+        plain = [_plain_message(message, self._file.path) for message in messages]
+        parts = [part for message in plain for part in message["content"]]
+        missing = images - sum(part["type"] == "image" for part in parts)
+        first = next((message for message in plain if message["role"] == "user"), plain[0])
+        first["content"][:0] = [{"type": "image"}] * max(0, missing)
+        text: str = self._processor.apply_chat_template(
+            plain, tokenize=False, add_generation_prompt=answers_next
+        )
+        return text
+
+
+def _loaded_processor(name: str) -> Any:
+    """A processor that pads on the right. Raises ValueError if the folder has none."""
+    import transformers
+
+    processor = transformers.AutoProcessor.from_pretrained(name, trust_remote_code=False)
+    if not hasattr(processor, "image_processor"):
+        raise ValueError(
+            f"{name} has a tokenizer but no processor of images (preprocessor_config.json or "
+            "processor_config.json)"
+        )
+    processor.tokenizer.padding_side = "right"
+    return processor
+
+
+def _encoded(processor: Any, texts: list[str], images: list[list[Any]]) -> dict[str, torch.Tensor]:
+    """What the processor makes of texts and their images, token ids first."""
+    # A batch without any image has no pixels.
+    given = images if any(images) else None
+    inputs = processor(text=texts, images=given, padding=True, return_tensors="pt")
+    batch = {"input_ids": inputs["input_ids"]}
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and name != "labels":
+            batch[name] = value
+    return batch
+
+
+def _plain_message(message: Any, path: str) -> dict[str, Any]:
+    """A message whose content is a list of parts: texts, and places of images.
+
+    Raises ValueError for a message without a role.
+    """
+    if not isinstance(message, Mapping) or "role" not in message:
+        raise ValueError(f"messages of {path} must be lists of mappings with role and content")
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    parts: list[dict[str, Any]] = []
+    for part in content:
+        # Whatever else a part names, such as a URL, is never fetched: images are a column.
+        if part.get("type") == "image":
+            parts.append({"type": "image"})
+        else:
+            parts.append({"type": "text", "text": part.get("text") or ""})
+    return {"role": message["role"], "content": parts}
+
+
+def _opened(images: Any, file: DatasetFile) -> list[Any]:
+    """The images of a row as RGB images: one or several, opened, as bytes, or as local paths."""
+    if images is None:
+        return []
+    several = images if isinstance(images, list) else [images]
+    return [_image(image, file) for image in several]
+
+
+def _image(image: Any, file: DatasetFile) -> Any:
+    from PIL import Image
+
+    if isinstance(image, Mapping):
+        # As datasets stores an image: its bytes, or where it lies.
+        image = image.get("bytes") or image.get("path")
+    if isinstance(image, bytes):
+        image = Image.open(io.BytesIO(image))
+    elif isinstance(image, (str, os.PathLike)):
+        if "://" in str(image):
+            raise ValueError(f"{file.path} names an image by a URL; images must be local files")
+        image = Image.open(Path(file.path).parent / image)
+    if not hasattr(image, "convert"):
+        raise ValueError(f"{file.path} has a {type(image).__name__} where an image should be")
+    return image.convert("RGB")

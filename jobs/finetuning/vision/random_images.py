@@ -1,0 +1,187 @@
+"""Random images with random texts, as the processor and the collator of a family make them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from jobs.finetuning.vision.image_layouts import ImageLayout, family_of, layout_of
+from jobs.spec import SyntheticData
+from jobs.trial.data.collators import IGNORED
+from jobs.trial.data.row_lengths import random_lengths, random_token_range
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+_POOL_BYTES = 64 * 2**20
+"""Memory of the distinct random images. Other samples repeat them, to save host memory."""
+_SPECIAL_TOKENS = ("image_token_id", "video_token_id")
+"""Keys of tokens that no random text may hold, because the model replaces them by features."""
+
+
+def image_texts(
+    spec: SyntheticData, config: PretrainedConfig, *, samples: int | None, seed: int
+) -> tuple[ImageTexts, JoinImages]:
+    """A dataset of at least ``samples`` random samples, and its collator.
+
+    Raises ValueError, in one sentence, if the family's images are not known, or if a sample has no
+    room for them.
+    """
+    if spec.lengths is not None:
+        raise ValueError(
+            "random images with texts have one length: use padding instead of lengths, or your "
+            "own data"
+        )
+
+    def read(key: str) -> Any:
+        """The value of a dotted key, or None if the configuration has no such key."""
+        value: Any = config
+        for name in key.split("."):
+            value = getattr(value, name, None)
+        return value
+
+    layout = layout_of(config.model_type, read, spec.image_size)
+    rng = np.random.default_rng(seed)
+    columns = _columns(spec, config, layout, max(spec.samples, samples or 0), rng)
+    dataset = ImageTexts(columns, layout, spec.images, rng)
+    joined = () if layout.is_stacked else ("pixel_values", *layout.masks, *layout.sizes)
+    return dataset, JoinImages(joined)
+
+
+class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
+    """Samples of token ids, labels and masks, each (tokens,), and the pixels of their images."""
+
+    def __init__(
+        self,
+        columns: Mapping[str, np.ndarray],
+        layout: ImageLayout,
+        images: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self._columns = {name: torch.from_numpy(column) for name, column in columns.items()}
+        # Pixels are normalised: about zero mean and unit variance in each channel.
+        shape = (images * layout.pixel_values[0], *layout.pixel_values[1:])
+        distinct = _POOL_BYTES // (4 * int(np.prod(shape)))
+        count = min(len(self), max(1, distinct))
+        self._pool = torch.from_numpy(rng.standard_normal((count, *shape), dtype=np.float32))
+        # What comes with the pixels is the same for all samples.
+        self._beside: dict[str, torch.Tensor] = {}
+        for name, size in layout.masks.items():
+            self._beside[name] = torch.ones((images * size[0], *size[1:]), dtype=torch.int64)
+        for name, values in layout.sizes.items():
+            self._beside[name] = torch.tensor([values] * images)
+
+    @property
+    def image_tokens(self) -> float:
+        """Tokens of a sample that images replace, on average."""
+        return float((self._columns["is_image"].sum() / len(self)).item())
+
+    def __len__(self) -> int:
+        return len(self._columns["input_ids"])
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        # Texts differ from sample to sample, while images repeat.
+        sample = {name: column[index] for name, column in self._columns.items()}
+        del sample["is_image"]
+        return {**sample, "pixel_values": self._pool[index % len(self._pool)], **self._beside}
+
+
+class JoinImages:
+    """Makes a batch of samples of one length."""
+
+    def __init__(self, joined: Collection[str]) -> None:
+        self._joined = frozenset(joined)
+        """Names of the tensors that have no dimension for samples: all images in one row."""
+
+    def __call__(self, rows: list[Any]) -> dict[str, torch.Tensor]:
+        """Name -> tensor of shape (rows, ...), or (all images, ...)."""
+        batch = {}
+        for name in rows[0]:
+            tensors = [row[name] for row in rows]
+            batch[name] = torch.cat(tensors) if name in self._joined else torch.stack(tensors)
+        return batch
+
+
+def _columns(
+    spec: SyntheticData,
+    config: PretrainedConfig,
+    layout: ImageLayout,
+    count: int,
+    rng: np.random.Generator,
+) -> dict[str, np.ndarray]:
+    """Columns of shape (count, sequence_length), int64, and ``is_image`` of bool."""
+    tokens = spec.sequence_length
+    is_image = _image_positions(layout, spec.images, tokens, config.model_type)
+    ids = _token_ids(config, (count, tokens), rng)
+    ids[:, is_image] = _image_token(config)
+    after_images = int(np.flatnonzero(is_image)[-1]) + 1 + layout.text_after
+    lengths = np.full(count, tokens)
+    if spec.padding:
+        lengths = random_lengths(spec, count, rng, shortest=after_images + 1)
+    positions = np.arange(tokens)
+    is_real = positions < lengths[:, None]
+    # The embeddings are the text model's, and so is the padding token.
+    ids = np.where(is_real, ids, config.get_text_config().pad_token_id or 0)
+    is_learnt = is_real & ~is_image
+    family = family_of(config.model_type)
+    if family.marks_answers:
+        # The model reads images and prompt at once, and learns only what follows them.
+        is_learnt &= positions >= after_images
+    columns = {
+        "input_ids": ids,
+        "attention_mask": is_real.astype(np.int64),
+        "labels": np.where(is_learnt, ids, IGNORED),
+        "is_image": np.broadcast_to(is_image, ids.shape).copy(),
+    }
+    if family.type_ids:
+        marked = is_learnt if family.marks_answers else columns["is_image"]
+        columns[family.type_ids] = marked.astype(np.int64)
+    return columns
+
+
+def _image_positions(layout: ImageLayout, images: int, tokens: int, family: str) -> np.ndarray:
+    """Which positions of a sample hold image tokens, bool of shape (tokens,).
+
+    A token of text comes first, and at least one comes last. Raises ValueError if there is no room.
+    """
+    is_image = [False]
+    for _ in range(images):
+        for text, image in layout.pieces:
+            is_image += [False] * text + [True] * image
+        is_image += [False] * layout.text_after
+    if len(is_image) >= tokens:
+        shape = "×".join(map(str, layout.pixel_values))
+        raise ValueError(
+            f"a sample of {tokens} tokens has no room for its images and a text: {images} of shape "
+            f"{shape} take {len(is_image) - 1} tokens of {family}, so give it {len(is_image) + 1} "
+            "or more"
+        )
+    return np.array(is_image + [False] * (tokens - len(is_image)))
+
+
+def _token_ids(
+    config: PretrainedConfig, shape: tuple[int, int], rng: np.random.Generator
+) -> np.ndarray:
+    """Random token ids of text, int64: none that stands for an image or a video."""
+    special = {getattr(config, name, None) for name in _SPECIAL_TOKENS}
+    lowest, highest = random_token_range(config.get_text_config().vocab_size)
+    ids = rng.integers(lowest, highest, shape, dtype=np.int64)
+    plain = next(number for number in range(lowest, highest) if number not in special)
+    is_special = np.isin(ids, [number for number in special if number is not None])
+    return np.where(is_special, plain, ids)
+
+
+def _image_token(config: PretrainedConfig) -> int:
+    """The id of the token that images replace. Raises ValueError if no embedding has it."""
+    token: int = config.image_token_id
+    vocabulary = config.get_text_config().vocab_size
+    if token >= vocabulary:
+        name = config.attribute_map.get("image_token_id", "image_token_id")
+        raise ValueError(
+            f"the image token {token} is beyond the vocabulary of {vocabulary}: set "
+            f"model.config.{name} to a smaller number"
+        )
+    return token

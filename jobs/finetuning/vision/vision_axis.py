@@ -1,0 +1,52 @@
+"""Vision axis: whether the vision tower of a vision-language model is trained.
+
+It is a separate axis, because the tower can also be frozen in full fine-tuning. An adapter adapts
+the tower only if a regular expression in its targets names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.spec import Hook
+from jobs.techniques.hooks import hook, services_of
+from jobs.techniques.registry import add
+from jobs.techniques.variant import Axis, Variant
+
+if TYPE_CHECKING:
+    import torch
+
+    from jobs.spec import Task
+
+VISION = Axis(
+    name="vision",
+    doc="Whether the vision tower of a vision-language model is trained",
+    default="default",
+    variants={
+        "default": Variant(
+            doc="Trained together with the language model, unless an adapter freezes the model"
+        ),
+        "frozen": Variant(
+            doc="The vision tower is not trained, so it has no gradients, optimizer states or "
+            "saved activations; the projector and the language model are trained",
+            hooks={"vision": Hook("frozen_vision")},
+            requires=("task:image-text-to-text",),
+            numerical_effect="training",
+            traits=("frozen_vision",),
+        ),
+    },
+)
+add(VISION)
+services_of("jobs.finetuning.vision.samples", "images_with_texts", "image_tokens")
+services_of("jobs.finetuning.vision.image_layouts", "layout_of", "family_of")
+
+
+@hook("frozen_vision")
+def frozen_vision(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
+    """``model`` with its vision tower frozen. Raises NotImplementedError if it has none."""
+    tower: Any = model.get_encoder(modality="image")  # type: ignore[operator]
+    # transformers returns the model itself if it finds no tower.
+    if tower is model or tower is getattr(model, "model", None):
+        raise NotImplementedError(f"{type(model).__name__} does not support a frozen vision tower")
+    tower.requires_grad_(False)
+    return model

@@ -1,0 +1,42 @@
+"""The user's own code that a trial runs. A spec has only the names, not the code."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass
+
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+
+_MOST_CHARACTERS = 200
+"""The most characters of a name: the name of a file may have 255 bytes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UserCode:
+    """Objects of the user's own modules, each as ``module:object``; empty: the library's own."""
+
+    trainer: str = ""
+    """A subclass of ``transformers.Trainer``."""
+    callbacks: tuple[str, ...] = ()
+    """Subclasses of ``transformers.TrainerCallback``, or objects of one."""
+    collator: str = ""
+    """A function from rows to a batch, or a class whose objects can be called like that."""
+    entry: str = ""
+    """A function that makes the Trainer from the parts that it takes by name."""
+    folder: str = ""
+    """Modules are looked for here first, and then in the environment."""
+    digest: str = ""
+    """Digest of the sources of these modules, and of the modules beside them that they import."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every object, as ``module:object``."""
+        return tuple(filter(None, (self.trainer, *self.callbacks, self.collator, self.entry)))
+
+
+def is_object_name(text: object) -> bool:
+    """Whether a text is ``module:object``, both made of plain Python names."""
+    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or not _NAME.fullmatch(text):
+        return False
+    return not any(map(keyword.iskeyword, re.split(r"[.:]", text)))

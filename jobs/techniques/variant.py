@@ -1,0 +1,194 @@
+"""What a technique is: a ``Variant``, a row of data on an ``Axis``. ``merge`` joins variants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from jobs.spec import Hook, LibrarySettings
+from jobs.techniques.written_form import ParametersError, read
+
+NumericalEffect = Literal["exact", "rounding", "training"]
+"""exact: the same numbers; rounding: the same training, rounded differently; training: a different
+training."""
+
+OTHER_WORKLOAD = "other_workload"
+"""The trait of a variant that changes what one sample is, such as its length. Samples per second
+are compared only between rows with the same kind of sample."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """One technique, as data. The plan, the trial, the checks and the reports all read this row."""
+
+    doc: str
+    training_arguments: Mapping[str, Any] = field(default_factory=dict)
+    deepspeed: Mapping[str, Any] | None = None
+    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
+    """Place -> hook, for a technique that needs code. A hook is a function that is registered with
+    ``jobs.techniques.hooks.hook``. ``HookPlace`` in ``jobs.spec.settings`` lists the places, and
+    the arguments of a hook at each."""
+    requires: tuple[str, ...] = ()
+    """Requirements on the node, in the syntax of ``jobs.trial.requirements``:
+    ``package:bitsandbytes`` (the name to import), ``cuda``, ``capability>=8.0`` ..."""
+    builds: tuple[str, ...] = ()
+    """DeepSpeed ops to build once per node, before any timing."""
+    uses_host: bool = False
+    """Whether it uses the cores and the memory of the host, as offloading does."""
+    numerical_effect: NumericalEffect = "exact"
+    traits: tuple[str, ...] = ()
+    """Properties that the rules of ``orchestrator.planning.validity`` check ("lomo",
+    "offloaded_optimizer", "torch_adamw" ...). A trait without a rule has no effect."""
+    recipe: str = ""
+    """The name of its training in a recipe, if several rows are the same training; empty: the value
+    of the axis."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """Techniques that take the parameters of a library's configuration class."""
+
+    doc: str
+    config_class: str
+    """``module:Class``, whose fields are the parameters. Planning reads its source, and never
+    imports it."""
+    build: Callable[[dict[str, Any]], Variant]
+    """Parameters -> the row. Names and types of the parameters have been checked against the class,
+    but the class's own validation runs only in the trial."""
+    decided: Mapping[str, str] = field(default_factory=dict)
+    """Parameter of the class that the user may not set -> the reason."""
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """Parameter -> its type as a Python annotation: of one beyond those of the class, or a narrower
+    type than the class's own."""
+    problem: Callable[[Mapping[str, Any]], str] | None = None
+    """Says which parameters contradict each other, and why; empty if none. None: no check."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamePattern:
+    """Variants whose name holds a number, such as ``budget_0.35``."""
+
+    form: str
+    """The form of the names, as the documentation writes it: ``budget_<share>``."""
+    doc: str
+    pattern: str
+    """A regular expression for whole names. It must mean the same in Python and in JavaScript, and
+    must allow one spelling only for each number."""
+    variant: Callable[[str], Variant]
+    """The row of a name that ``pattern`` matches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axis:
+    """A dimension of the sweep: named variants, positive integers, or both.
+
+    An axis may also have a pattern for names with a number, and families of techniques with
+    parameters.
+    """
+
+    name: str
+    doc: str
+    default: str | int
+    variants: dict[str, Variant] = field(default_factory=dict)
+    families: dict[str, Family] = field(default_factory=dict)
+    integer_argument: str | None = None
+    integer_unit: str = ""
+    """The unit of integers ("tokens"), for an axis whose integers change the data and not a
+    training argument."""
+    pattern: NamePattern | None = None
+    """Further variants beside those listed."""
+
+    @property
+    def takes_integers(self) -> bool:
+        """Whether positive integers are values of this axis."""
+        return bool(self.integer_argument or self.integer_unit)
+
+    def variant(self, value: Any) -> Variant:
+        """The row of a value. Raises KeyError for a value that this axis does not have."""
+        if not self.takes_integers or (isinstance(value, str) and self.integer_unit):
+            return self._named(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise KeyError(value)
+        doc = f"{self.doc}: {value}"
+        if self.integer_argument is None:
+            return Variant(doc=doc, numerical_effect="training", traits=(OTHER_WORKLOAD,))
+        return Variant(doc=doc, training_arguments={self.integer_argument: value})
+
+    def is_name(self, value: Any) -> bool:
+        """Whether the value is a listed name, or one that the pattern matches."""
+        if not isinstance(value, str):
+            return False
+        if value in self.variants:
+            return True
+        return self.pattern is not None and bool(re.fullmatch(self.pattern.pattern, value))
+
+    @property
+    def names(self) -> list[str]:
+        """The values that are text: all names, the form of the pattern, and the families."""
+        names = list(self.variants)
+        if self.pattern is not None:
+            names.append(self.pattern.form)
+        return [*names, *(name for name in self.families if name not in self.variants)]
+
+    def _named(self, value: Any) -> Variant:
+        """The variant of a name, of a name with a number, or of a family with its parameters."""
+        if value in self.variants or not isinstance(value, str):
+            return self.variants[value]
+        if self.pattern is not None and self.is_name(value):
+            return self.pattern.variant(value)
+        try:
+            family, parameters = read(value)
+        except ParametersError:
+            raise KeyError(value) from None
+        return self.families[family].build(parameters)
+
+
+def merge(
+    variants: Iterable[Variant],
+    training_arguments: Mapping[str, Any],
+    deepspeed: Mapping[str, Any] | None,
+) -> LibrarySettings:
+    """The user's own arguments and DeepSpeed file, overridden by each variant in turn."""
+    arguments: dict[str, Any] = dict(training_arguments)
+    model_kwargs: dict[str, Any] = {}
+    hooks: dict[str, Hook] = {}
+    listed = list(variants)
+    # In mappings the later variant wins.
+    for variant in listed:
+        arguments.update(variant.training_arguments)
+        model_kwargs.update(variant.model_kwargs)
+        hooks.update(variant.hooks)
+        if variant.deepspeed is not None:
+            deepspeed = deep_merge(deepspeed or {}, variant.deepspeed)
+    return LibrarySettings(
+        training_arguments=arguments,
+        deepspeed=deepspeed,
+        model_kwargs=model_kwargs,
+        hooks=hooks,
+        requires=_each_once(variant.requires for variant in listed),
+        builds=_each_once(variant.builds for variant in listed),
+    )
+
+
+def _each_once(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """All names of the groups in their order, without repetitions."""
+    names: dict[str, None] = {}
+    for group in groups:
+        names.update(dict.fromkeys(group))
+    return tuple(names)
+
+
+def deep_merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``override``; mappings are merged key by key."""
+    merged = dict(base)
+    # Only two mappings merge; any other value replaces what was there.
+    for key, value in override.items():
+        old = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            merged[key] = deep_merge(old, value)
+        else:
+            merged[key] = value
+    return merged

@@ -1,0 +1,248 @@
+"""Adapters and quantized bases put into tiny models on the CPU."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from jobs.finetuning.adapters import peft_adapter
+from jobs.finetuning.frozen_base import bf16_base
+from jobs.finetuning.peft_methods import METHODS
+from jobs.finetuning.quantized_base import quantized_base, torchao_int8_base
+from jobs.trial import weight_formats
+
+TINY = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 256,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+ARGUMENTS = SimpleNamespace(gradient_checkpointing_kwargs=None)
+CPU = torch.device("cpu")
+NEEDED: dict[str, dict[str, Any]] = {
+    # What a method asks for beside its defaults, or cannot do in layers as small as these.
+    "adalora": {"total_step": 10},
+    "fourierft": {"n_frequency": 10},
+    "vblora": {"vector_length": 16},
+    "shira": {"r": 4},
+    "c3a": {"block_size": 32},
+    "road": {"group_size": 32},
+    "prompt_tuning": {"num_virtual_tokens": 4},
+    "p_tuning": {"num_virtual_tokens": 4},
+    "prefix_tuning": {"num_virtual_tokens": 4},
+}
+
+
+def maker(architecture: str = "llama", **config: Any) -> functools.partial[Any]:
+    """``from_config`` of a tiny causal language model."""
+    full = transformers.AutoConfig.for_model(architecture, **{**TINY, **config})
+    return functools.partial(transformers.AutoModelForCausalLM.from_config, full)
+
+
+# PEFT warns of layers that a method is rarely put into, and of an extension that needs CUDA.
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("method", METHODS)
+def test_peft_adapter_trains_with_its_own_parameters_only(method: str) -> None:
+    model = peft_adapter(
+        maker()(), "causal-lm", ARGUMENTS, method=method, parameters=NEEDED.get(method, {})
+    )
+    tokens = torch.arange(3, 11).reshape(1, 8)
+    model(input_ids=tokens, attention_mask=torch.ones_like(tokens), labels=tokens).loss.backward()
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    untouched = [name for name, item in model.named_parameters() if item.grad is None]
+    assert trained
+    assert not set(trained) & set(untouched)
+    total = sum(parameter.numel() for parameter in model.parameters())
+    assert sum(p.numel() for p in model.parameters() if p.requires_grad) < total / 2
+
+
+def test_peft_adapter_of_experts_has_peft_default_layers() -> None:
+    model = peft_adapter(
+        maker("mixtral", num_local_experts=2)(),
+        "causal-lm",
+        ARGUMENTS,
+        method="lora",
+        parameters={},
+    )
+    adapted = {
+        name.split(".lora_A")[0].rpartition(".")[2]
+        for name, _ in model.named_parameters()
+        if "lora_A" in name
+    }
+    assert adapted == {"q_proj", "v_proj"}
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "reason"),
+    [
+        ("lora", {"target_modules": ["nope"]}, "not found in the base model"),
+        ("adalora", {}, "total_step"),
+        ("nothing", {}, "not a valid PeftType"),
+        ("lora", {"megatron_core": "os"}, "megatron_core may not be set here"),
+        ("prompt_tuning", {"tokenizer_name_or_path": "x"}, "_path may not be set here"),
+    ],
+)
+def test_peft_adapter_that_peft_cannot_make_says_why(
+    method: str, parameters: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        peft_adapter(maker()(), "causal-lm", ARGUMENTS, method=method, parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    ("method", "bits"), [("bnb_4bit", 4), ("bnb_8bit", 8), ("torchao_int8", 8)]
+)
+def test_quantized_base_packs_every_layer_but_the_output(method: str, bits: int) -> None:
+    torch.manual_seed(0)
+    if method == "torchao_int8":
+        model = torchao_int8_base(maker(), False, CPU)
+    else:
+        model = quantized_base(maker(), False, CPU, method=method, parameters={})
+    row = weight_formats.measurements(model)
+    assert row["base_quantized_share"] == 1.0
+    # Two layers of 16-bit matrices: 4 projections of attention and 3 of the gated layer.
+    elements = 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 128)
+    scales = row[f"weights_{bits}bit_bytes"] - elements * bits / 8
+    # A row has a scale in 8 bits. In 4 bits each of the 14 layers has two tables of codes, too.
+    assert 0 < scales < 14 * 1400
+    assert row["parameters_total"] == sum(p.numel() for p in maker()().parameters())
+    assert row["parameters_trainable"] == 0
+    assert not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
+    tokens = torch.arange(3, 11).reshape(1, 8)
+    # A model of random weights knows nothing: its loss is that of equal chances.
+    loss = model(input_ids=tokens, labels=tokens).loss.item()
+    assert loss == pytest.approx(torch.log(torch.tensor(256.0)).item(), rel=0.05)
+
+
+def test_quantized_base_upcast_false_keeps_the_rest_in_16_bits() -> None:
+    prepared = quantized_base(maker(), False, CPU, method="bnb_4bit", parameters={})
+    plain = quantized_base(maker(), False, CPU, method="bnb_4bit", parameters={"upcast": False})
+    assert weight_formats.measurements(prepared)["weights_16bit_bytes"] == 0
+    assert weight_formats.measurements(plain)["weights_32bit_bytes"] == 0
+
+
+def test_quantized_base_of_a_checkpoint_packs_the_layers_that_transformers_packs(
+    tmp_path: Path,
+) -> None:
+    maker(tie_word_embeddings=True)().save_pretrained(tmp_path)
+    load = functools.partial(transformers.AutoModelForCausalLM.from_pretrained, tmp_path)
+    loaded = quantized_base(load, True, CPU, method="bnb_4bit", parameters={})
+    drawn = quantized_base(
+        maker(tie_word_embeddings=True), False, CPU, method="bnb_4bit", parameters={}
+    )
+    formats = []
+    for model in (loaded, drawn):
+        assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+        formats.append({name: type(item).__name__ for name, item in model.named_parameters()})
+    assert formats[0] == formats[1]
+    assert weight_formats.measurements(loaded) == weight_formats.measurements(drawn)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "config"),
+    [
+        ("mixtral", {"num_local_experts": 4}),
+        (
+            "qwen2_moe",
+            {
+                "num_experts": 4,
+                "moe_intermediate_size": 64,
+                "shared_expert_intermediate_size": 64,
+            },
+        ),
+    ],
+)
+def test_quantized_base_of_fused_experts_is_flagged(
+    architecture: str, config: dict[str, Any]
+) -> None:
+    # transformers 5 holds all experts of a layer in one parameter, which no quantizer replaces.
+    model = quantized_base(
+        maker(architecture, **config), False, CPU, method="bnb_4bit", parameters={}
+    )
+    share = weight_formats.measurements(model)["base_quantized_share"]
+    flag = weight_formats.unquantized_flag(share)
+    assert flag is not None
+    assert flag.kind == "not_quantized"
+    assert flag.value == pytest.approx(1 - share)
+    assert flag.value > 0.4
+
+
+def test_unquantized_flag_is_left_out_where_all_is_quantized_or_nothing_was_asked() -> None:
+    assert weight_formats.unquantized_flag(None) is None
+    assert weight_formats.unquantized_flag(0.99) is None
+
+
+def test_bf16_base_has_16_bit_weights_and_32_bit_adapters() -> None:
+    model = peft_adapter(
+        bf16_base(maker(), False, CPU), "causal-lm", ARGUMENTS, method="lora", parameters={}
+    )
+    row = weight_formats.measurements(model)
+    assert row["weights_16bit_bytes"] == 2 * sum(p.numel() for p in maker()().parameters())
+    assert row["weights_32bit_bytes"] == 4 * row["parameters_trainable"]
+    assert "base_quantized_share" not in row
+
+
+PACKED = {"quantize_experts": True, "upcast": False}
+
+
+def mixture() -> functools.partial[Any]:
+    """A tiny mixture of four experts, which transformers keeps in one parameter a layer."""
+    return maker("mixtral", num_local_experts=4, experts_implementation="eager")
+
+
+@pytest.mark.parametrize(("method", "bits"), [("bnb_4bit", 4), ("bnb_8bit", 8)])
+def test_quantized_base_packs_experts_beside_which_an_adapter_trains(
+    method: str, bits: int
+) -> None:
+    torch.manual_seed(0)
+    base = quantized_base(mixture(), False, CPU, method=method, parameters=PACKED)
+    row = weight_formats.measurements(base)
+    assert row["base_quantized_share"] > 0.99  # all but the router
+    # Of two layers: four experts with three matrices of 64 by 128 each.
+    assert row[f"weights_{bits}bit_bytes"] > 2 * 4 * 3 * 64 * 128 * bits / 8
+    parameters = {"r": 4, "target_modules": ["o_proj"]}
+    model = peft_adapter(base, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
+    tokens = torch.arange(3, 11).reshape(1, 8)
+    losses = []
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    for _ in range(12):
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("packs", [False, True])
+def test_peft_adapter_of_experts_is_refused_where_they_are_packed(packs: bool) -> None:
+    base = mixture()()
+    if packs:
+        base = quantized_base(mixture(), False, CPU, method="bnb_4bit", parameters=PACKED)
+    parameters = {"r": 4, "target_modules": ["o_proj"], "target_parameters": ["experts.down_proj"]}
+    if packs:
+        with pytest.raises(ValueError, match=r"PEFT does not support .* packed in 4 bits"):
+            peft_adapter(base, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
+        return
+    model = peft_adapter(base, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
+    assert any("experts.lora_A" in name for name, _ in model.named_parameters())
+
+
+def test_quantized_base_without_such_experts_says_so() -> None:
+    with pytest.raises(ValueError, match="does not support quantize_experts"):
+        quantized_base(
+            maker(), False, CPU, method="bnb_4bit", parameters={"quantize_experts": True}
+        )

@@ -1,0 +1,343 @@
+"""Whole trials with TRL's DPOTrainer on the CPU, beside a bare DPOTrainer on the same rows."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from jobs.finetuning.trl.dpo_rows import prepared_pairs
+from jobs.finetuning.trl.pair_data import pairs_of_file, random_pairs
+from jobs.finetuning.trl.raw_rows import RawRows
+
+from jobs.finetuning.trl.configurations import plain_defaults
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import (
+    Choice,
+    DatasetFile,
+    DataSpec,
+    ModelSpec,
+    RowLengthDistribution,
+    SyntheticData,
+    TrialSpec,
+)
+from jobs.trial.data.row_lengths import PairLengths
+from jobs.trial.models import architecture_config
+from jobs.trial.run import run
+from tests.conftest import build_tiny_spec
+from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
+
+with warnings.catch_warnings():
+    # What TRL and the libraries that it imports warn about, while they are imported.
+    warnings.simplefilter("ignore")
+    import trl
+
+LLAMA = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "intermediate_size": 64,
+    "vocab_size": 128,
+    "max_position_embeddings": 64,
+}
+MODEL = ModelSpec(task="causal-lm", architecture="llama", config=LLAMA)
+RAGGED = SyntheticData(
+    sequence_length=32,
+    samples=40,
+    lengths=RowLengthDistribution(distribution="lognormal", mean=12),
+)
+PADDED = SyntheticData(sequence_length=32, samples=40, padding=0.3)
+IPO = "trl_dpo(beta=0.5,loss_type=ipo)"
+BEFORE = "trl_dpo(precompute_ref_log_probs=true)"
+CASES: dict[str, tuple[SyntheticData, dict[str, Choice]]] = {
+    "ragged": (RAGGED, {"accumulation": 2}),
+    "padded": (PADDED, {}),
+    "ipo": (PADDED, {"loop": IPO}),
+    "before": (RAGGED, {"accumulation": 2, "loop": BEFORE}),
+    "lora": (PADDED, {"adapter": "lora_r8", "activations": "checkpoint"}),
+    "lora_before": (PADDED, {"adapter": "lora_r8", "loop": BEFORE}),
+}
+"""Name -> the rows, and the choices besides the loop."""
+pytestmark = pytest.mark.filterwarnings(
+    # TRL 1.16 calls a method that transformers 5.23 has renamed.
+    "ignore:.*gradient_checkpointing:FutureWarning"
+)
+FAST = {"learning_rate": 1e-2}
+"""A rate at which the losses of a few steps differ."""
+Records = dict[str, TrialRecord]
+
+
+def _spec(case: str) -> TrialSpec:
+    rows, choices = CASES[case]
+    chosen = {"loop": "trl_dpo", "micro_batch": 4, **choices}
+    spec = build_tiny_spec(
+        chosen, training_arguments=FAST, evaluate_and_save=True, profile=case == "padded", steps=3
+    )
+    return replace(spec, model=MODEL, data=DataSpec(synthetic=rows))
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
+    """One trial of each case: name -> its record."""
+    folder = tmp_path_factory.mktemp("scratch")
+    measured = {}
+    for case in CASES:
+        record = run(_spec(case), lambda phase: None, scratch=folder)
+        assert record.outcome is Outcome.OK, (case, record.reason)
+        measured[case] = record
+    return measured
+
+
+def _bare_losses(case: str, folder: Path) -> list[float]:
+    """The losses of a DPOTrainer that knows nothing of this project, with a peft_config of its own.
+
+    Only its rows are given as token ids, as the trial drew them.
+    """
+    import transformers
+    from peft import LoraConfig
+
+    rows, choices = CASES[case]
+    accumulation = int(choices.get("accumulation", 1))
+    config = architecture_config(MODEL)
+    samples = 5 * 4 * accumulation
+    pairs = random_pairs(rows, config, samples=samples, seed=42)
+    transformers.set_seed(42)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    settings: dict[str, Any] = {}
+    if case == "ipo":
+        settings = {"loss_type": "ipo", "beta": 0.5}
+    arguments = trl.DPOConfig(
+        **{**plain_defaults(trl.DPOConfig), **FAST, **settings},
+        output_dir=str(folder),
+        use_cpu=True,
+        max_length=None,
+        max_steps=5,
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=accumulation,
+        pad_to_multiple_of=pairs.width,
+        report_to="none",
+        disable_tqdm=True,
+        logging_nan_inf_filter=False,
+    )
+    losses: list[float] = []
+
+    class Bare(trl.DPOTrainer):
+        def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+            return dataset
+
+        def training_step(self, *args: Any, **kwargs: Any) -> Any:
+            loss = super().training_step(*args, **kwargs)
+            losses.append(float(loss))
+            return loss
+
+    peft_config = None
+    reference = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    reference.load_state_dict(model.state_dict())
+    if "adapter" in choices:
+        peft_config = LoraConfig(task_type="CAUSAL_LM", r=8, target_modules="all-linear")
+    trainer = Bare(
+        model=model,
+        ref_model=None if peft_config else reference,
+        args=arguments,
+        train_dataset=pairs.dataset,
+        processing_class=pairs.tokenizer,
+        peft_config=peft_config,
+    )
+    trainer.train()
+    steps = np.array(losses).reshape(-1, accumulation)
+    return [float(loss) for loss in steps.sum(axis=1)]
+
+
+@pytest.mark.parametrize("case", ["ragged", "padded", "ipo"])
+def test_dpo_trains_with_the_losses_of_a_bare_trainer(
+    case: str, records: Records, tmp_path: Path
+) -> None:
+    losses = records[case].steps["loss"]
+    assert losses == pytest.approx(_bare_losses(case, tmp_path), rel=1e-5)
+    assert max(losses) > min(losses) + 1e-3
+
+
+def test_dpo_with_references_computed_before_has_the_same_losses(records: Records) -> None:
+    assert records["before"].steps["loss"] == pytest.approx(records["ragged"].steps["loss"])
+    assert records["lora_before"].steps["loss"] == pytest.approx(
+        records["lora"].steps["loss"], rel=1e-5
+    )
+
+
+def test_dpo_counts_pairs_and_the_tokens_of_both_answers(records: Records) -> None:
+    for case, record in records.items():
+        row = record.measurements
+        accumulation = int(CASES[case][1].get("accumulation", 1))
+        pairs = row["samples_per_second"] * row["counted_seconds"]
+        assert pairs == pytest.approx(4 * accumulation * row["steps_counted"]), case
+    row = records["padded"].measurements
+    # Two answers of 32 positions each, of which 30 % are padding on average.
+    assert row["tokens_per_second"] == pytest.approx(64 * row["samples_per_second"])
+    assert row["real_tokens_per_second"] < 0.8 * row["tokens_per_second"]
+
+
+def test_dpo_reads_back_its_reference_and_loss(records: Records) -> None:
+    row = records["ragged"].measurements
+    assert row["trainer_class"].endswith("DPOTrainer")
+    assert row["loss_implementation"] == "trl"
+    assert row["reference"] == "model"
+    # The weights in 32 bits, and the frequencies of the rotary positions.
+    assert 0 <= row["reference_model_bytes"] - 4 * row["parameters_total"] < 1000
+    assert (row["preference_loss"], row["preference_beta"]) == ("sigmoid", 0.1)
+    assert "reference_seconds" not in row
+    ipo = records["ipo"].measurements
+    assert (ipo["preference_loss"], ipo["preference_beta"]) == ("ipo", 0.5)
+
+
+def test_dpo_keeps_no_reference_model_that_it_does_not_need(records: Records) -> None:
+    full, before = records["ragged"].measurements, records["before"].measurements
+    assert before["reference"] == "computed before"
+    assert before["reference_model_bytes"] == 0
+    assert before["reference_seconds"] > 0
+    saved = full["persistent_bytes"] - before["persistent_bytes"]
+    assert saved == full["reference_model_bytes"]
+    lora = records["lora"].measurements
+    assert lora["reference"] == "adapter off"
+    assert lora["reference_model_bytes"] == 0
+    # No second adapter, which TRL would make for an adapter that was trained before.
+    assert lora["parameters_total"] == full["parameters_total"] + lora["parameters_trainable"]
+
+
+def test_dpo_measures_worst_batch_evaluation_and_checkpoint(records: Records) -> None:
+    for case in ("ragged", "before"):
+        row = records[case].measurements
+        assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]
+        assert row["longest_row_tokens"] > row["mean_row_tokens"]
+        assert 0 < row["padding_share"] < 1
+        assert row["evaluate_seconds"] > 0
+        assert row["save_seconds"] > 0
+        assert row["accumulation_loss_scaling"] == "divided"
+        assert row["accumulation_loss_ratio"] == pytest.approx(1)
+        assert not row["flags"]
+
+
+def test_dpo_anatomy_names_the_reference_model(records: Records) -> None:
+    anatomy = records["padded"].anatomy
+    assert anatomy is not None
+    sizes = {entry.name: entry.value for entry in anatomy.entries if entry.part == "memory"}
+    assert sizes["reference model"] == records["padded"].measurements["reference_model_bytes"]
+
+
+TEXTS = [
+    {"prompt": "was the film", "chosen": " good yes", "rejected": " bad"},
+    {"prompt": "a very", "chosen": " good film", "rejected": " bad film no"},
+] * 4
+CHATS = [
+    {
+        "prompt": [{"role": "user", "content": "good film"}],
+        "chosen": [{"role": "assistant", "content": "yes very good"}],
+        "rejected": [{"role": "assistant", "content": "no"}],
+    }
+] * 8
+IMPLICIT_CHATS = [
+    {name: [*row["prompt"], *row[name]] for name in ("chosen", "rejected")} for row in CHATS
+]
+IMPLICIT_TEXTS = [
+    {"chosen": "was the film good yes", "rejected": "was the film bad"},
+    {"chosen": "a very good film", "rejected": "a very bad film no"},
+] * 4
+FILES = {
+    "texts": TEXTS,
+    "chats": CHATS,
+    "implicit_texts": IMPLICIT_TEXTS,
+    "implicit_chats": IMPLICIT_CHATS,
+}
+
+
+def _pairs(rows: list[Any], folder: Path, **special_tokens: Any) -> RawRows:
+    """The pairs of a file of JSON lines, before TRL prepares them."""
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tokenizer = save_word_tokenizer(
+        folder / "tokenizer", chat_template=CHAT_TEMPLATE, **special_tokens
+    )
+    file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=6)
+    return pairs_of_file(file, seed=0)
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_prepared_pairs_make_the_batches_of_the_dpo_trainer_itself(
+    case: str, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    pairs = _pairs(FILES[case], tmp_path)
+    dataset, _ = prepared_pairs(pairs, trainer="dpo", parameters={})
+    model = AutoModelForCausalLM.from_config(architecture_config(MODEL))
+    bare = trl.DPOTrainer(
+        model=model,
+        ref_model=AutoModelForCausalLM.from_config(architecture_config(MODEL)),
+        args=trl.DPOConfig(
+            **plain_defaults(trl.DPOConfig), output_dir=str(tmp_path), use_cpu=True, max_length=6
+        ),
+        train_dataset=pairs.dataset,
+        processing_class=pairs.tokenizer,
+    )
+    assert len(dataset) == len(bare.train_dataset)
+    for index in range(2):
+        ours = bare.data_collator([dataset[index]])
+        theirs = bare.data_collator([bare.train_dataset[index]])
+        for name, tensor in theirs.items():
+            assert torch.equal(ours[name], tensor), name
+        # The limit of the trial cuts in the rows, and that of TRL in its collator.
+        assert len(dataset[index]["prompt_ids"] + dataset[index]["chosen_ids"]) <= 6
+
+
+def test_pairs_whose_prompts_fill_the_limit_are_left_out_and_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = {"prompt": "was the film a very good film", "chosen": " yes", "rejected": " no"}
+    pairs = _pairs([*TEXTS, long], tmp_path)
+    dataset, _ = prepared_pairs(pairs, trainer="dpo", parameters={})
+    assert len(dataset) == len(TEXTS)
+    assert "leaves out 1 of 9 pairs, whose prompts have 6 tokens" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="TRL leaves no pair"):
+        prepared_pairs(_pairs([long] * 4, tmp_path), trainer="dpo", parameters={})
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([{"prompt": "a", "chosen": "yes"}], "needs rejected: name yours"),
+        ([*TEXTS, {**TEXTS[0], "rejected": None}], "row 9 of .* has no rejected answer"),
+        ([{**CHATS[0], "chosen": "yes"}], "has texts and messages"),
+    ],
+)
+def test_pairs_that_cannot_be_trained_on_are_refused_by_row(
+    rows: list[Any], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        _pairs(rows, tmp_path)
+
+
+def test_pairs_of_texts_need_an_end_token(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has none"):
+        _pairs(TEXTS, tmp_path, eos_token=None)
+
+
+def test_dpo_that_trl_refuses_is_unsupported_with_the_reason(tmp_path: Path) -> None:
+    spec = build_tiny_spec({"loop": "trl_dpo(sync_ref_model=true)", "adapter": "lora_r8"})
+    spec = replace(spec, model=MODEL, data=DataSpec(synthetic=PADDED))
+    record = run(spec, lambda phase: None, scratch=tmp_path)
+    assert record.outcome is Outcome.UNSUPPORTED
+    assert "sync_ref_model" in record.reason
+
+
+def test_worst_batch_of_pairs_has_the_longest_answer_of_either_side() -> None:
+    chosen, rejected = np.array([4, 9, 5, 3]), np.array([6, 2, 7, 8])
+    lengths = PairLengths(by_column={"chosen": chosen, "rejected": rejected})
+    assert lengths.worst_micro_batches(2, 2) == [[2, 0], [1, 3]]
+    # Of 2 pairs with at most 9 tokens an answer, 22 of 36 positions are tokens.
+    assert lengths.padding_share([[1, 3]]) == pytest.approx(1 - 22 / 36)
+    assert lengths.mean_tokens == pytest.approx(44 / 8)

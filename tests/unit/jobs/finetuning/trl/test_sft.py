@@ -1,0 +1,224 @@
+"""Whole trials with TRL's SFTTrainer on the CPU, beside the Trainer's on the same rows."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.errors import UnsupportedError
+from jobs.finetuning.trl.configurations import plain_defaults
+from jobs.finetuning.trl.raw_rows import RawRows
+from jobs.finetuning.trl.sft_rows import prepared, raw_rows
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import (
+    Choice,
+    DatasetFile,
+    DataSpec,
+    ModelSpec,
+    RowLengthDistribution,
+    SyntheticData,
+    TrialSpec,
+)
+from jobs.trial.models import architecture_config
+from jobs.trial.run import run
+from tests.conftest import build_tiny_spec
+from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
+
+with warnings.catch_warnings():
+    # What TRL and the libraries that it imports warn about, while they are imported.
+    warnings.simplefilter("ignore")
+    import trl
+
+LLAMA = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "intermediate_size": 64,
+    "vocab_size": 128,
+    "max_position_embeddings": 64,
+}
+MODEL = ModelSpec(task="causal-lm", architecture="llama", config=LLAMA)
+RAGGED = SyntheticData(
+    sequence_length=32,
+    samples=40,
+    lengths=RowLengthDistribution(distribution="lognormal", mean=12),
+)
+PADDED = SyntheticData(sequence_length=32, samples=40, padding=0.3)
+LORA = {"adapter": "lora_r8", "activations": "checkpoint", "precision": "bf16"}
+CASES: dict[str, tuple[SyntheticData, dict[str, Choice]]] = {
+    "ragged": (RAGGED, {"accumulation": 2}),
+    "padded": (PADDED, {}),
+    "lora": (PADDED, LORA),
+    "padding_free": (RAGGED, {"batching": "padding_free"}),
+    "packed": (RAGGED, {"batching": "packed"}),
+}
+"""Name -> the rows, and the choices besides the loop."""
+
+
+def _spec(case: str, loop: str) -> TrialSpec:
+    rows, choices = CASES[case]
+    measured = {"evaluate_and_save": case == "ragged", "steps": 3}
+    spec = build_tiny_spec({"loop": loop, "micro_batch": 4, **choices}, **measured)
+    return replace(spec, model=MODEL, data=DataSpec(synthetic=rows))
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], TrialRecord]:
+    """One trial of each case with each loop: (case, loop) -> its record."""
+    folder = tmp_path_factory.mktemp("scratch")
+    measured = {}
+    for case in CASES:
+        for loop in ("trainer", "trl_sft"):
+            record = run(_spec(case, loop), lambda phase: None, scratch=folder)
+            assert record.outcome is Outcome.OK, (case, loop, record.reason)
+            measured[case, loop] = record
+    return measured
+
+
+Records = dict[tuple[str, str], TrialRecord]
+
+
+@pytest.mark.parametrize(("case", "share"), [("ragged", 1e-5), ("padded", 1e-5), ("lora", 2e-3)])
+def test_sft_trains_with_the_losses_of_the_trainer(
+    case: str, share: float, records: Records
+) -> None:
+    losses = records[case, "trainer"].steps["loss"]
+    assert records[case, "trl_sft"].steps["loss"] == pytest.approx(losses, rel=share)
+
+
+def test_sft_padding_free_has_the_losses_of_the_trainers(records: Records) -> None:
+    losses = records["padding_free", "trainer"].steps["loss"]
+    assert records["padding_free", "trl_sft"].steps["loss"] == pytest.approx(losses, rel=1e-5)
+
+
+def test_sft_counts_rows_tokens_and_blocks(records: Records) -> None:
+    for (case, _), record in records.items():
+        row = record.measurements
+        samples = row["samples_per_second"] * row["counted_seconds"]
+        accumulation = CASES[case][1].get("accumulation", 1)
+        assert samples == pytest.approx(4 * accumulation * row["steps_counted"]), case
+    for case in ("ragged", "padded"):
+        shares = []
+        for loop in ("trainer", "trl_sft"):
+            row = records[case, loop].measurements
+            shares.append(row["real_tokens_per_second"] / row["tokens_per_second"])
+        assert shares[0] == pytest.approx(shares[1])
+        assert shares[0] < 1
+
+
+def test_sft_reads_back_what_ran(records: Records) -> None:
+    row = records["lora", "trl_sft"].measurements
+    assert row["trainer_class"].endswith("SFTTrainer")
+    assert row["loss_implementation"] == "trl"
+    assert row["autocast"] == "bf16"
+    assert (
+        row["checkpointed_layers"] == records["lora", "trainer"].measurements["checkpointed_layers"]
+    )
+    plain = records["padded", "trl_sft"].measurements
+    # SFTConfig's own defaults are bf16 and checkpointing.
+    assert plain["autocast"] == "off"
+    assert plain["checkpointed_layers"] == 0
+    assert "packing=True" in records["packed", "trl_sft"].measurements["trainer_settings"]
+
+
+def test_sft_measures_worst_batch_evaluation_and_checkpoint(records: Records) -> None:
+    row = records["ragged", "trl_sft"].measurements
+    assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]
+    assert row["evaluate_seconds"] > 0
+    assert row["save_seconds"] > 0
+    assert row["accumulation_loss_scaling"] == "native"
+    assert row["accumulation_loss_ratio"] == pytest.approx(1)
+    assert not row["flags"]
+
+
+def test_sft_packs_into_blocks_of_its_own(records: Records) -> None:
+    row = records["packed", "trl_sft"].measurements
+    # Best-fit packing cuts no row, so its blocks are not all full.
+    assert row["longest_row_tokens"] <= 32
+    assert row["mean_row_tokens"] < 32
+
+
+CHATS = [
+    {
+        "messages": [
+            {"role": "user", "content": "good film"},
+            {"role": "assistant", "content": "yes"},
+        ]
+    },
+    {"messages": [{"role": "user", "content": "very bad"}, {"role": "assistant", "content": "no"}]},
+] * 4
+ROWS: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "texts": ([{"text": "a very good film"}, {"text": "bad"}] * 4, {}),
+    "prompts": ([{"prompt": "was the film good", "completion": "yes"}] * 8, {}),
+    "whole_prompts": (
+        [{"prompt": "was the film", "completion": "good"}] * 8,
+        {"completion_only_loss": False},
+    ),
+    "chats": (CHATS, {}),
+    "answers": (CHATS, {"assistant_only_loss": True}),
+    "packed": ([{"text": "a very good film"}, {"text": "bad"}] * 4, {"packing": True}),
+}
+ANSWERS_TEMPLATE = CHAT_TEMPLATE.replace(
+    "{{ message['role'] }}: {{ message['content'] }} [END] ",
+    "{{ message['role'] }}: {% if message['role'] == 'assistant' %}{% generation %}"
+    "{{ message['content'] }} [END] {% endgeneration %}{% else %}{{ message['content'] }} [END] "
+    "{% endif %}",
+)
+
+
+def _raw(rows: list[Any], folder: Path, template: str) -> RawRows:
+    """The rows of a file of JSON lines, before TRL prepares them."""
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tokenizer = save_word_tokenizer(folder / "tokenizer", chat_template=template)
+    file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=8)
+    return raw_rows(DataSpec(file=file), architecture_config(MODEL), samples=None, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "parameters", "reason"),
+    [
+        (CHATS, {"assistant_only_loss": True}, "TRL refuses these rows: .*template"),
+        (ROWS["texts"][0], {"assistant_only_loss": True}, "assistant_only_loss is for chats"),
+        (ROWS["texts"][0], {"eos_token": "<end>"}, "has no token '<end>'"),
+    ],
+)
+def test_rows_that_trl_cannot_prepare_are_unsupported_with_the_reason(
+    rows: list[Any], parameters: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        prepared(_raw(rows, tmp_path, CHAT_TEMPLATE), batching="", parameters=parameters)
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_prepared_rows_are_those_of_the_sft_trainer_itself(case: str, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    rows, parameters = ROWS[case]
+    raw = _raw(rows, tmp_path, ANSWERS_TEMPLATE)
+    own = {name: value for name, value in parameters.items() if name != "packing"}
+    batching = "packed_rows" if "packing" in parameters else ""
+    dataset, _ = prepared(raw, batching=batching, parameters=own)
+
+    trainer = trl.SFTTrainer(
+        model=AutoModelForCausalLM.from_config(architecture_config(MODEL)),
+        args=trl.SFTConfig(
+            **plain_defaults(trl.SFTConfig),
+            output_dir=str(tmp_path),
+            use_cpu=True,
+            max_length=8,
+            **parameters,
+        ),
+        train_dataset=raw.dataset,
+        processing_class=raw.tokenizer,
+    )
+    assert dataset["input_ids"] == trainer.train_dataset["input_ids"]
+    assert dataset["labels"] == trainer.train_dataset["labels"]
+    if case == "answers":
+        assert any(label == -100 for row in dataset["labels"] for label in row)

@@ -1,0 +1,159 @@
+"""Whole trials with a Trainer, callbacks and a collator of the user's own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.finetuning.user_code import probe
+from jobs.finetuning.user_code.objects import UserCodeError, user_objects
+from jobs.finetuning.user_code.sources import source_digest
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec, UserCode
+from jobs.trial.run import run
+from tests.conftest import build_tiny_spec
+
+SOURCE = """
+import transformers
+
+def doubled(loss):
+    return 2 * loss
+
+class Doubled(transformers.Trainer):
+    def compute_loss(self, *args, **kwargs):
+        return doubled(super().compute_loss(*args, **kwargs))
+
+class CountSteps(transformers.TrainerCallback):
+    steps = 0
+    def on_step_end(self, args, state, control, **kwargs):
+        CountSteps.steps += 1
+
+class Collate:
+    batches = 0
+    def __call__(self, rows):
+        Collate.batches += 1
+        return transformers.default_data_collator(rows)
+
+def make(model, args, train_dataset, data_collator):
+    return Doubled(
+        model=model, args=args, train_dataset=train_dataset, data_collator=data_collator
+    )
+
+def make_nothing(model):
+    return model
+
+def make_another(args, train_dataset, data_collator, model):
+    import copy
+    return make(copy.deepcopy(model), args, train_dataset, data_collator)
+
+number = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A folder with the user's module."""
+    path = tmp_path_factory.mktemp("own")
+    (path / "mine_of_a_user.py").write_text(SOURCE)
+    yield str(path)
+    sys.modules.pop("mine_of_a_user", None)
+    if str(path) in sys.path:
+        sys.path.remove(str(path))
+
+
+def _own(folder: str, **names: Any) -> UserCode:
+    full: dict[str, Any] = {}
+    for key, value in names.items():
+        full[key] = f"mine_of_a_user:{value}"
+        if isinstance(value, tuple):
+            full[key] = tuple(f"mine_of_a_user:{name}" for name in value)
+    own = UserCode(folder=folder, **full)
+    return replace(own, digest=source_digest(own))
+
+
+def _trial(own: UserCode | None, folder: Path, **choices: Any) -> TrialRecord:
+    spec: TrialSpec = replace(build_tiny_spec(choices), own_code=own)
+    return run(spec, lambda phase: None, scratch=folder)
+
+
+def test_own_trainer_callbacks_and_collator_are_what_runs(folder: str, tmp_path: Path) -> None:
+    plain = _trial(None, tmp_path)
+    own = _own(folder, trainer="Doubled", callbacks=("CountSteps",), collator="Collate")
+    record = _trial(own, tmp_path)
+    assert record.outcome is Outcome.OK, record.reason
+    first = plain.steps["loss"][0]
+    assert record.steps["loss"][0] == pytest.approx(2 * first, rel=1e-5)
+    module = sys.modules["mine_of_a_user"]
+    assert module.CountSteps.steps == len(record.steps["loss"])
+    assert module.Collate.batches >= len(record.steps["loss"])
+    assert record.measurements["trainer_class"] == "mine_of_a_user.Doubled"
+    assert plain.measurements["trainer_class"] == "transformers.trainer.Trainer"
+    assert record.measurements["samples_per_second"] > 0
+
+
+def test_own_entry_makes_the_trainer(folder: str, tmp_path: Path) -> None:
+    plain = _trial(None, tmp_path)
+    record = _trial(_own(folder, entry="make"), tmp_path)
+    assert record.outcome is Outcome.OK, record.reason
+    assert record.steps["loss"][0] == pytest.approx(2 * plain.steps["loss"][0], rel=1e-5)
+    assert record.measurements["trainer_class"] == "mine_of_a_user.Doubled"
+
+
+def test_own_trainer_with_a_wrong_accumulated_loss_is_flagged_not_corrected(
+    folder: str, tmp_path: Path
+) -> None:
+    # BERT's classifier ignores the count, as does this Trainer.
+    own = _own(folder, trainer="Doubled")
+    record = _trial(own, tmp_path, accumulation=2)
+    assert record.measurements["accumulation_loss_scaling"] == "native"
+    assert "loss_times_accumulation" in record.measurements["flags"]
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ({"entry": "make_nothing"}, "make_nothing returned a BertForSequenceClassification"),
+        ({"entry": "make_another"}, "the Trainer has another model"),
+        ({"trainer": "CountSteps"}, "is the class CountSteps, and no subclass of Trainer"),
+        ({"callbacks": ("Doubled",)}, "and no subclass of TrainerCallback"),
+        ({"collator": "number"}, "is an object of the class int, which cannot be called"),
+    ],
+)
+def test_own_object_of_the_wrong_type_is_a_sentence(
+    names: dict[str, Any], sentence: str, folder: str, tmp_path: Path
+) -> None:
+    record = _trial(_own(folder, **names), tmp_path)
+    assert record.outcome is Outcome.FAILED
+    assert sentence in record.reason
+
+
+def test_edited_trainer_is_another_trial_and_the_old_one_is_refused(
+    folder: str, tmp_path: Path
+) -> None:
+    own = _own(folder, trainer="Doubled")
+    spec = replace(build_tiny_spec(), own_code=own)
+    path = Path(folder, "mine_of_a_user.py")
+    path.write_text(SOURCE + "# edited\n")
+    try:
+        edited = replace(spec, own_code=replace(own, digest=source_digest(own)))
+        assert edited.trial_id != spec.trial_id
+        with pytest.raises(UserCodeError, match="is not the one that this trial was planned with"):
+            user_objects(own)
+    finally:
+        path.write_text(SOURCE)
+    assert spec.trial_id != build_tiny_spec().trial_id
+
+
+def test_probe_names_what_an_import_raises(tmp_path: Path) -> None:
+    (tmp_path / "raises_at_import.py").write_text("import no_such_library\nclass Mine: ...\n")
+    own = UserCode(trainer="raises_at_import:Mine", folder=str(tmp_path))
+    problem = probe.user_code_problem(replace(own, digest=source_digest(own)))
+    assert problem == (
+        "raises_at_import:Mine: importing raises_at_import raised ModuleNotFoundError: No module "
+        "named 'no_such_library'"
+    )
