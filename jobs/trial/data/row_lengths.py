@@ -166,17 +166,19 @@ def random_lengths(
 ) -> np.ndarray:
     """The tokens of ``count`` random rows, int64, from ``shortest`` to the sequence length."""
     wanted = spec.lengths
+    drawn: np.ndarray
     if wanted is None:
         # Each position is kept with probability 1 - padding. A row's length is the number kept.
-        lengths = rng.binomial(spec.sequence_length, 1 - spec.padding, count)
+        drawn = rng.binomial(spec.sequence_length, 1 - spec.padding, count)
     elif wanted.distribution == "uniform":
-        lengths = rng.uniform(1, 2 * wanted.mean, count)
+        drawn = rng.uniform(1, 2 * wanted.mean, count)
     else:
         # The mean of a lognormal distribution is exp(mu + sigma² / 2), so mu follows from it.
         mu = np.log(wanted.mean) - wanted.sigma**2 / 2
-        lengths = rng.lognormal(mu, wanted.sigma, count)
+        drawn = rng.lognormal(mu, wanted.sigma, count)
     # Longer rows are cut, as those of a data file are.
-    return lengths.round().clip(shortest, spec.sequence_length).astype(np.int64)
+    lengths: np.ndarray = drawn.round().clip(shortest, spec.sequence_length).astype(np.int64)
+    return lengths
 
 
 def random_token_range(vocabulary: int) -> tuple[int, int]:

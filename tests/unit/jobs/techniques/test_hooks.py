@@ -14,9 +14,11 @@ def test_registered_finds_the_hooks_of_every_axis() -> None:
     assert registered("lora").__name__ == "lora"
 
 
-def test_registered_with_an_unknown_name_raises() -> None:
-    with pytest.raises(UnknownHookError, match=r'no hook is named "os\.system"'):
-        registered("os.system")
+@pytest.mark.parametrize("name", ["os.system", "user_code_problem"])
+def test_registered_with_a_name_that_is_no_hook_raises(name: str) -> None:
+    """A service is no hook: a spec from a run folder must not import the code that it names."""
+    with pytest.raises(UnknownHookError, match=f'no hook is named "{name}"'):
+        registered(name)
 
 
 def test_registered_imports_the_modules_of_the_node(

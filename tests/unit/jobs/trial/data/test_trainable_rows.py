@@ -6,8 +6,8 @@ from typing import Any
 
 import datasets
 import pytest
-from jobs.trial.data.collators import IGNORED
 
+from jobs.trial.data.collators import IGNORED
 from jobs.trial.data.trainable_rows import trainable_rows
 
 
