@@ -143,35 +143,28 @@ services_of("jobs.finetuning.trl.token_rows", "without_padding", "padding_tokeni
 services_of("jobs.finetuning.trl.reference_model", "reference_copy", "drop_copied_adapter")
 
 COLUMNS += (
-    Column(
+    Column.text(
         "reference",
-        "string",
         "What a preference training compared with: a frozen model (model), the model without its "
         "adapter (adapter off), or figures from before the training (computed before); null for "
         "other trainings",
     ),
-    Column(
+    Column.nbytes(
         "reference_model_bytes",
-        "int64",
         "Bytes of the parameters and buffers of a preference training's reference model, which "
         "stays in memory; 0 without such a model, null for other trainings",
-        unit="B",
     ),
-    Column(
+    Column.seconds(
         "reference_seconds",
-        "float64",
         "Time that the reference's log-probabilities of all rows took before the training; null "
         "where each step computes its own",
-        unit="s",
     ),
-    Column(
+    Column.text(
         "preference_loss",
-        "string",
         "Losses that a preference training added up, by TRL's names; null for other trainings",
     ),
-    Column(
+    Column.number(
         "preference_beta",
-        "float64",
         "Weight of the reference in a preference training's loss; null for other trainings",
     ),
 )
