@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobs.spec import DataSpec, MeasureSpec, ModelSpec, OwnCode, data_from_json
+from jobs.spec import DataSpec, MeasureSpec, ModelSpec, UserCode, data_from_json
 from orchestrator.planning.arguments import architecture_names
 from orchestrator.planning.axes import AxisReader, Grids, read_grids
 from orchestrator.planning.base_arguments import BaseArguments, baseline, read_base_arguments
@@ -94,7 +94,7 @@ def _size_problems(file: ConfigFile, grids: Grids) -> Iterator[tuple[KeyPath, st
 
 
 def _checked(
-    path: Path, file: ConfigFile, grids: Grids, base: BaseArguments, user_code: OwnCode | None
+    path: Path, file: ConfigFile, grids: Grids, base: BaseArguments, user_code: UserCode | None
 ) -> SweepConfig:
     """The configuration of a file without problems."""
     name = file.name or path.stem.strip(".") or "sweep"
