@@ -134,7 +134,7 @@ def _print(answer: Answer, options: argparse.Namespace) -> None:
     dataset = answer.run.dataset
     recommendation = answer.recommendation
     if options.json:
-        print(json.dumps(to_json(dataset, recommendation, workload), indent=2))
+        print(json.dumps(to_json(dataset, dataset.main, recommendation, workload), indent=2))
     else:
         print(render(dataset, recommendation, workload))
 

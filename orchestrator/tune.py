@@ -23,7 +23,9 @@ from orchestrator.storage.location import Location
 from orchestrator.units import count, size_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.reporting.answer.picks import TuneAnswer
+    from orchestrator.analysis.dataset import Dataset
+    from orchestrator.analysis.recommendation import Candidate
+    from orchestrator.reporting.tune_result import TuneResult
     from orchestrator.running.lifecycle import CheckModel
     from orchestrator.storage.run_folder import RunFolder
 
@@ -70,7 +72,7 @@ class TuneOptions(RunOptions):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tune, and print the answer for each budget. Returns the exit status.
+    """Tune, and print the result for each budget. Returns the exit status.
 
     0 each budget has a pick, 1 one has none, 2 a mistake in the configuration or the options,
     130 interrupted.
@@ -191,50 +193,48 @@ def _run(
     folder: RunFolder,
     check_model: CheckModel,
 ) -> int:
-    """Search, publish the run, and print the answers. Returns the exit status."""
+    """Search, publish the run, and print the results. Returns the exit status."""
     from orchestrator.reporting.publish import publish
     from orchestrator.running.tuning import run_tune
 
     end = run_tune(
         config, options.goal, options.gpu_seconds, options, folder, check_model=check_model
     )
-    publish(folder.path)
-    answers = _print_answers(folder.path, options)
+    results = _print_results(publish(folder.path).dataset, options)
     if end.is_interrupted:
         return cli.EXIT_INTERRUPTED
     if end.failure:
         print(end.failure, file=sys.stderr)
         return cli.EXIT_FAILURE
-    if not answers or any(answer.best is None for answer in answers):
+    if not results or any(result.best is None for result in results):
         return cli.EXIT_FAILURE
     return cli.EXIT_OK
 
 
-def _print_answers(path: Path, options: TuneOptions) -> Sequence[TuneAnswer]:
-    """Print the answer for each budget, and write the files of its pick."""
-    from orchestrator.api import load
-    from orchestrator.reporting.answer.picks import describe, to_json, tune_answers
+def _print_results(dataset: Dataset, options: TuneOptions) -> Sequence[TuneResult]:
+    """Print the result for each budget, and write the files of its pick."""
+    from orchestrator.reporting.tune_result import candidate_of, describe, read, to_json
 
-    run = load(path)
-    answers = tune_answers(run.dataset)
+    found = read(dataset)
     exported = {}
-    for answer in answers:
-        if answer.best is not None:
-            target = path / answer.folder_name
-            exported[answer.folder_name] = _export(run, answer.best, target)
+    for result in found.results:
+        candidate = candidate_of(dataset, result)
+        if candidate is not None and dataset.folder is not None:
+            target = dataset.folder / result.folder_name
+            exported[result.folder_name] = _export(dataset, candidate, target)
     if options.as_json:
-        print(json.dumps(to_json(run.dataset, answers, exported), indent=2))
+        print(json.dumps(to_json(found, exported), indent=2))
     else:
-        print(describe(run.dataset, answers, exported))
-    return answers
+        print(describe(found, exported))
+    return found.results
 
 
-def _export(run: Any, candidate: Any, target: Path) -> str:
+def _export(dataset: Dataset, candidate: Candidate, target: Path) -> str:
     """Write the files to train a pick. Returns their folder, or the reason why there are none."""
-    from orchestrator.export import NotExportableError
+    from orchestrator.export import NotExportableError, export_candidate
 
     try:
-        run.export(candidate, target, force=True)
+        export_candidate(dataset, candidate, target, force=True)
     except (NotExportableError, FileExistsError, NotADirectoryError) as error:
         return f"not written: {error}"
     return str(target)

@@ -27,20 +27,11 @@ def baseline_choices(
     chosen: dict[str, Choice] = {}
     for axis in configurations[0].choices:
         values = dict.fromkeys(configuration.choices[axis] for configuration in configurations)
-        chosen[axis] = _baseline_value(axis, list(values), wanted)
+        # Compared as text, because a table holds some numbers of the file as text.
+        same = [value for value in values if axis in wanted and str(value) == str(wanted[axis])]
+        default = [AXES[axis].default] if axis in AXES and AXES[axis].default in values else []
+        chosen[axis] = next(iter([*same, *default, *values]))
     return chosen
-
-
-def _baseline_value(axis: str, values: Sequence[Choice], wanted: Mapping[str, Choice]) -> Choice:
-    """The measured value of an axis that serves as its baseline."""
-    # Compared as text, because a table holds some numbers of the file as text.
-    if axis in wanted:
-        for value in values:
-            if str(value) == str(wanted[axis]):
-                return value
-    if axis in AXES and AXES[axis].default in values:
-        return AXES[axis].default
-    return values[0]
 
 
 def ranked_recipe(
@@ -52,33 +43,17 @@ def ranked_recipe(
     baseline on the fewest of these axes. Of equally near recipes, the one with fewer axes wins.
     """
     listed = list(candidates)
-    wanted = _wanted_of_recipes(listed, asked)
+    axes = {axis for _, recipe in listed for axis in recipe.by_axis}
+    wanted = {axis: str(value) for axis, value in _wanted(asked).items() if axis in axes}
 
     def distance(candidate: ChoicesAndRecipe) -> tuple[int, int, str]:
         choices, recipe = candidate
-        differing = 0
-        for axis, value in wanted.items():
-            if str(choices.get(axis, value)) != value:
-                differing += 1
+        differing = sum(str(choices.get(axis, value)) != value for axis, value in wanted.items())
         # The label makes the order of equally near and equally plain recipes stable.
         return differing, len(recipe.choices), recipe_label(recipe)
 
     _, nearest = min(listed, key=distance, default=({}, PLAIN))
     return nearest
-
-
-def _wanted_of_recipes(
-    candidates: Iterable[ChoicesAndRecipe], asked: Mapping[str, Choice]
-) -> dict[str, str]:
-    """Axis -> the wanted value as text, for the axes that belong to any of the recipes."""
-    axes: set[str] = set()
-    for _, recipe in candidates:
-        axes.update(recipe.by_axis)
-    wanted = {}
-    for axis, value in _wanted(asked).items():
-        if axis in axes:
-            wanted[axis] = str(value)
-    return wanted
 
 
 def _wanted(asked: Mapping[str, Choice]) -> dict[str, Choice]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from jobs.flags import Flag, FlagKind, flag_columns, has_any
 from jobs.record import Outcome
 from orchestrator.analysis.configuration import MISMATCH
-from orchestrator.analysis.recommendation import NearbyBatch
+from orchestrator.analysis.recommendation import Alternative
 
 FILE = "batch_size.json"
 """The file of the run folder that holds the answers."""
@@ -47,9 +48,8 @@ class BatchMeasurement:
     @property
     def fits(self) -> bool:
         """Whether the trial ended ok and stayed within the limit."""
-        if self.samples_per_second is None:
-            return False
-        return (self.memory_bytes or 0) <= self.limit_bytes
+        is_ok = self.samples_per_second is not None
+        return is_ok and (self.memory_bytes or 0) <= self.limit_bytes
 
     @property
     def speed(self) -> float:
@@ -71,9 +71,6 @@ class BatchMeasurement:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as null."""
-        error95 = None
-        if math.isfinite(self.error95):
-            error95 = self.error95
         return {
             "micro_batch": self.micro_batch,
             "accumulation": self.accumulation,
@@ -83,7 +80,7 @@ class BatchMeasurement:
             "fits": self.fits,
             "memory_bytes": self.memory_bytes,
             "samples_per_second": self.samples_per_second,
-            "samples_per_second_error95": error95,
+            "samples_per_second_error95": self.error95 if math.isfinite(self.error95) else None,
             "flags": flag_columns(self.flags)["flags"],
             "slot_seconds": self.slot_seconds,
         }
@@ -114,14 +111,14 @@ class BatchSizeAnswer:
     """The true largest micro-batch is less than this many samples above the one found."""
     unfinished: str
     """Why the search ended early; "" if it ran to its end."""
-    nearby: tuple[NearbyBatch, ...] = ()
+    nearby: tuple[Alternative, ...] = ()
     """Effective batches near the one asked for that are much faster; inferred, not measured."""
 
     @property
     def largest(self) -> BatchMeasurement | None:
         """The largest micro-batch that fits, even if its losses are wrong."""
         fitting = [size for size in self.sizes if size.accumulation == 1 and size.fits]
-        return max(fitting, key=_micro_batch, default=None)
+        return max(fitting, key=attrgetter("micro_batch"), default=None)
 
     @property
     def fastest(self) -> BatchMeasurement | None:
@@ -136,30 +133,23 @@ class BatchSizeAnswer:
     @property
     def below_saturation(self) -> BatchMeasurement | None:
         """The largest measured micro-batch below the saturation."""
-        saturated = self.saturation
-        if saturated is None:
-            return None
-        below = []
-        for size in self._usable_unaccumulated():
-            if size.micro_batch < saturated.micro_batch:
-                below.append(size)
-        return max(below, key=_micro_batch, default=None)
+        usable = self._usable_unaccumulated()
+        limit = 0 if self.saturation is None else self.saturation.micro_batch
+        below = [size for size in usable if size.micro_batch < limit]
+        return max(below, key=attrgetter("micro_batch"), default=None)
 
     @property
     def accumulated(self) -> BatchMeasurement | None:
         """The fastest split of the wanted effective batch that fits and trains correctly."""
-        splits = []
-        for size in self.sizes:
-            is_split = size.micro_batch * size.accumulation == self.effective_batch
-            if is_split and size.fits and not size.trains_wrongly:
-                splits.append(size)
-        return fastest(splits)
+        wanted = self.effective_batch
+        splits = [each for each in self.sizes if each.micro_batch * each.accumulation == wanted]
+        return fastest(each for each in splits if each.fits and not each.trains_wrongly)
 
     @property
     def left_out(self) -> tuple[BatchMeasurement, ...]:
         """The sizes that fit but have wrong losses, the fastest first. No answer names them."""
         wrong = [size for size in self.sizes if size.fits and size.trains_wrongly]
-        return tuple(sorted(wrong, key=_slowest_last))
+        return tuple(sorted(wrong, key=lambda size: -size.speed))
 
     @property
     def alignment(self) -> tuple[BatchMeasurement, BatchMeasurement] | None:
@@ -190,70 +180,50 @@ class BatchSizeAnswer:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as null."""
-        predicted_next_bytes = None
-        if self.next_bytes:
-            predicted_next_bytes = round(self.next_bytes)
+        answers = {
+            "largest": self.largest,
+            "fastest": self.fastest,
+            "saturation": self.saturation,
+            "accumulated": self.accumulated,
+        }
         return {
             "techniques": self.techniques,
             "device_bytes": self.device_bytes,
             "margin_bytes": self.margin_bytes,
             "tolerance": self.tolerance,
             "effective_batch": self.effective_batch,
-            "largest": _json_of(self.largest),
-            "fastest": _json_of(self.fastest),
-            "saturation": _json_of(self.saturation),
-            "accumulated": _json_of(self.accumulated),
+            **{name: size and size.to_json() for name, size in answers.items()},
             "granularity": self.granularity,
-            "predicted_next_bytes": predicted_next_bytes,
+            "predicted_next_bytes": round(self.next_bytes) if self.next_bytes else None,
             "multiples_of_8_matter": self.alignment is not None,
-            "left_out": list(map(_json_of, self.left_out)),
+            "left_out": [size.to_json() for size in self.left_out],
             "nearby_effective_batches": list(map(_nearby_json, self.nearby)),
-            "sizes": list(map(_json_of, self.sizes)),
+            "sizes": [size.to_json() for size in self.sizes],
             "slot_seconds": self.slot_seconds,
             "unfinished": self.unfinished,
         }
 
 
-def _json_of(size: BatchMeasurement | None) -> dict[str, Any] | None:
-    if size is None:
-        return None
-    return size.to_json()
-
-
-def _nearby_json(nearby: NearbyBatch) -> dict[str, Any]:
+def _nearby_json(nearby: Alternative) -> dict[str, Any]:
     candidate = nearby.candidate
     return {
         "effective_batch": nearby.effective_batch,
         "micro_batch": candidate.micro_batch,
         "accumulation": candidate.accumulation,
         "samples_per_second": candidate.configuration.samples_per_second,
-        "memory_bytes": candidate.configuration.memory_bytes,
+        "memory_bytes": candidate.memory_bytes,
         "inferred": candidate.is_inferred,
     }
 
 
-def _micro_batch(size: BatchMeasurement) -> int:
-    return size.micro_batch
-
-
-def _speed_then_size(size: BatchMeasurement) -> tuple[float, int]:
-    return size.speed, -size.micro_batch
-
-
-def _slowest_last(size: BatchMeasurement) -> float:
-    return -size.speed
-
-
 def margin_bytes(device_bytes: int, margin: float) -> int:
     """The margin in bytes. Below 1 ``margin`` is a share of the GPU's memory, else bytes."""
-    if margin < 1:
-        return round(margin * device_bytes)
-    return round(margin)
+    return round(margin * device_bytes) if margin < 1 else round(margin)
 
 
 def fastest(sizes: Iterable[BatchMeasurement]) -> BatchMeasurement | None:
     """The fastest size. If two are equally fast, the smaller."""
-    return max(sizes, key=_speed_then_size, default=None)
+    return max(sizes, key=lambda size: (size.speed, -size.micro_batch), default=None)
 
 
 def saturation(sizes: Sequence[BatchMeasurement], tolerance: float) -> BatchMeasurement | None:
@@ -263,4 +233,4 @@ def saturation(sizes: Sequence[BatchMeasurement], tolerance: float) -> BatchMeas
         return None
     # Beyond saturation a larger batch takes more memory for no more speed.
     within = [size for size in sizes if size.speed >= (1 - tolerance) * best.speed]
-    return min(within, key=_micro_batch)
+    return min(within, key=attrgetter("micro_batch"))

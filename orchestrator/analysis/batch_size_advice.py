@@ -13,7 +13,7 @@ from jobs.flags import LOSS, flags_of
 from jobs.record import TrialRecord
 from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeAnswer
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
-from orchestrator.analysis.recommendation import Constraints, NearbyBatch
+from orchestrator.analysis.recommendation import Alternative, Constraints
 from orchestrator.storage.run_metadata import RunMetadata
 
 
@@ -37,14 +37,12 @@ def _checked(size: BatchMeasurement, dataset: Dataset) -> BatchMeasurement:
     return replace(size, flags=tuple(dict.fromkeys(flags)))
 
 
-def _nearby(answer: BatchSizeAnswer, dataset: Dataset) -> tuple[NearbyBatch, ...]:
+def _nearby(answer: BatchSizeAnswer, dataset: Dataset) -> tuple[Alternative, ...]:
     """Much faster effective batches near the one asked for, if one was asked for."""
     if answer.effective_batch is None or dataset.main is None:
         return ()
     # Limits differ if other processes used the GPU during some trials. The smallest is safe.
     limit = min((size.limit_bytes for size in answer.sizes), default=math.inf)
-    memory_bytes = None
-    if math.isfinite(limit):
-        memory_bytes = int(limit)
+    memory_bytes = int(limit) if math.isfinite(limit) else None
     constraints = Constraints(memory_bytes=memory_bytes, effective_batch=answer.effective_batch)
     return dataset.main.recommend(constraints).nearby

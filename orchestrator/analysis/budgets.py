@@ -6,16 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jobs.spec import PLAIN, TrainingRecipe
+from jobs.spec import TrainingRecipe
 from orchestrator.analysis.cap_checks import CapCheck, decisive_check
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.recommendation import Constraints, Ranking
-from orchestrator.analysis.repeatability import difference_error
+from orchestrator.analysis.recommendation import Constraints, Ranking, Rankings
+from orchestrator.analysis.repeatability import CLOSE, difference_error
 from orchestrator.analysis.tie_breaks import PairedComparison, compared_with_first
 from orchestrator.units import GIB
 
-CLOSE = 0.01
-"""Speeds that differ by less than this share are close, even if their intervals are narrower."""
 MAX_CONTENDERS = 3
 CARD_SIZES = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))
 """Memory in bytes of common GPUs: the budgets of a run that names none."""
@@ -58,10 +56,7 @@ def fastest(
 
     Of equally fast ones, the one with less memory. Recipes and losses are not looked at.
     """
-    fitting = []
-    for configuration in configurations:
-        if configuration.memory_bytes <= budget_bytes:
-            fitting.append(configuration)
+    fitting = [each for each in configurations if each.memory_bytes <= budget_bytes]
     return max(fitting, key=_speed_then_memory, default=None)
 
 
@@ -69,46 +64,40 @@ def _speed_then_memory(configuration: Configuration) -> tuple[float, int]:
     return configuration.samples_per_second, -configuration.memory_bytes
 
 
-def best_in_budgets(
-    configurations: Sequence[Configuration],
-    budgets: Sequence[int] = (),
-    recipe: TrainingRecipe = PLAIN,
-    checks: Sequence[CapCheck] = (),
-    comparisons: Sequence[PairedComparison] = (),
-) -> tuple[BudgetPick, ...]:
-    """A pick for each budget in bytes, smallest first, within a training recipe.
+def best_in_budgets(rankings: Rankings, budgets: Sequence[int] = ()) -> tuple[BudgetPick, ...]:
+    """A pick for each budget in bytes, smallest first, within the ranked training recipe.
 
-    ``Ranking`` decides. A configuration that failed a cap check of the budget is never its pick,
-    whatever its peak was on the whole GPU. One whose losses contradict their reference is never
-    picked at all. If the search measured about equal speeds, a tie-break decides which is faster.
+    A configuration that failed a cap check of the budget is never its pick, whatever its peak was
+    on the whole GPU. One whose losses contradict their reference is never picked at all. If the
+    search measured about equal speeds, a tie-break decides which is faster.
     """
-    # One ranking answers for every budget.
-    ranking = Ranking.of(configurations, Constraints(), recipe, checks, comparisons)
-    across = Ranking.of(configurations, Constraints(all_recipes=True), recipe, checks, comparisons)
-    chosen = sorted(set(budgets)) or default_budgets(configurations)
-    picks = []
-    for budget in chosen:
-        picks.append(_pick(ranking, across, budget, tuple(checks)))
-    return tuple(picks)
+    chosen = sorted(set(budgets)) or default_budgets(rankings.configurations)
+    return tuple(_pick(rankings, budget) for budget in chosen)
 
 
-def _pick(
-    ranking: Ranking, across: Ranking, budget: int, checks: tuple[CapCheck, ...]
-) -> BudgetPick:
-    """The decision for one budget; ``across`` ranks all recipes together."""
+def _pick(rankings: Rankings, budget: int) -> BudgetPick:
+    """The decision for one budget."""
+    ranking = rankings.under(Constraints())
+    across = rankings.under(Constraints(all_recipes=True))
     decision = ranking.pick(budget)
-    best = None
-    if decision is not None:
-        best = decision.configuration
-    fitting = [candidate.configuration for candidate in ranking.ranked(budget)]
-    close = contenders(fitting)
+    best = None if decision is None else decision.configuration
+    close = contenders([candidate.configuration for candidate in ranking.ranked(budget)])
+    left_out = []
+    for candidate in ranking.trains_wrongly(budget):
+        speed = candidate.configuration.samples_per_second
+        if best is None or speed > best.samples_per_second:
+            left_out.append(candidate.configuration)
+    failed = []
+    for ranked in across.ordered:
+        if ranked.candidate.memory_bytes <= budget < ranked.least_bytes:
+            failed.append(ranked.candidate.configuration)
     return BudgetPick(
         budget_bytes=budget,
         best=best,
-        other=_faster_with_another_recipe(across, ranking.recipe, close, budget),
-        failed=_failed(across, budget),
-        left_out=_left_out(ranking, best, budget),
-        checks=checks,
+        other=_faster_with_another_recipe(across, rankings.recipe, close, budget),
+        failed=tuple(sorted(failed, key=_speed_then_memory, reverse=True)),
+        left_out=tuple(left_out),
+        checks=rankings.checks,
         contenders=close,
         comparisons=compared_with_first(close, ranking.comparisons),
     )
@@ -129,30 +118,6 @@ def _faster_with_another_recipe(
     return best
 
 
-def _failed(across: Ranking, budget: int) -> tuple[Configuration, ...]:
-    """The configurations whose peaks fit, but which failed a cap check; the fastest first."""
-    failed = []
-    for ranked in across.ordered:
-        configuration = ranked.candidate.configuration
-        if configuration.memory_bytes <= budget < ranked.least_bytes:
-            failed.append(configuration)
-    return tuple(sorted(failed, key=_speed_then_memory, reverse=True))
-
-
-def _left_out(
-    ranking: Ranking, best: Configuration | None, budget: int
-) -> tuple[Configuration, ...]:
-    """The configurations that are faster than the best, but have wrong losses."""
-    speed = 0.0
-    if best is not None:
-        speed = best.samples_per_second
-    faster = []
-    for candidate in ranking.trains_wrongly(budget):
-        if candidate.configuration.samples_per_second > speed:
-            faster.append(candidate.configuration)
-    return tuple(faster)
-
-
 def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
     """The fastest, then the next ones that may be as fast, ``MAX_CONTENDERS`` in all.
 
@@ -161,10 +126,7 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
     best = fastest(configurations)
     if best is None:
         return ()
-    near = []
-    for configuration in configurations:
-        if configuration is not best and _is_close(configuration, best):
-            near.append(configuration)
+    near = [each for each in configurations if each is not best and _is_close(each, best)]
     near.sort(key=_speed_then_memory, reverse=True)
     return (best, *near[: MAX_CONTENDERS - 1])
 
@@ -173,9 +135,7 @@ def _is_close(configuration: Configuration, best: Configuration) -> bool:
     """Whether another pair of trials could show the opposite order of the two speeds."""
     # The margin is the 95 % interval of the difference, but never below ``CLOSE``.
     error = difference_error(configuration.speed_error, best.speed_error).half_width95
-    margin = CLOSE
-    if math.isfinite(error):
-        margin = max(CLOSE, error)
+    margin = max(CLOSE, error) if math.isfinite(error) else CLOSE
     return configuration.samples_per_second >= best.samples_per_second * (1 - margin)
 
 
@@ -187,11 +147,8 @@ def default_budgets(configurations: Sequence[Configuration]) -> list[int]:
     if not configurations:
         return []
     memory = [configuration.memory_bytes for configuration in configurations]
-    least = min(memory)
-    most = max(memory)
-    sizes = CARD_SIZES
-    if most <= CARD_SIZES[0]:
-        sizes = _POWERS_OF_TWO
+    least, most = min(memory), max(memory)
+    sizes = CARD_SIZES if most > CARD_SIZES[0] else _POWERS_OF_TWO
     # Beyond the first budget in which everything fits, all picks are the same.
     enough = min((size for size in sizes if size >= most), default=sizes[-1])
     return [size for size in sizes if least <= size <= enough]

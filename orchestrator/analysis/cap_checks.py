@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from jobs.record import Outcome
 from jobs.spec import Purpose
@@ -22,7 +23,6 @@ class CapCheck:
     """The trial that was checked."""
     budget_bytes: int
     outcome: Outcome
-    reason: str
     memory_bytes: int | None
     """The peak that NVML reported; None if the trial ended before a peak was read."""
     samples_per_second: float | None
@@ -47,7 +47,19 @@ class CapCheck:
 
 def cap_checks(rows: Iterable[Row]) -> tuple[CapCheck, ...]:
     """The cap checks among the rows of one environment."""
-    return tuple(_check(row) for row in rows if _is_check(row))
+    checks = []
+    for row in rows:
+        if row.get("purpose") == Purpose.CAP_CHECK and row["outcome"] != Outcome.SKIPPED:
+            check = CapCheck(
+                trial_id=row["trial_id"],
+                follows_trial=row["follows_trial"],
+                budget_bytes=row["memory_cap_bytes"],
+                outcome=Outcome(row["outcome"]),
+                memory_bytes=row.get("device_peak_bytes"),
+                samples_per_second=row.get("samples_per_second"),
+            )
+            checks.append(check)
+    return tuple(checks)
 
 
 def decisive_check(
@@ -68,26 +80,5 @@ def decisive_check(
         elif check.fits and check.budget_bytes <= budget_bytes:
             fitting.append(check)
     # The cap nearest to the budget says most about it.
-    if failing:
-        return min(failing, key=_budget)
-    return max(fitting, key=_budget, default=None)
-
-
-def _budget(check: CapCheck) -> int:
-    return check.budget_bytes
-
-
-def _is_check(row: Row) -> bool:
-    return row.get("purpose") == Purpose.CAP_CHECK and row["outcome"] != Outcome.SKIPPED
-
-
-def _check(row: Row) -> CapCheck:
-    return CapCheck(
-        trial_id=row["trial_id"],
-        follows_trial=row["follows_trial"],
-        budget_bytes=row["memory_cap_bytes"],
-        outcome=Outcome(row["outcome"]),
-        reason=row["reason"] or "",
-        memory_bytes=row.get("device_peak_bytes"),
-        samples_per_second=row.get("samples_per_second"),
-    )
+    budget = attrgetter("budget_bytes")
+    return min(failing, key=budget, default=None) or max(fitting, key=budget, default=None)

@@ -7,27 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from jobs.record import Outcome
+from jobs.techniques import AXES
 from orchestrator.storage.tables.rows import Row
 
 _AXIS = "compile"
-_EAGER = "none"
 _NEEDED = ("first_step_seconds", "step_seconds_median")
 _CACHE_HITS = ("compile_cache_hits", "inductor_cache_hits")
-
-
-def set_break_even(
-    all_rows: Iterable[dict[str, Any]], rows: Iterable[Row], axes: Mapping[str, str]
-) -> None:
-    """Set the column ``compile_break_even_steps`` of all rows; None if a row has no figure.
-
-    ``rows`` are the rows that are compared: those of the search, without follow-ups.
-    """
-    break_even = break_even_steps(rows, axes)
-    for row in all_rows:
-        row["compile_break_even_steps"] = break_even.get(row["trial_id"])
 
 
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
@@ -40,46 +27,31 @@ def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, 
     """
     if _AXIS not in axes:
         return {}
-    eager, compiled = _eager_and_compiled(rows, axes)
+
+    def other_choices(row: Row) -> tuple[object, ...]:
+        """The environment, and every choice except compilation."""
+        others = [row.get(column) for axis, column in axes.items() if axis != _AXIS]
+        return (row["environment_id"], *others)
+
+    eager: dict[tuple[object, ...], Row] = {}
+    compiled: list[Row] = []
+    for row in rows:
+        if row["outcome"] != Outcome.OK or any(row.get(name) is None for name in _NEEDED):
+            continue
+        if row[axes[_AXIS]] == AXES[_AXIS].default:
+            eager[other_choices(row)] = row
+        else:
+            compiled.append(row)
     steps = {}
     for row in compiled:
-        reference = eager.get(_other_choices(row, axes))
+        reference = eager.get(other_choices(row))
         if reference is None:
             continue
         count = _steps(row, reference)
-        if math.isinf(count) or not _took_code_from_cache(row):
+        took_code_from_cache = any(row.get(name) for name in _CACHE_HITS)
+        if math.isinf(count) or not took_code_from_cache:
             steps[row["trial_id"]] = count
     return steps
-
-
-def _eager_and_compiled(
-    rows: Iterable[Row], axes: Mapping[str, str]
-) -> tuple[dict[tuple[object, ...], Row], list[Row]]:
-    """The measured eager rows by their other choices, and the measured compiled rows."""
-    eager: dict[tuple[object, ...], Row] = {}
-    compiled: list[Row] = []
-    for row in filter(_is_measured, rows):
-        if row[axes[_AXIS]] == _EAGER:
-            eager[_other_choices(row, axes)] = row
-        else:
-            compiled.append(row)
-    return eager, compiled
-
-
-def _took_code_from_cache(row: Row) -> bool:
-    """Whether an earlier trial paid for a part of the compilation."""
-    return any(row.get(name) for name in _CACHE_HITS)
-
-
-def _is_measured(row: Row) -> bool:
-    has_figures = all(row.get(name) is not None for name in _NEEDED)
-    return row["outcome"] == Outcome.OK and has_figures
-
-
-def _other_choices(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
-    """The environment, and every choice except compilation."""
-    others = [row.get(column) for axis, column in axes.items() if axis != _AXIS]
-    return (row["environment_id"], *others)
 
 
 def _steps(row: Row, eager: Row) -> float:

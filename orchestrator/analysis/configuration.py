@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
@@ -25,14 +25,10 @@ MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
 
 ``ACCUMULATION_SUSPECT`` is left out, because it says something about other rows.
 """
+BATCH_AXES = ("micro_batch", "accumulation")
+"""The axes that split an effective batch: their product is the effective batch."""
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 """Data type of a parameter -> bytes of one parameter."""
-_WEAKEST_FIRST = (
-    CheckState.MISMATCH,
-    CheckState.NOT_CHECKED,
-    CheckState.MATCHES,
-    CheckState.REFERENCE,
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -63,9 +59,42 @@ class Configuration:
     """The losses that justify ranking it with another recipe than its techniques declare."""
 
     @property
+    def micro_batch(self) -> int:
+        """Samples of one pass."""
+        return int(self.row["micro_batch"])
+
+    @property
+    def accumulation(self) -> int:
+        """Passes per optimizer step; 0 if the table does not have it."""
+        return self.row["accumulation"] or 0
+
+    @property
     def effective_batch(self) -> int:
         """Samples per optimizer step."""
         return int(self.row["effective_batch"])
+
+    @property
+    def techniques(self) -> tuple[Hashable, ...]:
+        """A key that is equal for configurations that differ in their batch alone."""
+        chosen = [each for each in self.choices.items() if each[0] not in BATCH_AXES]
+        return (self.environment_id, self.training_recipe, *chosen)
+
+    @property
+    def gradient_bytes(self) -> int | None:
+        """Bytes of the gradients that accumulation keeps between passes; None if unknown.
+
+        There is one gradient per trained parameter, in the parameter's data type. DeepSpeed
+        accumulates in 32 bits, whatever the data type of the weights.
+        """
+        count = self.row.get("parameters_trainable")
+        named = str(self.row.get("parameter_dtypes") or "")
+        sizes = [size for dtype, size in _BYTES.items() if dtype in named]
+        if count is None or not sizes:
+            return None
+        if self.row.get("zero_stage") is not None:
+            sizes = [_BYTES["float32"]]
+        # With several data types, the count of each is not known. The widest is an upper bound.
+        return int(count) * max(sizes)
 
     @property
     def error95(self) -> float | None:
@@ -74,9 +103,7 @@ class Configuration:
         The variation between trials is included.
         """
         half_width = self.speed_error.half_width95
-        if not math.isfinite(half_width):
-            return None
-        return half_width
+        return half_width if math.isfinite(half_width) else None
 
     @property
     def is_host_bound(self) -> bool:
@@ -126,23 +153,27 @@ def configurations(
     and ``checks`` a trial to its loss check. Rows without a memory or a speed above zero are left
     out.
     """
-    combined: list[Configuration] = []
-    for in_environment in _ok_by_environment(rows):
-        # All configurations of an environment are compared by one measure of memory.
-        column = memory_column(in_environment)
-        measured = [row for row in in_environment if _is_measured(row, column)]
-        for repeats in _repeats(measured, axes):
-            combined.append(_combined(repeats, axes, column, checks or {}))
-    return tuple(combined)
-
-
-def _ok_by_environment(rows: Iterable[Row]) -> Iterable[list[Row]]:
-    """The search's ok rows of each environment."""
     by_environment: dict[str, list[Row]] = {}
     for row in rows:
         if row["outcome"] == Outcome.OK and is_of_the_search(row):
             by_environment.setdefault(row["environment_id"], []).append(row)
-    return by_environment.values()
+    combined: list[Configuration] = []
+    for in_environment in by_environment.values():
+        # All configurations of an environment are compared by one measure of memory.
+        column = memory_column(in_environment)
+        repeats: dict[tuple[object, ...], list[Row]] = {}
+        for row in in_environment:
+            if _is_measured(row, column):
+                chosen = (row.get(name) for name in axes.values())
+                key = (row["training_recipe"], row["effective_batch"], *chosen)
+                repeats.setdefault(key, []).append(row)
+        combined += [_combined(each, axes, column, checks or {}) for each in repeats.values()]
+    return tuple(combined)
+
+
+def choices_of(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
+    """Axis -> a row's value on it; ``axes`` maps an axis to its column."""
+    return {axis: row.get(column) for axis, column in axes.items()}
 
 
 def memory_column(rows: Sequence[Row]) -> str:
@@ -174,41 +205,9 @@ def whole_memory(row: Row, column: str) -> float:
     return memory
 
 
-def gradient_bytes(configuration: Configuration) -> int | None:
-    """Bytes of the gradients that accumulation keeps between passes; None if unknown.
-
-    There is one gradient per trained parameter, in the parameter's data type. DeepSpeed accumulates
-    in 32 bits, whatever the data type of the weights.
-    """
-    row = configuration.row
-    count = row.get("parameters_trainable")
-    named = str(row.get("parameter_dtypes") or "")
-    sizes = [size for dtype, size in _BYTES.items() if dtype in named]
-    if count is None or not sizes:
-        return None
-    # With several data types, the count of each is not known. The widest gives an upper bound.
-    bytes_each = max(sizes)
-    if row.get("zero_stage") is not None:
-        bytes_each = _BYTES["float32"]
-    return int(count) * bytes_each
-
-
 def _is_measured(row: Row, column: str) -> bool:
-    memory = row.get(column)
-    speed = row.get("samples_per_second")
-    if not memory or not speed:
-        return False
-    return memory > 0 and speed > 0 and math.isfinite(speed)
-
-
-def _repeats(rows: Iterable[Row], axes: Mapping[str, str]) -> Iterable[list[Row]]:
-    """The rows in groups of equal choices."""
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        chosen = tuple(row.get(column) for column in axes.values())
-        key = (row["training_recipe"], row["effective_batch"], *chosen)
-        groups.setdefault(key, []).append(row)
-    return groups.values()
+    memory, speed = row.get(column) or 0, row.get("samples_per_second") or 0
+    return bool(memory > 0 and 0 < speed < math.inf)
 
 
 def _combined(
@@ -222,7 +221,7 @@ def _combined(
     # A median speed is robust against one repeat that waited for the host; memory has to fit in
     # every repeat, so the largest counts.
     return Configuration(
-        choices={axis: first[name] for axis, name in axes.items()},
+        choices=choices_of(first, axes),
         environment_id=first["environment_id"],
         training_recipe=recipe_of(first),
         memory_bytes=int(max(whole_memory(row, column) for row in repeats)),
@@ -230,22 +229,10 @@ def _combined(
         row=first,
         trial_ids=tuple(row["trial_id"] for row in repeats),
         speed_error=speed_error(repeats),
-        flags=_flags(repeats),
-        loss_check=_weakest(checks.get(row["trial_id"], NOT_CHECKED) for row in repeats),
+        flags=tuple(dict.fromkeys(flag for row in repeats for flag in flags_of(row))),
+        # The states are in order of their strength, the weakest first.
+        loss_check=min(
+            (checks.get(row["trial_id"], NOT_CHECKED) for row in repeats),
+            key=lambda check: list(CheckState).index(check.state),
+        ),
     )
-
-
-def _flags(repeats: Iterable[Row]) -> tuple[Flag, ...]:
-    """The flags of any repeat, each once."""
-    flags: dict[Flag, None] = {}
-    for row in repeats:
-        flags.update(dict.fromkeys(flags_of(row)))
-    return tuple(flags)
-
-
-def _weakest(checks: Iterable[LossCheck]) -> LossCheck:
-    return min(checks, key=_strength)
-
-
-def _strength(check: LossCheck) -> int:
-    return _WEAKEST_FIRST.index(check.state)

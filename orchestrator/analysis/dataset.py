@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from jobs.anatomy_record import Anatomy
-from jobs.flags import LOSS, Flag, flag_columns, flags_of
+from jobs.flags import LOSS, flag_columns, flags_of
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.baseline import ranked_recipe
-from orchestrator.analysis.compile_break_even import set_break_even
-from orchestrator.analysis.configuration import Configuration, configurations, memory_column
+from orchestrator.analysis.compile_break_even import break_even_steps
+from orchestrator.analysis.configuration import (
+    Configuration,
+    choices_of,
+    configurations,
+    memory_column,
+)
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.loss_parity import LossCheck, SameLosses, loss_checks
 from orchestrator.analysis.loss_parity.equivalence import MeasuredRecipe, equivalent_recipes
@@ -81,9 +86,7 @@ class Dataset:
 
         None if no trial ended ok.
         """
-        if not self.environments:
-            return None
-        return self.environments[0]
+        return next(iter(self.environments), None)
 
     def label(self, choices: Mapping[str, Choice]) -> str:
         """A configuration in a few words."""
@@ -96,14 +99,12 @@ class Dataset:
 
     def row_label(self, row: Row) -> str:
         """A row's configuration in a few words."""
-        return self.label({axis: row.get(column) for axis, column in self.axes.items()})
+        return self.label(choices_of(row, self.axes))
 
     def environment_of(self, environment_id: str) -> EnvironmentResults | None:
         """The results of one environment; None if no trial ended ok in it."""
-        for results in self.environments:
-            if results.environment_id == environment_id:
-                return results
-        return None
+        by_id = {results.environment_id: results for results in self.environments}
+        return by_id.get(environment_id)
 
     @cached_property
     def anatomies(self) -> Mapping[str, Anatomy]:
@@ -142,12 +143,14 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
     if losses:
         checks = loss_checks(rows, losses, table.axes)
         _set_loss_flags(table.rows, checks)
-    set_break_even(table.rows, rows, table.axes)
+    break_even = break_even_steps(rows, table.axes)
+    for row in table.rows:
+        row["compile_break_even_steps"] = break_even.get(row["trial_id"])
     return Dataset(
         table=table,
         rows=rows,
         follow_ups=follow_ups,
-        environments=_Environments(table, rows, follow_ups, losses, checks).sorted(),
+        environments=_in_environments(table, rows, follow_ups, losses, checks),
         varying_axes=_varying_axes(table, rows),
         losses=losses,
         loss_checks=checks,
@@ -160,15 +163,11 @@ def _set_loss_flags(rows: Iterable[dict[str, Any]], checks: Mapping[str, LossChe
     for row in rows:
         # Old loss flags go: the run may have had fewer rows to compare with when they were set.
         flags = [flag for flag in flags_of(row) if flag.kind not in LOSS]
-        flags += _flags_of_check(checks.get(row["trial_id"]))
+        check = checks.get(row["trial_id"])
+        if check is not None and check.flag is not None:
+            flags.append(check.flag)
         if flags or row.get("flags") is not None:
             row.update(flag_columns(flags))
-
-
-def _flags_of_check(check: LossCheck | None) -> list[Flag]:
-    if check is None or check.flag is None:
-        return []
-    return [check.flag]
 
 
 def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -185,77 +184,66 @@ def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(varying) or tuple(table.axes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Environments:
-    """The rows of a run, and their results by environment."""
-
-    table: TrialTable
-    rows: Sequence[Row]
-    follow_ups: Sequence[Row]
-    losses: Losses
-    checks: Mapping[str, LossCheck]
-
-    def sorted(self) -> tuple[EnvironmentResults, ...]:
-        """The results of each environment, most configurations first."""
-        by_environment: dict[str, list[Configuration]] = {}
-        for configuration in configurations(self.rows, self.table.axes, self.checks):
-            by_environment.setdefault(configuration.environment_id, []).append(configuration)
-        choices_and_recipes = _choices_and_recipes(self.rows, self.table.axes)
-        wanted = ranked_recipe(choices_and_recipes, self.table.run.baseline)
-        results = []
-        for environment_id, measured in by_environment.items():
-            results.append(self._results(environment_id, measured, wanted))
-        return tuple(sorted(results, key=_configurations_descending))
-
-    def _results(
-        self, environment_id: str, measured: Sequence[Configuration], wanted: TrainingRecipe
-    ) -> EnvironmentResults:
-        """The results of one environment.
-
-        ``wanted`` is the recipe of the baseline. It is ranked if it was measured here.
-        """
+def _in_environments(
+    table: TrialTable,
+    rows: Sequence[Row],
+    follow_ups: Sequence[Row],
+    losses: Losses,
+    checks: Mapping[str, LossCheck],
+) -> tuple[EnvironmentResults, ...]:
+    """The results of each environment, most configurations first."""
+    by_environment: dict[str, list[Configuration]] = {}
+    for configuration in configurations(rows, table.axes, checks):
+        by_environment.setdefault(configuration.environment_id, []).append(configuration)
+    planned = [(choices_of(row, table.axes), recipe_of(row)) for row in rows]
+    wanted = ranked_recipe(planned, table.run.baseline)
+    results = []
+    for environment_id, measured in by_environment.items():
         # If the baseline's recipe has no row that ended ok, the nearest measured recipe is ranked.
         recipe = wanted
         if wanted not in {configuration.training_recipe for configuration in measured}:
             candidates = [(each.choices, each.training_recipe) for each in measured]
-            recipe = ranked_recipe(candidates, self.table.run.baseline)
-        same_losses = self._same_losses(measured, recipe)
-        return EnvironmentResults(
-            environment_id=environment_id,
-            environment=self.table.environments.get(environment_id, {}),
-            run=self.table.run,
-            configurations=_ranked_with(measured, recipe, same_losses),
-            follow_ups=_in_environment(self.follow_ups, environment_id),
-            memory_column=memory_column(_in_environment(self.rows, environment_id)),
-            recipe=recipe,
-            is_baseline_recipe=recipe == wanted,
-            out_of_memory=self._out_of_memory(environment_id),
-            same_losses=same_losses,
-        )
-
-    def _out_of_memory(self, environment_id: str) -> tuple[Mapping[str, Choice], ...]:
-        """The choices of the trials of an environment that ran out of device memory."""
-        failed = []
-        for row in _in_environment(self.rows, environment_id):
-            if row["outcome"] == Outcome.OUT_OF_MEMORY:
-                failed.append({axis: row.get(name) for axis, name in self.table.axes.items()})
-        return tuple(failed)
-
-    def _same_losses(
-        self, measured: Iterable[Configuration], recipe: TrainingRecipe
-    ) -> dict[TrainingRecipe, SameLosses]:
-        """The recipes that reach the same losses as the ranked recipe, each with its evidence."""
-        compared = []
-        for configuration in measured:
-            compared.append(
-                MeasuredRecipe(
-                    choices=configuration.choices,
-                    recipe=configuration.training_recipe,
-                    losses=self.losses.get(configuration.trial_ids[0], ()),
-                    rounding=rounding_of(configuration.row, self.table.axes),
-                )
+            recipe = ranked_recipe(candidates, table.run.baseline)
+        own_rows = [row for row in rows if row["environment_id"] == environment_id]
+        failed = [row for row in own_rows if row["outcome"] == Outcome.OUT_OF_MEMORY]
+        same_losses = _same_losses(measured, recipe, losses, table.axes)
+        results.append(
+            EnvironmentResults(
+                environment_id=environment_id,
+                environment=table.environments.get(environment_id, {}),
+                run=table.run,
+                configurations=_ranked_with(measured, recipe, same_losses),
+                follow_ups=tuple(
+                    row for row in follow_ups if row["environment_id"] == environment_id
+                ),
+                memory_column=memory_column(own_rows),
+                recipe=recipe,
+                is_baseline_recipe=recipe == wanted,
+                out_of_memory=tuple(choices_of(row, table.axes) for row in failed),
+                same_losses=same_losses,
             )
-        return equivalent_recipes(compared, recipe)
+        )
+    return tuple(sorted(results, key=lambda own: -len(own.configurations)))
+
+
+def _same_losses(
+    measured: Iterable[Configuration],
+    recipe: TrainingRecipe,
+    losses: Losses,
+    axes: Mapping[str, str],
+) -> dict[TrainingRecipe, SameLosses]:
+    """The recipes that reach the same losses as the ranked recipe, each with its evidence."""
+    compared = []
+    for configuration in measured:
+        compared.append(
+            MeasuredRecipe(
+                choices=configuration.choices,
+                recipe=configuration.training_recipe,
+                losses=losses.get(configuration.trial_ids[0], ()),
+                rounding=rounding_of(configuration.row, axes),
+            )
+        )
+    return equivalent_recipes(compared, recipe)
 
 
 def _ranked_with(
@@ -263,33 +251,11 @@ def _ranked_with(
     recipe: TrainingRecipe,
     same_losses: Mapping[TrainingRecipe, SameLosses],
 ) -> tuple[Configuration, ...]:
-    """The configurations, each with the recipe that it is ranked with.
-
-    A configuration whose recipe reaches the same losses as the ranked recipe is ranked with it.
-    """
+    """The configurations, those whose recipe reaches the ranked recipe's losses ranked with it."""
     ranked = []
     for configuration in measured:
-        measurement = same_losses.get(configuration.training_recipe)
-        if measurement is None:
-            ranked.append(configuration)
-        else:
-            ranked.append(replace(configuration, training_recipe=recipe, same_losses=measurement))
+        evidence = same_losses.get(configuration.training_recipe)
+        if evidence is not None:
+            configuration = replace(configuration, training_recipe=recipe, same_losses=evidence)
+        ranked.append(configuration)
     return tuple(ranked)
-
-
-def _in_environment(rows: Iterable[Row], environment_id: str) -> tuple[Row, ...]:
-    return tuple(row for row in rows if row["environment_id"] == environment_id)
-
-
-def _configurations_descending(results: EnvironmentResults) -> int:
-    return -len(results.configurations)
-
-
-def _choices_and_recipes(
-    rows: Iterable[Row], axes: Mapping[str, str]
-) -> list[tuple[Mapping[str, Choice], TrainingRecipe]]:
-    listed: list[tuple[Mapping[str, Choice], TrainingRecipe]] = []
-    for row in rows:
-        choices = {axis: row.get(column) for axis, column in axes.items()}
-        listed.append((choices, recipe_of(row)))
-    return listed

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from jobs.spec import Choice
 from jobs.techniques.workload import same_workload
-from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.configuration import BATCH_AXES, Configuration
 
-_SPLIT_AXES = ("accumulation", "micro_batch")
-"""The axes that split an effective batch: their product is the effective batch."""
-_MIN_SPEED = 1e-12
-"""Lower limit of a divisor, so that a ratio stays finite. No measured speed is as low."""
 _SATURATED = 0.05
 """A micro-batch is about as fast as the fastest if it is slower by at most this share."""
 
@@ -66,7 +62,7 @@ def useful_micro_batch(
     speeds: dict[int, float] = {}
     for configuration in configurations:
         if all(axis == "micro_batch" for axis in _moved_axes(configuration, baseline)):
-            speeds[configuration.row["micro_batch"]] = configuration.samples_per_second
+            speeds[configuration.micro_batch] = configuration.samples_per_second
     if not speeds:
         return None
     enough = (1 - _SATURATED) * max(speeds.values())
@@ -88,9 +84,25 @@ def technique_effects(
     for axis, default in baseline.items():
         pairs = _pairs_by_value(configurations, axis, default)
         for value in sorted(pairs, key=_order):
-            size, at_size = _at_micro_batch(axis, pairs[value], micro_batch)
-            effect = _effect(axis, value, default, at_size)
-            effects.append(replace(effect, micro_batch=size))
+            size = None
+            at_size = pairs[value]
+            sizes = {own.micro_batch for own, _ in at_size}
+            if micro_batch is not None and axis not in BATCH_AXES and min(sizes) <= micro_batch:
+                size = max(each for each in sizes if each <= micro_batch)
+                at_size = [pair for pair in at_size if pair[0].micro_batch == size]
+            effect = TechniqueEffect(
+                axis=axis,
+                value=value,
+                baseline=default,
+                pairs=len(at_size),
+                # Medians, because a single pair that thrashes or waits for the host would distort
+                # a mean.
+                memory_ratio=statistics.median(_memory_ratio(*pair) for pair in at_size),
+                speed_ratio=statistics.median(_speed_ratio(*pair) for pair in at_size),
+                same_training=all(own.trains_like == other.trains_like for own, other in at_size),
+                micro_batch=size,
+            )
+            effects.append(effect)
     return tuple(effects)
 
 
@@ -98,7 +110,10 @@ def _pairs_by_value(
     configurations: Sequence[Configuration], axis: str, default: Choice
 ) -> dict[Choice, list[Pair]]:
     """Value of the axis -> its pairs with the baseline's value."""
-    partners = _first_by_other_choices(configurations, axis, default)
+    partners: dict[tuple[object, ...], Configuration] = {}
+    for configuration in configurations:
+        if configuration.choices[axis] == default:
+            partners.setdefault(_other_choices(configuration, axis), configuration)
     pairs: dict[Choice, list[Pair]] = {}
     for configuration in configurations:
         value = configuration.choices[axis]
@@ -112,36 +127,6 @@ def _pairs_by_value(
     return pairs
 
 
-def _at_micro_batch(
-    axis: str, pairs: Sequence[Pair], wanted: int | None
-) -> tuple[int | None, Sequence[Pair]]:
-    """(micro-batch, its pairs) for the wanted micro-batch or the next smaller one.
-
-    (None, all pairs) if no such pair was measured, or if the axis is in ``_SPLIT_AXES``.
-    """
-    if wanted is None or axis in _SPLIT_AXES:
-        return None, pairs
-    by_size: dict[int, list[Pair]] = {}
-    for own, partner in pairs:
-        by_size.setdefault(own.row["micro_batch"], []).append((own, partner))
-    not_above = [size for size in by_size if size <= wanted]
-    if not not_above:
-        return None, pairs
-    size = max(not_above)
-    return size, by_size[size]
-
-
-def _first_by_other_choices(
-    configurations: Iterable[Configuration], axis: str, value: Choice
-) -> dict[tuple[object, ...], Configuration]:
-    """All other choices -> the first configuration with ``value`` on the axis."""
-    first: dict[tuple[object, ...], Configuration] = {}
-    for configuration in configurations:
-        if configuration.choices[axis] == value:
-            first.setdefault(_other_choices(configuration, axis), configuration)
-    return first
-
-
 def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...]:
     """The values that must be equal in a pair that compares the axis."""
     # A pair may differ in the axis alone.
@@ -150,41 +135,18 @@ def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...
     # Accumulations are compared at equal effective batch. So the micro-batch may differ, but the
     # product of the two may not.
     if axis == "accumulation":
-        left_out = _SPLIT_AXES
+        left_out = BATCH_AXES
         equal.append(configuration.effective_batch)
-    for name, value in configuration.choices.items():
-        if name not in left_out:
-            equal.append(value)
+    equal += [value for name, value in configuration.choices.items() if name not in left_out]
     return tuple(equal)
 
 
-def _effect(axis: str, value: Choice, baseline: Choice, pairs: Sequence[Pair]) -> TechniqueEffect:
-    memory_ratios = []
-    speed_ratios = []
-    same_training = True
-    for configuration, partner in pairs:
-        memory_ratios.append(_memory_ratio(configuration, partner))
-        speed_ratios.append(_speed_ratio(configuration, partner))
-        if configuration.trains_like != partner.trains_like:
-            same_training = False
-    return TechniqueEffect(
-        axis=axis,
-        value=value,
-        baseline=baseline,
-        pairs=len(pairs),
-        # Medians, because a single pair that thrashes or waits for the host would distort a mean.
-        memory_ratio=statistics.median(memory_ratios),
-        speed_ratio=statistics.median(speed_ratios),
-        same_training=same_training,
-    )
-
-
 def _memory_ratio(configuration: Configuration, reference: Configuration) -> float:
-    return configuration.memory_bytes / max(reference.memory_bytes, 1)
+    return configuration.memory_bytes / reference.memory_bytes
 
 
 def _speed_ratio(configuration: Configuration, reference: Configuration) -> float:
-    return configuration.samples_per_second / max(reference.samples_per_second, _MIN_SPEED)
+    return configuration.samples_per_second / reference.samples_per_second
 
 
 def _order(value: Choice) -> tuple[bool, float, str]:
@@ -203,18 +165,21 @@ def cumulative_steps(
     come last. The effective batch stays the same. Empty if the baseline was not measured, or if no
     technique was added to it.
     """
-    start = _baseline_of(configurations, baseline)
+    start = next((each for each in configurations if not _moved_axes(each, baseline)), None)
     if start is None:
         return ()
     # The first row of the table is the baseline itself.
-    steps = [CumulativeStep(axis="", configuration=start, memory_ratio=1.0, speed_ratio=1.0)]
-    moved: list[str] = []
+    added = [("", start)]
     while True:
-        following = _next(configurations, baseline, start, steps[-1], moved)
+        axes = [axis for axis, _ in added[1:]]
+        following = _next(configurations, baseline, start, added[-1][1], axes)
         if following is None:
             break
-        axis, configuration = following
-        moved.append(axis)
+        added.append(following)
+    if len(added) == 1:
+        return ()
+    steps = []
+    for axis, configuration in added:
         steps.append(
             CumulativeStep(
                 axis=axis,
@@ -223,19 +188,7 @@ def cumulative_steps(
                 speed_ratio=_speed_ratio(configuration, start),
             )
         )
-    if not moved:
-        return ()
     return tuple(steps)
-
-
-def _baseline_of(
-    configurations: Iterable[Configuration], baseline: Mapping[str, Choice]
-) -> Configuration | None:
-    """The first configuration with the baseline's value on every axis."""
-    for configuration in configurations:
-        if not _moved_axes(configuration, baseline):
-            return configuration
-    return None
 
 
 def _moved_axes(configuration: Configuration, baseline: Mapping[str, Choice]) -> list[str]:
@@ -247,20 +200,27 @@ def _next(
     configurations: Sequence[Configuration],
     baseline: Mapping[str, Choice],
     start: Configuration,
-    last: CumulativeStep,
+    last: Configuration,
     moved: Sequence[str],
 ) -> tuple[str, Configuration] | None:
-    """The next step: an axis, and the configuration that differs from the last step on this axis.
+    """The next step: an axis, and the configuration that differs from the last one on this axis.
 
-    None if no such configuration was measured.
+    ``moved`` are the axes of earlier steps. None if no such configuration was measured.
     """
+    # Micro-batch and accumulation change together, so only the accumulation is a step.
+    kept = {*moved, *(["micro_batch"] if "accumulation" in moved else [])}
     following: list[tuple[str, Configuration]] = []
     for configuration in configurations:
-        further = _further_axes(configuration, baseline, moved)
-        if len(further) != 1 or not _keeps(configuration, last.configuration, moved):
-            continue
-        if _is_same_work(configuration, start):
-            following.append((further[0], configuration))
+        further = set(_moved_axes(configuration, baseline)) - {*moved, "micro_batch"}
+        choices = configuration.choices
+        keeps = all(choices[axis] == last.choices[axis] for axis in kept if axis in choices)
+        # The same kind of samples, and as many of them per optimizer step.
+        is_same_batch = configuration.effective_batch == start.effective_batch
+        is_same_work = is_same_batch and same_workload(
+            configuration.training_recipe, start.training_recipe
+        )
+        if len(further) == 1 and keeps and is_same_work:
+            following.append((further.pop(), configuration))
 
     def order(pair: tuple[str, Configuration]) -> tuple[bool, int, float]:
         own = pair[1]
@@ -268,34 +228,3 @@ def _next(
         return changes_training, own.memory_bytes, -own.samples_per_second
 
     return min(following, key=order, default=None)
-
-
-def _is_same_work(configuration: Configuration, start: Configuration) -> bool:
-    """Whether both have the same kind of samples, and as many of them per optimizer step."""
-    is_same_batch = configuration.effective_batch == start.effective_batch
-    return is_same_batch and same_workload(configuration.training_recipe, start.training_recipe)
-
-
-def _further_axes(
-    configuration: Configuration, baseline: Mapping[str, Choice], moved: Sequence[str]
-) -> list[str]:
-    """The axes that a configuration changes in addition to ``moved``, the axes of earlier steps.
-
-    Micro-batch and accumulation change together, so only the accumulation is listed.
-    """
-    further = []
-    for axis in _moved_axes(configuration, baseline):
-        if axis not in moved and axis != "micro_batch":
-            further.append(axis)
-    return further
-
-
-def _keeps(configuration: Configuration, last: Configuration, moved: Sequence[str]) -> bool:
-    """Whether a configuration has the last step's values on the axes in ``moved``."""
-    kept = list(moved)
-    if "accumulation" in moved:
-        kept.append("micro_batch")
-    for axis in kept:
-        if axis in configuration.choices and configuration.choices[axis] != last.choices[axis]:
-            return False
-    return True

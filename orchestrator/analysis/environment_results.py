@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from jobs.spec import Choice, TrainingRecipe
@@ -27,7 +28,7 @@ from orchestrator.analysis.pareto import fronts_by
 from orchestrator.analysis.recommendation import (
     Constraints,
     LongestContext,
-    Ranking,
+    Rankings,
     Recommendation,
     longest_contexts,
     recommend,
@@ -64,6 +65,11 @@ class EnvironmentResults:
         model = self.environment.get("gpu_model") or self.environment.get("cpu_model")
         return str(model or "unknown hardware")
 
+    @cached_property
+    def rankings(self) -> Rankings:
+        """The configurations, ranked under any constraints; every decision comes from here."""
+        return Rankings(self.configurations, self.recipe, self.cap_checks, self.comparisons)
+
     @property
     def device_bytes(self) -> float:
         """The GPU's whole memory; infinite if it is not known."""
@@ -80,9 +86,9 @@ class EnvironmentResults:
 
         If every configuration of a recipe trains wrongly, its front is empty.
         """
-        recipes = dict.fromkeys(each.training_recipe for each in self.configurations)
-        fronts = fronts_by(self.sound, _recipe)
-        return {recipe: fronts.get(recipe, ()) for recipe in recipes}
+        recipe_of = attrgetter("training_recipe")
+        fronts = fronts_by(self.sound, recipe_of)
+        return {recipe: fronts.get(recipe, ()) for recipe in map(recipe_of, self.configurations)}
 
     @property
     def front(self) -> tuple[Configuration, ...]:
@@ -97,7 +103,7 @@ class EnvironmentResults:
     @cached_property
     def workload_fronts(self) -> Mapping[Workload, tuple[Configuration, ...]]:
         """Workload -> the front of all recipes with these samples."""
-        return fronts_by(self.sound, _workload)
+        return fronts_by(self.sound, lambda each: workload_of(each.training_recipe))
 
     @cached_property
     def cap_checks(self) -> tuple[CapCheck, ...]:
@@ -113,41 +119,25 @@ class EnvironmentResults:
         """The best configuration under constraints, the price of each constraint, and what was left
         out.
         """
-        return recommend(
-            self.configurations, constraints, self.recipe, self.cap_checks, self.comparisons
-        )
+        return recommend(self.rankings, constraints)
 
     def longest(
         self, memory_bytes: float | None = None, *, all_recipes: bool = False
     ) -> tuple[LongestContext, ...]:
         """The longest context in a budget, for each set of techniques; None: the whole GPU."""
-        budget = memory_bytes
-        if budget is None:
-            budget = self.device_bytes
         return longest_contexts(
             self.configurations,
-            budget,
+            self.device_bytes if memory_bytes is None else memory_bytes,
             self.recipe,
             self.cap_checks,
             self.out_of_memory,
             all_recipes=all_recipes,
         )
 
-    def ranking(self, constraints: Constraints) -> Ranking:
-        """Answers ``recommend`` for any memory budget: ``ranking.pick(memory_bytes)``.
-
-        ``decision_steps(ranking)`` has the budgets at which the pick changes.
-        """
-        return Ranking.of(
-            self.configurations, constraints, self.recipe, self.cap_checks, self.comparisons
-        )
-
     @cached_property
     def budget_picks(self) -> tuple[BudgetPick, ...]:
         """The fastest configuration in each memory budget."""
-        return best_in_budgets(
-            self.configurations, self.run.budgets, self.recipe, self.cap_checks, self.comparisons
-        )
+        return best_in_budgets(self.rankings, self.run.budgets)
 
     @property
     def picks(self) -> tuple[Configuration, ...]:
@@ -188,11 +178,3 @@ class EnvironmentResults:
     def guide_rows(self) -> tuple[GuideRow, ...]:
         """The configurations measured as the Hugging Face guides measure."""
         return guide_rows(self.run, self.configurations)
-
-
-def _workload(configuration: Configuration) -> Workload:
-    return workload_of(configuration.training_recipe)
-
-
-def _recipe(configuration: Configuration) -> TrainingRecipe:
-    return configuration.training_recipe

@@ -6,12 +6,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.analysis.accumulation import Candidate, as_measured, candidates
-from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.dataset import EnvironmentResults
+from orchestrator.analysis.configuration import BATCH_AXES, Configuration
+from orchestrator.analysis.environment_results import EnvironmentResults
+from orchestrator.analysis.recommendation.candidates import Candidate, as_measured, candidates
 from orchestrator.analysis.repeatability import difference_error
-
-_BATCH_AXES = ("micro_batch", "accumulation")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,8 +22,11 @@ class Gain:
     Otherwise the baseline itself, or else the default techniques at their fastest batch.
     """
     candidate: Candidate
-    is_same_batch: bool
-    """Whether both have the same effective batch."""
+
+    @property
+    def is_same_batch(self) -> bool:
+        """Whether both have the same effective batch."""
+        return self.default.effective_batch == self.candidate.effective_batch
 
     @property
     def speed_ratio(self) -> float:
@@ -48,9 +49,7 @@ class Gain:
     @property
     def memory_ratio(self) -> float:
         """The candidate's memory divided by the default's."""
-        # A run without a GPU may have measured no memory at all.
-        default = max(self.default.configuration.memory_bytes, 1)
-        return self.candidate.configuration.memory_bytes / default
+        return self.candidate.memory_bytes / self.default.memory_bytes
 
     @property
     def is_default(self) -> bool:
@@ -63,49 +62,37 @@ class Defaults:
 
     def __init__(self, results: EnvironmentResults) -> None:
         self._baseline = dict(results.baseline)
-        self._configurations = []
-        for configuration in results.sound:
-            if has_default_techniques(results, configuration):
-                self._configurations.append(configuration)
+        self._configurations = [
+            each for each in results.sound if has_default_techniques(results, each)
+        ]
         self._by_batch: dict[int, Candidate | None] = {}
 
     def gain(self, candidate: Candidate) -> Gain | None:
         """The gain of a candidate; None if the default techniques were not measured."""
-        default = self._at(candidate.effective_batch)
-        if default is not None:
-            return Gain(default=default, candidate=candidate, is_same_batch=True)
-        default = self._elsewhere()
-        if default is None:
-            return None
-        return Gain(default=default, candidate=candidate, is_same_batch=False)
+        batch = candidate.effective_batch
+        if batch not in self._by_batch:
+            self._by_batch[batch] = self._at(batch) or self._elsewhere()
+        default = self._by_batch[batch]
+        return None if default is None else Gain(default=default, candidate=candidate)
 
     def _at(self, effective_batch: int) -> Candidate | None:
         """The fastest measured split of an effective batch, else the fastest inferred one."""
-        if effective_batch not in self._by_batch:
-            at_batch = candidates(self._configurations, effective_batch)
-            measured = [split for split in at_batch if not split.is_inferred]
-            self._by_batch[effective_batch] = _fastest(measured) or _fastest(at_batch)
-        return self._by_batch[effective_batch]
+        at_batch = candidates(self._configurations, effective_batch)
+        return _fastest(each for each in at_batch if not each.is_inferred) or _fastest(at_batch)
 
     def _elsewhere(self) -> Candidate | None:
         """Exactly the baseline, else the batch at which the default techniques are fastest."""
-        for configuration in self._configurations:
-            if dict(configuration.choices) == self._baseline:
-                return as_measured(configuration)
-        return _fastest(map(as_measured, self._configurations))
+        exactly = [each for each in self._configurations if dict(each.choices) == self._baseline]
+        return _fastest(map(as_measured, exactly[:1] or self._configurations))
 
 
 def has_default_techniques(results: EnvironmentResults, configuration: Configuration) -> bool:
     """Whether a configuration differs from the baseline in its batch alone."""
-    for axis, value in configuration.choices.items():
-        if axis not in _BATCH_AXES and value != results.baseline[axis]:
-            return False
-    return True
+    return all(
+        axis in BATCH_AXES or value == results.baseline[axis]
+        for axis, value in configuration.choices.items()
+    )
 
 
 def _fastest(listed: Iterable[Candidate]) -> Candidate | None:
-    return max(listed, key=_speed, default=None)
-
-
-def _speed(candidate: Candidate) -> float:
-    return candidate.configuration.samples_per_second
+    return max(listed, key=lambda each: each.configuration.samples_per_second, default=None)

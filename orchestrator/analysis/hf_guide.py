@@ -21,7 +21,7 @@ GUIDE_DATA = (512, 512)
 """Samples and tokens per sample of the guides' data."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Published:
     """What the guides printed for one configuration."""
 
@@ -59,12 +59,7 @@ class GuideRow:
 def guide() -> Guide:
     """The published table, read from ``hf_guide.yaml``."""
     raw = yaml.safe_load(files("orchestrator.analysis").joinpath("hf_guide.yaml").read_text())
-    rows = []
-    for choices, seconds, speed, memory in raw.pop("rows"):
-        rows.append(
-            Published(choices=choices, seconds=seconds, samples_per_second=speed, memory_mib=memory)
-        )
-    return Guide(**raw, rows=tuple(rows))
+    return Guide(**{**raw, "rows": tuple(Published(*row) for row in raw["rows"])})
 
 
 def published(choices: Mapping[str, Choice]) -> Published | None:
@@ -93,31 +88,19 @@ def guide_rows(run: RunMetadata, configurations: Sequence[Configuration]) -> tup
     rows = []
     for configuration in configurations:
         is_measured = configuration.row.get("hf_guide_seconds") is not None
-        if not is_measured or not _ran_one_epoch(run, configuration):
-            continue
-        figures = None
-        if is_comparable:
-            figures = published(configuration.choices)
-        rows.append(GuideRow(configuration=configuration, published=figures))
-    return tuple(sorted(rows, key=_guides_order))
-
-
-def _guides_order(row: GuideRow) -> int:
-    """Sort key: the row's number in the published table. Unpublished rows come last."""
-    rows = guide().rows
-    if row.published is None:
-        return len(rows)
-    return rows.index(row.published)
+        if is_measured and _ran_one_epoch(run, configuration):
+            figures = published(configuration.choices) if is_comparable else None
+            rows.append(GuideRow(configuration=configuration, published=figures))
+    # Unpublished rows come last.
+    order = [*guide().rows, None]
+    return tuple(sorted(rows, key=lambda row: order.index(row.published)))
 
 
 def _ran_one_epoch(run: RunMetadata, configuration: Configuration) -> bool:
     # The number of steps is in ``measure``, or in ``cpu_fallback`` for a trial without a GPU.
-    key = "cpu_fallback"
-    if configuration.row.get("gpu_model"):
-        key = "measure"
-    settings = run.config.get(key) or {}
+    key = "measure" if configuration.row.get("gpu_model") else "cpu_fallback"
     # No number of steps means the whole epoch.
-    return "steps" in settings and settings["steps"] is None
+    return (run.config.get(key) or {}).get("steps", 0) is None
 
 
 def _is_the_guides_experiment(config: Mapping[str, Any]) -> bool:
@@ -128,6 +111,5 @@ def _is_the_guides_experiment(config: Mapping[str, Any]) -> bool:
     # The model is given by its shape or by its name.
     size = (model.get("architecture"), shape.get("hidden_size"), shape.get("num_hidden_layers"))
     is_named = "bert-large" in str(model.get("name_or_path") or "")
-    is_same_model = size == BERT_LARGE or is_named
     amount = (data.get("samples"), data.get("sequence_length"))
-    return is_same_model and amount == GUIDE_DATA
+    return (size == BERT_LARGE or is_named) and amount == GUIDE_DATA

@@ -41,20 +41,12 @@ class Objective:
         figure = self.of(configuration, price_per_hour)
         if figure is None:
             return -math.inf
-        if self.higher_is_better:
-            return figure
-        return -figure
-
-
-def _samples_per_second(configuration: Configuration, _: float | None) -> float:
-    return configuration.samples_per_second
+        return figure if self.higher_is_better else -figure
 
 
 def _host_memory(configuration: Configuration, _: float | None) -> float | None:
     peak = configuration.row.get("host_peak_resident_bytes")
-    if peak is None:
-        return None
-    return float(peak)
+    return None if peak is None else float(peak)
 
 
 def joules_per_sample(configuration: Configuration, _: float | None = None) -> float | None:
@@ -88,7 +80,7 @@ OBJECTIVES: Mapping[str, Objective] = {
             name="samples_per_second",
             unit="samples/s",
             higher_is_better=True,
-            of=_samples_per_second,
+            of=lambda configuration, _: configuration.samples_per_second,
         ),
         Objective(
             name="joules_per_sample",

@@ -24,7 +24,11 @@ def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tupl
     One item beats another if it is no worse on any objective and better on one. So two equal items
     are either both on the front, or both not. Items without a figure are left out.
     """
-    scored = _scored(items, objectives)
+    scored: list[tuple[Scores, T]] = []
+    for item in items:
+        scores = tuple(objective(item) for objective in objectives)
+        if -math.inf not in scores:
+            scored.append((scores, item))
     # In this order an item can beat only those that come later.
     scored.sort(key=operator.itemgetter(0), reverse=True)
     front: list[tuple[Scores, T]] = []
@@ -37,16 +41,6 @@ def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tupl
         if not any(_beats(rival, scores) for rival, _ in rivals):
             front.append((scores, item))
     return tuple(item for _, item in front)
-
-
-def _scored(items: Iterable[T], objectives: Sequence[Objective[T]]) -> list[tuple[Scores, T]]:
-    """The items that have a figure on every objective, with their figures."""
-    scored = []
-    for item in items:
-        scores = tuple(objective(item) for objective in objectives)
-        if -math.inf not in scores:
-            scored.append((scores, item))
-    return scored
 
 
 def _beats(scores: Scores, others: Scores) -> bool:
@@ -82,7 +76,4 @@ def fronts_by(
     groups: dict[K, list[Configuration]] = {}
     for configuration in configurations:
         groups.setdefault(key(configuration), []).append(configuration)
-    fronts = {}
-    for value, members in groups.items():
-        fronts[value] = memory_speed_front(members)
-    return fronts
+    return {value: memory_speed_front(members) for value, members in groups.items()}

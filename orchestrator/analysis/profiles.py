@@ -23,9 +23,6 @@ MEMORY_LAYERS = (
 The last three columns are peaks. Each peak includes all parts before it.
 """
 
-Figures = dict[tuple[str, str], float]
-"""(part of an anatomy, name) -> its new value."""
-
 
 def profile_sources(
     configurations: Iterable[Sequence[str]], follow_ups: Iterable[Row], profiled: Collection[str]
@@ -35,7 +32,10 @@ def profile_sources(
     That is one of its repeats, or a follow-up. ``profiled`` are the trials that have an anatomy.
     Configurations without an anatomy are left out.
     """
-    followed = _profiles_by_followed_trial(follow_ups, profiled)
+    followed: dict[str, list[str]] = {}
+    for row in follow_ups:
+        if row.get("purpose") == Purpose.PROFILE and row["trial_id"] in profiled:
+            followed.setdefault(row["follows_trial"], []).append(row["trial_id"])
     sources: dict[str, str] = {}
     for trial_ids in configurations:
         # A repeat that was profiled itself comes before a trial that followed it.
@@ -47,17 +47,6 @@ def profile_sources(
     return sources
 
 
-def _profiles_by_followed_trial(
-    follow_ups: Iterable[Row], profiled: Collection[str]
-) -> dict[str, list[str]]:
-    """Trial -> the follow-ups that profiled it."""
-    followed: dict[str, list[str]] = {}
-    for row in follow_ups:
-        if row.get("purpose") == Purpose.PROFILE and row["trial_id"] in profiled:
-            followed.setdefault(row["follows_trial"], []).append(row["trial_id"])
-    return followed
-
-
 def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
     """A profile's anatomy, with idle time, rate and MFU computed from the step time of ``row``.
 
@@ -66,35 +55,23 @@ def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
     seconds = row.get("step_seconds_median")
     if not seconds:
         return anatomy
-    figures = {**_idle_at(anatomy, seconds), **_efficiency_at(anatomy, seconds)}
+    operations = anatomy.values("operations").items()
+    busy = sum(duration for name, duration in operations if name != IDLE)
+    # Idle is the part of the step in which no kernel runs. Kernels of a profiled step may take
+    # longer than a whole step without the profiler.
+    figures = {("operations", IDLE): max(0.0, seconds - busy)}
+    efficiency = anatomy.values("efficiency")
+    if efficiency.get("rate"):
+        # The floating-point operations of a step are the same at any speed. MFU is the rate
+        # divided by the device's peak, so both change by the same factor.
+        rate = efficiency["model flop"] / seconds
+        figures["efficiency", "rate"] = rate
+        figures["efficiency", "MFU"] = efficiency.get("MFU", 0.0) * rate / efficiency["rate"]
     entries = []
     for entry in anatomy.entries:
         value = figures.get((entry.part, entry.name), entry.value)
         entries.append(replace(entry, value=value))
     return replace(anatomy, entries=tuple(entries))
-
-
-def _idle_at(anatomy: Anatomy, step_seconds: float) -> Figures:
-    """The idle time: the part of the step in which no kernel runs."""
-    busy_seconds = 0.0
-    for name, seconds in anatomy.values("operations").items():
-        if name != IDLE:
-            busy_seconds += seconds
-    # Kernels of a profiled step may take longer than a whole step without the profiler.
-    return {("operations", IDLE): max(0.0, step_seconds - busy_seconds)}
-
-
-def _efficiency_at(anatomy: Anatomy, step_seconds: float) -> Figures:
-    """Rate and MFU of a step that takes this long; empty if they were not measured."""
-    efficiency = anatomy.values("efficiency")
-    profiled_rate = efficiency.get("rate")
-    if not profiled_rate:
-        return {}
-    # The floating-point operations of a step are the same at any speed.
-    rate = efficiency["model flop"] / step_seconds
-    # MFU is the rate divided by the device's peak, so both change by the same factor.
-    utilization = efficiency.get("MFU", 0.0) * rate / profiled_rate
-    return {("efficiency", "rate"): rate, ("efficiency", "MFU"): utilization}
 
 
 def memory_layers(row: Row) -> Mapping[str, int] | None:
@@ -104,7 +81,9 @@ def memory_layers(row: Row) -> Mapping[str, int] | None:
     on the device.
     """
     weights = row.get("model_allocated_bytes")
-    states = _optimizer_states_on_device(row)
+    states = row.get("optimizer_state_bytes")
+    if row.get("offload_optimizer_device") not in (None, "none"):
+        states = 0
     peaks = [row.get(column) for _, column in MEMORY_LAYERS[2:]]
     if weights is None or states is None or None in peaks:
         return None
@@ -116,11 +95,3 @@ def memory_layers(row: Row) -> Mapping[str, int] | None:
         return None
     names = [name for name, _ in MEMORY_LAYERS]
     return dict(zip(names, sizes, strict=True))
-
-
-def _optimizer_states_on_device(row: Row) -> int | None:
-    """Bytes of the optimizer states that the device holds; None if they were not measured."""
-    if row.get("offload_optimizer_device") not in (None, "none"):
-        return 0
-    states: int | None = row.get("optimizer_state_bytes")
-    return states

@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from jobs.steady_state import CPU_ERROR, launch_bound_share, student_quantile
 from orchestrator.storage.tables.rows import Row
 
+CLOSE = 0.01
+"""Figures that differ by at most this share count as equal, even if their intervals are narrower.
+"""
 MAX_WAIT_SHARE = 0.05
 """A row counts as GPU-bound if its shares of waiting for the host are at most this."""
 

@@ -5,18 +5,17 @@ Interleaving spreads a drift, for example of the GPU's temperature, evenly over 
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from jobs.record import Outcome
 from jobs.spec import Purpose
 from jobs.steady_state import relative_half_width
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.storage.tables.rows import Row
-
-MIN_ROUNDS = 2
-"""A single round has no interval."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,17 +68,13 @@ def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
 def _rounds_by_group(rows: Iterable[Row]) -> dict[Group, dict[Round, Speeds]]:
     groups: dict[Group, dict[Round, Speeds]] = {}
     for row in rows:
-        if _is_measured_round(row):
+        is_tie_break = row.get("purpose") == Purpose.TIE_BREAK and row["outcome"] == Outcome.OK
+        if is_tie_break and row.get("samples_per_second"):
             # Rounds are paired on one GPU only: another GPU of the model may be faster.
             rounds = groups.setdefault(tuple(row["compared_with"]), {})
             speeds = rounds.setdefault((row["round"], row.get("gpu_uuid") or ""), {})
             speeds[row["follows_trial"]] = row["samples_per_second"]
     return groups
-
-
-def _is_measured_round(row: Row) -> bool:
-    is_tie_break = row.get("purpose") == Purpose.TIE_BREAK and row["outcome"] == Outcome.OK
-    return is_tie_break and bool(row.get("samples_per_second"))
 
 
 def _comparison(
@@ -90,7 +85,8 @@ def _comparison(
     for speeds in rounds:
         if trial_id in speeds and reference_id in speeds:
             ratios.append(speeds[trial_id] / speeds[reference_id])
-    if len(ratios) < MIN_ROUNDS:
+    # A single round has no interval.
+    if len(ratios) < 2:
         return None
     return PairedComparison(
         trial_id=trial_id,
@@ -108,10 +104,8 @@ def compared_with_first(
     """The comparisons of one of these configurations with the first of them."""
     if not configurations:
         return ()
-    first_ids = configurations[0].trial_ids
-    other_ids: set[str] = set()
-    for configuration in configurations[1:]:
-        other_ids.update(configuration.trial_ids)
+    first_ids, *others = (configuration.trial_ids for configuration in configurations)
+    other_ids = set(itertools.chain(*others))
     with_first = []
     for comparison in comparisons:
         if comparison.reference_id in first_ids and comparison.trial_id in other_ids:
@@ -133,9 +127,5 @@ def fastest_of(
     won = [comparison for comparison in with_first if comparison.is_faster]
     if not won:
         return configurations[0]
-    winner_id = max(won, key=_ratio).trial_id
+    winner_id = max(won, key=attrgetter("ratio")).trial_id
     return next(each for each in configurations if winner_id in each.trial_ids)
-
-
-def _ratio(comparison: PairedComparison) -> float:
-    return comparison.ratio

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.techniques.workload import same_workload
-from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.comparison import Comparison, compare
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
@@ -20,9 +19,11 @@ from orchestrator.analysis.pareto import little_memory, pareto_front
 from orchestrator.analysis.recommendation import (
     Constraints,
     LongestContext,
+    Rankings,
     Recommendation,
     recommend,
 )
+from orchestrator.analysis.recommendation.candidates import Candidate
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.location import Location, Uri, location
 from orchestrator.units import count, number, size_bytes
@@ -31,6 +32,8 @@ from orchestrator.units import memory as memory_text
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
+    from orchestrator.reporting.tune_result import TuneResult
 
 
 class NothingMeasuredError(ValueError):
@@ -132,6 +135,16 @@ class Run:
         )
         return Answer(self, self.recommendation(constraints))
 
+    @property
+    def tune_results(self) -> tuple[TuneResult, ...]:
+        """The result of ``tune`` for each memory budget, as it was stored with the run.
+
+        Raises UnreadableRunError if the stored file is damaged.
+        """
+        from orchestrator.reporting.tune_result import read
+
+        return read(self.dataset).results
+
     def longest(
         self, *, memory: int | str | None = None, all_recipes: bool = False
     ) -> tuple[LongestContext, ...]:
@@ -152,7 +165,7 @@ class Run:
         # A run without results still gives an answer: that nothing fits.
         results = self.dataset.main
         if results is None:
-            return recommend((), constraints)
+            return recommend(Rankings(()), constraints)
         return results.recommend(constraints)
 
     def export(

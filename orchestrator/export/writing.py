@@ -10,9 +10,9 @@ import yaml
 
 from jobs.flags import LOSS, has_any
 from jobs.spec import TrialSpec, to_json
-from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.recommendation.candidates import Candidate
 from orchestrator.export import arguments
 from orchestrator.export.data_module import FILE_NAME, data_module
 from orchestrator.export.generated_code import NotExportableError
@@ -135,8 +135,10 @@ def export_candidate(
     label = dataset.label(candidate.configuration.choices)
     results = dataset.environment_of(candidate.measured.environment_id)
     versions: Mapping[str, object] = {}
+    warnings = _warnings(source, row)
     if results is not None:
         versions = results.environment
+        warnings = [*notes(results, candidate), *warnings]
     return export(
         spec,
         folder,
@@ -144,7 +146,7 @@ def export_candidate(
         epochs=epochs,
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(dataset, candidate, packages(spec)),
-        notes=[*notes(dataset, candidate), *_warnings(source, row)],
+        notes=warnings,
         versions=versions,
         force=force,
     )

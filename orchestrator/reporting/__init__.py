@@ -13,6 +13,7 @@ plots/             pictures
 publish.py         writes all of them, and the tables
 dataset_card.py    the card of a run on the Hugging Face Hub
 schema_page.py     docs/schema.md
+tune_result.py     the result of tune, computed once and stored with the run
 recommendation.py  what verbs print; so do comparison.py, explanation.py,
                    batch_size.py, plan.py and prediction.py
 recommendation_json.py, recommendation_notes.py

@@ -7,6 +7,7 @@ from typing import Any
 
 from jobs.flags import LOSS, FlagKind, has_any
 from jobs.spec import TrainingRecipe
+from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.loss_parity import CheckState
@@ -176,3 +177,15 @@ def labels_of_trials(dataset: Dataset, configurations: Iterable[Configuration]) 
         for trial_id in configuration.trial_ids:
             named[trial_id] = dataset.label(configuration.choices)
     return named
+
+
+def check_to_json(check: CapCheck | None) -> dict[str, Any] | None:
+    """The result of a cap check as plain JSON values."""
+    if check is None:
+        return None
+    return {
+        "trial_id": check.trial_id,
+        "cap_bytes": check.budget_bytes,
+        "memory_bytes": check.memory_bytes,
+        "samples_per_second": check.samples_per_second,
+    }

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from orchestrator.analysis.explanation import CLOSE, Breakdown, Difference, Explanation, Side, Term
-from orchestrator.analysis.loss_curves import LossCurves
+from orchestrator.analysis.explanation import (
+    Breakdown,
+    Difference,
+    Explanation,
+    LossCurves,
+    Side,
+    Term,
+)
 from orchestrator.analysis.loss_parity import MAX_BOUND, CheckState, LossWindow
+from orchestrator.analysis.repeatability import CLOSE
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.json_output import strict

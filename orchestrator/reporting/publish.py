@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from jobs.spec import TrainingRecipe
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.dataset import Dataset, build_dataset, load_dataset
+from orchestrator.analysis.dataset import Dataset, build_dataset
 from orchestrator.analysis.pareto import fronts_by
-from orchestrator.reporting import markdown
+from orchestrator.reporting import markdown, tune_result
 from orchestrator.reporting.html import page
 from orchestrator.reporting.plots import frontier
 from orchestrator.reporting.report import Report
 from orchestrator.storage import layout
 from orchestrator.storage.kept_rows import refuse_fewer_rows
-from orchestrator.storage.record_reader import find_records
-from orchestrator.storage.run_metadata import read_run
-from orchestrator.storage.run_reader import losses_of
+from orchestrator.storage.run_reader import read_run_folder
 from orchestrator.storage.tables import parquet
 from orchestrator.storage.tables.columns import FRONTIER_COLUMNS
-from orchestrator.storage.tables.trial_table import table_of_records
 
 _WRITTEN = (
     layout.REPORT_HTML,
@@ -32,6 +29,7 @@ _WRITTEN = (
     layout.TRIALS,
     layout.STEPS,
     layout.ANATOMY,
+    layout.RESULT,
 )
 
 
@@ -46,6 +44,7 @@ def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
     dataset = write_tables(run_folder, keeps_rows=keeps_rows)
     report = Report(dataset=dataset)
     parquet.write(frontier_table(dataset), run_folder / layout.FRONTIER)
+    tune_result.write(dataset, run_folder)
     _write(frontier.render(dataset), run_folder / layout.FRONTIER_PLOT)
     text = markdown.render(report, picture=layout.FRONTIER_PLOT)
     _write(text.encode(), run_folder / layout.REPORT_MARKDOWN)
@@ -59,18 +58,17 @@ def write_tables(run_folder: Path, *, keeps_rows: bool = False) -> Dataset:
 
     Raises FewerRowsError as ``publish`` does.
     """
-    contents = find_records(run_folder)
-    records = contents.in_order()
-    if not records:
-        return load_dataset(run_folder)
-    unreadable = contents.sentences()
-    if keeps_rows:
-        refuse_fewer_rows(run_folder, {record.trial_id for record in records}, unreadable)
-    table = table_of_records(records, read_run(run_folder), unreadable=unreadable)
-    dataset = build_dataset(table, losses_of(records), run_folder)
-    parquet.write(parquet.arrow_table(table), run_folder / layout.TRIALS)
-    parquet.write(parquet.steps_table(records), run_folder / layout.STEPS)
-    parquet.write(parquet.anatomy_table(records), run_folder / layout.ANATOMY)
+    contents = read_run_folder(run_folder)
+    table = contents.trials
+    records = contents.records
+    if records and keeps_rows:
+        trial_ids = {record.trial_id for record in records}
+        refuse_fewer_rows(run_folder, trial_ids, table.unreadable)
+    dataset = build_dataset(table, contents.losses, run_folder)
+    if records:
+        parquet.write(parquet.arrow_table(table), run_folder / layout.TRIALS)
+        parquet.write(parquet.steps_table(records), run_folder / layout.STEPS)
+        parquet.write(parquet.anatomy_table(records), run_folder / layout.ANATOMY)
     return dataset
 
 
@@ -79,45 +77,32 @@ def frontier_table(dataset: Dataset) -> Any:
 
     A row is that of the first repeat, with columns for all repeats together.
     """
-    first_repeats: list[dict[str, Any]] = []
-    combined: list[dict[str, Any]] = []
-    for configuration, values in _on_fronts(dataset):
-        first_repeats.append(dict(configuration.row))
-        combined.append(values)
+    on_fronts = list(_on_fronts(dataset))
+    first_repeats = [dict(configuration.row) for configuration, _ in on_fronts]
     table = parquet.arrow_table(dataclasses.replace(dataset.table, rows=first_repeats))
-    return parquet.append_columns(table, FRONTIER_COLUMNS, combined)
+    return parquet.append_columns(table, FRONTIER_COLUMNS, [values for _, values in on_fronts])
 
 
 def _on_fronts(dataset: Dataset) -> Iterator[tuple[Configuration, dict[str, Any]]]:
     """Each configuration with its values of ``FRONTIER_COLUMNS``."""
     for results in dataset.environments:
         # On a front of its recipe, and on that of all recipes together.
-        of_recipes: set[tuple[str, ...]] = set()
-        for front in results.fronts.values():
-            of_recipes |= _trial_ids(front)
-        across: set[tuple[str, ...]] = set()
-        for front in results.workload_fronts.values():
-            across |= _trial_ids(front)
-        for front in fronts_by(results.sound, _trains_like).values():
+        of_recipes = _trial_ids(results.fronts.values())
+        across = _trial_ids(results.workload_fronts.values())
+        for front in fronts_by(results.sound, attrgetter("trains_like")).values():
             for configuration in front:
-                yield (
-                    configuration,
-                    {
-                        "frontier_memory_bytes": configuration.memory_bytes,
-                        "frontier_samples_per_second": configuration.samples_per_second,
-                        "repeats": len(configuration.trial_ids),
-                        "on_frontier": configuration.trial_ids in of_recipes,
-                        "across_recipes": configuration.trial_ids in across,
-                    },
-                )
+                values = {
+                    "frontier_memory_bytes": configuration.memory_bytes,
+                    "frontier_samples_per_second": configuration.samples_per_second,
+                    "repeats": len(configuration.trial_ids),
+                    "on_frontier": configuration.trial_ids in of_recipes,
+                    "across_recipes": configuration.trial_ids in across,
+                }
+                yield configuration, values
 
 
-def _trains_like(configuration: Configuration) -> tuple[TrainingRecipe, int]:
-    return configuration.trains_like
-
-
-def _trial_ids(configurations: Iterable[Configuration]) -> set[tuple[str, ...]]:
-    return {configuration.trial_ids for configuration in configurations}
+def _trial_ids(fronts: Iterable[Iterable[Configuration]]) -> set[tuple[str, ...]]:
+    return {configuration.trial_ids for front in fronts for configuration in front}
 
 
 def _write(content: bytes, path: Path) -> None:

@@ -3,44 +3,58 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
-from orchestrator.analysis.accumulation import Candidate
-from orchestrator.analysis.dataset import Dataset
-from orchestrator.analysis.recommendation import Recommendation
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.recommendation import Candidate, Recommendation
 from orchestrator.reporting import flags
+from orchestrator.reporting.configurations import check_to_json
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.recommendation_notes import notes
-from orchestrator.reporting.sections.budgets import check_to_json
 from orchestrator.reporting.workload import Workload
-
-Entry = Callable[[Candidate], dict[str, Any]]
-"""Makes plain values of a candidate."""
 
 
 def to_json(
-    dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
+    dataset: Dataset,
+    results: EnvironmentResults | None,
+    recommendation: Recommendation,
+    workload: Workload | None = None,
 ) -> dict[str, Any]:
-    """The answer, the next ones, what constraints cost, and the evidence."""
+    """The best, the next ones, what constraints cost, and the evidence.
 
-    def entry(candidate: Candidate) -> dict[str, Any]:
-        return _entry(dataset, recommendation, candidate, workload)
+    ``results`` are those of the environment that is recommended from; None if nothing ended ok.
+    """
 
-    best = None
-    if recommendation.best is not None:
-        best = entry(recommendation.best)
+    def entry(candidate: Candidate | None) -> dict[str, Any] | None:
+        if candidate is None or results is None:
+            return None
+        return _entry(dataset, results, recommendation, candidate, workload)
+
+    costs = []
+    for cost in recommendation.costs:
+        about = {"constraint": cost.constraint, "ratio": cost.ratio}
+        costs.append({**about, **(entry(cost.candidate) or {})})
+    nearby = []
+    for batch in recommendation.nearby:
+        about = {"effective_batch": batch.effective_batch, "ratio": batch.ratio}
+        nearby.append({**about, **(entry(batch.candidate) or {})})
+    left_out = recommendation.left_out
     document: dict[str, Any] = strict(
         {
             "run": dataset.name,
-            **_environment(dataset),
+            "hardware": None if results is None else results.hardware,
+            "memory_column": None if results is None else results.memory_column,
             "objective": recommendation.constraints.objective.name,
-            "best": best,
+            "best": entry(recommendation.best),
             "runners_up": list(map(entry, recommendation.runners_up)),
-            "costs": _costs(recommendation, entry),
-            "nearby_effective_batches": _nearby(recommendation, entry),
-            "left_out_for_loss_parity": recommendation.left_out.count,
-            "left_out": _left_out_json(recommendation, entry),
+            "costs": costs,
+            "nearby_effective_batches": nearby,
+            "left_out_for_loss_parity": left_out.count,
+            "left_out": {
+                "count": left_out.count,
+                "better": left_out.better,
+                "best": entry(left_out.best),
+            },
             "cap_check": check_to_json(recommendation.check),
             "tie_breaks": list(map(dataclasses.asdict, recommendation.comparisons)),
         }
@@ -48,42 +62,9 @@ def to_json(
     return document
 
 
-def _costs(recommendation: Recommendation, entry: Entry) -> list[dict[str, Any]]:
-    """What would be better without each constraint."""
-    costs = []
-    for cost in recommendation.costs:
-        about = {"constraint": cost.constraint, "ratio": cost.ratio}
-        costs.append({**about, **entry(cost.candidate)})
-    return costs
-
-
-def _nearby(recommendation: Recommendation, entry: Entry) -> list[dict[str, Any]]:
-    """What would be better at another effective batch."""
-    nearby = []
-    for batch in recommendation.nearby:
-        about = {"effective_batch": batch.effective_batch, "ratio": batch.ratio}
-        nearby.append({**about, **entry(batch.candidate)})
-    return nearby
-
-
-def _left_out_json(recommendation: Recommendation, entry: Entry) -> dict[str, Any]:
-    """The candidates with wrong losses: their number, how many are better, and the best."""
-    left_out = recommendation.left_out
-    best = None
-    if left_out.best is not None:
-        best = entry(left_out.best)
-    return {"count": left_out.count, "better": left_out.better, "best": best}
-
-
-def _environment(dataset: Dataset) -> dict[str, str | None]:
-    """Where the answer was measured; null if nothing ended ok."""
-    if dataset.main is None:
-        return {"hardware": None, "memory_column": None}
-    return {"hardware": dataset.main.hardware, "memory_column": dataset.main.memory_column}
-
-
 def _entry(
     dataset: Dataset,
+    results: EnvironmentResults,
     recommendation: Recommendation,
     candidate: Candidate,
     workload: Workload | None,
@@ -106,7 +87,7 @@ def _entry(
         "samples_per_second": configuration.samples_per_second,
         recommendation.constraints.objective.name: recommendation.figure(candidate),
         "flags": flags.to_json(configuration.flags),
-        "notes": notes(dataset, candidate),
+        "notes": notes(results, candidate),
     }
     if workload is not None:
         price_per_hour = recommendation.constraints.price_per_hour

@@ -5,6 +5,8 @@ python -m orchestrator.reporting.schema_page > docs/schema.md
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 
 from jobs.flags import FlagKind
@@ -12,6 +14,8 @@ from jobs.record import SCHEMA_VERSION, Column
 from jobs.spec import Purpose
 from orchestrator.reporting.flags import WORDINGS
 from orchestrator.reporting.markdown import grid
+from orchestrator.reporting.tune_result import ResultConfiguration, TuneResult, TuneResults
+from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.storage.tables.anatomy_rows import PARTS
 from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
@@ -46,6 +50,14 @@ FRONTIER = """\
 Every configuration that no other of equal `training_recipe` and `effective_batch` beats in both
 memory and speed. The columns of `trials.parquet`, of the configuration's first repeat, and:"""
 
+RESULT: Mapping[str, type] = {
+    "result.json: the result of tune": TuneResults,
+    "result.json: one of the results": TuneResult,
+    "result.json: a configuration": ResultConfiguration,
+    "result.json: what the search says": BudgetResult,
+}
+"""Heading -> the dataclass that the JSON is read with."""
+
 PURPOSES: Mapping[Purpose, str] = {
     Purpose.SEARCH: "A trial of the search. Only these are ranked.",
     Purpose.CAP_CHECK: "A pick again, its GPU's memory capped to the budget: does it fit?",
@@ -66,6 +78,8 @@ def render() -> str:
     lines += _section("anatomy.parquet: its parts", _pairs("part", PARTS))
     frontier = [FRONTIER, "", *_columns(FRONTIER_COLUMNS)]
     lines += _section("frontier.parquet: one row a configuration on a Pareto front", frontier)
+    for heading, kind in RESULT.items():
+        lines += _section(heading, _fields(kind))
     return "\n".join(lines) + "\n"
 
 
@@ -88,6 +102,19 @@ def _section(heading: str, lines: Iterable[str]) -> list[str]:
 def _columns(columns: Sequence[Column]) -> list[str]:
     rows = [[column.name, column.type, column.unit, column.doc] for column in columns]
     return grid(["column", "type", "unit", "meaning"], rows)
+
+
+def _fields(kind: type) -> list[str]:
+    """The keys of a JSON object that a dataclass describes, with the first line of their docs."""
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    rows: list[list[str]] = []
+    for node in definition.body:
+        if isinstance(node, ast.AnnAssign):
+            rows.append([ast.unparse(node.target), ast.unparse(node.annotation), ""])
+        elif rows and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            rows[-1][-1] = str(node.value.value).partition("\n\n")[0]
+    return grid(["key", "type", "meaning"], rows)
 
 
 def _flags() -> list[str]:

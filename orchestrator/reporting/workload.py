@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.analysis.recommendation.candidates import Candidate
 from orchestrator.units import HOUR_SECONDS, duration, number
 
 _JOULES_PER_KWH = 3_600_000

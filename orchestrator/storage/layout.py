@@ -18,6 +18,7 @@ FRONTIER = "frontier.parquet"
 REPORT_HTML = "report.html"
 REPORT_MARKDOWN = "report.md"
 FRONTIER_PLOT = "frontier.png"
+RESULT = "result.json"
 
 
 def record_files(run_folder: Path) -> list[Path]:

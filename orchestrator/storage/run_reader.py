@@ -28,6 +28,8 @@ class RunContents:
     trials: TrialTable
     losses: Mapping[str, Sequence[float]]
     """Trial -> its losses step by step, warm-up included."""
+    records: Sequence[TrialRecord] = ()
+    """What the trials were read from; empty if the folder has tables only."""
 
 
 def read_run_folder(run_folder: Path) -> RunContents:
@@ -41,7 +43,7 @@ def read_run_folder(run_folder: Path) -> RunContents:
     unreadable = contents.sentences()
     if records:
         trials = table_of_records(records, read_run(run_folder), unreadable=unreadable)
-        return RunContents(trials=trials, losses=losses_of(records))
+        return RunContents(trials=trials, losses=losses_of(records), records=records)
     try:
         trials = read_trials_file(run_folder / TRIALS)
     except FileNotFoundError as error:

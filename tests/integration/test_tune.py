@@ -50,18 +50,18 @@ def test_tune_measures_few_of_many_and_exports_its_pick(
     status, document = answer_of(config, folder, "--memory", "1GiB", capsys=capsys)
     assert status == 0
     records = RunFolder(folder).records()
-    (answer,) = document["answers"]
-    evidence = answer["evidence"]
+    (result,) = document["results"]
+    search = result["search"]
     # A record for each measured trial, and none for the rest of the space.
-    assert evidence["considered"] > 500
+    assert search["considered"] > 500
     assert 1 <= len(records) < 50
     measured = [own for own in records.values() if own.outcome is Outcome.OK]
-    assert evidence["measured"] == len(measured)
+    assert search["measured"] == len(measured)
     # The user's own arguments are the baseline, and the pick is at least as fast.
-    own = records[answer["own"]["trial_id"]]
+    own = records[result["user_configuration"]["trial_id"]]
     assert own.spec.micro_batch == 2
-    assert answer["gain"] >= 1
-    assert (Path(answer["files"]) / "train.py").exists()
+    assert result["gain"] >= 1
+    assert (Path(result["files"]) / "train.py").exists()
 
     # Nothing that was measured is measured again; a trial that had not started may run now.
     folder_of_records = folder / "records"

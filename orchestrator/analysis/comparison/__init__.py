@@ -1,7 +1,15 @@
-"""Two runs of the same configurations: what changed between them beyond what chance explains."""
+"""Two runs of the same configurations: what changed between them beyond what chance explains.
 
-from orchestrator.analysis.comparison.changes import Change, Comparison, Shift
-from orchestrator.analysis.comparison.run_differences import Difference
+two_runs.py         the comparison
+matching.py         which configurations of the runs belong together
+speed.py            changes of speed: of all rows, of techniques, of single configurations
+changes.py          changes of outcome, memory and losses
+run_differences.py  how the set-ups differ
+result.py           a comparison as data
+"""
+
+from orchestrator.analysis.comparison.result import Change, Comparison, Shift
+from orchestrator.analysis.comparison.run_differences import SetupDifference
 from orchestrator.analysis.comparison.two_runs import compare
 
-__all__ = ["Change", "Comparison", "Difference", "Shift", "compare"]
+__all__ = ["Change", "Comparison", "SetupDifference", "Shift", "compare"]

@@ -1,151 +1,89 @@
-"""The result of a comparison: changes of single configurations, and of all of them together."""
+"""Changes of outcome, memory and losses of configurations that two runs share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jobs.record import Outcome
-from orchestrator.analysis.comparison.run_differences import Difference
+from orchestrator.analysis.comparison.matching import Pair, Result
+from orchestrator.analysis.comparison.result import Change, ChangeKind
+from orchestrator.analysis.comparison.run_differences import VERSIONS, differences
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.loss_parity import ROUNDING, loss_windows, mismatch_ratio
+from orchestrator.storage.tables.rows import Row
 
-ChangeKind = Literal[
-    "regressed", "loss mismatch", "slower", "more memory", "fixed", "faster", "less memory"
-]
-WORSE: tuple[ChangeKind, ...] = ("regressed", "loss mismatch", "slower", "more memory")
-"""Changes for the worse, the worst kind first."""
-BETTER: tuple[ChangeKind, ...] = ("fixed", "faster", "less memory")
-"""Changes for the better, the best kind first."""
+TOLERANCES: Mapping[str, float] = {
+    "peak_allocated_bytes": 0.005,
+    "device_peak_bytes": 0.01,
+    "host_peak_resident_bytes": 0.05,
+}
+"""Memory column -> the largest relative difference that is no change; the most repeatable first.
+
+Allocated bytes are equal in repeats. The peak of the whole GPU and that of a process vary more.
+"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """One configuration, changed in one way."""
+def outcome_changes(
+    before: Dataset, after: Dataset, results: Iterable[tuple[Result, Result]]
+) -> Iterator[Change]:
+    """A "regressed" or "fixed" for each configuration that ended ok in one run only."""
+    for earlier, later in results:
+        if isinstance(earlier, Configuration) and not isinstance(later, Configuration):
+            yield _outcome_change("regressed", before.label(earlier.choices), later)
+        elif isinstance(later, Configuration) and not isinstance(earlier, Configuration):
+            yield _outcome_change("fixed", after.label(later.choices), earlier)
 
-    kind: ChangeKind
-    label: str
-    before: float | None = None
-    """Samples per second, or bytes. None if the change is one of the outcome or the losses."""
-    after: float | None = None
-    """The same figure in the later run. For a loss mismatch: new mean loss divided by the old one.
+
+def _outcome_change(kind: ChangeKind, label: str, row: Row) -> Change:
+    outcome = Outcome(row["outcome"])
+    return Change(kind=kind, label=label, outcome=outcome, reason=row["reason"] or "")
+
+
+def memory_changes(before: Dataset, pairs: Iterable[Pair]) -> Iterator[Change]:
+    """Changes of memory, read from the first column of ``TOLERANCES`` that both rows have."""
+    for earlier, later in pairs:
+        shared = [each for each in TOLERANCES if earlier.row.get(each) and later.row.get(each)]
+        for column in shared[:1]:
+            ratio = later.row[column] / earlier.row[column]
+            if abs(ratio - 1) > TOLERANCES[column]:
+                yield Change(
+                    kind="more memory" if ratio > 1 else "less memory",
+                    label=before.label(earlier.choices),
+                    before=earlier.row[column],
+                    after=later.row[column],
+                    ratio=ratio,
+                    margin=TOLERANCES[column],
+                )
+
+
+def loss_changes(
+    before: Dataset, after: Dataset, pairs: Iterable[Pair], *, same_schedule: bool
+) -> Iterator[Change]:
+    """Loss mismatches between two runs.
+
+    With equal versions, a mismatch is a difference larger than rounding. With other versions, it is
+    larger than chance explains. ``same_schedule`` is False if the seed or the length of the
+    training differs. Then only losses that are no longer finite are reported.
     """
-    ratio: float | None = None
-    """After divided by before."""
-    margin: float | None = None
-    """The largest relative change that chance can explain."""
-    outcome: Outcome | None = None
-    """How the configuration ended in the run in which it failed."""
-    reason: str = ""
-    """Why the configuration did not end ok."""
-
-    @property
-    def loss(self) -> float:
-        """The relative amount by which speed fell or memory grew. Needs a ratio."""
-        assert self.ratio is not None
-        # A ratio is the later figure divided by the earlier one. So a speed is worse below 1, and
-        # a memory is worse above 1.
-        if self.kind == "slower":
-            return 1 - self.ratio
-        return self.ratio - 1
+    same_versions = not any(differences(before, after, VERSIONS))
+    for earlier, later in pairs:
+        old_losses = before.losses.get(earlier.trial_ids[0], ())
+        new_losses = after.losses.get(later.trial_ids[0], ())
+        if not old_losses or not new_losses or not _are_finite(old_losses):
+            continue
+        ratio = None
+        if same_schedule and _are_finite(new_losses):
+            # Equal versions draw the same random numbers, so losses may differ by rounding only.
+            precision = str(earlier.choices.get("precision", "fp32"))
+            rounding = ROUNDING.get(precision, 0.0) if same_versions else None
+            ratio = mismatch_ratio(loss_windows(new_losses, old_losses, rounding, 0.0))
+        # A changed loss is always reported, so its size is no ``ratio`` to compare with a
+        # tolerance.
+        if ratio is not None or not _are_finite(new_losses):
+            yield Change(kind="loss mismatch", label=before.label(earlier.choices), after=ratio)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shift:
-    """The mean change of speed of several GPU-bound rows, with its interval."""
-
-    ratio: float
-    """Speed after divided by speed before. For a technique, relative to the same ratio of all
-    other rows.
-    """
-    low: float
-    high: float
-    rows: int
-    axis: str = ""
-    """The axis of the technique that the rows share; "" for all rows."""
-    value: str = ""
-
-    @property
-    def is_real(self) -> bool:
-        """Whether the interval excludes 1, so that chance is an unlikely explanation."""
-        return not self.low <= 1 <= self.high
-
-    @property
-    def smallest_visible(self) -> float:
-        """The smallest relative change that would have been called real."""
-        # The interval is symmetric in the logarithm, so ``high / ratio`` is its half-width.
-        return self.high / self.ratio - 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SpeedChanges:
-    """What changed in speed: single configurations, everything together, and techniques."""
-
-    single: tuple[Change, ...]
-    shift: Shift | None
-    """The mean change of all GPU-bound rows; None if there are too few."""
-    of_techniques: tuple[Shift, ...]
-    """Techniques whose rows changed by more, or by less, than all other rows."""
-    smallest_visible: float | None
-    """The smallest relative change that would be found in a single GPU-bound configuration.
-
-    It is the median over these configurations; None if there are none.
-    """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
-    """How the configurations of an earlier run changed in a later one."""
-
-    matched: int
-    """Configurations that ended ok in both runs."""
-    unsteady: int
-    """Matched configurations whose speed is not known well enough to be judged."""
-    host_bound: int
-    """Matched configurations that are not judged by speed, because the host limits it."""
-    without_gpu: int
-    """Matched configurations that are not judged by speed, because they ran without a GPU.
-
-    Other programs share the processor.
-    """
-    other_hosts: int
-    """Matched configurations that are not judged by speed, because the hosts differ.
-
-    The host limits part of their speed.
-    """
-    losses_compared: bool
-    """False if the seed or the length of the training differs.
-
-    These decide the batches and the learning rates, so the losses differ as well.
-    """
-    changes: tuple[Change, ...]
-    """The worst kind first; within a kind, the largest change first."""
-    shift: Shift | None
-    """The mean change of all GPU-bound rows; None if there are too few."""
-    technique_shifts: tuple[Shift, ...]
-    """Techniques whose GPU-bound rows changed by more, or by less, than all other rows."""
-    smallest_visible: float | None
-    """The smallest relative change of speed that would be found in one GPU-bound configuration.
-
-    It is the median over these configurations; None if there are none.
-    """
-    only_before: int
-    """Configurations with no finished trial in the later run."""
-    only_after: int
-    """Configurations with no finished trial in the earlier run."""
-    differences: tuple[Difference, ...]
-    """Differences between the hardware, versions, models and data of the runs."""
-
-    def worse_than(self, tolerance: float) -> tuple[Change, ...]:
-        """The changes for the worse that are larger than a relative tolerance.
-
-        Regressions and loss mismatches have no ratio, and are always listed.
-        """
-        worse = [change for change in self.changes if change.kind in WORSE]
-        return tuple(item for item in worse if item.ratio is None or item.loss > tolerance)
-
-    def fails(self, tolerance: float) -> bool:
-        """Whether a configuration, a technique or the whole run is worse by more than this."""
-        shifts = list(self.technique_shifts)
-        if self.shift is not None and self.shift.is_real:
-            shifts.append(self.shift)
-        is_slower = any(1 - shift.ratio > tolerance for shift in shifts)
-        return is_slower or bool(self.worse_than(tolerance))
+def _are_finite(losses: Sequence[float]) -> bool:
+    return all(map(math.isfinite, losses))

@@ -10,22 +10,22 @@ from typing import Any, Literal
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.storage.tables.rows import Row
 
-Part = Literal["environment", "model", "data", "training_arguments", "measure", "host"]
-VERSIONS: tuple[Part, ...] = ("environment", "model", "data", "training_arguments")
+SetupPart = Literal["environment", "model", "data", "training_arguments", "measure", "host"]
+VERSIONS: tuple[SetupPart, ...] = ("environment", "model", "data", "training_arguments")
 """If one of these differs, the losses of a configuration may differ by more than rounding."""
-SCHEDULE: tuple[Part, ...] = ("measure",)
+SCHEDULE: tuple[SetupPart, ...] = ("measure",)
 """If the schedule differs, every step has another batch or learning rate. Then losses cannot be
 compared.
 """
-HOSTS: tuple[Part, ...] = ("host",)
+HOSTS: tuple[SetupPart, ...] = ("host",)
 """The host limits the speed of rows that are not GPU-bound."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
+class SetupDifference:
     """One setting that differs between two runs."""
 
-    part: Part
+    part: SetupPart
     name: str
     before: str
     after: str
@@ -39,15 +39,15 @@ class Difference:
 def differences(
     before: Dataset,
     after: Dataset,
-    parts: tuple[Part, ...] = (*VERSIONS, *SCHEDULE, *HOSTS),
-) -> Iterator[Difference]:
+    parts: tuple[SetupPart, ...] = (*VERSIONS, *SCHEDULE, *HOSTS),
+) -> Iterator[SetupDifference]:
     """The settings that differ. A setting that a run does not have is the same as an empty one."""
     for part in parts:
         earlier = _settings(before, part)
         later = _settings(after, part)
         for name in sorted(earlier.keys() | later.keys()):
             if (earlier.get(name) or None) != (later.get(name) or None):
-                yield Difference(
+                yield SetupDifference(
                     part=part,
                     name=name,
                     before=str(earlier.get(name, "–")),
@@ -55,7 +55,7 @@ def differences(
                 )
 
 
-def _settings(run: Dataset, part: Part) -> Mapping[str, Any]:
+def _settings(run: Dataset, part: SetupPart) -> Mapping[str, Any]:
     if part == "environment":
         return {} if run.main is None else run.main.environment
     if part == "measure":

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 
 from jobs.steady_state import student_quantile
-from orchestrator.analysis.comparison.changes import Change, Shift, SpeedChanges
-from orchestrator.analysis.comparison.pairs import Pair, log_speed_ratio, pace_of_pair
+from orchestrator.analysis.comparison.matching import Pair, log_speed_ratio
+from orchestrator.analysis.comparison.result import Change, Shift
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.repeatability import (
     BETWEEN_RUNS,
     BETWEEN_TECHNIQUES,
-    Pace,
     SpeedError,
     difference_error,
 )
@@ -34,20 +32,19 @@ MIN_ROWS = 5
 """The fewest rows that are judged together. With fewer, the normal approximation is too rough."""
 
 
-def speed_changes(before: Dataset, pairs: Sequence[Pair]) -> SpeedChanges:
-    """What changed among pairs whose speeds can be judged."""
-    gpu_bound = [pair for pair in pairs if pace_of_pair(pair) is Pace.GPU]
+def smallest_visible(gpu_bound: Sequence[Pair], judged: int) -> float | None:
+    """The smallest relative change that would be found in a single GPU-bound configuration.
+
+    It is the median over these configurations; None if there are none. ``judged`` pairs are tested.
+    """
+    if not gpu_bound:
+        return None
     # If a single row changes, the step-up procedure tests it at this level. It is Bonferroni's.
-    margins = [margin_of(pair, FALSE_ALARM / len(pairs)) for pair in gpu_bound]
-    return SpeedChanges(
-        single=tuple(_single_changes(before, pairs)),
-        shift=_common_shift(gpu_bound),
-        of_techniques=tuple(_technique_shifts(gpu_bound)),
-        smallest_visible=math.expm1(statistics.median(margins)) if margins else None,
-    )
+    margins = [margin_of(pair, FALSE_ALARM / judged) for pair in gpu_bound]
+    return math.expm1(statistics.median(margins))
 
 
-def _single_changes(before: Dataset, pairs: Sequence[Pair]) -> Iterator[Change]:
+def single_changes(before: Dataset, pairs: Sequence[Pair]) -> Iterator[Change]:
     """Configurations that changed, by the step-up procedure of Benjamini and Hochberg (1995).
 
     Each row is tested at the false-alarm rate times the share of rows that change, until that share
@@ -59,30 +56,21 @@ def _single_changes(before: Dataset, pairs: Sequence[Pair]) -> Iterator[Change]:
         # With k of n rows changed, a test at the level k/n keeps the expected share of false
         # alarms among the reported rows at FALSE_ALARM.
         risk = FALSE_ALARM * len(changed) / len(pairs)
-        still_changed = [pair for pair in pairs if _is_beyond(pair, risk)]
-        if len(still_changed) >= len(changed):
+        still = [each for each in pairs if abs(log_speed_ratio(each)) > margin_of(each, risk)]
+        if len(still) >= len(changed):
             break
-        changed = still_changed
+        changed = still
     for pair in changed:
-        yield _single_change(before, pair, margin_of(pair, risk))
-
-
-def _is_beyond(pair: Pair, risk: float) -> bool:
-    """Whether two equal runs would differ as much with a probability below ``risk``."""
-    return abs(log_speed_ratio(pair)) > margin_of(pair, risk)
-
-
-def _single_change(before: Dataset, pair: Pair, margin: float) -> Change:
-    earlier, later = pair
-    ratio = math.exp(log_speed_ratio(pair))
-    return Change(
-        kind="slower" if ratio < 1 else "faster",
-        label=before.label(earlier.choices),
-        before=earlier.samples_per_second,
-        after=later.samples_per_second,
-        ratio=ratio,
-        margin=math.expm1(margin),
-    )
+        earlier, later = pair
+        ratio = math.exp(log_speed_ratio(pair))
+        yield Change(
+            kind="slower" if ratio < 1 else "faster",
+            label=before.label(earlier.choices),
+            before=earlier.samples_per_second,
+            after=later.samples_per_second,
+            ratio=ratio,
+            margin=math.expm1(margin_of(pair, risk)),
+        )
 
 
 def margin_of(pair: Pair, risk: float) -> float:
@@ -99,7 +87,7 @@ def _error(pair: Pair) -> SpeedError:
     return difference_error(earlier.speed_error, later.speed_error)
 
 
-def _common_shift(pairs: Sequence[Pair]) -> Shift | None:
+def common_shift(pairs: Sequence[Pair]) -> Shift | None:
     """The mean change of all GPU-bound rows; None with fewer than ``MIN_ROWS``."""
     if len(pairs) < MIN_ROWS:
         return None
@@ -107,9 +95,17 @@ def _common_shift(pairs: Sequence[Pair]) -> Shift | None:
     return _shift(mean, math.hypot(error, BETWEEN_RUNS), FALSE_ALARM, rows=len(pairs))
 
 
-def _technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
+def technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
     """Techniques whose rows changed by more, or by less, than all other rows."""
-    groups = list(_groups(pairs))
+    groups: list[tuple[str, str, list[Pair], list[Pair]]] = []
+    techniques = dict.fromkeys(
+        (axis, str(value)) for earlier, _ in pairs for axis, value in earlier.choices.items()
+    )
+    for axis, value in techniques:
+        of_group = [pair for pair in pairs if str(pair[0].choices.get(axis)) == value]
+        others = [pair for pair in pairs if str(pair[0].choices.get(axis)) != value]
+        if min(len(of_group), len(others)) >= MIN_ROWS:
+            groups.append((axis, value, of_group, others))
     for axis, value, of_group, others in groups:
         group_mean, group_error = _weighted_mean(of_group)
         other_mean, other_error = _weighted_mean(others)
@@ -121,24 +117,6 @@ def _technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
         )
         if shift.is_real:
             yield shift
-
-
-def _groups(pairs: Sequence[Pair]) -> Iterator[tuple[str, str, list[Pair], list[Pair]]]:
-    """(axis, value, pairs with that value, all others), where both sides have enough rows."""
-    by_technique: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-    for pair in pairs:
-        earlier, _ = pair
-        for axis, value in earlier.choices.items():
-            by_technique[axis, str(value)].append(pair)
-    for (axis, value), of_group in by_technique.items():
-        others = _with_another_value(pairs, axis, value)
-        if min(len(of_group), len(others)) >= MIN_ROWS:
-            yield axis, value, of_group, others
-
-
-def _with_another_value(pairs: Iterable[Pair], axis: str, value: str) -> list[Pair]:
-    """The pairs whose earlier configuration has another value on the axis."""
-    return [pair for pair in pairs if str(pair[0].choices.get(axis)) != value]
 
 
 def _weighted_mean(pairs: Sequence[Pair]) -> tuple[float, float]:

@@ -32,12 +32,11 @@ def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
     """
     # A speed cannot be split into parts that add up. The seconds per sample can.
     totals = [1 / row["samples_per_second"] for row in rows]
-    parts: list[dict[str, float]] = []
     # A profile of the kernels says more than the table; it counts if both trials have one.
     if anatomies is not None:
-        for anatomy, row in zip(anatomies, rows, strict=True):
-            parts.append(_scaled(_busy(anatomy), _per_sample(anatomy, row)))
-        return _breakdown(totals, parts, "anatomy", IDLE)
+        busy = [_busy(anatomy) for anatomy in anatomies]
+        return _breakdown(totals, _per_sample(busy, anatomies, rows), "anatomy", IDLE)
+    parts: list[dict[str, float]] = []
     for total, row in zip(totals, rows, strict=True):
         # The table has the wait per optimizer step.
         wait = (row.get("data_seconds_median") or 0.0) / row["effective_batch"]
@@ -52,27 +51,22 @@ def module_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown | None:
     """
     if anatomies is None:
         return None
-    parts = []
-    for anatomy, row in zip(anatomies, rows, strict=True):
-        parts.append(_scaled(anatomy.values("modules"), _per_sample(anatomy, row)))
-    if not all(parts):
+    modules = [anatomy.values("modules") for anatomy in anatomies]
+    if not all(modules):
         return None
-    totals = [sum(modules.values()) for modules in parts]
+    parts = _per_sample(modules, anatomies, rows)
+    totals = [sum(each.values()) for each in parts]
     return _breakdown(totals, parts, "anatomy", REST)
 
 
 def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies) -> Breakdown:
     """Bytes at the peak, by purpose. If a trial has no parts, the total is the only part."""
     totals = [side.memory_bytes for side in sides]
-    parts: list[Mapping[str, float]] = []
     source: Source = "columns"
+    parts: list[Mapping[str, float]] = [memory_layers(row) or {} for row in rows]
     if anatomies is not None:
         source = "anatomy"
-        for anatomy in anatomies:
-            parts.append(anatomy.values("memory"))
-    else:
-        for row in rows:
-            parts.append(memory_layers(row) or {})
+        parts = [anatomy.values("memory") for anatomy in anatomies]
     # If one trial has no parts, the parts of the other have nothing to be compared with.
     if not all(parts):
         parts = [{}, {}]
@@ -91,55 +85,45 @@ def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, flo
         # A step that is busy for longer than a counted step takes was slowed by the profiler.
         steps_per_second = row["samples_per_second"] / row["effective_batch"]
         factor = sum(_busy(anatomy).values()) * steps_per_second
-        if factor > _SLOWER_PROFILE:
-            factors.append(factor)
-        else:
-            factors.append(None)
+        factors.append(factor if factor > _SLOWER_PROFILE else None)
     return factors[0], factors[1]
 
 
 def _busy(anatomy: Anatomy) -> dict[str, float]:
     """Kind of operation -> seconds of the profiled step, idle time left out."""
-    operations = anatomy.values("operations")
-    busy = dict(operations)
-    busy.pop(IDLE, None)
-    return busy
+    operations = anatomy.values("operations").items()
+    return {name: seconds for name, seconds in operations if name != IDLE}
 
 
-def _per_sample(anatomy: Anatomy, row: Row) -> float:
-    """Factor from seconds of the profiled step to seconds per sample.
+def _per_sample(
+    parts: Sequence[Mapping[str, float]], anatomies: Sequence[Anatomy], rows: Rows
+) -> list[dict[str, float]]:
+    """Parts of the profiled steps, in seconds, as seconds per sample.
 
-    If the profiled step was busy for longer than a counted step, it is scaled down to the latter.
+    If a profiled step was busy for longer than a counted step, it is scaled down to the latter.
     """
-    # The profiler slows a step down. So its seconds only show shares of a step.
-    counted_step = row["effective_batch"] / row["samples_per_second"]
-    step = max(sum(_busy(anatomy).values()), counted_step)
-    return float(1 / step / row["samples_per_second"])
-
-
-def _scaled(parts: Mapping[str, float], scale: float) -> dict[str, float]:
-    return {name: value * scale for name, value in parts.items()}
+    scaled = []
+    for seconds, anatomy, row in zip(parts, anatomies, rows, strict=True):
+        # The profiler slows a step down. So its seconds only show shares of a step.
+        counted_step = row["effective_batch"] / row["samples_per_second"]
+        step = max(sum(_busy(anatomy).values()), counted_step)
+        scale = 1 / step / row["samples_per_second"]
+        scaled.append({name: value * scale for name, value in seconds.items()})
+    return scaled
 
 
 def _breakdown(
     totals: Sequence[float], parts: Sequence[Mapping[str, float]], source: Source, rest: str
 ) -> Breakdown:
     """The parts, and under the name ``rest`` the difference to the totals."""
-    before = _with_rest(parts[0], totals[0], rest)
-    after = _with_rest(parts[1], totals[1], rest)
+    complete = []
+    for total, of_total in zip(totals, parts, strict=True):
+        # The residual of the profile refers to the profile's total. Here the trial's total counts.
+        named = {name: value for name, value in of_total.items() if name != RESIDUAL}
+        complete.append({**named, rest: total - sum(named.values())})
+    before, after = complete
     terms = []
-    for name in dict.fromkeys([*before, *after]):
+    for name in {**before, **after}:
         terms.append(Term(name=name, before=before.get(name, 0.0), after=after.get(name, 0.0)))
-    terms.sort(key=_largest_change_first)
+    terms.sort(key=lambda term: -abs(term.change))
     return Breakdown(before=totals[0], after=totals[1], source=source, terms=tuple(terms))
-
-
-def _with_rest(parts: Mapping[str, float], total: float, rest: str) -> dict[str, float]:
-    # The residual of the profile refers to the profile's total. Here the trial's total counts.
-    named = dict(parts)
-    named.pop(RESIDUAL, None)
-    return {**named, rest: total - sum(named.values())}
-
-
-def _largest_change_first(term: Term) -> float:
-    return -abs(term.change)

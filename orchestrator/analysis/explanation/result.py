@@ -7,10 +7,7 @@ from typing import Any, Literal
 
 from jobs.flags import Flag
 from jobs.spec import TrainingRecipe
-from orchestrator.analysis.loss_curves import LossCurves
-
-CLOSE = 0.01
-"""Two figures whose relative difference is at most this are called the same."""
+from orchestrator.analysis.explanation.loss_curves import LossCurves
 
 Source = Literal["anatomy", "columns"]
 """Where the parts of a breakdown come from: both trials' anatomies, or the table's columns."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from jobs.anatomy_record import Anatomy
 from orchestrator.analysis.explanation.breakdowns import Anatomies, Rows
-from orchestrator.analysis.explanation.result import CLOSE, Difference
+from orchestrator.analysis.explanation.result import Difference
+from orchestrator.analysis.repeatability import CLOSE
 
 EFFECTIVE_COLUMNS = (
     "matmul_dtype",
@@ -40,11 +40,6 @@ EFFICIENCY_FIGURES = ("MFU", "backward / forward")
 """Figures of the anatomy that say how well the GPU was used."""
 FIRST_STEP = "first_step_seconds"
 """Compilation and autotuning happen in the first step."""
-_FIRST_STEP_FACTOR = 2.0
-_FIRST_STEP_SECONDS = 1.0
-"""The first step is mentioned if it differs by more than this factor and by more than these
-seconds.
-"""
 
 
 def differing_columns(rows: Rows, columns: Mapping[str, str]) -> Iterator[Difference]:
@@ -53,8 +48,7 @@ def differing_columns(rows: Rows, columns: Mapping[str, str]) -> Iterator[Differ
     ``columns`` maps the name of a difference to its column.
     """
     for name, column in columns.items():
-        before = rows[0].get(column)
-        after = rows[1].get(column)
+        before, after = (row.get(column) for row in rows)
         if before != after and (before or after):
             yield Difference(name=name, before=before, after=after)
 
@@ -74,18 +68,16 @@ def _idle_shares(rows: Rows) -> Iterator[Difference]:
 
     These shares are small, so even a small difference of them can explain a speed.
     """
-    for column in IDLE_COLUMNS:
-        before = rows[0].get(column)
-        after = rows[1].get(column)
-        if _is_finite(before) and _is_finite(after) and before != after:
-            yield Difference(name=column, before=before, after=after)
+    for difference in differing_columns(rows, {column: column for column in IDLE_COLUMNS}):
+        values = (difference.before, difference.after)
+        if all(value is not None and math.isfinite(value) for value in values):
+            yield difference
 
 
 def _power(rows: Rows) -> Iterator[Difference]:
     """Differences of power and clocks that are larger than those between equal trials."""
     for column in POWER_COLUMNS:
-        before = rows[0].get(column)
-        after = rows[1].get(column)
+        before, after = (row.get(column) for row in rows)
         if before is None or after is None:
             continue
         # The variation between equal trials is about a percent, less than CLOSE.
@@ -101,14 +93,9 @@ def _efficiency(anatomies: tuple[Anatomy, Anatomy]) -> Iterator[Difference]:
 
 
 def _first_step(rows: Rows) -> Iterator[Difference]:
-    before = rows[0].get(FIRST_STEP) or 0.0
-    after = rows[1].get(FIRST_STEP) or 0.0
-    # Start-up times vary. So a difference is listed only if a compilation could cause it.
+    before, after = (row.get(FIRST_STEP) or 0.0 for row in rows)
+    # Start-up times vary. So a difference is listed only if a compilation could cause it: by more
+    # than a factor of two, and by more than a second.
     shortest, longest = sorted((before, after))
-    is_longer = math.inf > longest > _FIRST_STEP_FACTOR * shortest
-    if is_longer and longest - shortest > _FIRST_STEP_SECONDS:
+    if math.inf > longest > 2 * shortest and longest - shortest > 1:
         yield Difference(name=FIRST_STEP, before=before, after=after)
-
-
-def _is_finite(value: Any) -> bool:
-    return value is not None and math.isfinite(value)

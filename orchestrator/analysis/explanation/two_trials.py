@@ -7,7 +7,7 @@ import math
 from jobs.flags import flags_of
 from jobs.record import Outcome
 from orchestrator.analysis.configuration import memory_column
-from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.explanation.breakdowns import (
     Anatomies,
     Rows,
@@ -16,14 +16,11 @@ from orchestrator.analysis.explanation.breakdowns import (
     slower_profiles,
     time_breakdown,
 )
+from orchestrator.analysis.explanation.loss_curves import loss_curves
 from orchestrator.analysis.explanation.result import Explanation, Side
 from orchestrator.analysis.explanation.runtime import differing_columns, runtime_differences
-from orchestrator.analysis.loss_curves import loss_curves
 from orchestrator.analysis.profiles import at_speed_of, profile_sources
 from orchestrator.storage.tables.rows import Row, recipe_of
-
-_NAMED_IN_ERROR = 4
-"""How many trials an error message lists."""
 
 
 class NotExplainableError(ValueError):
@@ -40,9 +37,10 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
     _check(rows)
     # Without both anatomies the breakdowns fall back to the table's columns.
     anatomies = _anatomies(run, rows)
-    sides = (_side(run, rows[0]), _side(run, rows[1]))
+    environment = run.environment_of(rows[0]["environment_id"])
+    sides = (_side(run, rows[0], environment), _side(run, rows[1], environment))
     return Explanation(
-        hardware=_hardware(run, rows[0]),
+        hardware="unknown hardware" if environment is None else environment.hardware,
         before=sides[0],
         after=sides[1],
         choices=tuple(differing_columns(rows, run.axes)),
@@ -56,14 +54,6 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
     )
 
 
-def _hardware(run: Dataset, row: Row) -> str:
-    """The hardware that measured the row."""
-    environment = run.environment_of(row["environment_id"])
-    if environment is None:
-        return "unknown hardware"
-    return environment.hardware
-
-
 def _find(run: Dataset, name: str) -> Row:
     """The row of the trial with this id, else of the only trial whose id begins with it."""
     matching = [row for row in run.table.rows if row["trial_id"].startswith(name)]
@@ -72,7 +62,7 @@ def _find(run: Dataset, name: str) -> Row:
     if not name or not candidates:
         raise LookupError(f'no trial "{name}" here')
     if len(candidates) > 1:
-        several = ", ".join(row["trial_id"] for row in matching[:_NAMED_IN_ERROR])
+        several = ", ".join(row["trial_id"] for row in matching[:4])
         raise LookupError(f'several trials begin with "{name}": {several}')
     return candidates[0]
 
@@ -110,11 +100,8 @@ def _anatomies(run: Dataset, rows: Rows) -> Anatomies:
     return first, second
 
 
-def _side(run: Dataset, row: Row) -> Side:
-    environment = run.environment_of(row["environment_id"])
-    column = memory_column([row])
-    if environment is not None:
-        column = environment.memory_column
+def _side(run: Dataset, row: Row, environment: EnvironmentResults | None) -> Side:
+    column = memory_column([row]) if environment is None else environment.memory_column
     return Side(
         trial_id=row["trial_id"],
         label=run.row_label(row),

@@ -13,9 +13,14 @@ training.
 The allowed difference is large if there are few steps or small batches. So a mismatch is certain,
 but a match is no proof. If even a loss of zero, or of twice the reference's, would be allowed, the
 state is "not checked".
+
+checks.py       the check of every row
+references.py   the rows whose losses a row has to match, and how closely
+windows.py      the comparison of two trials
+equivalence.py  recipes that are shown to train the same
 """
 
-from orchestrator.analysis.loss_parity.checks import LossCheck, loss_checks, loss_flags
+from orchestrator.analysis.loss_parity.checks import LossCheck, loss_checks
 from orchestrator.analysis.loss_parity.equivalence import SameLosses
 from orchestrator.analysis.loss_parity.references import compared
 from orchestrator.analysis.loss_parity.windows import (
@@ -37,7 +42,6 @@ __all__ = [
     "SameLosses",
     "compared",
     "loss_checks",
-    "loss_flags",
     "loss_windows",
     "mismatch_ratio",
     "state_of",

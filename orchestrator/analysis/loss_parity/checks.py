@@ -50,25 +50,15 @@ def loss_checks(
     checks: dict[str, LossCheck] = {}
     for in_environment in by_environment.values():
         # Nothing can be compared with a loss that is not finite.
-        finite = [row for row in in_environment if _has_finite_losses(row, losses)]
+        finite = []
+        for row in in_environment:
+            losses_of_row = losses.get(row["trial_id"], ())
+            if losses_of_row and all(map(math.isfinite, losses_of_row)):
+                finite.append(row)
         references = References(finite, axes)
         for row in in_environment:
             checks[row["trial_id"]] = _check(row, references, losses, axes)
     return checks
-
-
-def loss_flags(rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]) -> dict[str, Flag]:
-    """Trial -> a flag, for the ok rows whose losses do not match."""
-    flags = {}
-    for trial_id, check in loss_checks(rows, losses, axes).items():
-        if check.flag is not None:
-            flags[trial_id] = check.flag
-    return flags
-
-
-def _has_finite_losses(row: Row, losses: Losses) -> bool:
-    losses_of_row = losses.get(row["trial_id"], ())
-    return bool(losses_of_row) and all(map(math.isfinite, losses_of_row))
 
 
 def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
@@ -78,43 +68,21 @@ def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, 
     if scale_flag is not None:
         return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
     losses_of_row = losses.get(row["trial_id"], ())
-    if not losses_of_row:
-        return NOT_CHECKED
     steps = len(losses_of_row)
-    not_finite = _first_not_finite(losses_of_row)
-    if not_finite is not None:
-        flag = Flag(FlagKind.LOSS_NOT_FINITE, not_finite)
-        return LossCheck(state=CheckState.MISMATCH, steps=steps, flag=flag)
-    comparison = _with_references(row, references, losses, axes)
-    if comparison is not None:
-        return comparison
-    if references.is_reference(row):
+    for step, loss in enumerate(losses_of_row, 1):
+        if not math.isfinite(loss):
+            flag = Flag(FlagKind.LOSS_NOT_FINITE, step)
+            return LossCheck(state=CheckState.MISMATCH, steps=steps, flag=flag)
+    comparisons = []
+    if steps:
+        comparisons = [_comparison(row, other, losses, axes) for other in references.of(row)]
+    if comparisons:
+        # The weakest comparison counts, but a mismatch with any reference is decisive.
+        mismatches = [each for each in comparisons if each.state is CheckState.MISMATCH]
+        return next(iter(mismatches), max(comparisons, key=lambda each: each.bound or 0.0))
+    if steps and references.is_reference(row):
         return LossCheck(state=CheckState.REFERENCE, steps=steps)
     return NOT_CHECKED
-
-
-def _with_references(
-    row: Row, references: References, losses: Losses, axes: Mapping[str, str]
-) -> LossCheck | None:
-    """The comparisons with all references together; None if the row has no reference."""
-    comparisons = []
-    for reference in references.of(row):
-        comparison = _comparison(row, reference, losses, axes)
-        # A mismatch with any reference is decisive.
-        if comparison.state is CheckState.MISMATCH:
-            return comparison
-        comparisons.append(comparison)
-    if not comparisons:
-        return None
-    return _together(comparisons)
-
-
-def _first_not_finite(losses: Iterable[float]) -> int | None:
-    """The first step, counted from 1, whose loss is infinite or NaN; None if all are finite."""
-    for step, loss in enumerate(losses, 1):
-        if not math.isfinite(loss):
-            return step
-    return None
 
 
 def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
@@ -125,8 +93,13 @@ def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str
     ratio = mismatch_ratio(windows)
     flag = None
     if ratio is not None:
-        # A loss that is summed instead of averaged is too large by the factor of the accumulations.
-        flag = _flag(ratio, row["accumulation"] / reference["accumulation"])
+        # A loss that is summed instead of averaged is too large by the factor of the
+        # accumulations. The means of few noisy steps vary, so a ratio within a quarter of it
+        # counts. The bounds are reciprocal: 0.8 = 1 / 1.25.
+        accumulation = row["accumulation"] / reference["accumulation"]
+        is_summed = accumulation > 1 and 0.8 < ratio / accumulation < 1.25
+        kind = FlagKind.LOSS_TIMES_ACCUMULATION if is_summed else FlagKind.LOSS_MISMATCH
+        flag = Flag(kind, ratio)
     return LossCheck(
         state=state_of(windows),
         steps=windows[-1].end,
@@ -134,24 +107,3 @@ def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str
         reference_id=reference["trial_id"],
         flag=flag,
     )
-
-
-def _flag(ratio: float, accumulation: float) -> Flag:
-    """The flag for a mean loss that is ``ratio`` times the reference's.
-
-    If the loss was not divided by the accumulation, the ratio is about the accumulation.
-    """
-    # The means of few noisy steps vary, so a ratio within a quarter of the accumulation counts.
-    # The bounds are reciprocal: 0.8 = 1 / 1.25.
-    if accumulation > 1 and 0.8 < ratio / accumulation < 1.25:
-        return Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio)
-    return Flag(FlagKind.LOSS_MISMATCH, ratio)
-
-
-def _together(comparisons: Sequence[LossCheck]) -> LossCheck:
-    """The comparison with the largest bound. It is the weakest one, and counts for the row."""
-    return max(comparisons, key=_bound)
-
-
-def _bound(check: LossCheck) -> float:
-    return check.bound or 0.0

@@ -20,13 +20,13 @@ A few steps cannot show everything. So two recipes never count as equal in these
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES
 from jobs.techniques.workload import same_workload
-from orchestrator.analysis.loss_parity.windows import LossWindow, loss_windows
+from orchestrator.analysis.loss_parity.windows import loss_windows
 
 MIN_STEPS = 4
 """With four steps, three losses come after an update and so depend on the recipe."""
@@ -91,31 +91,20 @@ def equivalent_recipes(
     # A recipe is judged by all its pairs together. One mismatch is enough to reject it.
     equivalent = {}
     for recipe, members in by_recipe.items():
-        differing = _differing_axes(recipe, reference)
+        # A choice that both recipes have does not set them apart.
+        differing = frozenset(axis for axis, _ in recipe.choices ^ reference.choices)
+        plain_arguments = [axis for axis in differing if axis not in AXES]
         # Recipes with other samples, such as longer ones, are never equal, even if losses match.
-        if _can_be_shown(differing) and same_workload(recipe, reference):
-            same_losses = _same_losses(members, references, differing)
-            if same_losses is not None and same_losses.steps >= _steps_needed(differing):
-                equivalent[recipe] = same_losses
+        can_be_shown = not any(axis.startswith(HYPERPARAMETERS) for axis in plain_arguments)
+        if not can_be_shown or not same_workload(recipe, reference):
+            continue
+        evidence = _same_losses(members, references, differing)
+        # Techniques are in a recipe only if they declare that they change the training.
+        is_declared = len(plain_arguments) < len(differing)
+        needed = MIN_STEPS_OF_DECLARED if is_declared else MIN_STEPS
+        if evidence is not None and evidence.steps >= needed:
+            equivalent[recipe] = evidence
     return equivalent
-
-
-def _differing_axes(recipe: TrainingRecipe, reference: TrainingRecipe) -> frozenset[str]:
-    # A choice that both recipes have does not set them apart.
-    return frozenset(axis for axis, _ in recipe.choices ^ reference.choices)
-
-
-def _can_be_shown(axes: Iterable[str]) -> bool:
-    """Whether the losses of a short run can show that these axes do not change the training."""
-    return not any(axis.startswith(HYPERPARAMETERS) for axis in axes if axis not in AXES)
-
-
-def _steps_needed(axes: Iterable[str]) -> int:
-    # Techniques are in a recipe only if they declare that they change the training.
-    is_declared = any(axis in AXES for axis in axes)
-    if is_declared:
-        return MIN_STEPS_OF_DECLARED
-    return MIN_STEPS
 
 
 def _same_losses(
@@ -123,15 +112,21 @@ def _same_losses(
     references: Iterable[MeasuredRecipe],
     differing: frozenset[str],
 ) -> SameLosses | None:
-    """The weakest figures of all pairs.
+    """The weakest figures of all pairs: a member, and the reference with the same other choices.
 
-    None if the losses of a pair differ beyond rounding, or if there is no pair.
+    None if the losses of a pair differ beyond rounding, or if there is no pair with losses.
     """
+    partners = {_other_choices(each, differing): each for each in references if each.losses}
     steps: list[int] = []
     differences: list[float] = []
-    for member, partner in _pairs(members, references, differing):
-        windows = _windows(member, partner)
-        if not windows or not all(window.matches for window in windows):
+    for member in members:
+        partner = partners.get(_other_choices(member, differing))
+        if partner is None or not member.losses:
+            continue
+        if not all(map(math.isfinite, (*member.losses, *partner.losses))):
+            return None
+        windows = loss_windows(member.losses, partner.losses, member.rounding, 0.0)
+        if not all(window.matches for window in windows):
             return None
         steps.append(windows[-1].end)
         differences += [window.difference for window in windows]
@@ -140,34 +135,7 @@ def _same_losses(
     return SameLosses(pairs=len(steps), steps=min(steps), difference=max(differences))
 
 
-def _pairs(
-    members: Iterable[MeasuredRecipe],
-    references: Iterable[MeasuredRecipe],
-    differing: frozenset[str],
-) -> Iterator[tuple[MeasuredRecipe, MeasuredRecipe]]:
-    """Each member with the reference that makes the same other choices; both have losses."""
-    partners = {}
-    for candidate in references:
-        if candidate.losses:
-            partners[_other_choices(candidate, differing)] = candidate
-    for member in members:
-        partner = partners.get(_other_choices(member, differing))
-        if partner is not None and member.losses:
-            yield member, partner
-
-
-def _windows(member: MeasuredRecipe, partner: MeasuredRecipe) -> tuple[LossWindow, ...]:
-    """Compares the losses of a pair to within rounding. Empty if a loss is not finite."""
-    for loss in (*member.losses, *partner.losses):
-        if not math.isfinite(loss):
-            return ()
-    return loss_windows(member.losses, partner.losses, member.rounding, 0.0)
-
-
-def _other_choices(measured: MeasuredRecipe, differing: frozenset[str]) -> tuple[object, ...]:
+def _other_choices(measured: MeasuredRecipe, differing: frozenset[str]) -> frozenset[object]:
     """The choices that must be equal within a pair, as text, because tables hold them as text."""
-    others = []
-    for axis, value in measured.choices.items():
-        if axis not in differing:
-            others.append((axis, str(value)))
-    return tuple(sorted(others))
+    choices = measured.choices.items()
+    return frozenset((axis, str(value)) for axis, value in choices if axis not in differing)

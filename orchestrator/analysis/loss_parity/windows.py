@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from jobs.steady_state import student_quantile
 
@@ -29,8 +30,6 @@ It is a round figure, added to the scatter of the reference (see ``loss_windows`
 """
 STANDARD_ERRORS = 3.0
 """A difference of two means counts as chance up to this many standard errors."""
-PAIRED_CONFIDENCE = 0.995
-"""Quantile of the interval of step-by-step differences: 99 %, two-sided."""
 MAX_BOUND = 1.0
 """A check that allows this relative difference, or more, would detect no wrong loss.
 
@@ -39,14 +38,14 @@ A loss of zero differs by 100 %. So does a loss that was not divided by an accum
 
 
 class CheckState(enum.StrEnum):
-    """What the check of a trial's losses says."""
+    """What the check of a trial's losses says, the weakest state first."""
 
-    MATCHES = "matches"
-    """The losses agree with those of the reference, and the check could have found a mismatch."""
     MISMATCH = "mismatch"
     """The losses differ from the reference's by more than chance, or are not finite."""
     NOT_CHECKED = "not checked"
     """There is no reference or no loss, or too few steps to tell a wrong loss from chance."""
+    MATCHES = "matches"
+    """The losses agree with those of the reference, and the check could have found a mismatch."""
     REFERENCE = "reference"
     """Other trials are compared with this one. It is compared with no other."""
 
@@ -111,55 +110,34 @@ def loss_windows(
     scale = statistics.fmean(map(abs, reference[:steps])) or math.ulp(1.0)
     # The scatter of single steps gives the difference of two means that chance can explain.
     deviation = _step_deviation(reference) / scale
-    paired = _paired_half_width(own[:steps], reference[:steps]) / scale
-    # Halves, because a late divergence would be averaged away in the whole.
+    paired_half_width = _paired_half_width(own[:steps], reference[:steps]) / scale
+    # Halves, because a late divergence would be averaged away in the whole. With an odd number of
+    # steps the later half is the longer one. A single step is one window.
+    middle = steps // 2
     windows = []
-    for half in _halves(steps):
+    for half in (slice(0, middle), slice(middle, steps)):
+        count = half.stop - half.start
+        if not count:
+            continue
         allowed = rounding
         if allowed is None:
-            allowed = OTHER_DRAWS + further + _chance(deviation, half.stop - half.start)
-        windows.append(_window(own, reference, half, (scale, allowed, paired)))
+            # Each mean has a variance of deviation² / steps. The variance of the difference of two
+            # means is the sum of both, so its standard error is deviation · √(2 / steps).
+            chance = STANDARD_ERRORS * deviation * math.sqrt(2 / count)
+            allowed = OTHER_DRAWS + further + chance
+        windows.append(
+            LossWindow(
+                begin=half.start,
+                end=half.stop,
+                own=statistics.fmean(own[half]),
+                reference=statistics.fmean(reference[half]),
+                scale=scale,
+                allowed=allowed,
+                # The standard error of a mean falls with the square root of its steps.
+                paired_error=paired_half_width / math.sqrt(count),
+            )
+        )
     return tuple(windows)
-
-
-def _window(
-    own: Sequence[float],
-    reference: Sequence[float],
-    steps: slice,
-    bounds: tuple[float, float, float],
-) -> LossWindow:
-    """The window of these steps.
-
-    ``bounds`` are the scale, the allowed difference, and half the interval of a step's difference.
-    """
-    scale, allowed, paired_half_width = bounds
-    count = steps.stop - steps.start
-    return LossWindow(
-        begin=steps.start,
-        end=steps.stop,
-        own=statistics.fmean(own[steps]),
-        reference=statistics.fmean(reference[steps]),
-        scale=scale,
-        allowed=allowed,
-        # The standard error of a mean falls with the square root of its steps.
-        paired_error=paired_half_width / math.sqrt(count),
-    )
-
-
-def _halves(steps: int) -> list[slice]:
-    """The steps of each half; a single step is one window."""
-    if steps < 2:
-        return [slice(0, steps)]
-    # With an odd number of steps the later half is the longer one.
-    middle = steps // 2
-    return [slice(0, middle), slice(middle, steps)]
-
-
-def _chance(relative_deviation: float, steps: int) -> float:
-    """Relative difference of two means, each of ``steps`` independent steps, by chance."""
-    # Each mean has a variance of deviation² / steps. The variance of the difference of two means
-    # is the sum of both, so its standard error is deviation · √(2 / steps).
-    return STANDARD_ERRORS * relative_deviation * math.sqrt(2 / steps)
 
 
 def _step_deviation(losses: Sequence[float]) -> float:
@@ -167,9 +145,7 @@ def _step_deviation(losses: Sequence[float]) -> float:
     # Von Neumann's estimator: the difference of successive steps has twice the variance of a step,
     # and hardly contains the trend.
     squares = [(after - before) ** 2 for before, after in itertools.pairwise(losses)]
-    if not squares:
-        return 0.0
-    return math.sqrt(statistics.fmean(squares) / 2)
+    return math.sqrt(statistics.fmean(squares) / 2) if squares else 0.0
 
 
 def _paired_half_width(own: Sequence[float], reference: Sequence[float]) -> float:
@@ -180,7 +156,8 @@ def _paired_half_width(own: Sequence[float], reference: Sequence[float]) -> floa
     # part cancels out in the differences.
     differences = [mine - other for mine, other in zip(own, reference, strict=True)]
     # Student's t, because a deviation that is estimated from few differences is itself uncertain.
-    quantile: float = student_quantile(PAIRED_CONFIDENCE, len(differences) - 1)
+    # The two-sided interval of 99 % ends at this quantile.
+    quantile: float = student_quantile(0.995, len(differences) - 1)
     return quantile * statistics.stdev(differences)
 
 
@@ -196,14 +173,10 @@ def mismatch_ratio(windows: Sequence[LossWindow]) -> float | None:
         # Both halves differ: the mean over all steps, from the means of halves of unequal length.
         total = sum(window.own * (window.end - window.begin) for window in windows)
         return total / windows[-1].end / windows[0].scale
-    worst = max(differing, key=_difference)
+    worst = max(differing, key=attrgetter("difference"))
     if not worst.reference:
         return math.inf
     return worst.own / worst.reference
-
-
-def _difference(window: LossWindow) -> float:
-    return window.difference
 
 
 def state_of(windows: Sequence[LossWindow]) -> CheckState:

@@ -1,38 +1,33 @@
 """Recommends a configuration under constraints, and shows the alternatives.
 
-``Ranking.pick`` is the only place that decides. ``recommend``, the budgets of the report, its
-page, the Python API and the follow-ups of a sweep all use its decision:
-
-- ``recommend(configurations, constraints, ...)``: one decision with its runners-up, the price of
-  each constraint, and what was left out.
-- ``Ranking.of(configurations, constraints, ...)`` and ``ranking.pick(memory_bytes)``: the decision
-  alone, for many budgets.
-- ``decision_steps(ranking)``: the decision for every possible budget, as steps.
-- ``longest_contexts(configurations, memory_bytes, ...)``: the longest samples that fit.
+candidates.py     what one could train with: as measured, or with more accumulation
+interpolation.py  the same between two measured micro-batches
+constraints.py    the objective, and what a candidate must keep
+ranking.py        candidates in order; ``Ranking.pick`` is the only place that decides
+alternatives.py   what other constraints would allow
+recommend.py      one decision, with its runners-up and alternatives
+result.py         a recommendation as data
+longest.py        the longest samples that fit
 """
 
-from orchestrator.analysis.recommendation.answer import (
-    ConstraintCost,
-    LeftOut,
-    NearbyBatch,
-    Recommendation,
-)
+from orchestrator.analysis.recommendation.candidates import Basis, Candidate
 from orchestrator.analysis.recommendation.constraints import Constraints
-from orchestrator.analysis.recommendation.decision import recommend
 from orchestrator.analysis.recommendation.longest import LongestContext, longest_contexts
-from orchestrator.analysis.recommendation.ranking import Ranking
-from orchestrator.analysis.recommendation.steps import DecisionStep, decision_steps
+from orchestrator.analysis.recommendation.ranking import DecisionStep, Ranking, Rankings
+from orchestrator.analysis.recommendation.recommend import recommend
+from orchestrator.analysis.recommendation.result import Alternative, LeftOut, Recommendation
 
 __all__ = [
-    "ConstraintCost",
+    "Alternative",
+    "Basis",
+    "Candidate",
     "Constraints",
     "DecisionStep",
     "LeftOut",
     "LongestContext",
-    "NearbyBatch",
     "Ranking",
+    "Rankings",
     "Recommendation",
-    "decision_steps",
     "longest_contexts",
     "recommend",
 ]

@@ -8,16 +8,8 @@ from dataclasses import dataclass, field
 
 from jobs.spec import TrainingRecipe
 from jobs.techniques.workload import same_workload
-from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
-
-
-def _is_count(value: int) -> bool:
-    """Whether a value, which callers without a type checker give, is a whole number above zero."""
-    try:
-        return operator.index(value) > 0  # as numpy's integers are, too
-    except TypeError:
-        return False
+from orchestrator.analysis.recommendation.candidates import Candidate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,9 +42,32 @@ class Constraints:
         """How good a candidate is: more is better, whatever the objective."""
         return self.objective.score(candidate.configuration, self.price_per_hour)
 
+    def ratio(self, candidate: Candidate, best: Candidate | None) -> float | None:
+        """A candidate's figure divided by that of the best; None if there is no best."""
+        if best is None:
+            return None
+        # If less is better, both scores are negative. Their ratio is still that of the figures.
+        return self.score(candidate) / self.score(best)
+
+    def gains(self, candidate: Candidate, best: Candidate | None, enough: float) -> bool:
+        """Whether a candidate is better than the best by more than a share; True without a best."""
+        if best is None:
+            return True
+        # If less is better, scores are negative. So the share is taken of the absolute value.
+        best_score = self.score(best)
+        return self.score(candidate) - best_score > enough * abs(best_score)
+
     def allow_training(self, candidate: Candidate, recipe: TrainingRecipe) -> bool:
         """Whether a candidate's recipe is ranked, and has a figure to be ranked by."""
         own = candidate.configuration.training_recipe
         # Samples of another length are another workload, whatever the recipe.
         has_recipe = own == recipe or (self.all_recipes and same_workload(own, recipe))
         return has_recipe and self.score(candidate) != -math.inf
+
+
+def _is_count(value: int) -> bool:
+    """Whether a value, which callers without a type checker give, is a whole number above zero."""
+    try:
+        return operator.index(value) > 0  # as numpy's integers are, too
+    except TypeError:
+        return False

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 
 from jobs.spec import PLAIN, Choice, TrainingRecipe
 from jobs.techniques.workload import without_length
 from orchestrator.analysis.cap_checks import CapCheck, decisive_check
-from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.configuration import BATCH_AXES, Configuration
 
 LENGTH_AXIS = "sequence_length"
-_BATCH_AXES = ("micro_batch", "accumulation")
 Choices = Mapping[str, Choice]
 """Axis -> value."""
 TechniqueChoices = tuple[tuple[str, str, Choice], ...]
@@ -51,44 +51,23 @@ def longest_contexts(
     their reference is left out. ``out_of_memory`` are the choices of trials that failed on the
     whole GPU.
     """
-    ranked = list(configurations)
-    if not all_recipes:
-        ranked = _of_recipe(ranked, recipe)
-    failed = _failed_lengths(out_of_memory)
-    longest = []
-    for techniques, members in _by_techniques(ranked).items():
-        best = _longest_of(members, memory_bytes, checks, failed.get(techniques, []))
-        if best is not None:
-            longest.append(best)
-    return tuple(sorted(longest, key=_longest_then_fastest, reverse=True))
-
-
-def _of_recipe(
-    configurations: Iterable[Configuration], recipe: TrainingRecipe
-) -> list[Configuration]:
-    """The configurations with this recipe, at any sequence length."""
     wanted = without_length(recipe)
-    return [item for item in configurations if without_length(item.training_recipe) == wanted]
-
-
-def _failed_lengths(out_of_memory: Iterable[Choices]) -> dict[TechniqueChoices, list[int]]:
-    """Set of techniques -> the lengths at which it ran out of memory."""
+    groups: dict[TechniqueChoices, list[Configuration]] = {}
+    for configuration in configurations:
+        is_ranked = all_recipes or without_length(configuration.training_recipe) == wanted
+        has_length = length_of(configuration.choices) is not None
+        if is_ranked and has_length and not configuration.trains_wrongly:
+            groups.setdefault(_techniques(configuration.choices), []).append(configuration)
     failed: dict[TechniqueChoices, list[int]] = {}
     for choices in out_of_memory:
         failed.setdefault(_techniques(choices), []).append(length_of(choices) or 0)
-    return failed
-
-
-def _by_techniques(
-    configurations: Iterable[Configuration],
-) -> dict[TechniqueChoices, list[Configuration]]:
-    """The configurations with a length and right losses, by their set of techniques."""
-    groups: dict[TechniqueChoices, list[Configuration]] = {}
-    for configuration in configurations:
-        if configuration.trains_wrongly or length_of(configuration.choices) is None:
-            continue
-        groups.setdefault(_techniques(configuration.choices), []).append(configuration)
-    return groups
+    longest = []
+    for techniques, members in groups.items():
+        best = _longest_of(members, memory_bytes, checks, failed.get(techniques, []))
+        if best is not None:
+            longest.append(best)
+    order = attrgetter("tokens", "configuration.samples_per_second")
+    return tuple(sorted(longest, key=order, reverse=True))
 
 
 def length_of(choices: Choices) -> int | None:
@@ -106,10 +85,7 @@ def _trained_length(configuration: Configuration) -> int:
     Rows of unequal length are cut to the length, and all of them may be shorter.
     """
     length = length_of(configuration.choices) or 0
-    longest_row = configuration.row.get("longest_row_tokens")
-    if longest_row is None:
-        return length
-    return min(length, int(longest_row))
+    return min(length, int(configuration.row.get("longest_row_tokens") or length))
 
 
 def real_tokens_per_second(configuration: Configuration) -> float | None:
@@ -133,50 +109,34 @@ def _longest_of(
 
     ``failed`` are the lengths at which trials of this set ran out of memory.
     """
-    fitting = []
+    fitting: list[tuple[tuple[float, ...], Configuration, CapCheck | None]] = []
     others = list(failed)
     for configuration in members:
+        tokens = _trained_length(configuration)
         check = decisive_check(checks, configuration.trial_ids, memory_bytes)
-        fails = check is not None and check.fails
-        if configuration.memory_bytes <= memory_bytes and not fails:
-            fitting.append((configuration, check))
-        else:
-            others.append(_trained_length(configuration))
+        if configuration.memory_bytes > memory_bytes or (check is not None and check.fails):
+            others.append(tokens)
+            continue
+        # At one length, samples per second and tokens per second have the same order.
+        order = (tokens, configuration.samples_per_second, -configuration.memory_bytes)
+        fitting.append((order, configuration, check))
     if not fitting:
         return None
-    return _context(*max(fitting, key=_length_then_speed), others)
-
-
-def _context(
-    configuration: Configuration, check: CapCheck | None, others: Iterable[int]
-) -> LongestContext:
-    """The context of a configuration; ``others`` are the lengths that do not fit."""
-    tokens = _trained_length(configuration)
-    longer = [length for length in others if length > tokens]
+    _, best, check = max(fitting, key=itemgetter(0))
+    tokens = _trained_length(best)
     return LongestContext(
         tokens=tokens,
-        configuration=configuration,
-        tokens_per_second=real_tokens_per_second(configuration),
+        configuration=best,
+        tokens_per_second=real_tokens_per_second(best),
         check=check,
-        next_tokens=min(longer, default=None),
+        next_tokens=min((length for length in others if length > tokens), default=None),
     )
-
-
-def _length_then_speed(pair: tuple[Configuration, CapCheck | None]) -> tuple[int, float, int]:
-    # At one length, samples per second and tokens per second have the same order.
-    configuration, _ = pair
-    length = _trained_length(configuration)
-    return length, configuration.samples_per_second, -configuration.memory_bytes
-
-
-def _longest_then_fastest(context: LongestContext) -> tuple[int, float]:
-    return context.tokens, context.configuration.samples_per_second
 
 
 def _techniques(choices: Choices) -> TechniqueChoices:
     """The choices on every axis but the batch's and the length."""
     chosen = []
     for axis, value in choices.items():
-        if axis not in (*_BATCH_AXES, LENGTH_AXIS):
+        if axis not in (*BATCH_AXES, LENGTH_AXIS):
             chosen.append((axis, type(value).__name__, value))
     return tuple(chosen)

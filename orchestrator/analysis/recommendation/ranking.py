@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.spec import PLAIN, TrainingRecipe
-from orchestrator.analysis.accumulation import Basis, Candidate, candidates
 from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.analysis.recommendation.candidates import Basis, Candidate, candidates
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.interpolation import candidates_between
 from orchestrator.analysis.tie_breaks import PairedComparison, fastest_of
@@ -22,25 +22,21 @@ Its figures are bounds, so a small advantage over a measurement is not certain.
 """
 
 
-def all_candidates(
-    configurations: Sequence[Configuration], effective_batch: int | None
-) -> list[Candidate]:
-    """Everything that can serve an effective batch: measured, or inferred from measured ones.
-
-    If ``effective_batch`` is None, these are all configurations as they were measured.
-    """
-    serving = list(candidates(configurations, effective_batch))
-    if effective_batch is not None:
-        serving += candidates_between(configurations, effective_batch)
-    return serving
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranked:
     """A candidate of a ranking, with the smallest budget that it fits."""
 
     candidate: Candidate
     least_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionStep:
+    """The decision for all budgets from ``least_bytes`` up to the next step."""
+
+    least_bytes: int
+    """The smallest budget with this decision."""
+    candidate: Candidate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,72 +47,27 @@ class Ranking:
     the whole GPU.
     """
 
-    constraints: Constraints
-    """All constraints except the memory."""
-    recipe: TrainingRecipe
-    """The training recipe that is ranked, unless the constraints allow all recipes."""
     ordered: tuple[Ranked, ...]
     """Best first; of equally good ones, the least memory first."""
     wrong: tuple[Ranked, ...]
     """The candidates with wrong losses, in the same order."""
     comparisons: tuple[PairedComparison, ...]
-
-    @classmethod
-    def of(
-        cls,
-        configurations: Iterable[Configuration],
-        constraints: Constraints,
-        recipe: TrainingRecipe = PLAIN,
-        checks: Sequence[CapCheck] = (),
-        comparisons: Sequence[PairedComparison] = (),
-    ) -> Ranking:
-        """The ranking of one environment's configurations; ``recipe`` is the one that is ranked."""
-        serving = all_candidates(list(configurations), constraints.effective_batch)
-        return cls.of_candidates(serving, constraints, recipe, checks, comparisons)
-
-    @classmethod
-    def of_candidates(
-        cls,
-        serving: Iterable[Candidate],
-        constraints: Constraints,
-        recipe: TrainingRecipe = PLAIN,
-        checks: Sequence[CapCheck] = (),
-        comparisons: Sequence[PairedComparison] = (),
-    ) -> Ranking:
-        """The ranking of all candidates that serve the constraints' effective batch."""
-        constraints = replace(constraints, memory_bytes=None)
-        failed_caps = _failed_caps(checks)
-        ordered: list[Ranked] = []
-        wrong: list[Ranked] = []
-        for candidate in _in_order(serving, constraints, recipe):
-            ranked = Ranked(candidate=candidate, least_bytes=_least_bytes(candidate, failed_caps))
-            if candidate.configuration.trains_wrongly:
-                wrong.append(ranked)
-            else:
-                ordered.append(ranked)
-        return cls(
-            constraints=constraints,
-            recipe=recipe,
-            ordered=tuple(ordered),
-            wrong=tuple(wrong),
-            comparisons=tuple(comparisons),
-        )
+    """The tie-breaks that count; none unless candidates are ranked by speed."""
 
     def ranked(self, memory_bytes: float | None = None) -> list[Candidate]:
         """All candidates that fit, the pick first. Without ``memory_bytes`` all fit."""
         fitting = _fitting(self.ordered, memory_bytes)
         # Interleaved rounds on one GPU show smaller differences than separate trials do.
-        winner = self._tie_break_winner(fitting)
-        if winner is None:
+        if not fitting or fitting[0].is_inferred or not self.comparisons:
             return fitting
-        others = [candidate for candidate in fitting if candidate is not winner]
-        return [winner, *others]
+        measured = {id(each.configuration): each for each in fitting if not each.is_inferred}
+        configurations = [candidate.configuration for candidate in measured.values()]
+        winner = measured[id(fastest_of(configurations, self.comparisons))]
+        return [winner, *(candidate for candidate in fitting if candidate is not winner)]
 
     def pick(self, memory_bytes: float | None = None) -> Candidate | None:
         """The best candidate within a memory budget; None if nothing fits."""
-        for candidate in self.ranked(memory_bytes):
-            return candidate
-        return None
+        return next(iter(self.ranked(memory_bytes)), None)
 
     def trains_wrongly(self, memory_bytes: float | None = None) -> list[Candidate]:
         """The candidates that fit but have wrong losses, the best first.
@@ -128,62 +79,116 @@ class Ranking:
         wrong = _fitting(self.wrong, memory_bytes)
         return [each for each in wrong if id(each.configuration) not in evidence]
 
-    def _tie_break_winner(self, fitting: Sequence[Candidate]) -> Candidate | None:
-        """The winner of a tie-break with the first of the fitting candidates; None without one."""
-        # A tie-break compares speeds, so it says nothing about energy or price.
-        by_speed = self.constraints.objective is OBJECTIVES["samples_per_second"]
-        if not fitting or not by_speed or fitting[0].is_inferred or not self.comparisons:
-            return None
-        measured = {}
-        for candidate in fitting:
-            if not candidate.is_inferred:
-                measured[id(candidate.configuration)] = candidate
-        configurations = [candidate.configuration for candidate in measured.values()]
-        winner = fastest_of(configurations, self.comparisons)
-        return measured[id(winner)]
+    def decision_steps(self) -> tuple[DecisionStep, ...]:
+        """The decision for every possible budget, smallest first. It changes at a few budgets only.
 
-
-def _in_order(
-    serving: Iterable[Candidate], constraints: Constraints, recipe: TrainingRecipe
-) -> list[Candidate]:
-    """The candidates that the constraints allow, the best first."""
-    allowed: list[Candidate] = []
-    for candidate in serving:
-        if constraints.allow_training(candidate, recipe):
-            allowed.append(candidate)
-
-    def order(candidate: Candidate) -> tuple[float, int]:
-        return _order(candidate, constraints)
-
-    return sorted(allowed, key=order, reverse=True)
+        The decision for a budget is the last step whose ``least_bytes`` is not above the budget.
+        Below the first step nothing fits. ``pick(budget)`` returns the same decision.
+        """
+        least_bytes = {id(own.candidate): own.least_bytes for own in self.ordered}
+        steps: list[DecisionStep] = []
+        # From the largest budget down: each turn finds the smallest budget with the same decision.
+        budget = math.inf
+        while (pick := self.pick(budget)) is not None:
+            first = next(own for own in self.ordered if own.least_bytes <= budget)
+            # A smaller budget changes the decision in two cases: the pick no longer fits, or the
+            # first candidate does not. The pick may have won a tie-break against that candidate.
+            begin = max(first.least_bytes, least_bytes[id(pick)])
+            if steps and steps[-1].candidate is pick:
+                steps.pop()
+            steps.append(DecisionStep(least_bytes=begin, candidate=pick))
+            # Budgets are whole bytes: one byte less is the next smaller budget.
+            budget = begin - 1
+        return tuple(reversed(steps))
 
 
 def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Candidate]:
-    # No limit: everything fits.
-    limit = math.inf
-    if memory_bytes is not None:
-        limit = memory_bytes
+    limit = math.inf if memory_bytes is None else memory_bytes
     return [ranked.candidate for ranked in ordered if ranked.least_bytes <= limit]
 
 
-def _order(candidate: Candidate, constraints: Constraints) -> tuple[float, int]:
-    """Sort key, more is better: the score (less if inferred), then little memory."""
-    score = constraints.score(candidate)
-    if candidate.is_inferred:
-        # Scores are negative if less is better, as for energy. Subtracting a share of the absolute
-        # value lowers both kinds.
-        score -= PREFERENCE_FOR_MEASURED * abs(score)
-    return score, -candidate.configuration.memory_bytes
+class Rankings:
+    """The rankings of one environment's configurations, under any constraints.
 
+    Inferring candidates takes most of the time. So candidates are kept for each effective batch,
+    and a ranking, which answers for every memory budget, for each set of other constraints.
+    """
 
-def _failed_caps(checks: Iterable[CapCheck]) -> dict[str, int]:
-    """Trial -> the largest cap under which it failed."""
-    failed: dict[str, int] = {}
-    for check in checks:
-        if check.fails:
-            largest = max(check.budget_bytes, failed.get(check.follows_trial, 0))
-            failed[check.follows_trial] = largest
-    return failed
+    def __init__(
+        self,
+        configurations: Iterable[Configuration],
+        recipe: TrainingRecipe = PLAIN,
+        checks: Sequence[CapCheck] = (),
+        comparisons: Sequence[PairedComparison] = (),
+    ) -> None:
+        """``recipe`` is the training recipe that is ranked."""
+        self.configurations = tuple(configurations)
+        self.recipe = recipe
+        self.checks = tuple(checks)
+        self.comparisons = tuple(comparisons)
+        self._candidates: dict[int | None, list[Candidate]] = {}
+        self._rankings: dict[tuple[Constraints, TrainingRecipe], Ranking] = {}
+
+    def of(self, few: Iterable[Configuration]) -> Rankings:
+        """The rankings of some of the configurations."""
+        return Rankings(few, self.recipe, self.checks, self.comparisons)
+
+    def under(self, constraints: Constraints, recipe: TrainingRecipe | None = None) -> Ranking:
+        """The ranking under constraints, for every memory budget.
+
+        ``recipe`` takes the place of the one that is ranked.
+        """
+        key = (replace(constraints, memory_bytes=None), recipe or self.recipe)
+        if key not in self._rankings:
+            self._rankings[key] = self._ranking(*key)
+        return self._rankings[key]
+
+    def serving(self, effective_batch: int | None) -> list[Candidate]:
+        """Everything that can serve an effective batch: measured, or inferred from measured ones.
+
+        If ``effective_batch`` is None, these are all configurations as they were measured.
+        """
+        if effective_batch not in self._candidates:
+            listed = list(candidates(self.configurations, effective_batch))
+            if effective_batch is not None:
+                listed += candidates_between(self.configurations, effective_batch)
+            self._candidates[effective_batch] = listed
+        return self._candidates[effective_batch]
+
+    def _ranking(self, constraints: Constraints, recipe: TrainingRecipe) -> Ranking:
+        def order(candidate: Candidate) -> tuple[float, int]:
+            score = constraints.score(candidate)
+            if candidate.is_inferred:
+                # Scores are negative if less is better, as for energy. Subtracting a share of the
+                # absolute value lowers both kinds.
+                score -= PREFERENCE_FOR_MEASURED * abs(score)
+            return score, -candidate.memory_bytes
+
+        listed = self.serving(constraints.effective_batch)
+        allowed = [each for each in listed if constraints.allow_training(each, recipe)]
+        failed_caps = self._failed_caps()
+        ordered: list[Ranked] = []
+        wrong: list[Ranked] = []
+        for candidate in sorted(allowed, key=order, reverse=True):
+            ranked = Ranked(candidate=candidate, least_bytes=_least_bytes(candidate, failed_caps))
+            is_wrong = candidate.configuration.trains_wrongly
+            (wrong if is_wrong else ordered).append(ranked)
+        # A tie-break compares speeds, so it says nothing about energy or price.
+        by_speed = constraints.objective is OBJECTIVES["samples_per_second"]
+        return Ranking(
+            ordered=tuple(ordered),
+            wrong=tuple(wrong),
+            comparisons=self.comparisons if by_speed else (),
+        )
+
+    def _failed_caps(self) -> dict[str, int]:
+        """Trial -> the largest cap under which it failed."""
+        failed: dict[str, int] = {}
+        for check in self.checks:
+            if check.fails:
+                largest = max(check.budget_bytes, failed.get(check.follows_trial, 0))
+                failed[check.follows_trial] = largest
+        return failed
 
 
 def _least_bytes(candidate: Candidate, failed_caps: dict[str, int]) -> int:
@@ -195,8 +200,5 @@ def _least_bytes(candidate: Candidate, failed_caps: dict[str, int]) -> int:
     if candidate.basis is Basis.WRONG_LOSS_SCALE and candidate.evidence is not None:
         trial_ids += candidate.evidence.trial_ids
     # A candidate that failed under a cap fails under every smaller cap. It may fit one byte more.
-    least = candidate.configuration.memory_bytes
-    for trial_id in trial_ids:
-        if trial_id in failed_caps:
-            least = max(least, failed_caps[trial_id] + 1)
-    return least
+    beyond_caps = [failed_caps[each] + 1 for each in trial_ids if each in failed_caps]
+    return max([candidate.memory_bytes, *beyond_caps])

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.spec import TrainingRecipe
-from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.gain import Defaults, Gain
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.analysis.recommendation import Constraints, Ranking, decision_steps
+from orchestrator.analysis.recommendation import Constraints
+from orchestrator.analysis.recommendation.candidates import Candidate
 from orchestrator.reporting.configurations import recipe_name
 from orchestrator.reporting.html.measures import short
 from orchestrator.reporting.recommendation_notes import notes
@@ -82,7 +82,8 @@ def decisions(
     defaults = Defaults(results)
     for question in _asked(results, limit):
         steps = []
-        for step in decision_steps(_ranking(results, question)):
+        ranking = results.rankings.under(question.constraints, question.recipe)
+        for step in ranking.decision_steps():
             decision = plain_decision(dataset, results, step.candidate, defaults)
             decision["point"] = index_of.get(step.candidate.measured.trial_ids[0])
             number = candidates.setdefault(json.dumps(decision), len(candidates))
@@ -96,17 +97,6 @@ def _asked(results: EnvironmentResults, limit: int) -> list[Question]:
     # Whole questions only: half an answer would be a wrong one.
     left = max(1, limit // max(1, len(results.configurations)))
     return list(_questions(results))[:left]
-
-
-def _ranking(results: EnvironmentResults, question: Question) -> Ranking:
-    """The environment's configurations, ranked for the question."""
-    return Ranking.of(
-        results.configurations,
-        question.constraints,
-        question.recipe or results.recipe,
-        results.cap_checks,
-        results.comparisons,
-    )
 
 
 def decision_at(
@@ -182,7 +172,7 @@ def plain_decision(
         "bounds": int(candidate.has_bounds),
         "recipe": recipe_name(results, configuration.training_recipe),
         "otherRecipe": int(configuration.training_recipe != results.recipe),
-        "notes": notes(dataset, candidate),
+        "notes": notes(results, candidate),
         **_over_default(dataset, defaults.gain(candidate)),
     }
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.explanation import Breakdown, Explanation
-from orchestrator.analysis.loss_curves import LossCurves
+from orchestrator.analysis.explanation import Breakdown, Explanation, LossCurves
 from orchestrator.analysis.loss_parity import CheckState, LossWindow
 from orchestrator.reporting.explanation import seconds
 from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, new_figure, png

@@ -18,6 +18,7 @@ from orchestrator.reporting.configurations import (
     SPEED,
     TOKENS,
     TRIAL,
+    check_to_json,
     labels_of_trials,
     mark_notes,
     row_of,
@@ -98,18 +99,6 @@ def _is_inferred(results: EnvironmentResults, pick: BudgetPick) -> bool:
         if _under_cap(results, pick, pick.check_of(configuration)) == INFERRED:
             return True
     return False
-
-
-def check_to_json(check: CapCheck | None) -> dict[str, Any] | None:
-    """The result of a cap check as plain JSON values."""
-    if check is None:
-        return None
-    return {
-        "trial_id": check.trial_id,
-        "cap_bytes": check.budget_bytes,
-        "memory_bytes": check.memory_bytes,
-        "samples_per_second": check.samples_per_second,
-    }
 
 
 def _tie_breaks(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.gain import Defaults, Gain
-from orchestrator.analysis.recommendation import Constraints, Ranking
+from orchestrator.analysis.recommendation import Constraints
 from orchestrator.reporting.content import Content, RunSection
 from orchestrator.units import memory, number
 
@@ -24,13 +24,12 @@ def make(dataset: Dataset) -> Content | None:
     results = dataset.main
     if results is None:
         return None
-    pick = _ranking(results).pick(first_budget(dataset))
-    if pick is None:
-        return None
-    gain = Defaults(results).gain(pick)
+    budget = first_budget(dataset)
+    pick = results.rankings.under(Constraints()).pick(budget)
+    gain = None if pick is None else Defaults(results).gain(pick)
     if gain is None:
         return None
-    return Content(title="", text=(_sentence(dataset, gain),))
+    return Content(title="", text=(_sentence(dataset, results, gain, budget),))
 
 
 def first_budget(dataset: Dataset) -> int | None:
@@ -39,41 +38,19 @@ def first_budget(dataset: Dataset) -> int | None:
     If nothing fits any of them, the smallest. None if the run names none.
     """
     named = sorted(dataset.run.budgets)
-    if named and dataset.main is not None:
-        ranking = _ranking(dataset.main)
-        for budget in named:
-            if ranking.pick(budget) is not None:
-                return budget
+    if dataset.main is not None:
+        ranking = dataset.main.rankings.under(Constraints())
+        named = [budget for budget in named if ranking.pick(budget) is not None] or named
     return min(named, default=None)
 
 
-def _has_other_recipes(dataset: Dataset) -> bool:
-    """Whether configurations were measured that train otherwise than the ranked ones."""
-    if dataset.main is None:
-        return False
-    ranked = dataset.main.recipe
-    return any(each.training_recipe != ranked for each in dataset.main.configurations)
-
-
-def _ranking(results: EnvironmentResults) -> Ranking:
-    """The configurations of the ranked recipe, fastest first."""
-    return Ranking.of(
-        results.configurations,
-        Constraints(),
-        results.recipe,
-        results.cap_checks,
-        results.comparisons,
-    )
-
-
-def _sentence(dataset: Dataset, gain: Gain) -> str:
+def _sentence(dataset: Dataset, results: EnvironmentResults, gain: Gain, budget: int | None) -> str:
     """Headline, pick and default, and the budget that the pick is for."""
-    budget = first_budget(dataset)
     which = "the fastest of all"
-    if _has_other_recipes(dataset):
-        which = "the fastest with the same training recipe"
     if budget is not None:
         which = f"the fastest in {memory(budget)}"
+    elif any(each.training_recipe != results.recipe for each in results.configurations):
+        which = "the fastest with the same training recipe"
     pick = dataset.pick_label(gain.candidate.configuration)
     if gain.is_default:
         return f"No gain over the default techniques, which are {which}: {pick}."

@@ -11,12 +11,13 @@ from orchestrator.reporting.configurations import (
     MEMORY,
     TOKENS,
     TRIAL,
+    check_to_json,
     mark_notes,
     memory_meaning,
     row_of,
 )
 from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
-from orchestrator.reporting.sections.budgets import BUDGET, check_to_json
+from orchestrator.reporting.sections.budgets import BUDGET
 from orchestrator.units import memory, number
 
 NOT_VARIED = "no sequence length was varied: give axes.sequence_length a list of lengths"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.content import Content, RunSection
-from orchestrator.reporting.sections.search_evidence import certainty, counts
 from orchestrator.storage.search_summary import BudgetResult, SearchSummary
-from orchestrator.units import count, memory
+from orchestrator.units import change, count, memory
+
+_CERTAIN = 0.0005
+"""A possible gain below this share is written as no gain."""
+_TOO_LITTLE_KNOWN = 3.0
+"""A possible gain above this share is no figure to plan with. It follows from little more than the
+prior, for example while every measured row waits for the host."""
 
 
 def make(dataset: Dataset) -> Content | None:
@@ -83,6 +89,35 @@ def _result(result: BudgetResult) -> str:
     if result.recipe:
         where = f"{where}, of all training recipes"
     return f"{where}: {counts(result)}; {certainty(result)}."
+
+
+def counts(result: BudgetResult) -> str:
+    """The configurations that were considered, ruled out and measured."""
+    return (
+        f"considered {result.considered:,}, ruled out without a trial"
+        f" {result.ruled_out:,}, measured {result.measured:,}"
+    )
+
+
+def certainty(result: BudgetResult) -> str:
+    """The largest possible gain of an unmeasured configuration, with its probability."""
+    at_most = result.gain_at_most
+    sure = f"{100 * result.confidence:.3g} %"
+    if result.pick is None:
+        if result.is_settled:
+            return f"nothing considered fits, with a probability of at least {sure}"
+        return "nothing measured fits; whether anything does is not known"
+    if at_most is None or not math.isfinite(at_most):
+        return "how much faster the unmeasured configurations could be is not known"
+    if at_most > _TOO_LITTLE_KNOWN:
+        return "too little is known: an unmeasured configuration could be several times faster"
+    if at_most < _CERTAIN:
+        return f"none of the unmeasured configurations is faster, with {sure} probability"
+    most = change(1 + at_most)
+    # Few percent are written with a decimal.
+    if at_most < 0.1:
+        most = f"+{100 * at_most:.1f} %"
+    return f"the unmeasured configurations gain at most {most} in speed, with {sure} probability"
 
 
 def _audit(audit: Mapping[str, Any]) -> str:

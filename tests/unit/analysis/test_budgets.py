@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from jobs.flags import Flag, FlagKind
 from jobs.record import Outcome
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.budgets import (
@@ -13,6 +16,7 @@ from orchestrator.analysis.budgets import (
     default_budgets,
 )
 from orchestrator.analysis.cap_checks import CapCheck
+from orchestrator.analysis.recommendation import Rankings
 from orchestrator.analysis.tie_breaks import PairedComparison
 from orchestrator.units import GIB, MIB
 from tests.support.configurations import make_configuration as make
@@ -33,7 +37,6 @@ def check(trial_id: str, budget: int, outcome: Outcome, memory: int | None) -> C
         follows_trial=trial_id,
         budget_bytes=budget,
         outcome=outcome,
-        reason="",
         memory_bytes=memory,
         samples_per_second=1.0,
     )
@@ -41,7 +44,7 @@ def check(trial_id: str, budget: int, outcome: Outcome, memory: int | None) -> C
 
 def test_best_in_budgets_picks_the_fastest_that_fits() -> None:
     configurations = [make(5 * GIB, 9.0), make(7 * GIB, 11.0), make(7 * GIB, 10.0)]
-    picks = best_in_budgets(configurations, [8 * GIB, 4 * GIB])
+    picks = best_in_budgets(Rankings(configurations), [8 * GIB, 4 * GIB])
     assert [pick.budget_bytes for pick in picks] == [4 * GIB, 8 * GIB]
     assert [speeds(pick) for pick in picks] == [(None, None), (11.0, None)]
 
@@ -52,9 +55,9 @@ def test_best_in_budgets_names_another_recipe_only_if_it_is_faster() -> None:
         make(6 * GIB, 30.0),
         make(1 * GIB, 20.0, recipe=SGD),
     ]
-    picks = best_in_budgets(configurations, [GIB, 4 * GIB, 8 * GIB])
+    picks = best_in_budgets(Rankings(configurations), [GIB, 4 * GIB, 8 * GIB])
     assert [speeds(pick) for pick in picks] == [(None, 20.0), (10.0, 20.0), (30.0, None)]
-    (pick,) = best_in_budgets(configurations, [8 * GIB], TrainingRecipe.of(SGD))
+    (pick,) = best_in_budgets(Rankings(configurations, TrainingRecipe.of(SGD)), [8 * GIB])
     assert speeds(pick) == (20.0, 30.0)
 
 
@@ -64,11 +67,11 @@ def test_best_in_budgets_drops_what_failed_its_cap_check() -> None:
         make(7 * GIB, 11.0, trial_id="fast"),
     ]
     failed = check("fast", 8 * GIB, Outcome.OUT_OF_MEMORY, None)
-    (pick,) = best_in_budgets(configurations, [8 * GIB], checks=[failed])
+    (pick,) = best_in_budgets(Rankings(configurations, checks=[failed]), [8 * GIB])
     assert speeds(pick) == (9.0, None)
     assert [own.samples_per_second for own in pick.failed] == [11.0]
     crashed = check("fast", 8 * GIB, Outcome.CRASHED, None)
-    (pick,) = best_in_budgets(configurations, [8 * GIB], checks=[crashed])
+    (pick,) = best_in_budgets(Rankings(configurations, checks=[crashed]), [8 * GIB])
     assert speeds(pick) == (11.0, None)
 
 
@@ -80,13 +83,24 @@ def test_best_in_budgets_takes_the_winner_of_a_tie_break() -> None:
     faster = PairedComparison(
         trial_id="second", reference_id="first", ratio=1.02, ci95=0.01, rounds=4
     )
-    (pick,) = best_in_budgets(configurations, [GIB], comparisons=[faster])
+    (pick,) = best_in_budgets(Rankings(configurations, comparisons=[faster]), [GIB])
     assert speeds(pick) == (99.5, None)
     unsure = PairedComparison(
         trial_id="second", reference_id="first", ratio=1.02, ci95=0.03, rounds=4
     )
-    (pick,) = best_in_budgets(configurations, [GIB], comparisons=[unsure])
+    (pick,) = best_in_budgets(Rankings(configurations, comparisons=[unsure]), [GIB])
     assert speeds(pick) == (100.0, None)
+
+
+def test_best_in_budgets_leave_out_what_trains_wrongly() -> None:
+    wrong = (Flag(FlagKind.LOSS_MISMATCH, 4.0),)
+    right = make(GIB, 50.0)
+    fast = replace(make(GIB, 90.0, micro_batch=8), flags=wrong)
+    other = replace(make(GIB, 99.0, recipe=SGD), flags=wrong)
+    (pick,) = best_in_budgets(Rankings([right, fast, other]), [GIB])
+    assert (pick.best, pick.other) == (right, None)
+    assert pick.contenders == (right,)
+    assert pick.left_out == (fast,)
 
 
 def test_contenders_are_those_whose_intervals_reach_the_fastest() -> None:

@@ -32,7 +32,6 @@ def test_configurations_combine_flags_and_average_their_errors() -> None:
     ]
     (combined,) = measured(records)
     assert combined.flags == (HOST_BOUND, UNSTABLE)
-    assert combined.is_host_bound
     own = [(ci95 / 1.96) ** 2 for _, ci95 in repeats]
     assert combined.speed_error.standard_error > (sum(own) / 9) ** 0.5
 

@@ -12,8 +12,8 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord, skipped
 from jobs.spec import TrialSpec
-from orchestrator.analysis.accumulation import candidates
 from orchestrator.analysis.dataset import Dataset, dataset_of_records, load_dataset
+from orchestrator.analysis.recommendation.candidates import candidates
 from orchestrator.export import NotExportableError, export_candidate
 from orchestrator.export.rebuilt_spec import source_trial
 from orchestrator.planning.config import SweepConfig, load_config

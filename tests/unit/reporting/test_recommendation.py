@@ -52,7 +52,7 @@ def test_render_answers_five_questions() -> None:
 def test_to_json_agrees_with_the_text(tmp_path: Path) -> None:
     run = load(write_run(tmp_path, [make_record(speed=50.0)]))
     answer = run.recommend(memory_bytes=8 * GIB)
-    document = to_json(run.dataset, answer.recommendation, Workload(samples=1000))
+    document = to_json(run.dataset, run.dataset.main, answer.recommendation, Workload(samples=1000))
     assert document["best"]["configuration"] in render(run.dataset, answer.recommendation)
     assert document["best"]["training"]["seconds"] == pytest.approx(20.0)
     assert document["best"]["training"]["price"] is None
@@ -63,7 +63,7 @@ def test_notes_say_what_inference_rests_on(tmp_path: Path) -> None:
     run = load(write_run(tmp_path, [make_record(measurements=known)]))
     best = run.recommend(effective_batch=16).best
     assert best is not None
-    (note,) = notes(run.dataset, best)
+    (note,) = notes(run.results, best)
     assert note.startswith("inferred from accumulation 1: ")
     assert note.endswith("which takes up to 4 MiB more")
 
@@ -72,7 +72,7 @@ def test_render_of_a_run_without_results_says_so(tmp_path: Path) -> None:
     run = load(write_run(tmp_path, [make_record(outcome=Outcome.FAILED, reason="no")]))
     answer = run.recommend()
     assert "no measured configuration keeps these constraints" in repr(answer)
-    assert to_json(run.dataset, answer.recommendation)["hardware"] is None
+    assert to_json(run.dataset, run.dataset.main, answer.recommendation)["hardware"] is None
 
 
 def test_render_names_the_nearest_better_effective_batch() -> None:
@@ -98,7 +98,7 @@ def test_render_labels_figures_of_a_trial_with_a_wrong_loss() -> None:
 def test_to_json_has_the_state_of_the_loss_check() -> None:
     run = load(RECORDED / "2026-11-21-bert_large-h200")
     answer = run.recommend(memory_bytes=24 * GIB, effective_batch=256)
-    document = to_json(run.dataset, answer.recommendation)
+    document = to_json(run.dataset, run.dataset.main, answer.recommendation)
     assert document["best"]["loss_check"] == "matches"
     assert document["best"]["basis"] == "less accumulation"
     assert document["left_out"] == {"count": 0, "better": 0, "best": None}
@@ -109,5 +109,5 @@ def test_render_says_that_losses_were_not_checked(tmp_path: Path) -> None:
     run = load(write_run(tmp_path, [record]))
     answer = run.recommend()
     assert "losses not checked: there is no reference to compare them with" in repr(answer)
-    document = to_json(run.dataset, answer.recommendation)
+    document = to_json(run.dataset, run.dataset.main, answer.recommendation)
     assert document["best"]["loss_check"] == "not checked"

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.record import Outcome
 from jobs.techniques import AXES
-from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.configuration import Configuration, choices_of
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.tables.rows import Row
@@ -26,8 +26,7 @@ def results_by_key(run: Dataset) -> dict[Key, Result]:
     results: dict[Key, Result] = {}
     for row in run.rows:
         if row["outcome"] not in (Outcome.OK, Outcome.SKIPPED):
-            choices = {axis: row[column] for axis, column in run.axes.items()}
-            results[_key(choices)] = row
+            results[_key(choices_of(row, run.axes))] = row
     # A repeat that ended ok replaces a failed one, so the ok configurations are added last.
     if run.main is not None:
         for configuration in run.main.configurations:

@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.flags import LOSS, Flag, FlagKind, has_any
+from jobs.flags import LOSS, has_any
 from jobs.record import Outcome
-from orchestrator.analysis.accumulation import Basis, Candidate
-from orchestrator.analysis.budgets import best_in_budgets
 from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import (
+    Basis,
+    Candidate,
     Constraints,
-    Ranking,
+    Rankings,
     Recommendation,
-    decision_steps,
-    recommend,
 )
 from orchestrator.analysis.tie_breaks import PairedComparison
 from orchestrator.units import GIB
@@ -30,7 +29,6 @@ from tests.support.recorded_runs import RECORDED, recorded
 RUNS = sorted(path.parent.name for path in RECORDED.glob("*/trials.parquet"))
 TECHNIQUES, BERT = "2026-11-21-all_techniques-2xh200", "2026-11-21-bert_large-h200"
 GUIDE = "2026-11-21-docs_table-h200"
-KNOWN = {"parameters_trainable": 10, "parameter_dtypes": "float32"}
 
 
 def named(answer: Recommendation) -> Iterator[Candidate]:
@@ -38,16 +36,11 @@ def named(answer: Recommendation) -> Iterator[Candidate]:
     if answer.best is not None:
         yield answer.best
     yield from answer.runners_up
-    yield from (cost.candidate for cost in answer.costs)
-    yield from (nearby.candidate for nearby in answer.nearby)
-
-
-def wrong(configuration: Configuration, kind: FlagKind, ratio: float) -> Configuration:
-    return replace(configuration, flags=(Flag(kind, ratio),))
+    yield from (other.candidate for other in (*answer.costs, *answer.nearby))
 
 
 @pytest.mark.parametrize("run", [TECHNIQUES, GUIDE, BERT])
-@pytest.mark.parametrize("effective_batch", [None, 4, 64, 100, 256])
+@pytest.mark.parametrize("effective_batch", [None, 4, 64, 100])
 @pytest.mark.parametrize("all_recipes", [False, True])
 def test_recommend_offers_nothing_that_trains_wrongly(
     run: str, effective_batch: int | None, all_recipes: bool
@@ -71,9 +64,6 @@ def test_recommend_takes_accelerate_over_the_trainers_wrong_accumulation() -> No
     (trainer,) = [own for own in answer.runners_up if own.basis is Basis.WRONG_LOSS_SCALE]
     assert trainer.evidence is not None
     assert trainer.evidence.trains_wrongly
-    assert trainer.measured.row["accumulation"] == 1
-    assert not trainer.measured.trains_wrongly
-    assert trainer.configuration.samples_per_second == trainer.evidence.samples_per_second
 
 
 def test_recommend_answers_the_readmes_command() -> None:
@@ -83,62 +73,12 @@ def test_recommend_answers_the_readmes_command() -> None:
     assert answer.best.configuration.samples_per_second > 250
 
 
-def test_recommend_counts_and_names_the_faster_ones_it_leaves_out() -> None:
-    right = make_configuration(10, 50.0, trial_id="right")
-    fast = wrong(
-        make_configuration(10, 90.0, micro_batch=8, trial_id="fast"), FlagKind.LOSS_MISMATCH, 4.0
-    )
-    slow = wrong(
-        make_configuration(10, 40.0, micro_batch=2, trial_id="slow"),
-        FlagKind.LOSS_NOT_FINITE,
-        3.0,
-    )
-    answer = recommend([slow, right, fast], Constraints())
-    assert answer.best is not None
-    assert answer.best.configuration is right
-    assert (answer.left_out.count, answer.left_out.better) == (2, 1)
-    assert answer.left_out.best is not None
-    assert answer.left_out.best.configuration is fast
-
-
-def test_candidates_are_not_inferred_beyond_an_accumulation_that_fails() -> None:
-    single = make_configuration(10, 50.0, trial_id="single", **KNOWN)
-    broken = wrong(
-        make_configuration(20, 60.0, accumulation=4, trial_id="broken", **KNOWN),
-        FlagKind.LOSS_MISMATCH,
-        1.7,
-    )
-    answer = recommend([single, broken], Constraints(effective_batch=32))
-    assert answer.best is None
-    below = recommend([single, broken], Constraints(effective_batch=8))
-    assert below.best is not None
-
-
-def test_budget_picks_leave_out_what_trains_wrongly() -> None:
-    right = make_configuration(GIB, 50.0, trial_id="right")
-    fast = wrong(
-        make_configuration(GIB, 90.0, micro_batch=8, trial_id="fast"), FlagKind.LOSS_MISMATCH, 4.0
-    )
-    other = wrong(
-        make_configuration(GIB, 99.0, recipe={"optimizer": "sgd"}, trial_id="other"),
-        FlagKind.LOSS_MISMATCH,
-        4.0,
-    )
-    (pick,) = best_in_budgets([right, fast, other], [GIB])
-    assert (pick.best, pick.other) == (right, None)
-    assert pick.contenders == (right,)
-    assert pick.left_out == (fast,)
-
-
 @pytest.mark.parametrize("run", RUNS)
 def test_budgets_and_recommend_show_one_decision(run: str) -> None:
     results = recorded(run)
     for pick in results.budget_picks:
-        answer = results.recommend(Constraints(memory_bytes=pick.budget_bytes))
-        best = None
-        if answer.best is not None:
-            best = answer.best.configuration
-        assert best is pick.best
+        best = results.recommend(Constraints(memory_bytes=pick.budget_bytes)).best
+        assert (best and best.configuration) is pick.best
 
 
 @pytest.mark.parametrize("run", [TECHNIQUES, BERT])
@@ -148,18 +88,11 @@ def test_decision_steps_say_at_every_budget_what_recommend_says(
 ) -> None:
     results = recorded(run)
     constraints = Constraints(effective_batch=effective_batch)
-    steps = decision_steps(results.ranking(constraints))
+    steps = results.rankings.under(constraints).decision_steps()
     for gib in (4, 7, 8, 12, 16, 24, 40, 80, 140):
         answer = results.recommend(replace(constraints, memory_bytes=gib * GIB))
         reached = [step.candidate for step in steps if step.least_bytes <= gib * GIB]
-        if not reached:
-            assert answer.best is None
-            continue
-        assert answer.best is not None
-        assert reached[-1].configuration.choices == answer.best.configuration.choices
-    if effective_batch == 256 and run == BERT:
-        # The page said "nothing fits" in 24 GiB here.
-        assert steps[0].least_bytes < 24 * GIB
+        assert reached[-1:] == ([] if answer.best is None else [answer.best])
 
 
 CONFIGURATIONS = st.lists(
@@ -179,7 +112,6 @@ CHECKS = st.lists(
         follows_trial=st.sampled_from(["a", "b", "c", "d"]),
         budget_bytes=st.integers(1, 30),
         outcome=st.just(Outcome.OUT_OF_MEMORY),
-        reason=st.just(""),
         memory_bytes=st.none(),
         samples_per_second=st.none(),
     ),
@@ -204,11 +136,33 @@ def test_decision_steps_agree_with_the_pick_at_every_byte(
     checks: list[CapCheck],
     comparisons: list[PairedComparison],
 ) -> None:
-    ranking = Ranking.of(configurations, Constraints(), checks=checks, comparisons=comparisons)
-    steps = decision_steps(ranking)
+    rankings = Rankings(configurations, checks=checks, comparisons=comparisons)
+    ranking = rankings.under(Constraints())
+    steps = ranking.decision_steps()
     for budget in range(35):
         reached = [step.candidate for step in steps if step.least_bytes <= budget]
-        if not reached:
-            assert ranking.pick(budget) is None
-        else:
-            assert ranking.pick(budget) is reached[-1]
+        assert ranking.pick(budget) is (reached[-1] if reached else None)
+
+
+def test_ranking_prefers_a_measurement_to_an_inferred_advantage_of_less_than_5_percent() -> None:
+    known = {"parameters_trainable": 1, "parameter_dtypes": "float32"}
+
+    def pick(inferred_speed: float) -> Candidate | None:
+        inferred = make_configuration(1, inferred_speed, micro_batch=2, **known)
+        rankings = Rankings([make_configuration(9, 100.0, micro_batch=8), inferred])
+        return rankings.under(Constraints(effective_batch=8)).pick()
+
+    close, clear = pick(104.0), pick(106.0)
+    assert close is not None
+    assert clear is not None
+    assert (close.is_inferred, clear.is_inferred) == (False, True)
+
+
+def test_ranking_by_another_objective_ignores_tie_breaks() -> None:
+    first = make_configuration(1, 100.0, trial_id="a")
+    second = make_configuration(1, 99.0, trial_id="b", micro_batch=8)
+    won = PairedComparison(trial_id="b", reference_id="a", ratio=1.02, ci95=0.01, rounds=4)
+    rankings = Rankings([first, second], comparisons=[won])
+    by_price = Constraints(objective=OBJECTIVES["dollars_per_million"], price_per_hour=1.0)
+    picks = [rankings.under(each).pick() for each in (Constraints(), by_price)]
+    assert [own and own.configuration for own in picks] == [second, first]

@@ -13,9 +13,9 @@ from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
 from orchestrator.analysis.dataset import build_dataset, dataset_of_records, load_dataset
 from orchestrator.analysis.loss_parity import (
     CheckState,
+    LossCheck,
     LossWindow,
     loss_checks,
-    loss_flags,
     state_of,
 )
 from orchestrator.storage.run_metadata import RunMetadata
@@ -27,30 +27,25 @@ PLAIN = {"activations": "keep", "precision": "fp32", "loop": "trainer"}
 CHECKPOINT = {"activations": "checkpoint"}
 
 
-def judge(*rows: tuple[Mapping[str, Any], list[float]]) -> dict[int, Flag]:
-    """Flags by the index of their row; each row is (choices, losses)."""
-    records = [make_record(**{**PLAIN, **choices}) for choices, _ in rows]
-    table = table_of_records(records, declared=COLUMNS)
-    losses = {}
-    for record, (_, own) in zip(records, rows, strict=True):
-        losses[record.trial_id] = own
-    flags = loss_flags(table.rows, losses, table.axes)
-    return {
-        index: flags[record.trial_id]
-        for index, record in enumerate(records)
-        if record.trial_id in flags
-    }
-
-
-def states(*rows: tuple[Mapping[str, Any], list[float]]) -> list[CheckState]:
-    """The state of each row's check; each row is (choices, losses)."""
+def checked(*rows: tuple[Mapping[str, Any], list[float]]) -> list[LossCheck]:
+    """The check of each row; each row is (choices, losses)."""
     records = [make_record(**{**PLAIN, **choices}) for choices, _ in rows]
     table = table_of_records(records, declared=COLUMNS)
     losses = {}
     for record, (_, own) in zip(records, rows, strict=True):
         losses[record.trial_id] = own
     checks = loss_checks(table.rows, losses, table.axes)
-    return [checks[record.trial_id].state for record in records]
+    return [checks[record.trial_id] for record in records]
+
+
+def judge(*rows: tuple[Mapping[str, Any], list[float]]) -> dict[int, Flag]:
+    """Flags by the index of their row."""
+    return {index: own.flag for index, own in enumerate(checked(*rows)) if own.flag is not None}
+
+
+def states(*rows: tuple[Mapping[str, Any], list[float]]) -> list[CheckState]:
+    """The state of each row's check."""
+    return [check.state for check in checked(*rows)]
 
 
 def noisy(steps: int = 12, seed: int = 0, level: float = 0.7) -> list[float]:

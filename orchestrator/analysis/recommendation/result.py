@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.analysis.accumulation import Candidate
 from orchestrator.analysis.cap_checks import CapCheck
+from orchestrator.analysis.recommendation.candidates import Candidate
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.tie_breaks import PairedComparison
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ConstraintCost:
-    """What loosening one constraint would gain, or what needing less memory would lose."""
+class Alternative:
+    """A candidate that another constraint would allow, or that is nearly as good."""
 
     constraint: str
-    """memory, effective_batch or recipe. Or "less memory": nearly as good, but much smaller."""
+    """The constraint that was loosened: memory, effective_batch or recipe.
+
+    Or "less memory": nearly as good, but much smaller. Or "nearby batch": much faster, at an
+    effective batch near the one asked for.
+    """
     candidate: Candidate
     ratio: float | None
     """The candidate's figure divided by that of the best.
@@ -23,16 +27,10 @@ class ConstraintCost:
     None if no candidate keeps all constraints.
     """
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NearbyBatch:
-    """An effective batch near the one asked for, at which training is much faster."""
-
-    effective_batch: int
-    candidate: Candidate
-    """The best candidate at this effective batch, under the same other constraints."""
-    ratio: float | None
-    """The candidate's figure divided by that of the best; None if there is no best."""
+    @property
+    def effective_batch(self) -> int:
+        """Samples per optimizer step."""
+        return self.candidate.effective_batch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,9 +52,10 @@ class Recommendation:
     best: Candidate | None
     runners_up: tuple[Candidate, ...]
     """The best candidate of each other set of techniques."""
-    costs: tuple[ConstraintCost, ...]
+    costs: tuple[Alternative, ...]
+    """What loosening each constraint would gain, and what needing less memory would lose."""
     left_out: LeftOut
-    nearby: tuple[NearbyBatch, ...] = ()
+    nearby: tuple[Alternative, ...] = ()
     """The nearest better effective batch below the one asked for, and the nearest above."""
     check: CapCheck | None = None
     """The cap check of the best. None if it was not checked: its fit is inferred from its peak."""

@@ -1,0 +1,134 @@
+"""The result of a comparison: changes of single configurations, and of all of them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from jobs.record import Outcome
+from orchestrator.analysis.comparison.run_differences import SetupDifference
+
+ChangeKind = Literal[
+    "regressed", "loss mismatch", "slower", "more memory", "fixed", "faster", "less memory"
+]
+WORSE: tuple[ChangeKind, ...] = ("regressed", "loss mismatch", "slower", "more memory")
+"""Changes for the worse, the worst kind first."""
+BETTER: tuple[ChangeKind, ...] = ("fixed", "faster", "less memory")
+"""Changes for the better, the best kind first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One configuration, changed in one way."""
+
+    kind: ChangeKind
+    label: str
+    before: float | None = None
+    """Samples per second, or bytes. None if the change is one of the outcome or the losses."""
+    after: float | None = None
+    """The same figure in the later run. For a loss mismatch: new mean loss divided by the old one.
+    """
+    ratio: float | None = None
+    """After divided by before."""
+    margin: float | None = None
+    """The largest relative change that chance can explain."""
+    outcome: Outcome | None = None
+    """How the configuration ended in the run in which it failed."""
+    reason: str = ""
+    """Why the configuration did not end ok."""
+
+    @property
+    def loss(self) -> float:
+        """The relative amount by which speed fell or memory grew. Needs a ratio."""
+        assert self.ratio is not None
+        # A ratio is the later figure divided by the earlier one. So a speed is worse below 1, and
+        # a memory is worse above 1.
+        if self.kind == "slower":
+            return 1 - self.ratio
+        return self.ratio - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shift:
+    """The mean change of speed of several GPU-bound rows, with its interval."""
+
+    ratio: float
+    """Speed after divided by speed before. For a technique, relative to the same ratio of all
+    other rows.
+    """
+    low: float
+    high: float
+    rows: int
+    axis: str = ""
+    """The axis of the technique that the rows share; "" for all rows."""
+    value: str = ""
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the interval excludes 1, so that chance is an unlikely explanation."""
+        return not self.low <= 1 <= self.high
+
+    @property
+    def smallest_visible(self) -> float:
+        """The smallest relative change that would have been called real."""
+        # The interval is symmetric in the logarithm, so ``high / ratio`` is its half-width.
+        return self.high / self.ratio - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """How the configurations of an earlier run changed in a later one."""
+
+    matched: int
+    """Configurations that ended ok in both runs."""
+    unsteady: int
+    """Matched configurations whose speed is not known well enough to be judged."""
+    host_bound: int
+    """Matched configurations that are not judged by speed, because the host limits it."""
+    without_gpu: int
+    """Matched configurations that are not judged by speed, because they ran without a GPU.
+
+    Other programs share the processor.
+    """
+    other_hosts: int
+    """Matched configurations that are not judged by speed, because the hosts differ.
+
+    The host limits part of their speed.
+    """
+    losses_compared: bool
+    """False if the seed or the length of the training differs.
+
+    These decide the batches and the learning rates, so the losses differ as well.
+    """
+    changes: tuple[Change, ...]
+    """The worst kind first; within a kind, the largest change first."""
+    shift: Shift | None
+    """The mean change of all GPU-bound rows; None if there are too few."""
+    technique_shifts: tuple[Shift, ...]
+    """Techniques whose GPU-bound rows changed by more, or by less, than all other rows."""
+    smallest_visible: float | None
+    """The smallest relative change of speed that would be found in one GPU-bound configuration.
+
+    It is the median over these configurations; None if there are none.
+    """
+    only_before: int
+    """Configurations with no finished trial in the later run."""
+    only_after: int
+    """Configurations with no finished trial in the earlier run."""
+    differences: tuple[SetupDifference, ...]
+    """Differences between the hardware, versions, models and data of the runs."""
+
+    def worse_than(self, tolerance: float) -> tuple[Change, ...]:
+        """The changes for the worse that are larger than a relative tolerance.
+
+        Regressions and loss mismatches have no ratio, and are always listed.
+        """
+        worse = [change for change in self.changes if change.kind in WORSE]
+        return tuple(item for item in worse if item.ratio is None or item.loss > tolerance)
+
+    def fails(self, tolerance: float) -> bool:
+        """Whether a configuration, a technique or the whole run is worse by more than this."""
+        shifts = [*self.technique_shifts, self.shift]
+        real = [shift for shift in shifts if shift is not None and shift.is_real]
+        is_slower = any(1 - shift.ratio > tolerance for shift in real)
+        return is_slower or bool(self.worse_than(tolerance))

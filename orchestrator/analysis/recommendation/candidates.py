@@ -1,0 +1,248 @@
+"""Candidates for an effective batch: measured at this batch, or inferred from less accumulation.
+
+A row may accumulate with a loss of the wrong scale. Such a row trained something else than its
+reference, so it is no candidate. Its memory and speed are still right, because the scale of a loss
+changes no kernel. The same micro-batch may also have been measured with less accumulation and
+correct losses. Then a candidate is inferred: it trains like that correct row, and its memory and
+speed are those of the row with the wrong loss.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Self
+
+from jobs.flags import Flag, FlagKind
+from jobs.spec import Choice
+from orchestrator.analysis.configuration import Configuration
+
+
+class Basis(enum.StrEnum):
+    """How the figures of a candidate are known."""
+
+    MEASURED = "measured"
+    """This very configuration was measured."""
+    LESS_ACCUMULATION = "less accumulation"
+    """It was measured with less accumulation.
+
+    The measured speed is a lower bound. The measured memory, plus the gradients that accumulation
+    keeps, is an upper bound.
+    """
+    WRONG_LOSS_SCALE = "wrong loss scale"
+    """Two trials were combined.
+
+    A trial with less accumulation shows that the losses are right. A trial with more accumulation,
+    whose loss has the wrong scale, shows the memory and the speed.
+    """
+    BETWEEN = "between"
+    """A smaller and a larger micro-batch were measured.
+
+    They give a lower bound of the speed, and an upper bound of the memory.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A configuration that one could train with, and how its figures are known."""
+
+    configuration: Configuration
+    """The choices to train with, and the memory and speed to expect."""
+    measured: Configuration
+    """The measured configuration. The same object as ``configuration``, unless that is inferred.
+
+    Its losses count as the candidate's losses.
+    """
+    basis: Basis = Basis.MEASURED
+    evidence: Configuration | None = None
+    """The second measured configuration behind the figures.
+
+    For ``Basis.WRONG_LOSS_SCALE`` it has the wrong loss. For ``Basis.BETWEEN`` it has the larger
+    micro-batch.
+    """
+    suspicion: Flag | None = None
+    """Set if another row with the same loop accumulates wrongly: how wrong its loss is."""
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether no trial measured this configuration, at this batch, with a right loss."""
+        return self.configuration is not self.measured
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether its figures are bounds: at least this speed, at most this memory."""
+        # A row with a wrong loss has exact figures at its own accumulation, and bounds beyond it.
+        if self.basis is Basis.WRONG_LOSS_SCALE and self.evidence is not None:
+            return self.evidence.accumulation != self.accumulation
+        return self.is_inferred
+
+    @property
+    def accumulation(self) -> int:
+        """Passes per optimizer step."""
+        return self.configuration.accumulation
+
+    @property
+    def micro_batch(self) -> int:
+        """Samples of one pass."""
+        return self.configuration.micro_batch
+
+    @property
+    def effective_batch(self) -> int:
+        """Samples per optimizer step."""
+        return self.configuration.effective_batch
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory to expect."""
+        return self.configuration.memory_bytes
+
+    @property
+    def extra_bytes(self) -> int:
+        """Memory that the inference adds: gradients that are kept between passes."""
+        return self.memory_bytes - self.measured.memory_bytes
+
+
+def as_measured(configuration: Configuration) -> Candidate:
+    """A configuration as a candidate, at the accumulation that it was measured with."""
+    return Candidate(configuration=configuration, measured=configuration)
+
+
+def candidates(
+    configurations: Iterable[Configuration], effective_batch: int | None = None
+) -> tuple[Candidate, ...]:
+    """What can serve ``effective_batch`` (None: every configuration as it was measured).
+
+    A configuration with another effective batch serves under three conditions:
+
+    - Its micro-batch divides the effective batch asked for.
+    - It was measured with less accumulation. With more, its speed would be no lower bound.
+    - The gradients that accumulation keeps can be counted.
+
+    If several configurations differ in accumulation alone, the one with most accumulation serves.
+
+    The measured candidates include those whose losses contradict their reference, so that an answer
+    can say what it leaves out. Nothing is inferred from the losses of such a candidate.
+    """
+    listed = list(configurations)
+    if effective_batch is None:
+        return tuple(map(as_measured, listed))
+    exact = [item for item in listed if item.effective_batch == effective_batch]
+    # A configuration that was measured at this batch, with correct losses, needs no inference.
+    taken = {key_of(item) for item in exact if not item.trains_wrongly}
+    recorded = WrongAccumulations.of(listed, effective_batch)
+    inferred: dict[Key, Candidate] = {}
+    # Most accumulation first: of each key only the nearest to the effective batch serves.
+    for configuration in sorted(listed, key=attrgetter("accumulation"), reverse=True):
+        key = key_of(configuration)
+        if configuration.trains_wrongly or key in taken or key in inferred:
+            continue
+        candidate = _inferred(configuration, effective_batch, recorded)
+        if candidate is not None:
+            inferred[key] = candidate
+    return (*map(as_measured, exact), *inferred.values())
+
+
+Key = tuple[Hashable, ...]
+"""The environment, and every choice except the accumulation."""
+
+
+def key_of(configuration: Configuration) -> Key:
+    """A key that is equal for configurations that differ in their accumulation alone."""
+    return configuration.micro_batch, *configuration.techniques
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WrongAccumulations:
+    """What is known from rows that accumulate with a wrong loss."""
+
+    evidence: Mapping[Key, Configuration]
+    """The rows whose loss has only a wrong scale. Their memory and speed are right."""
+    broken: Mapping[Key, int]
+    """The least accumulation whose losses are wrong by more than a constant factor.
+
+    The cause is then not known, so no greater accumulation is offered.
+    """
+    suspicions: Mapping[Choice, Flag]
+    """Loop -> a flag that says how wrong its accumulated loss is."""
+
+    @classmethod
+    def of(cls, configurations: Sequence[Configuration], effective_batch: int) -> Self:
+        """From the rows of a run. Figures come from rows up to ``effective_batch`` only."""
+        evidence: dict[Key, Configuration] = {}
+        broken: dict[Key, int] = {}
+        suspicions: dict[Choice, Flag] = {}
+        for configuration in sorted(configurations, key=attrgetter("accumulation")):
+            if not configuration.trains_wrongly or configuration.accumulation <= 1:
+                continue
+            flag = Flag(FlagKind.ACCUMULATION_SUSPECT, configuration.loss_flags[0].value)
+            suspicions.setdefault(configuration.choices.get("loop"), flag)
+            if not configuration.is_wrong_by_scale_alone:
+                broken.setdefault(key_of(configuration), configuration.accumulation)
+            elif configuration.effective_batch <= effective_batch:
+                # Rows come in order of accumulation, so the row with most accumulation is kept.
+                evidence[key_of(configuration)] = configuration
+        return cls(evidence=evidence, broken=broken, suspicions=suspicions)
+
+    def allow(self, configuration: Configuration, accumulation: int) -> bool:
+        """Whether, up to this accumulation, the losses had at most a wrong scale."""
+        limit = self.broken.get(key_of(configuration))
+        return accumulation <= 1 or limit is None or accumulation < limit
+
+    def suspicion(self, configuration: Configuration, accumulation: int) -> Flag | None:
+        """The flag of the configuration's loop, if it accumulates."""
+        if accumulation <= 1:
+            return None
+        return self.suspicions.get(configuration.choices.get("loop"))
+
+
+def _inferred(
+    configuration: Configuration, effective_batch: int, recorded: WrongAccumulations
+) -> Candidate | None:
+    """The configuration at more accumulation; None if its training or figures are not known."""
+    accumulation, rest = divmod(effective_batch, configuration.micro_batch)
+    is_more = accumulation > configuration.accumulation
+    if rest or not is_more or not recorded.allow(configuration, accumulation):
+        return None
+    basis = Basis.LESS_ACCUMULATION
+    figures = configuration
+    extra_bytes = 0
+    evidence = recorded.evidence.get(key_of(configuration))
+    # Measured memory and speed are better than inferred ones, even from a row with a wrong loss.
+    if evidence is not None and evidence.accumulation > configuration.accumulation:
+        basis = Basis.WRONG_LOSS_SCALE
+        figures = evidence
+    else:
+        evidence = None
+        # Without accumulation a step frees its gradients; with it, they are kept between passes.
+        if configuration.accumulation == 1:
+            gradients = configuration.gradient_bytes
+            if gradients is None:
+                return None
+            extra_bytes = gradients
+    return Candidate(
+        configuration=replace(
+            at_batch(configuration, configuration.micro_batch, accumulation),
+            memory_bytes=figures.memory_bytes + extra_bytes,
+            samples_per_second=figures.samples_per_second,
+            speed_error=figures.speed_error,
+        ),
+        measured=configuration,
+        basis=basis,
+        evidence=evidence,
+        suspicion=recorded.suspicion(configuration, accumulation),
+    )
+
+
+def at_batch(configuration: Configuration, micro_batch: int, accumulation: int) -> Configuration:
+    """A configuration with its own figures at another batch.
+
+    Its row keeps all measured columns. Only the columns of the batch change.
+    """
+    batch = {"micro_batch": micro_batch, "accumulation": accumulation}
+    return replace(
+        configuration,
+        choices={**configuration.choices, **batch},
+        row={**configuration.row, **batch, "effective_batch": micro_batch * accumulation},
+    )

@@ -1,0 +1,284 @@
+"""The result of ``tune``: for each budget the pick, what it gains, and how sure the search is.
+
+It is computed once, when the run is published, and stored with the run. Terminal, JSON, Python and
+export read it from there. A run without the file has the same result, computed when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from jobs.flags import SHARED
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.recommendation import Candidate, Constraints
+from orchestrator.analysis.recommendation.candidates import as_measured
+from orchestrator.reporting import flags
+from orchestrator.reporting.recommendation import RecommendationText
+from orchestrator.reporting.recommendation_json import to_json as recommendation_json
+from orchestrator.reporting.sections.search_summary import certainty, counts
+from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.storage.layout import RESULT, written_beside
+from orchestrator.storage.regular_file import read_regular
+from orchestrator.storage.run_metadata import UnreadableRunError
+from orchestrator.storage.search_summary import BudgetResult
+from orchestrator.units import change, memory, number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResultConfiguration:
+    """A configuration that a result names."""
+
+    label: str
+    trial_id: str
+    """The trial that measured it, or that it is inferred from."""
+    micro_batch: int
+    accumulation: int
+    samples_per_second: float
+    memory_bytes: int
+    text: tuple[str, ...]
+    """Its figures in words, then what to know before training with it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuneResult:
+    """What a run found for one memory budget on one GPU model."""
+
+    environment_id: str
+    hardware: str
+    budget_bytes: int | None
+    """None: no budget was named, and the machine's memory is unknown."""
+    effective_batch: int | None
+    """The effective batch asked for."""
+    all_recipes: bool
+    """Whether every training recipe could be the best, or only that of the user's arguments."""
+    best: ResultConfiguration | None
+    """What to train with; None if nothing measured fits."""
+    runner_up: ResultConfiguration | None
+    """The best with other techniques."""
+    user_configuration: ResultConfiguration | None
+    """The user's own arguments as measured; None: they did not end ok."""
+    least_memory: ResultConfiguration | None
+    """The measured configuration with the least memory, if nothing fits."""
+    gain: float | None
+    """The speed of the best divided by that of the user's own arguments."""
+    search: BudgetResult | None
+    """What the search considered, ruled out and measured, and what could still be gained.
+
+    None in a run that was killed before its search ended.
+    """
+    folder_name: str
+    """Where in the run folder its files to train with are."""
+    recommendation: dict[str, Any]
+    """The best and its alternatives, as ``recommend --json`` prints them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TuneResults:
+    """The content of ``result.json``."""
+
+    name: str
+    """The run's name."""
+    results: tuple[TuneResult, ...]
+    """One for each budget of each environment's search; empty if nothing was measured."""
+
+
+_FILE = TypeAdapter(TuneResults)
+
+
+def read(dataset: Dataset) -> TuneResults:
+    """The stored result of a run, else the same computed from its rows.
+
+    Raises UnreadableRunError if the file is damaged.
+    """
+    if dataset.folder is None:
+        return computed(dataset)
+    path = dataset.folder / RESULT
+    try:
+        return _FILE.validate_json(read_regular(path))
+    except FileNotFoundError:
+        return computed(dataset)
+    except (OSError, ValueError):
+        reason = "damaged or not of this program; move the file away to read the run without it"
+        raise UnreadableRunError(f"{path}: {reason}") from None
+
+
+def write(dataset: Dataset, folder: Path) -> None:
+    """Store the result of a run whose search answers for budgets."""
+    search = dataset.run.search_summary
+    if search is not None and (search.results or search.by_gpu_model):
+        with written_beside(folder / RESULT) as partial:
+            partial.write_bytes(_FILE.dump_json(computed(dataset), indent=2))
+
+
+def computed(dataset: Dataset) -> TuneResults:
+    """The result of a run, from its rows."""
+    results: list[TuneResult] = []
+    for environment in dataset.environments:
+        search = dataset.run.search_summary
+        effective_batch = None
+        found: tuple[BudgetResult, ...] = ()
+        if search is not None:
+            found = search.of_gpu_model(environment.hardware).results
+            effective_batch = search.of_gpu_model(environment.hardware).effective_batch
+        for of_budget in found:
+            constraints = Constraints(
+                memory_bytes=of_budget.budget_bytes,
+                effective_batch=effective_batch,
+                all_recipes=of_budget.recipe == "any",
+            )
+            results.append(_result(dataset, environment, constraints, of_budget))
+        if not found:
+            # A run that was killed has no summary of its search.
+            for budget in dataset.run.budgets or (None,):
+                constraints = Constraints(memory_bytes=budget, effective_batch=effective_batch)
+                results.append(_result(dataset, environment, constraints, None))
+    return TuneResults(name=dataset.name, results=tuple(results))
+
+
+def _result(
+    dataset: Dataset,
+    environment: EnvironmentResults,
+    constraints: Constraints,
+    search: BudgetResult | None,
+) -> TuneResult:
+    recommendation = environment.recommend(constraints)
+    best = recommendation.best
+    measured = list(map(as_measured, environment.configurations))
+    baseline = [own for own in measured if own.configuration.choices == environment.baseline]
+    user = next(iter(baseline), None)
+    gain = None
+    if best is not None and user is not None:
+        gain = best.configuration.samples_per_second / user.configuration.samples_per_second
+    least = None
+    if best is None:
+        least = min(measured, key=attrgetter("memory_bytes"), default=None)
+    lines = RecommendationText(dataset, environment, recommendation).best()
+    return TuneResult(
+        environment_id=environment.environment_id,
+        hardware=environment.hardware,
+        budget_bytes=constraints.memory_bytes,
+        effective_batch=constraints.effective_batch,
+        all_recipes=constraints.all_recipes,
+        best=_plain(dataset, best, *lines),
+        runner_up=_plain(dataset, next(iter(recommendation.runners_up), None)),
+        user_configuration=_plain(dataset, user),
+        least_memory=_plain(dataset, least),
+        gain=gain,
+        search=search,
+        folder_name=_folder_name(dataset, environment, constraints),
+        recommendation=recommendation_json(dataset, environment, recommendation),
+    )
+
+
+def _plain(dataset: Dataset, candidate: Candidate | None, *text: str) -> ResultConfiguration | None:
+    """A candidate with these lines of text, else with its figures and flags of its memory."""
+    if candidate is None:
+        return None
+    configuration = candidate.configuration
+    label = dataset.pick_label(configuration)
+    speed = f"{number(configuration.samples_per_second)} samples/s"
+    # Another process's memory may be part of the figure. Flags of the speed do not matter.
+    flagged = [flag for flag in configuration.flags if flag.kind in SHARED]
+    shared = [f"    {flags.with_heading(flag)}" for flag in flagged]
+    return ResultConfiguration(
+        label=label,
+        trial_id=candidate.measured.trial_ids[0],
+        micro_batch=candidate.micro_batch,
+        accumulation=candidate.accumulation,
+        samples_per_second=configuration.samples_per_second,
+        memory_bytes=configuration.memory_bytes,
+        text=text or (f"{label}: {speed}, {memory(configuration.memory_bytes)}", *shared),
+    )
+
+
+def _folder_name(
+    dataset: Dataset, environment: EnvironmentResults, constraints: Constraints
+) -> str:
+    parts = ["train", "all-memory"]
+    if constraints.memory_bytes is not None:
+        parts[1] = memory(constraints.memory_bytes).replace(" ", "")
+    if constraints.all_recipes:
+        parts.append("any-recipe")
+    if len(dataset.environments) > 1:
+        parts.append(environment.hardware.replace(" ", "-"))
+    return "-".join(parts)
+
+
+def candidate_of(dataset: Dataset, result: TuneResult) -> Candidate | None:
+    """The best of a result as a candidate, for export; None if it has none."""
+    environment = dataset.environment_of(result.environment_id)
+    if result.best is None or environment is None:
+        return None
+    wanted = (result.best.trial_id, result.best.micro_batch, result.best.accumulation)
+    for candidate in environment.rankings.serving(result.effective_batch):
+        trial_id = candidate.measured.trial_ids[0]
+        if (trial_id, candidate.micro_batch, candidate.accumulation) == wanted:
+            return candidate
+    return None
+
+
+def to_json(results: TuneResults, exported: Mapping[str, str]) -> dict[str, Any]:
+    """The results as JSON values, each with where its files to train with are."""
+    listed = [
+        {**asdict(result), "files": exported.get(result.folder_name)} for result in results.results
+    ]
+    return {"name": results.name, "results": listed}
+
+
+def describe(results: TuneResults, exported: Mapping[str, str]) -> str:
+    """Lines of text: for each budget its pick, the runner-up, the gain and the certainty."""
+    return visible("\n".join(_lines(results, exported)))
+
+
+def _lines(results: TuneResults, exported: Mapping[str, str]) -> Iterator[str]:
+    if not results.results:
+        yield f"{results.name}: nothing was measured, so there is no answer"
+    environment_id = None
+    for result in results.results:
+        if result.environment_id != environment_id:
+            environment_id = result.environment_id
+            yield f"\n{results.name} on {result.hardware}"
+            if result.user_configuration is None:
+                yield "your own arguments did not end ok, so gains are unknown"
+            else:
+                yield f"your own arguments: {result.user_configuration.text[0]}"
+        yield ""
+        yield from _result_lines(result)
+        if result.folder_name in exported:
+            yield f"  files to train with: {exported[result.folder_name]}"
+
+
+def _result_lines(result: TuneResult) -> Iterator[str]:
+    where = "in the machine's memory"
+    if result.budget_bytes is not None:
+        where = f"within {memory(result.budget_bytes)}"
+    yield f"{where}, whatever it trains" if result.all_recipes else where
+    if result.best is not None:
+        yield from result.best.text
+    elif result.effective_batch is None:
+        yield "  no measured configuration fits"
+    else:
+        batch = result.effective_batch
+        yield f"  no measured configuration fits with an effective batch of {batch}"
+    if result.least_memory is not None:
+        figures, *shared = result.least_memory.text
+        yield f"  least memory measured: {figures}"
+        yield from shared
+    if result.gain is not None:
+        yield f"    {change(result.gain)} in speed over your own arguments"
+    if result.runner_up is not None:
+        yield f"  runner-up: {result.runner_up.text[0]}"
+    if result.search is not None:
+        yield f"  {counts(result.search)}"
+        yield f"  {certainty(result.search)}"
+        if not result.search.is_settled:
+            yield (
+                "  the search ended before this was certain; --resume with more --gpu-minutes"
+                " continues it"
+            )

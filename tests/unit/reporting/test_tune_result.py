@@ -1,0 +1,149 @@
+"""The result of `tune`: computed once, stored with the run, and the same for every reader."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.flags import Flag, FlagKind
+from jobs.record import TrialRecord
+from orchestrator.analysis.dataset import dataset_of_records, load_dataset
+from orchestrator.api import load
+from orchestrator.reporting.publish import publish
+from orchestrator.reporting.sections.search_summary import certainty, counts, search_sentences
+from orchestrator.reporting.tune_result import candidate_of, computed, describe, read, to_json
+from orchestrator.storage.layout import RESULT
+from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
+from orchestrator.storage.search_summary import BudgetResult, MeasuredPick, SearchSummary
+from orchestrator.units import GIB
+from tests.support.recorded_runs import RECORDED
+from tests.support.records import make_record, write_run
+
+FOUND = BudgetResult(
+    budget_bytes=24 * GIB,
+    recipe="",
+    pick=MeasuredPick(trial_id="a", samples_per_second=1.0, memory_bytes=1.0),
+    considered=12_345,
+    ruled_out=6_000,
+    measured=20,
+    expected_gain=0.01,
+    gain_at_most=0.012,
+    confidence=0.95,
+    is_settled=False,
+)
+
+
+def search_of(*found: BudgetResult) -> dict[str, Any]:
+    counted = {"kind": "best", "planned": 12_345, "measured": 20, "skipped": {}}
+    return {**counted, "results": [own.to_json() for own in found]}
+
+
+def printed(*records: TrialRecord, **changes: Any) -> str:
+    """What is printed for a run of one budget; without changes, its search left no summary."""
+    search = search_of(replace(FOUND, **changes)) if changes else {}
+    run = RunMetadata(name="own", budgets=(24 * GIB,), baseline={"micro_batch": 4}, search=search)
+    return describe(computed(dataset_of_records(records, run)), {})
+
+
+def plain_json(values: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(values))
+
+
+def test_result_within_a_budget_below_everything_names_the_least_memory() -> None:
+    listed = [Flag(FlagKind.SHARED_PROCESSES, 1), Flag(FlagKind.HOST_BOUND, 0.97)]
+    text = printed(
+        make_record(micro_batch=4, memory_mib=30_000, flags=listed),
+        make_record(micro_batch=8, memory_mib=50_000, speed=200.0),
+        pick=None,
+        gain_at_most=None,
+    )
+    assert "no measured configuration fits\n  least memory measured: batch 4" in text
+    assert "whether anything does is not known" in text
+    # Another process may have had a part of this memory; the speed is of no interest.
+    assert "other processes on the GPU: 1" in text
+    assert "host-bound" not in text
+
+
+def test_result_that_was_cut_short_says_how_to_continue() -> None:
+    cut = printed(make_record(), is_settled=False)
+    assert "at most +1.2 % in speed, with 95 % probability" in cut
+    assert "--resume with more --gpu-minutes continues it" in cut
+    assert "--resume" not in printed(make_record(), is_settled=True)
+
+
+def test_result_of_a_killed_run_names_its_fastest_without_what_the_search_says() -> None:
+    text = printed(make_record(micro_batch=4), make_record(micro_batch=8, speed=200.0))
+    assert "batch 8" in text
+    assert "considered" not in text
+    assert "×2.00 in speed over your own arguments" in text
+
+
+def test_result_with_a_doubtful_speed_says_why() -> None:
+    flag = Flag(FlagKind.HOST_BOUND, 0.97)
+    assert "host-bound: " in printed(make_record(flags=[flag]), is_settled=True)
+
+
+def test_result_of_nothing_measured_says_so() -> None:
+    assert "nothing was measured" in printed()
+
+
+def test_result_is_stored_when_the_run_is_published_and_read_from_there(tmp_path: Path) -> None:
+    records = [make_record(micro_batch=4), make_record(micro_batch=8, speed=200.0)]
+    folder = write_run(tmp_path, records, search=search_of(FOUND), budgets=[24 * GIB])
+    dataset = publish(folder).dataset
+    stored = json.loads((folder / RESULT).read_text())
+    assert plain_json(to_json(read(dataset), {})) == plain_json(to_json(computed(dataset), {}))
+    (result,) = load(folder).tune_results
+    (plain,) = plain_json(to_json(read(dataset), {result.folder_name: "here"}))["results"]
+    assert plain == {**plain, **stored["results"][0], "files": "here"}
+    candidate = candidate_of(dataset, result)
+    assert candidate is not None
+    assert candidate.measured.trial_ids[0] == result.best.trial_id == records[1].trial_id
+    # What is stored counts, not what another computation would say.
+    stored["results"][0]["gain"] = 7.0
+    (folder / RESULT).write_text(json.dumps(stored))
+    assert "×7.00 in speed" in describe(read(load_dataset(folder)), {})
+    (folder / RESULT).write_text("{}")
+    with pytest.raises(UnreadableRunError, match="damaged"):
+        read(load_dataset(folder))
+
+
+def test_result_of_a_recorded_run_is_computed_when_it_is_read() -> None:
+    results = load(RECORDED / "2026-11-26-tune_llm_1b-h200").tune_results
+    assert [own.budget_bytes for own in results] == [24 * GIB, 40 * GIB, 80 * GIB]
+    for result in results:
+        assert result.best is not None
+        assert result.best.memory_bytes <= result.budget_bytes
+        assert result.recommendation["best"]["trial_id"] == result.best.trial_id
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({}, "gain at most +1.2 % in speed, with 95 % probability"),
+        ({"gain_at_most": 0.0}, "none of the unmeasured configurations is faster, with 95 % prob"),
+        ({"gain_at_most": 3.0}, "gain at most ×4.00 in speed"),
+        ({"gain_at_most": 283.0}, "too little is known"),
+        ({"gain_at_most": None}, "not known"),
+        ({"pick": None, "is_settled": True}, "nothing considered fits"),
+        ({"pick": None}, "whether anything does is not known"),
+    ],
+)
+def test_certainty_says_what_could_still_be_gained(changed: dict[str, Any], words: str) -> None:
+    assert words in certainty(replace(FOUND, **changed))
+
+
+def test_report_of_a_search_for_budgets_has_a_sentence_for_each() -> None:
+    expected = "considered 12,345, ruled out without a trial 6,000, measured 20"
+    assert counts(FOUND) == expected
+    across = replace(FOUND, budget_bytes=None, recipe="any")
+    search = SearchSummary(
+        kind="best", planned=12_345, measured=20, skipped={}, results=(FOUND, across)
+    )
+    _, first, second = search_sentences(search)
+    assert first.startswith(f"Within 24 GiB: {expected}")
+    assert second.startswith("In the whole memory, of all training recipes:")
