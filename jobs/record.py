@@ -13,7 +13,7 @@ from jobs.flags import Flag, flags_of
 from jobs.spec import TrialSpec, spec_from_json, to_json
 
 SCHEMA_VERSION = 2
-"""Version of records, tables and run.json. ``orchestrator.storage.migration`` reads older ones."""
+"""Version of records, tables and run.json."""
 
 ArrowType = Literal[
     "int64", "float64", "string", "bool", "timestamp", "list<double>", "list<string>"

@@ -112,17 +112,15 @@ class Run:
         memory_bytes: int | None = None,
         effective_batch: int | None = None,
         all_recipes: bool = False,
-        require_loss_parity: bool = True,
         objective: str = "samples_per_second",
         price_per_hour: float | None = None,
     ) -> Answer:
         """The best configuration under constraints.
 
         ``memory`` is bytes, or text such as "24GiB". ``memory_bytes`` is the same as a number.
-        ``require_loss_parity`` has no effect and will be removed: a configuration whose losses
-        contradict their reference is never recommended. Raises KeyError if the objective is
-        unknown, and ValueError if ``memory`` is not a size, if the batch or the price is not a
-        number above zero, or if the objective needs a price.
+        A configuration whose losses contradict their reference is never recommended. Raises
+        KeyError if the objective is unknown, and ValueError if ``memory`` is not a size, if the
+        batch or the price is not a number above zero, or if the objective needs a price.
         """
         if memory is not None:
             memory_bytes = size_bytes(memory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,9 +26,9 @@ from orchestrator.planning.config_model import CpuFallback, Resources
 from orchestrator.planning.plan import trial_spec
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.storage.layout import RECORDS
-from orchestrator.storage.record_reader import read_record, read_records
+from orchestrator.storage.record_reader import read_record
+from orchestrator.storage.tables.columns import PRESENT_TRIAL_ID
 from orchestrator.storage.tables.rows import Row
-from orchestrator.storage.version_1_identity import version_1_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +44,9 @@ def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
     """The trial that a row of a data set was measured from.
 
     If there is no record, the trial is planned again from the table's config and the row's
-    choices. If it then has the trial id of the row, it is the measured trial. Raises
-    NotExportableError if the config does not have all that is needed.
+    choices. If it then has the trial id of the row, it is the measured trial. Tables of an earlier
+    definition of the id have today's in a column of its own. Raises NotExportableError if the
+    config does not have all that is needed.
     """
     # A record holds exactly what ran.
     trial_id = row["trial_id"]
@@ -64,7 +64,7 @@ def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
     # In a sweep over several GPU models, the identity of a trial includes its GPU model.
     with_gpu_model = dataclasses.replace(spec, gpu_model=row["gpu_model"])
     for candidate in (spec, with_gpu_model):
-        if trial_id in _identities(candidate):
+        if candidate.trial_id in (trial_id, row.get(PRESENT_TRIAL_ID.name)):
             return SourceTrial(spec=candidate, is_checked=True)
     return SourceTrial(spec=spec, is_checked=False)
 
@@ -74,21 +74,9 @@ def _recorded_spec(folder: Path | None, trial_id: str) -> TrialSpec | None:
     if folder is None:
         return None
     record = read_record(folder / RECORDS / f"{trial_id}.json")
-    if record is not None and record.trial_id == trial_id:
-        return record.spec
-    # A file of version 1 is named by another id. So search all records.
-    for other in read_records(folder):
-        if other.trial_id == trial_id:
-            return other.spec
-    return None
-
-
-def _identities(spec: TrialSpec) -> set[str]:
-    """The identities that this version and version 1 give to a trial."""
-    identities = {spec.trial_id}
-    with contextlib.suppress(KeyError):  # version 1 lacked a hook of this trial
-        identities.add(version_1_id(spec))
-    return identities
+    if record is None:
+        return None
+    return record.spec
 
 
 def _rebuilt(
@@ -134,7 +122,7 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
 
 
 def _own_code(raw: Mapping[str, Any] | None) -> UserCode | None:
-    """The user's own code by name; None in a run without any, or of an older version."""
+    """The user's own code by name; None in a run without any."""
     if not raw:
         return None
     return user_code_from_json(raw)

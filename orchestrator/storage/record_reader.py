@@ -5,11 +5,9 @@ It may also hold values that do not fit into a table.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from pydantic_core import from_json
 
 from jobs.record import SCHEMA_VERSION, ArrowType, TrialRecord, record_from_json
 from orchestrator.storage.layout import record_files
-from orchestrator.storage.migration import upgraded_record
 from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.tables.anatomy_rows import is_sound
@@ -36,16 +33,12 @@ _YEAR_2100 = 4102444800.0
 class RecordsFound:
     """The readable and the unreadable files among a run folder's records."""
 
-    records: tuple[tuple[Path, TrialRecord], ...]
-    """File and record, by file name."""
+    records: tuple[TrialRecord, ...]
+    """Oldest first; those of trials that never started come last."""
     unreadable: tuple[Path, ...]
     """Files that are not records of this version."""
     newer: tuple[Path, ...] = ()
     """Those of them that a newer version of this program wrote."""
-
-    def in_order(self) -> list[TrialRecord]:
-        """The records, oldest first, those that never started last."""
-        return sorted((record for _, record in self.records), key=_order)
 
     def sentences(self) -> tuple[str, ...]:
         """How many files cannot be read, and which; nothing if all can."""
@@ -86,22 +79,22 @@ def _record(path: Path) -> TrialRecord | None:
     try:
         text = read_regular(path)
         raw = from_json(text)
-        # Records without a version are of the first.
-        version = raw.get("schema_version", 1)
-        if version > SCHEMA_VERSION:
+        if raw["schema_version"] > SCHEMA_VERSION:
             raise NewerRecordError(str(path))
-        if version < SCHEMA_VERSION:
-            raw = {**upgraded_record(raw), "schema_version": SCHEMA_VERSION}
-            text = json.dumps(raw).encode()
         _shape().validate_json(text, strict=True)  # every value of its type
         record = record_from_json(raw)  # no field that this version does not know
     except NewerRecordError:
         raise
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
-    if _fits_a_table(record):
+    if _is_of_its_file(record, path) and _fits_a_table(record):
         return record
     return None
+
+
+def _is_of_its_file(record: TrialRecord, path: Path) -> bool:
+    """Whether the file is named after its trial. A superseded record may have a number, too."""
+    return path.stem.partition("-")[0] == record.trial_id
 
 
 def find_records(run_folder: Path) -> RecordsFound:
@@ -109,7 +102,7 @@ def find_records(run_folder: Path) -> RecordsFound:
 
     Raises UnreadableRunError if the folder of records cannot be listed.
     """
-    records: list[tuple[Path, TrialRecord]] = []
+    records = []
     unreadable = []
     newer = []
     for path in _listed_files(run_folder):
@@ -121,9 +114,11 @@ def find_records(run_folder: Path) -> RecordsFound:
         if record is None:
             unreadable.append(path)
         else:
-            records.append((path, record))
+            records.append(record)
     return RecordsFound(
-        records=tuple(_with_todays_ids(records)), unreadable=tuple(unreadable), newer=tuple(newer)
+        records=tuple(sorted(records, key=_order)),
+        unreadable=tuple(unreadable),
+        newer=tuple(newer),
     )
 
 
@@ -135,43 +130,14 @@ def _listed_files(run_folder: Path) -> list[Path]:
         raise UnreadableRunError(f"{error.filename}: {error.strerror}") from None
 
 
-def read_records(run_folder: Path) -> list[TrialRecord]:
+def read_records(run_folder: Path) -> tuple[TrialRecord, ...]:
     """Every readable record, oldest first, those that never started last."""
-    return find_records(run_folder).in_order()
+    return find_records(run_folder).records
 
 
 def _order(record: TrialRecord) -> tuple[bool, float]:
     """Sorts records by their start; one of a trial that never started, whose start is 0, last."""
     return record.started_at == 0, record.started_at
-
-
-def _with_todays_ids(
-    records: Sequence[tuple[Path, TrialRecord]],
-) -> Iterator[tuple[Path, TrialRecord]]:
-    """The records, with today's trial ids in their follow-ups.
-
-    Follow-ups of version 1 have old trial ids, which are also the names of the records' files.
-    """
-    todays_ids = {path.stem: record.trial_id for path, record in records}
-    for path, record in records:
-        yield path, _with_todays_follow_up(record, todays_ids)
-
-
-def _with_todays_follow_up(record: TrialRecord, todays_ids: Mapping[str, str]) -> TrialRecord:
-    """The record with today's trial ids in its follow-up."""
-    follow_up = record.spec.follow_up
-    if follow_up is None:
-        return record
-    compared_with = [todays_ids.get(trial, trial) for trial in follow_up.compared_with]
-    renamed = dataclasses.replace(
-        follow_up,
-        follows_trial=todays_ids.get(follow_up.follows_trial, follow_up.follows_trial),
-        compared_with=tuple(compared_with),
-    )
-    # Records of today are kept as they are.
-    if renamed == follow_up:
-        return record
-    return dataclasses.replace(record, spec=dataclasses.replace(record.spec, follow_up=renamed))
 
 
 @functools.cache

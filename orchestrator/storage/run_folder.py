@@ -52,11 +52,6 @@ class RunFolder:
         self._lock: FolderLock | None = None
         self.unreadable: list[Path] = []
         """Files among the records that are not records of this version; they are left alone."""
-        self._files: dict[str, set[Path]] = {}
-        """Trial -> the files that hold it.
-
-        An earlier version gave a trial, and its file, another name.
-        """
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -156,7 +151,6 @@ class RunFolder:
         if record.provenance.log:
             record = self._with_log_file(record)
         _write(path, record_to_json(record))
-        self._set_aside_other_files(record.trial_id, path)
         return record
 
     def rename(self, record: TrialRecord, trial_id: str) -> TrialRecord:
@@ -167,12 +161,11 @@ class RunFolder:
         if record.trial_id == trial_id:
             return record
         written = self.write(record)
-        old_path = self._path_of(trial_id)
-        for path in {old_path, *self._files.pop(trial_id, set())}:
-            content = read_record(path)
-            # Another record may have been written under the old name since.
-            if content is not None and content.started_at == record.started_at:
-                path.unlink()
+        path = self._path_of(trial_id)
+        content = read_record(path)
+        # Another record may have been written under the old name since.
+        if content is not None and content.started_at == record.started_at:
+            path.unlink()
         return written
 
     def _with_log_file(self, record: TrialRecord) -> TrialRecord:
@@ -199,7 +192,6 @@ class RunFolder:
         with _named_errors(path):
             if path.is_file():
                 self.superseded.take_record(path)
-        self._set_aside_other_files(trial_id, path)
 
     def set_tables_aside(self) -> None:
         """Move the tables aside, because they hold rows of records that were moved."""
@@ -208,7 +200,7 @@ class RunFolder:
             self.superseded.take_tables()
 
     def records(self) -> dict[str, TrialRecord]:
-        """Every readable record by trial id, the latest of each.
+        """Every readable record by trial id.
 
         ``unreadable`` lists the other files. Raises RunFolderError if they cannot be listed.
         """
@@ -217,14 +209,7 @@ class RunFolder:
         except UnreadableRunError as error:
             raise RunFolderError(f"cannot read the earlier records: {error}") from None
         self.unreadable = list(contents.unreadable)
-        latest: dict[str, TrialRecord] = {}
-        for path, record in contents.records:
-            self._files.setdefault(record.trial_id, set()).add(path)
-            # Two files hold one trial if an earlier version gave it another name.
-            earlier = latest.get(record.trial_id)
-            if earlier is None or earlier.started_at < record.started_at:
-                latest[record.trial_id] = record
-        return latest
+        return {record.trial_id: record for record in contents.records}
 
     def _path_of(self, trial_id: str) -> Path:
         return self.path / RECORDS / f"{trial_id}.json"
@@ -243,12 +228,6 @@ class RunFolder:
                 return
         with _named_errors(path):
             self.superseded.take_record(path)
-
-    def _set_aside_other_files(self, trial_id: str, path: Path) -> None:
-        with _named_errors(path):
-            for other in self._files.pop(trial_id, set()) - {path}:
-                if other.is_file():
-                    self.superseded.take_record(other)
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:

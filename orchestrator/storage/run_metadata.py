@@ -14,7 +14,6 @@ from typing_extensions import TypedDict
 from jobs.record import SCHEMA_VERSION
 from jobs.spec import Choice
 from orchestrator.storage.layout import RUN
-from orchestrator.storage.migration import upgraded_run
 from orchestrator.storage.redaction import redacted
 from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.search_summary import SearchSummary
@@ -29,7 +28,7 @@ class UnreadableRunError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunMetadata:
-    """The content of ``run.json``. In an old run, any field may be missing."""
+    """The content of ``run.json``. Any field may be missing."""
 
     name: str = ""
     command: str = ""
@@ -55,8 +54,7 @@ class RunMetadata:
 
     It is False while the sweep runs, and stays False if its driver was killed.
     """
-    schema_version: int = 1
-    """1 if the file does not say; see ``orchestrator.storage.migration``."""
+    schema_version: int = SCHEMA_VERSION
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -65,12 +63,9 @@ class RunMetadata:
         Unknown keys are ignored, and missing keys have their defaults. Raises ValueError if a value
         is of a wrong type, or if the file was written by a newer version.
         """
-        if raw.get("schema_version", 1) < SCHEMA_VERSION:
-            raw = {**upgraded_run(raw), "schema_version": SCHEMA_VERSION}
-        # Files of earlier versions may hold secrets, which must not reach tables and pages.
-        cleaned = redacted(raw)
-        # Old runs wrote null for a missing value. The default stands for the same.
-        given = {key: value for key, value in cleaned.items() if value is not None}
+        # The file may come from elsewhere, and its secrets must not reach tables and pages. A
+        # missing value may be null.
+        given = {key: value for key, value in redacted(raw).items() if value is not None}
         run: Self = TypeAdapter(cls).validate_python(given)
         _CONFIG.validate_python(dict(run.config))
         if run.schema_version > SCHEMA_VERSION:

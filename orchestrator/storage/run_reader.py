@@ -39,7 +39,7 @@ def read_run_folder(run_folder: Path) -> RunContents:
     UnreadableRunError on a file that cannot be read.
     """
     contents = find_records(run_folder)
-    records = contents.in_order()
+    records = contents.records
     unreadable = contents.sentences()
     if records:
         trials = table_of_records(records, read_run(run_folder), unreadable=unreadable)

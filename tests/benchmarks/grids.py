@@ -28,7 +28,6 @@ from jobs.spec import (
 )
 from jobs.steady_state import are_enough, launch_bound_share, mean_step_error, steady_from
 from jobs.techniques import AXES
-from orchestrator.storage.migration import upgraded_rows
 
 DATA = Path(__file__).parents[1] / "data"
 RECORDED = DATA / "bert_large_h200_fp32_tf32.parquet"
@@ -101,7 +100,7 @@ def make_record(
 
 @cache
 def recorded(path: Path = RECORDED) -> Table:
-    """A measured table: a grid of ``DATA``, or any run's ``trials.parquet`` of any version.
+    """A measured table: a grid of ``DATA``, or any run's ``trials.parquet``.
 
     Skipped trials are left out, because nothing is known about them.
     """
@@ -110,8 +109,6 @@ def recorded(path: Path = RECORDED) -> Table:
     environments = json.loads(metadata.get(b"environments", b"{}"))
     axes = [name for name in table.column_names if name in AXES]
     rows = table.to_pylist()
-    if b"schema_version" not in metadata:
-        rows = upgraded_rows(rows, {axis: axis for axis in axes})
     records = []
     for row in rows:
         if row["outcome"] != Outcome.SKIPPED:

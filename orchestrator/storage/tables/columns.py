@@ -81,6 +81,12 @@ COMPARED: tuple[Column, ...] = (
 )
 """The columns that are computed from several rows of a table."""
 
+PRESENT_TRIAL_ID = Column(
+    "present_trial_id",
+    "string",
+    "The trial's id by the present definition, in a table whose trial_id is of an earlier one",
+)
+
 FRONTIER_COLUMNS: tuple[Column, ...] = (
     Column("frontier_memory_bytes", "int64", "The largest memory of its repeats", unit="B"),
     Column("frontier_samples_per_second", "float64", "The median speed of its repeats", unit="1/s"),

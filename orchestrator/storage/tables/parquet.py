@@ -30,12 +30,10 @@ def arrow_table(trials: TrialTable) -> pa.Table:
 
     Raises pyarrow.ArrowInvalid if a value is not of its declared type.
     """
-    # A run of an older version is written in today's version of the schema.
-    run = dataclasses.replace(trials.run, schema_version=SCHEMA_VERSION)
     metadata = {
-        "run": json.dumps(dataclasses.asdict(run), sort_keys=True),
-        "config": json.dumps(dict(run.config), sort_keys=True),
-        "command": run.command,
+        "run": json.dumps(dataclasses.asdict(trials.run), sort_keys=True),
+        "config": json.dumps(dict(trials.run.config), sort_keys=True),
+        "command": trials.run.command,
         "environments": json.dumps(trials.environments, sort_keys=True),
         "tool_version": trials.tool_version,
         "schema_version": str(SCHEMA_VERSION),

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from jobs.anatomy_record import Anatomy
 from jobs.record import SCHEMA_VERSION, Column, Outcome
 from orchestrator.storage.layout import ANATOMY, STEPS
-from orchestrator.storage.migration import upgraded_rows
 from orchestrator.storage.regular_file import require_regular
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.tables import anatomy_rows
@@ -23,13 +22,12 @@ from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
     BASE,
     FOLLOW_UP,
+    PRESENT_TRIAL_ID,
     trial_table_columns,
 )
 from orchestrator.storage.tables.trial_table import TrialTable
 from orchestrator.storage.tables.value_types import is_of_type, is_possible
 
-_IN_EVERY_VERSION = ("trial_id", "outcome")
-"""Columns that a table of trials has in every version."""
 _NEVER_NULL = (
     "trial_id",
     "outcome",
@@ -40,13 +38,13 @@ _NEVER_NULL = (
     "gpu_model",
     "environment_id",
 )
-"""Columns that every row of today's version has a value in."""
+"""Columns that every row has a value in."""
 _BATCH = ("micro_batch", "accumulation", "effective_batch")
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
 def read_trials_file(path: Path) -> TrialTable:
-    """A table of trials that this project wrote, of any version.
+    """A table of trials that this program wrote.
 
     Raises FileNotFoundError or UnreadableRunError.
     """
@@ -61,15 +59,10 @@ def read_trials_file(path: Path) -> TrialTable:
 
 def _trial_table(path: Path, table: pa.Table) -> TrialTable:
     """Raises UnreadableRunError, KeyError, TypeError or ValueError."""
-    # The file's metadata gives the version, the axes and the run.
+    # The file's metadata gives the axes and the run.
     metadata = metadata_of(table)
-    schema_version = int(metadata.get("schema_version", 1))
     axes = axes_of(table)
     rows = table.to_pylist()
-    # Check the columns of every version first, before rows of version 1 are converted.
-    _require(path, _IN_EVERY_VERSION, rows)
-    if schema_version < SCHEMA_VERSION:
-        rows = upgraded_rows(rows, axes)
     _require(path, [column.name for column in BASE], rows)
     _check_values(path, rows)
     return TrialTable(
@@ -85,8 +78,8 @@ def _trial_table(path: Path, table: pa.Table) -> TrialTable:
 def trial_ids_in_file(path: Path) -> frozenset[str] | None:
     """The ids of the trials that have a row in a table of today's version.
 
-    None if there is no table, or if it cannot be read. None for a table of an earlier version,
-    too, because that version gave the trials other ids.
+    None if there is no table, if it cannot be read, or if it is of another version, which may give
+    the trials other ids.
     """
     try:
         table = _read(path, columns=["trial_id"])
@@ -142,6 +135,8 @@ def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
         field = table.schema.field(name)
         doc = (field.metadata or {}).get(b"doc", b"").decode()
         axis_columns.append(Column(name, type_name(field.type), doc))
+    if PRESENT_TRIAL_ID.name in table.column_names:
+        todays_columns = (*todays_columns, PRESENT_TRIAL_ID)
     # ``trial_table_columns`` puts the axes of records at the same place.
     first = len(BASE) + len(FOLLOW_UP)
     return (*todays_columns[:first], *axis_columns, *todays_columns[first:])

@@ -19,7 +19,7 @@ from orchestrator.export.rebuilt_spec import source_trial
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.plan import plan
 from orchestrator.storage.run_metadata import RunMetadata
-from orchestrator.storage.version_1_identity import version_1_id
+from orchestrator.storage.tables.columns import PRESENT_TRIAL_ID
 from tests.support.records import write_run
 
 CONFIG = """
@@ -82,11 +82,10 @@ def test_source_trial_of_a_sweep_of_several_gpu_models_is_checked(config: SweepC
     assert source.spec.trial_id == spec.trial_id
 
 
-def test_source_trial_accepts_version_1_identities(config: SweepConfig) -> None:
+def test_source_trial_accepts_the_present_id_beside_an_earlier_one(config: SweepConfig) -> None:
     spec = plan(config).trials[0]
     dataset = _dataset([_measured(spec)], config.to_json())
-    row = {**dataset.rows[0], "trial_id": version_1_id(spec)}
-    assert row["trial_id"] != spec.trial_id
+    row = {**dataset.rows[0], "trial_id": "earlier", PRESENT_TRIAL_ID.name: spec.trial_id}
     assert source_trial(dataset, row).is_checked
 
 

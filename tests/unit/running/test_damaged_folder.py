@@ -152,12 +152,13 @@ def test_output_that_cannot_be_written_is_named(
     assert (tmp_path / "run" / "records").read_text() == "not ours"
 
 
-def test_trial_in_two_files_is_in_one_after_the_next_write(tmp_path: Path) -> None:
+def test_record_under_another_name_is_left_alone_and_named(tmp_path: Path) -> None:
     run_folder = RunFolder(tmp_path)
     record = WHOLE[0]
     with run_folder.locked():
-        other = tmp_path / "records" / "name-of-an-earlier-version.json"
+        other = tmp_path / "records" / f"{WHOLE[1].trial_id}.json"
         other.write_text(json.dumps(record_to_json(record)))
-        assert run_folder.records() == {record.trial_id: record}
+        assert run_folder.records() == {}
+        assert run_folder.unreadable == [other]
         run_folder.write(record)
-    assert list(record_files(tmp_path)) == [f"{record.trial_id}.json"]
+    assert run_folder.records() == {record.trial_id: record}

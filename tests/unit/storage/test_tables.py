@@ -171,4 +171,4 @@ def test_read_records_passes_over_damaged_and_foreign_files(tmp_path: Path) -> N
     for name, content in contents.items():
         (folder / "records" / f"{name}.json").write_text(content)
     (folder / "records" / "binary.json").write_bytes(b"\xff\xfe\x00")
-    assert read_records(folder) == [record]
+    assert read_records(folder) == (record,)
