@@ -25,8 +25,8 @@ from orchestrator.units import count
 
 if TYPE_CHECKING:
     from orchestrator.planning.prechecks.checks import ModelFacts
-    from orchestrator.running.batch_size_tuning import HardwareAnswers
-    from orchestrator.running.lifecycle import CheckModel
+    from orchestrator.running.batch_size_run import HardwareAnswers
+    from orchestrator.running.reports import CheckModel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,7 +199,7 @@ def _run(
     check_model: CheckModel,
 ) -> int:
     """Tune the batch of every technique set, and print the answers. Returns the exit status."""
-    from orchestrator.running.batch_size_tuning import BatchSizeGoal, tune_batch_sizes
+    from orchestrator.running.batch_size_run import BatchSizeGoal, tune_batch_sizes
 
     stream = sys.stderr if options.as_json else sys.stdout
     print(_plan_text(config, sets, options), file=stream, flush=True)
@@ -231,7 +231,7 @@ def _print_answers(
     """Print the answers, and write them to the run folder."""
     from orchestrator.analysis.batch_size import FILE
     from orchestrator.reporting.batch_size import describe
-    from orchestrator.running.lifecycle import command_of
+    from orchestrator.running.reports import command_of
     from orchestrator.storage.layout import TRIALS
 
     document = {

@@ -14,8 +14,8 @@ from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
     from orchestrator.planning.settings import SweepConfig
-    from orchestrator.running.lifecycle import CheckModel
     from orchestrator.running.options import RunOptions
+    from orchestrator.running.reports import CheckModel
     from orchestrator.storage.run_folder import RunFolder
 
 
@@ -76,8 +76,8 @@ def holding(
     on stderr and the exit status says so.
     """
     # Not before: a dry run needs none of it.
-    from orchestrator.running.holding import NothingToResumeError, locked_run_folder
     from orchestrator.running.nodes import ClusterError, NoSuchGpuError
+    from orchestrator.running.run_lock import NothingToResumeError, locked_run_folder
     from orchestrator.storage.run_folder import RunFolderError
     from orchestrator.storage.run_metadata import UnreadableRunError
 

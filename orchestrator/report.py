@@ -89,9 +89,9 @@ def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
 def _report_folder(folder: Path, options: argparse.Namespace) -> int:
     """Write the pages of a run. With --watch, wait for the end of the run first."""
     if options.watch and RunFolder(folder).in_use():
-        from orchestrator.running.follow import follow
+        from orchestrator.running.watch import watch
 
-        follow(folder, to_stderr=options.json)
+        watch(folder, to_stderr=options.json)
     _publish(folder, options)
     return cli.EXIT_OK
 

@@ -26,7 +26,7 @@ from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
     from orchestrator.planning.prechecks.checks import ModelFacts
-    from orchestrator.running.lifecycle import CheckModel
+    from orchestrator.running.reports import CheckModel
     from orchestrator.storage.run_folder import RunFolder
 
 _DEFAULT_GPU = "h200"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orchestrator.analysis.dataset import Dataset
     from orchestrator.analysis.recommendation import Candidate
     from orchestrator.reporting.tune_result import TuneResult
-    from orchestrator.running.lifecycle import CheckModel
+    from orchestrator.running.reports import CheckModel
     from orchestrator.storage.run_folder import RunFolder
 
 _GPU_MINUTES = 5.0
@@ -152,7 +152,7 @@ def _notes(config: SweepConfig) -> list[str]:
 
 def _print_space(config: SweepConfig, options: TuneOptions) -> None:
     from orchestrator.running.ray_address import is_elsewhere
-    from orchestrator.running.tuning import not_tried_lines
+    from orchestrator.running.tune_run import not_tried_lines
 
     has_gpu = is_elsewhere(options.address) or bool(nvml.visible_uuids())
     space = _space(config, options, has_gpu=has_gpu)
@@ -181,7 +181,7 @@ def _space_json(space: TuneSpace) -> dict[str, Any]:
 
 def _space(config: SweepConfig, options: TuneOptions, *, has_gpu: bool) -> TuneSpace:
     from orchestrator.running.ray_address import is_elsewhere
-    from orchestrator.running.tuning import space_of
+    from orchestrator.running.tune_run import space_of
 
     is_remote = is_elsewhere(options.address)
     return space_of(config, options.goal, options.gpu_seconds, has_gpu=has_gpu, is_remote=is_remote)
@@ -195,7 +195,7 @@ def _run(
 ) -> int:
     """Search, publish the run, and print the results. Returns the exit status."""
     from orchestrator.reporting.publish import publish
-    from orchestrator.running.tuning import run_tune
+    from orchestrator.running.tune_run import run_tune
 
     end = run_tune(
         config, options.goal, options.gpu_seconds, options, folder, check_model=check_model

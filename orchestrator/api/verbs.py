@@ -50,8 +50,8 @@ def sweep(
     """
     from orchestrator.planning.loggers import refuse_missing
     from orchestrator.reporting.publish import publish
-    from orchestrator.running.holding import locked_run_folder
     from orchestrator.running.options import RunOptions
+    from orchestrator.running.run_lock import locked_run_folder
     from orchestrator.running.sweep_run import run_sweep
 
     checked = _checked(

@@ -2,9 +2,9 @@
 
 sweep_run.py              a whole sweep, from its configuration to every record
 planned_sweep.py          the plan of a sweep and its searches, made while Ray starts
-tuning.py                 runs tune: a sweep over a space instead of a plan
-batch_size_tuning.py      runs batch-size searches on each GPU model
-lifecycle.py              the steps that sweeps and batch-size searches share
+tune_run.py               runs tune: a sweep over a space instead of a plan
+batch_size_run.py         runs batch-size searches on each GPU model
+reports.py              the steps that sweeps and batch-size searches share
 earlier_records.py        records of earlier sweeps: kept, renamed or moved aside
 options.py                the command-line options that these runs share
 close_reason.py           why a session starts no further trial
@@ -14,7 +14,7 @@ observers.py              the interface of a session's observers:
   event_log.py              log.jsonl, a line per event
   prometheus.py             metrics
   loggers/                  TensorBoard, MLflow, Weights & Biases
-follow.py                 a sweep's progress in another terminal, read from its folder
+watch.py                  a sweep's progress in another terminal, read from its folder
 background_prediction.py  predicts the trials' memory while a sweep runs
 nodes.py                  the nodes of a cluster, and what a trial reserves on them
 ray_address.py            where the Ray cluster is

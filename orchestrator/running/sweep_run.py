@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.running import lifecycle
+from orchestrator.running import reports
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.gpu_screening import Screening, screened_cluster
-from orchestrator.running.lifecycle import CheckModel, without_check
 from orchestrator.running.observers.base import Observer
 from orchestrator.running.observers.event_log import EventLog
 from orchestrator.running.observers.loggers import logger_observers
@@ -29,6 +28,7 @@ from orchestrator.running.planned_sweep import (
     planned_as_written,
     planned_sweep,
 )
+from orchestrator.running.reports import CheckModel, without_check
 from orchestrator.running.session import Session
 from orchestrator.search.per_gpu_model import per_gpu_model
 from orchestrator.storage.run_folder import RunFolder
@@ -143,12 +143,12 @@ class _Sweep:
         for line in (*self._opening_lines(), *self._lines_about(earlier)):
             progress.print(line)
         session.reuse(earlier.wanted, self._cluster.environments, resume=self._options.resume)
-        lifecycle.print_kept_count(session)
+        reports.print_kept_count(session)
         # The records of combinations that cannot run are written before the first trial.
         if not self._config.search.is_space:
             for record in self._plan.ruled_out:
                 self._folder.write(record)
-        lifecycle.measure(
+        reports.measure(
             session,
             self._cluster,
             self._folder,
@@ -177,7 +177,7 @@ class _Sweep:
         )
 
     def _progress(self) -> Progress:
-        stream = lifecycle.progress_stream(self._options)
+        stream = reports.progress_stream(self._options)
         return Progress(self._planned_count, self._config.axes_in_play, stream=stream)
 
     @property
@@ -215,7 +215,7 @@ class _Sweep:
         """The lines about earlier records that are moved, left alone or measured again."""
         for sentence in earlier.sentences():
             yield f"-- {sentence}"
-        for line in lifecycle.environment_lines(earlier, self._cluster.environments):
+        for line in reports.environment_lines(earlier, self._cluster.environments):
             yield f"-- {line}"
 
     def _is_wanted(self, spec: TrialSpec) -> bool:
@@ -228,7 +228,7 @@ class _Sweep:
         on_models = ""
         if len(self._parts) > 1:
             on_models = f" on each of {len(self._parts)} GPU models"
-        where = lifecycle.slots_in_words(self._cluster)
+        where = reports.slots_in_words(self._cluster)
         planned = len(self._plan.trials)
         if self._config.search.is_space:
             considered = f"{count(planned, 'configuration')} considered{on_models}"
@@ -237,13 +237,13 @@ class _Sweep:
             considered = f"{count(planned, 'trial')}{on_models}, {ruled_out} ruled out"
         yield f"{self._config.name}: {considered}, on {where}"
         yield from self._screening.notes
-        yield from lifecycle.opening_lines(self._cluster, self._folder, self._time_budget_seconds)
+        yield from reports.opening_lines(self._cluster, self._folder, self._time_budget_seconds)
         if not self._cluster.gpus and self._config.search.kind == "grid":
             yield "   the smallest trials run first"
 
     def _description(self, earlier: EarlierRecords) -> dict[str, object]:
         """The content of ``run.json`` before anything is measured."""
-        description = lifecycle.run_description(self._config, self._verb)
+        description = reports.run_description(self._config, self._verb)
         planned = {}
         if self._planned_count is not None:
             planned["planned"] = self._planned_count
@@ -252,4 +252,4 @@ class _Sweep:
 
     @property
     def _time_budget_seconds(self) -> float | None:
-        return lifecycle.time_budget_seconds(self._config, self._options, self._cluster)
+        return reports.time_budget_seconds(self._config, self._options, self._cluster)

@@ -2,7 +2,7 @@
 
 connection.py    joins or starts the cluster, and builds ops on its nodes
 survey.py        describes the nodes of the cluster
-tune_run.py      runs a session's trials with Tune
+ray_tune.py      runs a session's trials with Tune
 searcher.py      passes trials from the session to Tune
 tune_callback.py passes Tune's events to the session: starts, records, lost actors
 scheduler.py     which waiting trial takes a slot that becomes free
@@ -37,6 +37,6 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 from orchestrator.running.cluster.connection import ask_nodes, connected, prepare
-from orchestrator.running.cluster.tune_run import run_trials
+from orchestrator.running.cluster.ray_tune import run_trials
 
 __all__ = ["ask_nodes", "connected", "prepare", "run_trials"]

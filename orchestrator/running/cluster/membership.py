@@ -12,7 +12,7 @@ from jobs.spec import Needs
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster.messages import UNFIT
 from orchestrator.running.cluster.ray_nodes import NodeInquiries, RayNode, list_nodes
-from orchestrator.running.cluster.searcher import Unpickled
+from orchestrator.running.cluster.searcher import StatelessPickle
 from orchestrator.running.cluster.slots import Slots
 from orchestrator.running.cluster.unfit_gpus import UnfitGpus
 from orchestrator.running.nodes import Cluster, Placement
@@ -32,7 +32,7 @@ class Inquiries(Protocol):
     def answers(self) -> dict[str, str]: ...
 
 
-class Membership(Unpickled, tune.Callback, tune.Stopper):
+class Membership(StatelessPickle, tune.Callback, tune.Stopper):
     """Looks at the cluster every few seconds, and takes the reports about unfit GPUs.
 
     A node that joins is used if trials are planned for its GPU model. If trials are kept on certain

@@ -9,7 +9,7 @@ from typing import Any
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 
-from orchestrator.running.cluster.searcher import Unpickled
+from orchestrator.running.cluster.searcher import StatelessPickle
 
 SLOT_START_SECONDS = 60.0
 """How long a trial waits for a slot that is starting. Another user of Ray may hold its GPU."""
@@ -17,7 +17,7 @@ BETWEEN_TRIALS_SECONDS = 3.0
 """A slot that runs no trial for longer counts as lost. Tune does not report every loss."""
 
 
-class SlotScheduler(Unpickled, FIFOScheduler):
+class SlotScheduler(StatelessPickle, FIFOScheduler):
     """First come, first served, except that a trial waits for the slot that starts for it.
 
     By default Tune gives its first waiting trial to the next free slot. It then cancels the slot

@@ -12,7 +12,7 @@ from orchestrator.running.nodes import Placement
 from orchestrator.running.session import Session
 
 
-class Unpickled:
+class StatelessPickle:
     """Base of the objects that Tune pickles to restore a run.
 
     Their state is left out, because our runs are resumed from their records.
@@ -22,7 +22,7 @@ class Unpickled:
         return {}
 
 
-class TrialsOnTune(Unpickled):
+class TrialsOnTune(StatelessPickle):
     """Which of our trials each Tune trial runs.
 
     Tune asks for trials ahead of time, and keeps copies of their configs. So a config only says
@@ -60,7 +60,7 @@ class TrialsOnTune(Unpickled):
         self._specs.pop(tune_trial_id, None)
 
 
-class SessionSearcher(Unpickled, Searcher):
+class SessionSearcher(StatelessPickle, Searcher):
     """Asks the session whenever Tune has room for another trial."""
 
     def __init__(self, session: Session, trials: TrialsOnTune) -> None:

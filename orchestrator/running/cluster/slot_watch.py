@@ -22,7 +22,7 @@ from orchestrator.running import process_tree
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.messages import Assignment, SlotProcess
 from orchestrator.running.cluster.ray_nodes import on_node
-from orchestrator.running.cluster.searcher import Unpickled
+from orchestrator.running.cluster.searcher import StatelessPickle
 from orchestrator.units import duration
 
 ANSWER_SECONDS = 120.0
@@ -62,7 +62,7 @@ class _Wait:
     due: float
 
 
-class SlotWatch(Unpickled, tune.Callback):
+class SlotWatch(StatelessPickle, tune.Callback):
     """Gives up on slots that do not answer. Tune then reports a lost actor, as after a crash.
 
     ``say`` takes messages. ``on_stall`` is called with a sentence if no slot starts at all. With

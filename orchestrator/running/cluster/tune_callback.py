@@ -14,14 +14,14 @@ from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES, crashed
 from orchestrator.running.cluster.membership import Membership
 from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment
-from orchestrator.running.cluster.searcher import TrialsOnTune, Unpickled
+from orchestrator.running.cluster.searcher import StatelessPickle, TrialsOnTune
 from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.session import Session
 
 _ERROR_CHARACTERS = 500
 
 
-class TuneCallback(Unpickled, TrialProgressCallback):
+class TuneCallback(StatelessPickle, TrialProgressCallback):
     """Starts our trials on their slots, and hands every record to the session as it arrives.
 
     It replaces Tune's own progress callback, which would keep every trial and its last result in

@@ -15,7 +15,7 @@ from jobs.techniques import Variant
 from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.prediction.unsupported import unpredictable
-from orchestrator.running.tuning import SEARCH_SHARE
+from orchestrator.running.tune_run import SEARCH_SHARE
 from orchestrator.search.base import Search
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.model.effects.technique_priors import TechniquePriors

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.record import Outcome
 from jobs.spec import TrialSpec
-from orchestrator.running.tuning import SEARCH_SHARE
+from orchestrator.running.tune_run import SEARCH_SHARE
 from orchestrator.search.best.search import BestSearch
 from orchestrator.units import GIB
 from tests.benchmarks.tuned.decoder import Decoder, along, recorded_curves

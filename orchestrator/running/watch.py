@@ -1,4 +1,4 @@
-"""Follows a sweep from another terminal. Its progress is read from the run folder only."""
+"""Watches a sweep from another terminal. Its progress is read from the run folder only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from orchestrator.storage.run_metadata import RunMetadata, read_run
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
-def follow(
+def watch(
     path: Path, *, to_stderr: bool = False, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Print a run's progress until no driver holds the lock of the run folder.

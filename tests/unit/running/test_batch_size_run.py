@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.planning.config import load_config
 from orchestrator.planning.technique_sets import technique_sets
-from orchestrator.running.batch_size_tuning import (
+from orchestrator.running.batch_size_run import (
     BatchSizeGoal,
     HardwareAnswers,
     tune_batch_sizes,

@@ -14,16 +14,16 @@ from orchestrator.analysis.batch_size import BatchSizeAnswer
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import TechniqueSet
 from orchestrator.reporting.publish import write_tables
-from orchestrator.running import lifecycle
+from orchestrator.running import reports
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.gpu_screening import screened_cluster
-from orchestrator.running.lifecycle import CheckModel, without_check
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.observers.base import Observer
 from orchestrator.running.observers.loggers import logger_observers
 from orchestrator.running.observers.progress import Progress
 from orchestrator.running.options import RunOptions
+from orchestrator.running.reports import CheckModel, without_check
 from orchestrator.running.session import Session
 from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.search.round_robin import RoundRobin
@@ -93,7 +93,7 @@ def tune_batch_sizes(
     and no GPU is found. ``check_model`` is called before the first trial, and may raise
     ConfigError.
     """
-    run = lifecycle.run_description(config, VERB)
+    run = reports.run_description(config, VERB)
     started_at = time.monotonic()
     tuned: list[HardwareAnswers] = []
     with screened_cluster(options.address, config.resources) as screening:
@@ -148,13 +148,13 @@ class _Tuning:
         """Tune. ``spent_seconds`` of the time budget are already used."""
         earlier = self._earlier_records(options)
         # The part of the time budget that earlier GPU models have not used.
-        budget = lifecycle.time_budget_seconds(self._config, options, self._cluster)
+        budget = reports.time_budget_seconds(self._config, options, self._cluster)
         if budget is not None:
             budget = max(0.0, budget - spent_seconds)
         session = self._session(options, budget)
         for sentence in earlier.sentences():
             session.message(sentence)
-        for line in lifecycle.environment_lines(earlier, self._cluster.environments):
+        for line in reports.environment_lines(earlier, self._cluster.environments):
             session.message(line)
         session.reuse(earlier.wanted, self._cluster.environments, resume=options.resume)
         self._measure(session, earlier)
@@ -181,14 +181,14 @@ class _Tuning:
         needs = None
         if smallest:
             needs = smallest[0].needs
-        lifecycle.measure(
+        reports.measure(
             session,
             self._cluster,
             self._folder,
             to_build_for=smallest,
             needs=needs,
             run={
-                **lifecycle.run_description(self._config, VERB),
+                **reports.run_description(self._config, VERB),
                 "notes": list(earlier.sentences()),
             },
         )
@@ -202,9 +202,9 @@ class _Tuning:
         loggers = logger_observers(
             config.loggers, folder.path, config.name, axes, may_write=folder.is_ours
         )
-        progress = Progress(None, axes, stream=lifecycle.progress_stream(options))
-        progress.print(f"now on {lifecycle.slots_in_words(self._cluster)}")
-        for line in lifecycle.opening_lines(self._cluster, self._folder, budget):
+        progress = Progress(None, axes, stream=reports.progress_stream(options))
+        progress.print(f"now on {reports.slots_in_words(self._cluster)}")
+        for line in reports.opening_lines(self._cluster, self._folder, budget):
             progress.print(line)
         search = RoundRobin(self._searches)
         observers: list[Observer] = [progress, *loggers]

@@ -9,7 +9,7 @@ import pytest
 from jobs.node import nvml
 from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal
-from orchestrator.running.tuning import space_of
+from orchestrator.running.tune_run import space_of
 
 
 @pytest.mark.parametrize(

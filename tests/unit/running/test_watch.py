@@ -10,7 +10,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator import report
-from orchestrator.running.follow import follow
+from orchestrator.running.watch import watch
 from orchestrator.storage.run_folder import RunFolder
 from tests.support.records import make_record, write_run
 
@@ -37,7 +37,7 @@ class Driver:
         next(self._steps)()
 
 
-def test_follow_prints_a_line_per_trial_until_the_driver_ends(
+def test_watch_prints_a_line_per_trial_until_the_driver_ends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     earlier = make_record(micro_batch=1, speed=5.0, started_at=START - 100)
@@ -55,7 +55,7 @@ def test_follow_prints_a_line_per_trial_until_the_driver_ends(
         lambda: RunFolder(tmp_path).write(third),
         lambda: RunFolder(tmp_path).describe({**RUN, "finished": True}),
     )
-    follow(tmp_path, sleep=driver)
+    watch(tmp_path, sleep=driver)
     assert capsys.readouterr().out.splitlines() == [
         f"[3/4]  ok         batch 4  40.0 samples/s  1.56 GiB  (3.0 s)  {second.trial_id}",
         f"[4/4]  OOM        batch 8  too large  {third.trial_id}",
@@ -63,11 +63,11 @@ def test_follow_prints_a_line_per_trial_until_the_driver_ends(
     ]
 
 
-def test_follow_says_that_a_killed_driver_left_the_sweep_unfinished(
+def test_watch_says_that_a_killed_driver_left_the_sweep_unfinished(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_run(tmp_path, [trial(2, 1)], **RUN)
-    follow(tmp_path, sleep=Driver(tmp_path), to_stderr=True)
+    watch(tmp_path, sleep=Driver(tmp_path), to_stderr=True)
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.splitlines()[-1] == (
@@ -75,7 +75,7 @@ def test_follow_says_that_a_killed_driver_left_the_sweep_unfinished(
     )
 
 
-def test_follow_begins_again_when_another_run_begins(
+def test_watch_begins_again_when_another_run_begins(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_run(tmp_path, [trial(2, 1)], **{**RUN, "planned": 1, "finished": True})
@@ -87,7 +87,7 @@ def test_follow_begins_again_when_another_run_begins(
         lambda: folder.write(trial(4, 60)),
         lambda: folder.describe({**begun, "finished": True}),
     )
-    follow(tmp_path, sleep=driver)
+    watch(tmp_path, sleep=driver)
     assert capsys.readouterr().out.splitlines()[0].startswith("[2/2]  ok         batch 4")
 
 
