@@ -9,17 +9,13 @@ earlier_records.py        records of earlier sweeps: kept, renamed or moved asid
 options.py                the command-line options that these runs share
 close_reason.py           why a session starts no further trial
 session.py                combines search, time budget, records and observers; without Ray
-observers.py              the interface of a session's observers:
-  progress.py               lines in the terminal
-  event_log.py              log.jsonl, a line per event
-  prometheus.py             metrics
-  loggers/                  TensorBoard, MLflow, Weights & Biases
+observers/                progress in the terminal, log.jsonl, Prometheus, loggers
+run_lock.py               the lock of a run folder during a run
 watch.py                  a sweep's progress in another terminal, read from its folder
 background_prediction.py  predicts the trials' memory while a sweep runs
 nodes.py                  the nodes of a cluster, and what a trial reserves on them
 ray_address.py            where the Ray cluster is
-process_tree.py           the processes below one, and when a process started
-orphans.py                ends what a killed driver leaves behind
+guard.py                  a process that ends what a killed driver leaves behind
 gpu_screening.py          finds unfit GPUs before a sweep
 cluster/                  Ray: one slot per GPU under Tune
 """

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from jobs.isolation import prewarm
-from orchestrator.running import orphans
+from orchestrator.running.guard import guarded
 
 CONNECT_SECONDS = 5.0
 LOCAL = "local"
@@ -50,7 +50,7 @@ def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
 @contextmanager
 def _guarded_parents(cpus: int) -> Iterator[None]:
     """Prewarmed parent processes. A guard ends their trials' processes when this process ends."""
-    with orphans.guard() as guard, ExitStack() as stack:
+    with guarded() as guard, ExitStack() as stack:
         with guard.marking():
             stack.enter_context(prewarm.parents(cpus))
         yield

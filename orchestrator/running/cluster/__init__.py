@@ -13,9 +13,7 @@ membership.py    nodes that join and leave during a sweep
 slots.py         the slots that exist now, and the nodes on which trials may run
 ray_nodes.py     lists Ray's nodes, and runs questions on them
 unfit_gpus.py    GPUs that cannot run their trials now
-head_watchdog.py ends the process if the cluster's head is lost
-own_ray.py       watches a local Ray that was started for the sweep, and ends all its processes
-start_limit.py   ends the process if Ray takes too long to start
+ray_watch.py     ends the process with a sentence if Ray is lost
 slot_watch.py    kills slots that do not answer, so that their trials run elsewhere
 """
 

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -17,12 +18,15 @@ from ray import tune
 from jobs import self_process
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
-from orchestrator.running import orphans
-from orchestrator.running.cluster import own_ray
-from orchestrator.running.cluster.head_watchdog import watched_head
 from orchestrator.running.cluster.ray_nodes import answer_of, list_nodes, on_node
-from orchestrator.running.cluster.start_limit import start_limit
+from orchestrator.running.cluster.ray_watch import (
+    START_SECONDS,
+    temporary_folder,
+    watched_head,
+    watched_start,
+)
 from orchestrator.running.cluster.survey import survey, this_machine
+from orchestrator.running.guard import Guard, guarded
 from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.ray_address import (
     LOCAL,
@@ -37,12 +41,14 @@ _ERROR_CHARACTERS = 600
 _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = '\n  File "'
 """What a traceback contains: its first line, and the beginning of a line for each call."""
-_JOIN_SECONDS = own_ray.START_SECONDS + 10.0
+_JOIN_SECONDS = START_SECONDS + 10.0
 """How long Ray may take to start or to be joined.
 
-If Ray is started here, ``own_ray`` gives up ten seconds earlier, and its message says more. But its
-thread cannot run while Ray's start blocks all of Python.
+If Ray is started here, ``watched_start`` gives up ten seconds earlier, and its message says more.
+But its thread cannot run while Ray's start blocks all of Python.
 """
+_SHUTDOWN_SECONDS = 20.0
+"""How long Ray may take to shut down before its processes are killed."""
 
 
 @contextmanager
@@ -65,34 +71,37 @@ def connected(address: str | None) -> Iterator[Cluster]:
 @contextmanager
 def _ray_at(address: str) -> Iterator[None]:
     """Join or start Ray for the time of the context. Raises ClusterError."""
-    if address != LOCAL:
-        _join(address)
-        try:
-            yield
-        finally:
-            ray.shutdown()
-        return
-    with own_ray.temporary_folder() as folder, orphans.guard() as guard:
-        try:
-            with own_ray.watched() as watch:
-                _join(address, folder, guard)
-                watch.is_started = True
+    with guarded() as guard:
+        if address != LOCAL:
+            _join(address, guard)
+            try:
                 yield
-        finally:
-            _shut_down()
+            finally:
+                ray.shutdown()
+            return
+        with temporary_folder() as folder:
+            try:
+                with watched_start() as started:
+                    _join(address, guard, folder)
+                    started.is_started = True
+                    yield
+            finally:
+                _shut_down(guard)
 
 
-def _shut_down() -> None:
+def _shut_down(guard: Guard) -> None:
     """End a Ray that was started here, with all its processes.
 
-    Ray's own shutdown does not end a process that was stopped (SIGSTOP), so such a process is
-    killed.
+    Ray asks its raylet to end. A stopped raylet never answers, and Ray leaves it behind.
     """
-    ray_processes = own_ray.processes_of_ray()
-    # Ray asks its raylet to end. A stopped raylet never answers, so it is killed after a while.
-    with own_ray.killed_after_a_while(ray_processes):
+    timer = threading.Timer(_SHUTDOWN_SECONDS, guard.end_marked)
+    timer.daemon = True
+    timer.start()
+    try:
         ray.shutdown()
-    own_ray.end_those_left(ray_processes)
+    finally:
+        timer.cancel()
+        guard.end_marked()
 
 
 @contextmanager
@@ -117,26 +126,19 @@ def _one_line(error: Exception) -> str:
     return " ".join(text.split())[:_ERROR_CHARACTERS]
 
 
-def _join(
-    address: str, temporary_folder: str | None = None, guard: orphans.Guard | None = None
-) -> None:
+def _join(address: str, guard: Guard, folder: str | None = None) -> None:
+    """Join or start Ray; a Ray that starts has its session in ``folder``. Raises ClusterError."""
     reason = why_unreachable(address)
     if reason:
         raise ClusterError(f"cannot join the Ray cluster: {reason}")
-    # A cluster that is started for one sweep needs no dashboard. None: a joined cluster decides.
-    include_dashboard = None
+    # A cluster that is started for one sweep needs no dashboard. A joined cluster decides itself.
     options: dict[str, Any] = {}
     if address == LOCAL:
-        include_dashboard = False
-    if temporary_folder is not None:
-        options["_temp_dir"] = temporary_folder
+        options = {"include_dashboard": False, "_temp_dir": folder}
     try:
-        with _limited_start(address), contextlib.ExitStack() as stack:
-            if guard is not None:
-                stack.enter_context(guard.marking())
+        with _limited_start(guard, address), guard.marking():
             ray.init(
                 address=address,
-                include_dashboard=include_dashboard,
                 logging_level=logging.ERROR,
                 log_to_driver=False,
                 configure_logging=True,
@@ -146,23 +148,19 @@ def _join(
         raise ClusterError(_why_not_joined(address, error)) from error
 
 
-def _limited_start(address: str) -> AbstractContextManager[None]:
+def _limited_start(guard: Guard, address: str) -> AbstractContextManager[None]:
     """A limit on the time that Ray has to start or to be joined."""
-    ended = f"this process ended while it joined the Ray cluster at {address}"
-    if address == LOCAL:
-        ended = "Ray could not be started here: this process ended meanwhile; try again"
-    return start_limit(_JOIN_SECONDS, _not_in_time(address), ended=ended)
-
-
-def _not_in_time(address: str) -> str:
-    """The sentence for a Ray that neither starts nor refuses."""
     limit = duration(_JOIN_SECONDS)
     if address == LOCAL:
-        return f"Ray could not be started here: it did not start within {limit}; try again"
-    return (
-        f"cannot join the Ray cluster at {address}: it did not answer within {limit}; a process of"
-        " Ray on this machine may stand still"
-    )
+        late = f"Ray could not be started here: it did not start within {limit}; try again"
+        ended = "Ray could not be started here: this process ended meanwhile; try again"
+    else:
+        late = (
+            f"cannot join the Ray cluster at {address}: it did not answer within {limit}; a process"
+            " of Ray on this machine may stand still"
+        )
+        ended = f"this process ended while it joined the Ray cluster at {address}"
+    return guard.limit(_JOIN_SECONDS, late, ended=ended)
 
 
 def _why_not_joined(address: str, error: Exception) -> str:
@@ -194,7 +192,7 @@ def ask_nodes(
     Raises ConnectionError, RuntimeError or ValueError if the cluster cannot be joined.
     """
     try:
-        with _limited_start(address):
+        with guarded() as guard, _limited_start(guard, address):
             context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except ray.exceptions.AuthenticationError as error:
         raise ConnectionError(str(error)) from None

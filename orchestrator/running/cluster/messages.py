@@ -36,7 +36,7 @@ class SlotProcess:
     """Ray's id of its node."""
     pid: int
     start_ticks: int
-    """``process_tree.start_ticks``. A later process with the same pid has others."""
+    """``start_ticks_of`` in slot_watch.py. A later process with the same pid has others."""
 
 
 class GpuProblem(enum.StrEnum):

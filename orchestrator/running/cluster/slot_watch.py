@@ -11,14 +11,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import psutil
 import ray
 from ray import tune
 from ray.tune.experiment import Trial
 
-from orchestrator.running import process_tree
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.messages import Assignment, SlotProcess
 from orchestrator.running.cluster.ray_nodes import on_node
@@ -30,8 +30,6 @@ ANSWER_SECONDS = 120.0
 
 In this time the slot may start a new parent, wait for a busy GPU, or check a GPU.
 """
-
-
 START_SECONDS = 300.0
 """If no slot starts for so long while none runs, a Ray without other users counts as stuck."""
 LOOK_SECONDS = 1.0
@@ -43,12 +41,6 @@ def allowance_seconds(assignment: Assignment) -> float:
     timeouts = [spec.measure.timeout_seconds for spec in assignment.specs]
     longest = min(max(timeouts, default=0.0), max(0.0, assignment.seconds_left))
     return INFRASTRUCTURE_RETRIES * longest + ANSWER_SECONDS
-
-
-class Killer(Protocol):
-    """Ends an actor that does not answer."""
-
-    def __call__(self, actor: Any, process: SlotProcess | None) -> None: ...
 
 
 @dataclass(kw_only=True, slots=True)
@@ -75,7 +67,7 @@ class SlotWatch(StatelessPickle, tune.Callback):
         say: Callable[[str], None],
         *,
         on_stall: Callable[[str], None] | None = None,
-        kill: Killer | None = None,
+        kill: Callable[[Any, SlotProcess | None], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._say = say
@@ -179,14 +171,25 @@ def kill_tree(pid: int, start_ticks: int) -> None:
     """Kill a process of this node and its descendants, which may be stopped."""
     with contextlib.suppress(psutil.Error, OSError):
         # Another process may have the same pid by now.
-        if process_tree.start_ticks(pid) != start_ticks:
+        if start_ticks_of(pid) != start_ticks:
             return
-        for victim in (psutil.Process(pid), *process_tree.descendants(pid)):
+        process = psutil.Process(pid)
+        for target in (process, *process.children(recursive=True)):
             with contextlib.suppress(psutil.Error):
-                victim.kill()
+                target.kill()
+
+
+def start_ticks_of(pid: int) -> int:
+    """When a process started, in clock ticks since the boot. Raises OSError if there is none.
+
+    ``psutil.Process.create_time`` moves with the system's clock.
+    """
+    stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    # The second field is the name in brackets, which may contain spaces; the start is field 22.
+    return int(stat.rpartition(")")[2].split()[22 - 3])
 
 
 def this_process(node_id: str) -> SlotProcess:
     """How to find the calling process later."""
     pid = os.getpid()
-    return SlotProcess(node_id=node_id, pid=pid, start_ticks=process_tree.start_ticks(pid))
+    return SlotProcess(node_id=node_id, pid=pid, start_ticks=start_ticks_of(pid))

@@ -1,0 +1,193 @@
+"""Watches Ray during a sweep. If Ray is lost, this process ends with a sentence.
+
+Most of Ray's calls then block, or end this process with a message that helps no user. A Ray that
+was started for the sweep has one node, and no other can join, so its GCS and its raylet do not come
+back. Any Ray is lost with its head. Every record that has arrived is on disk by then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+import ray._private.worker
+
+from jobs.isolation.scratch import RAY_PREFIX, own_folder
+from orchestrator.running.guard import end_at_once
+
+LOOK_SECONDS = 0.25
+"""Pause between two looks at Ray."""
+HANG_SECONDS = 30.0
+"""How long a process of Ray may be stopped (SIGSTOP) before it counts as lost."""
+GCS_SECONDS = 40.0
+"""How long Ray's first process may take to appear. Ray itself ends this process after 60 s."""
+START_SECONDS = 180.0
+"""How long Ray may take to start."""
+_ANSWER_SECONDS = 1.0
+"""How long the head may take for one answer."""
+_WATCHED = {"gcs_server": "GCS", "raylet": "raylet"}
+"""Process name -> Ray's word for it."""
+_KEY = b"orchestrator"
+"""A key that no cluster has, so that the head's answer is short."""
+_LONGEST_FOLDER = 40
+"""Characters. The path of a Unix socket has at most 107, of which Ray needs 62."""
+
+
+class StartedRay:
+    """The GCS and the raylet among this process's children: tells if one of them is lost.
+
+    Children that are there when the object is made do not belong to this Ray.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._earlier = _children()
+        self._processes: dict[str, psutil.Process] = {}
+        self._stopped_since: dict[str, float] = {}
+        self.is_started = False
+        """True once Ray has started. Its processes are then known."""
+
+    def loss(self) -> str:
+        """Which process was lost and how, in words; empty if none was."""
+        if len(self._processes) < len(_WATCHED):
+            self._find()
+        for name, process in self._processes.items():
+            state = self._state(name, process)
+            if state:
+                return f"its {_WATCHED[name]} {state}"
+        if self.is_started:
+            return ""
+        seconds = self._clock() - self._began
+        # Ray reaps a GCS that ends at once, so it is never seen here. But Ray still waits for it.
+        if seconds > GCS_SECONDS and "gcs_server" not in self._processes:
+            return f"its GCS did not start within {GCS_SECONDS:g} s"
+        if seconds > START_SECONDS:
+            return f"it did not start within {START_SECONDS:g} s"
+        return ""
+
+    def _find(self) -> None:
+        for pid in _children() - self._earlier:
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(pid)
+                # A process that has ended already is still listed. It counts as lost.
+                if process.name() in _WATCHED:
+                    self._processes.setdefault(process.name(), process)
+
+    def _state(self, name: str, process: psutil.Process) -> str:
+        """What is wrong with a process; empty if nothing is."""
+        try:
+            status = process.status()
+        except psutil.NoSuchProcess:
+            return "has ended"
+        if status == psutil.STATUS_ZOMBIE:
+            return "has ended"
+        if status != psutil.STATUS_STOPPED:
+            self._stopped_since.pop(name, None)
+            return ""
+        since = self._stopped_since.setdefault(name, self._clock())
+        if self._clock() < since + HANG_SECONDS:
+            return ""
+        return f"has stood still for {HANG_SECONDS:g} s"
+
+
+class Head:
+    """Asks the cluster's head, its GCS, whether it is there. A stopped one accepts connections."""
+
+    def __init__(self) -> None:
+        self._address = str(ray.get_runtime_context().gcs_address)
+        self._last_answer = time.monotonic()
+        # Half the time after which Ray would end this process, so that the sentence comes first.
+        variable = "RAY_gcs_rpc_server_reconnect_timeout_s"
+        self._limit_seconds = float(os.environ.get(variable, "60")) / 2
+
+    def loss(self) -> str:
+        """That the head does not answer, in words; empty if it does, or did a moment ago."""
+        worker: Any = ray._private.worker.global_worker
+        with contextlib.suppress(ray.exceptions.RayError):
+            worker.gcs_client.internal_kv_get(_KEY, namespace=_KEY, timeout=_ANSWER_SECONDS)
+            self._last_answer = time.monotonic()
+        if time.monotonic() - self._last_answer > self._limit_seconds:
+            return f"its head at {self._address} does not answer"
+        return ""
+
+
+@contextlib.contextmanager
+def watched_start() -> Iterator[StartedRay]:
+    """End this process if the Ray that starts during the context is lost meanwhile.
+
+    Enter the context before Ray starts.
+    """
+    started = StartedRay()
+
+    def sentence(loss: str) -> str:
+        if not started.is_started:
+            return f"Ray could not be started here: {loss}; try again"
+        return (
+            f"the Ray that was started here was lost: {loss}, and nothing can join it; the same"
+            " command with --resume goes on"
+        )
+
+    with _watched(started.loss, sentence):
+        yield started
+
+
+@contextlib.contextmanager
+def watched_head() -> Iterator[None]:
+    """End this process if the head of the cluster that was joined is gone for too long."""
+    with _watched(Head().loss, lambda loss: f"the Ray cluster was lost: {loss}; --resume goes on"):
+        yield
+
+
+@contextlib.contextmanager
+def _watched(look: Callable[[], str], sentence: Callable[[str], str]) -> Iterator[None]:
+    """Look again and again in a thread. End this process at the first loss."""
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(LOOK_SECONDS):
+            loss = look()
+            if loss and not is_over.is_set():
+                print(sentence(loss), file=sys.stderr, flush=True)
+                end_at_once()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[str]:
+    """A folder for Ray's session, removed with it, because Ray itself never removes one."""
+    parent = None
+    if len(tempfile.gettempdir()) > _LONGEST_FOLDER - len(f"/{RAY_PREFIX}12345678"):
+        # The paths of the sockets below TMPDIR would be too long.
+        parent = "/tmp"
+    with own_folder(RAY_PREFIX, parent) as folder:
+        yield str(folder)
+
+
+def _children() -> set[int]:
+    """The pids of this process's children, also of those that ended and were not waited for.
+
+    By the kernel's own list. psutil leaves a child out that seems older than its parent, as it does
+    where the system's clock is moved.
+    """
+    pids: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            pids.update(map(int, path.read_text().split()))
+    return pids

@@ -1,0 +1,133 @@
+"""The loss of a process of Ray is noticed and put into a sentence."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.running.cluster.ray_watch import (
+    GCS_SECONDS,
+    HANG_SECONDS,
+    START_SECONDS,
+    StartedRay,
+)
+from tests.support.clock import Clock
+
+
+def await_status(process: psutil.Process, *, stopped: bool) -> None:
+    while (process.status() == psutil.STATUS_STOPPED) is not stopped:
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ray(clock: Clock) -> StartedRay:
+    return StartedRay(clock)
+
+
+@pytest.fixture
+def raylet(ray: StartedRay, tmp_path: Path) -> Iterator[psutil.Process]:
+    """A child process of that name, started after the watch has begun."""
+    program = tmp_path / "raylet"
+    sleep = shutil.which("sleep")
+    assert sleep is not None
+    shutil.copy(sleep, program)
+    with subprocess.Popen([program, "60"]) as child:
+        process = psutil.Process(child.pid)
+        while process.name() != "raylet":
+            time.sleep(0.01)
+        yield process
+        child.kill()
+
+
+@pytest.mark.parametrize("is_seen_alive", [True, False])
+def test_ended_raylet_is_a_loss(
+    is_seen_alive: bool, ray: StartedRay, raylet: psutil.Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_seen_alive:
+        assert ray.loss() == ""
+    raylet.kill()
+    while raylet.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    # The kernel's time of a start is relative to the boot, whose time moves with the clock.
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: 1e9 - time.perf_counter())
+    assert ray.loss() == "its raylet has ended"
+    assert StartedRay().loss() == "", "it was there before"
+
+
+def test_stopped_raylet_is_a_loss_after_a_while(
+    ray: StartedRay, clock: Clock, raylet: psutil.Process
+) -> None:
+    ray.is_started = True
+    raylet.suspend()
+    await_status(raylet, stopped=True)
+    assert ray.loss() == ""
+    clock.now += HANG_SECONDS / 2
+    raylet.resume()
+    await_status(raylet, stopped=False)
+    assert ray.loss() == "", "it goes on"
+    raylet.suspend()
+    await_status(raylet, stopped=True)
+    assert ray.loss() == ""
+    clock.now += HANG_SECONDS / 2
+    assert ray.loss() == ""
+    clock.now += HANG_SECONDS
+    assert ray.loss() == "its raylet has stood still for 30 s"
+
+
+def test_start_without_end_is_a_loss(ray: StartedRay, clock: Clock) -> None:
+    clock.now += GCS_SECONDS + 1
+    assert ray.loss() == "its GCS did not start within 40 s"
+
+
+def test_start_that_takes_too_long_is_a_loss(
+    ray: StartedRay, clock: Clock, raylet: psutil.Process
+) -> None:
+    ray.loss()
+    ray._processes["gcs_server"] = raylet
+    clock.now += START_SECONDS + 1
+    assert "did not start within" in ray.loss()
+    ray.is_started = True
+    assert ray.loss() == ""
+
+
+LOST = """
+import subprocess, sys, time
+from orchestrator.running.cluster.ray_watch import watched_start
+with watched_start() as ray:
+    child = subprocess.Popen([sys.argv[1], "60"])
+    other = subprocess.Popen(["sleep", "60"])
+    print(other.pid, flush=True)
+    ray.is_started = True
+    time.sleep(1)
+    child.kill()
+    time.sleep(30)
+"""
+
+
+def test_loss_ends_the_process_with_a_sentence_and_all_it_started(
+    raylet: psutil.Process, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOST, str(tmp_path / "raylet")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "was lost: its raylet has ended, and nothing can join it" in done.stderr
+    assert "Traceback" not in done.stderr
+    other = int(done.stdout)
+    assert not psutil.pid_exists(other) or psutil.Process(other).status() == psutil.STATUS_ZOMBIE
