@@ -8,38 +8,26 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from orchestrator import argument_types, cli
-from orchestrator.measuring import with_early_start
-from orchestrator.planning.config import SweepConfig, load_config
-from orchestrator.planning.loggers import LoggerError, refuse_missing
-from orchestrator.planning.problems import ConfigError
+from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import TechniqueSet, read_choice, technique_sets
-from orchestrator.running.options import RunOptions
+from orchestrator.running.early_start import CheckModel, model_facts
+from orchestrator.running.options import VerbOptions
 from orchestrator.storage.location import Location
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import count
 
 if TYPE_CHECKING:
-    from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.running.batch_size_run import HardwareAnswers
-    from orchestrator.running.reports import CheckModel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BatchSizeOptions(RunOptions):
-    """What the command line asks for."""
+class BatchSizeOptions(VerbOptions):
+    """The options of the command line."""
 
-    config: Path
-    trust_remote_code: bool = False
-    allow_own_code: bool = False
-    output: Location | None = None
-    """None: a folder beside the configuration's output folder."""
-    dry_run: bool = False
-    choices: tuple[str, ...] = ()
+    choices: Sequence[str] = ()
     """Techniques to set, as ``AXIS=VALUE``."""
     every_set: bool = False
     """Whether to tune every technique set of the sweep, not only the baseline."""
@@ -50,37 +38,6 @@ class BatchSizeOptions(RunOptions):
     max_micro_batch: int | None = None
     exact: bool = False
 
-    @classmethod
-    def from_arguments(cls, arguments: argparse.Namespace) -> Self:
-        """The options of a parsed command line."""
-        return cls(
-            config=arguments.config,
-            trust_remote_code=arguments.trust_remote_code,
-            allow_own_code=arguments.allow_own_code,
-            output=arguments.output,
-            dry_run=arguments.dry_run,
-            choices=tuple(arguments.set),
-            every_set=arguments.all,
-            effective_batch=arguments.effective_batch,
-            memory_margin=arguments.memory_margin,
-            tolerance=arguments.tolerance,
-            max_micro_batch=arguments.max_micro_batch,
-            exact=arguments.exact,
-            address=arguments.address,
-            time_budget_seconds=arguments.time_budget,
-            resume=arguments.resume,
-            fresh=arguments.fresh,
-            as_json=arguments.json,
-            force=arguments.force,
-        )
-
-    def effective_batch_for(self, config: SweepConfig) -> int | None:
-        """The effective batch to reach: the command line's, else the configuration's."""
-        configured = config.baseline.get("effective_batch")
-        if self.effective_batch is None and isinstance(configured, int):
-            return configured
-        return self.effective_batch
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Tune the batch sizes. Returns the exit status.
@@ -88,42 +45,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done, 1 some batch could not be tuned, 2 a mistake in the configuration or the options,
     130 interrupted.
     """
-    options = BatchSizeOptions.from_arguments(command_line().parse_args(arguments))
-    try:
-        config, sets = _read(options)
-        cli.print_notes(config.notes)
-        cli.check_files(config, address=options.address, asks_hub=not options.dry_run)
-        if options.dry_run:
-            _print_plan(config, sets, options, cli.model_facts(config))
-            return cli.EXIT_OK
-    except (ConfigError, LoggerError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return cli.EXIT_USAGE
-    try:
-        return _tune(config, sets, options)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return cli.EXIT_USAGE
+    options = BatchSizeOptions(**vars(command_line().parse_args(arguments)))
+    return cli.measured(options, lambda config: _of(config, options))
 
 
-def _tune(config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions) -> int:
-    """Tune in the run's folder. Returns the exit status."""
-    output = options.output or config.output.with_name(f"{config.output.name}-batch-size")
-
-    return with_early_start(config, options, output, partial(_run, config, sets, options))
-
-
-def _read(options: BatchSizeOptions) -> tuple[SweepConfig, tuple[TechniqueSet, ...]]:
-    """The configuration and its technique sets. Raises ConfigError, LoggerError or ValueError."""
-    config = load_config(
-        options.config,
-        trust_remote_code=options.trust_remote_code,
-        allow_own_code=options.allow_own_code,
-    )
+def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizes:
+    """What to tune. Raises ConfigError or ValueError."""
     chosen = dict(read_choice(text, config) for text in options.choices)
-    if not options.dry_run:
-        refuse_missing(config.loggers)
-    return config, technique_sets(config, chosen, every=options.every_set)
+    sets = technique_sets(config, chosen, every=options.every_set)
+    # The command line comes before the configuration.
+    effective_batch = options.effective_batch
+    configured = config.baseline.get("effective_batch")
+    if effective_batch is None and isinstance(configured, int):
+        effective_batch = configured
+    return _BatchSizes(config, options, sets, effective_batch)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -146,73 +81,72 @@ def command_line() -> argparse.ArgumentParser:
     exact = "find the largest to the sample, even if it is 64 or more"
     add("--exact", action="store_true", help=exact)
     choose = "choose a technique, as in precision=bf16"
-    add("--set", action="append", default=[], metavar="AXIS=VALUE", help=choose)
+    add("--set", dest="choices", action="append", default=[], metavar="AXIS=VALUE", help=choose)
     every = "tune every technique set of the sweep, not only its baseline"
-    add("--all", action="store_true", help=every)
+    add("--all", dest="every_set", action="store_true", help=every)
     return parser
 
 
-def _print_plan(
-    config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions, facts: ModelFacts
-) -> None:
-    if options.as_json:
-        document = {**_plan_json(config, sets, options), "model": facts.to_json()}
-        print(json.dumps(document, indent=2))
-        return
-    print(_plan_text(config, sets, options))
-    for name, text in facts.lines():
-        print(f"{name}: {text}")
+@dataclass(frozen=True, slots=True)
+class _BatchSizes:
+    config: SweepConfig
+    options: BatchSizeOptions
+    sets: Sequence[TechniqueSet]
+    effective_batch: int | None
 
+    @property
+    def output(self) -> Location:
+        default = self.config.output
+        return self.options.output or default.with_name(f"{default.name}-batch-size")
 
-def _plan_json(
-    config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions
-) -> dict[str, Any]:
-    listed = []
-    for technique_set in sets:
-        listed.append({"label": technique_set.label, "choices": dict(technique_set.choices)})
-    return {
-        "name": config.name,
-        "technique_sets": listed,
-        "max_micro_batch": options.max_micro_batch,
-        "effective_batch": options.effective_batch_for(config),
-    }
+    def show_plan(self) -> int:
+        """Print the technique sets and the model's size."""
+        facts = model_facts(self.config, cli.print_note)
+        if self.options.as_json:
+            listed = [{"label": one.label, "choices": dict(one.choices)} for one in self.sets]
+            document = {
+                "name": self.config.name,
+                "technique_sets": listed,
+                "max_micro_batch": self.options.max_micro_batch,
+                "effective_batch": self.effective_batch,
+                "model": facts.to_json(),
+            }
+            print(json.dumps(document, indent=2))
+            return cli.EXIT_OK
+        print(self._plan_text())
+        for name, text in facts.lines():
+            print(f"{name}: {text}")
+        return cli.EXIT_OK
 
+    def _plan_text(self) -> str:
+        number = count(len(self.sets), "technique set")
+        largest = self.options.max_micro_batch or "512, or 64 without a GPU"
+        lines = [f"{self.config.name}: the batch size of {number} on each available GPU model"]
+        lines += [f"  {technique_set.label}" for technique_set in self.sets]
+        lines.append(f"micro-batches up to {largest}; each trial follows from those before it")
+        if self.effective_batch:
+            lines.append(f"then the fastest way to effective batch {self.effective_batch}")
+        return "\n".join(lines)
 
-def _plan_text(config: SweepConfig, sets: Sequence[TechniqueSet], options: BatchSizeOptions) -> str:
-    number = count(len(sets), "technique set")
-    largest = options.max_micro_batch or "512, or 64 without a GPU"
-    lines = [f"{config.name}: the batch size of {number} on each available GPU model"]
-    for technique_set in sets:
-        lines.append(f"  {technique_set.label}")
-    lines.append(f"micro-batches up to {largest}; each trial follows from those before it")
-    effective_batch = options.effective_batch_for(config)
-    if effective_batch:
-        lines.append(f"then the fastest way to effective batch {effective_batch}")
-    return "\n".join(lines)
+    def run(self, folder: RunFolder, check_model: CheckModel) -> int:
+        """Tune the batch of every technique set, and print the answers."""
+        from orchestrator.running.batch_size_run import BatchSizeGoal, tune_batch_sizes
 
-
-def _run(
-    config: SweepConfig,
-    sets: Sequence[TechniqueSet],
-    options: BatchSizeOptions,
-    folder: RunFolder,
-    check_model: CheckModel,
-) -> int:
-    """Tune the batch of every technique set, and print the answers. Returns the exit status."""
-    from orchestrator.running.batch_size_run import BatchSizeGoal, tune_batch_sizes
-
-    stream = sys.stderr if options.as_json else sys.stdout
-    print(_plan_text(config, sets, options), file=stream, flush=True)
-    goal = BatchSizeGoal(
-        effective_batch=options.effective_batch_for(config),
-        memory_margin=options.memory_margin,
-        tolerance=options.tolerance,
-        max_micro_batch=options.max_micro_batch,
-        exact=options.exact,
-    )
-    tuned = tune_batch_sizes(config, sets, goal, options, folder, check_model=check_model)
-    _print_answers(config, tuned, folder, as_json=options.as_json)
-    return _exit_status(tuned)
+        options = self.options
+        stream = sys.stderr if options.as_json else sys.stdout
+        print(self._plan_text(), file=stream, flush=True)
+        goal = BatchSizeGoal(
+            effective_batch=self.effective_batch,
+            memory_margin=options.memory_margin,
+            tolerance=options.tolerance,
+            max_micro_batch=options.max_micro_batch,
+            exact=options.exact,
+        )
+        tuned = tune_batch_sizes(
+            self.config, self.sets, goal, options, folder, check_model=check_model
+        )
+        _print_answers(self.config, tuned, folder, as_json=options.as_json)
+        return _exit_status(tuned)
 
 
 def _exit_status(tuned: Sequence[HardwareAnswers]) -> int:

@@ -1,16 +1,15 @@
-"""What the command lines of all verbs share: options, the lock of a run folder, exit statuses."""
+"""What the command lines of all verbs share: options, notes, exit statuses."""
 
 from __future__ import annotations
 
 import argparse
 import errno
-import gc
 import os
 import select
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from orchestrator.argument_types import duration, run_location
 from orchestrator.reporting.terminal.safe_text import safe_streams
@@ -18,9 +17,10 @@ from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
     from orchestrator.api import Run
-    from orchestrator.planning.plan import Plan
-    from orchestrator.planning.prechecks.checks import ModelFacts
     from orchestrator.planning.settings import SweepConfig
+    from orchestrator.running.early_start import CheckModel
+    from orchestrator.running.options import VerbOptions
+    from orchestrator.storage.run_folder import RunFolder
 
 VERBS = (
     "sweep",
@@ -71,9 +71,6 @@ def finish(main: Callable[[], int]) -> NoReturn:
     Ctrl-C and a closed output pipe end it without a traceback. Control characters in the output are
     made visible, because names and reasons in a run may come from a stranger.
     """
-    # The package paused the collector while it was loaded. What is loaded by now never is garbage.
-    gc.freeze()
-    gc.enable()
     try:
         try:
             with safe_streams():
@@ -122,6 +119,56 @@ def epilog(statuses: Mapping[int, str]) -> str:
     return f"Exit status: {', '.join(listed)}."
 
 
+class Measurement(Protocol):
+    """What a verb measures: a checked configuration with the verb's options."""
+
+    @property
+    def output(self) -> Location:
+        """Where the run is written."""
+
+    def show_plan(self) -> int:
+        """Print the plan. Returns the exit status."""
+
+    def run(self, folder: RunFolder, check_model: CheckModel) -> int:
+        """Measure in the locked run folder, and print the result. Returns the exit status."""
+
+
+def measured(options: VerbOptions, make: Callable[[SweepConfig], Measurement]) -> int:
+    """Plan or measure what ``make`` makes of the configuration. Returns the exit status.
+
+    A wrong configuration ends the verb before Ray or a GPU is touched.
+    """
+    from orchestrator.planning.loggers import LoggerError, refuse_missing
+    from orchestrator.planning.problems import ConfigError
+    from orchestrator.running.early_start import checked_config, early_start
+
+    try:
+        config = checked_config(options, print_note)
+        measurement = make(config)
+        if options.is_plan_only:
+            return measurement.show_plan()
+        refuse_missing(config.loggers)
+    except (ConfigError, LoggerError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
+    # Not before: a dry run needs none of it.
+    from orchestrator.running.nodes import ClusterError, NoSuchGpuError
+    from orchestrator.running.run_lock import NothingToResumeError
+    from orchestrator.storage.run_folder import RunFolderError
+    from orchestrator.storage.run_metadata import UnreadableRunError
+
+    failures = (ClusterError, NoSuchGpuError, RunFolderError, LoggerError, UnreadableRunError)
+    try:
+        with early_start(config, options, measurement.output, print_note) as (folder, check_model):
+            return measurement.run(folder, check_model)
+    except (FileExistsError, NothingToResumeError, ConfigError) as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
+    except failures as error:
+        print(error, file=sys.stderr)
+        return EXIT_FAILURE
+
+
 def print_notes(notes: Iterable[str]) -> None:
     """Print notes for the user on stderr, one line each."""
     for note in notes:
@@ -138,34 +185,6 @@ def loaded(run: Location) -> Run:
     result = load(run)
     print_notes(result.dataset.table.unreadable)
     return result
-
-
-def check_files(config: SweepConfig, *, address: str | None = None, asks_hub: bool = False) -> None:
-    """Find mistakes in a configuration and its files before the first trial, and print notes.
-
-    ``address`` is that of the Ray cluster that runs the trials. None stands for RAY_ADDRESS, or for
-    this machine if that is not set. Raises ConfigError if there is a mistake.
-    """
-    from orchestrator.planning.prechecks import checks
-    from orchestrator.running.ray_address import is_elsewhere
-
-    runs_elsewhere = is_elsewhere(address)
-    print_notes(checks.check_files(config, runs_elsewhere=runs_elsewhere, asks_hub=asks_hub))
-
-
-def model_facts(config: SweepConfig, planned: Plan | None = None) -> ModelFacts:
-    """The model's size, and the shape of one batch at the smallest micro-batch of the plan.
-
-    ``planned`` is the configuration's plan, if the caller has made it already. Prints a note first
-    if that takes some seconds. Raises ConfigError if the model cannot be built.
-    """
-    from orchestrator.planning.plan import plan
-    from orchestrator.planning.prechecks import checks
-
-    if planned is None:
-        planned = plan(config)
-    batches = [trial.micro_batch for trial in planned.trials]
-    return checks.model_facts(config, min(batches, default=1), print_note)
 
 
 def print_note(note: str) -> None:
@@ -188,7 +207,7 @@ def add_json(parser: argparse.ArgumentParser, what: str = "print JSON instead of
 
 
 def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
-    """Add the options of a verb that measures.
+    """Add the options of a verb that measures: the fields of ``VerbOptions``.
 
     ``output`` says in the help text what the default run folder is.
     """
@@ -199,11 +218,13 @@ def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     add_force(parser)
     add("--dry-run", action="store_true", help="print the plan and stop")
     budget = "end in this time; trials that have not started by then are recorded as skipped"
-    add("--time-budget", type=duration, metavar="15m", help=budget)
+    dest = "time_budget_seconds"
+    add("--time-budget", dest=dest, type=duration, metavar="15m", help=budget)
     resume = "continue a run: repeat nothing that has finished"
     add("--resume", action="store_true", help=resume)
     add("--fresh", action="store_true", help="measure everything again")
-    add_json(parser, "print JSON instead of text, and progress to stderr")
+    as_json = "print JSON instead of text, and progress to stderr"
+    add("--json", dest="as_json", action="store_true", help=as_json)
     add("--address", help="a Ray cluster's address (default: RAY_ADDRESS, else this machine)")
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator import argument_types, cli
-from orchestrator.callable_verb import make_callable
 
 if TYPE_CHECKING:
     from orchestrator.analysis.comparison import Comparison
@@ -104,8 +103,6 @@ def command_line() -> argparse.ArgumentParser:
     form.add_argument("--markdown", action="store_true", help="print Markdown for GitHub")
     return parser
 
-
-make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import cli
-from orchestrator.callable_verb import make_callable
 
 if TYPE_CHECKING:
     from orchestrator.analysis.explanation import Explanation
@@ -82,8 +81,6 @@ def command_line() -> argparse.ArgumentParser:
     cli.add_force(parser)
     return parser
 
-
-make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.callable_verb import make_callable
 from orchestrator.cli import (
     EXIT_FAILURE,
     EXIT_OK,
@@ -16,19 +15,20 @@ from orchestrator.cli import (
     add_config,
     add_force,
     add_json,
-    check_files,
     epilog,
     finish,
-    print_notes,
+    print_note,
 )
-from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.plan import plan, trials_with_ids
 from orchestrator.planning.problems import ConfigError
+from orchestrator.planning.settings import SweepConfig
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.libraries import without_gpus
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.reporting.prediction import labels, row, table
+from orchestrator.running.early_start import checked_config
+from orchestrator.running.options import VerbOptions
 from orchestrator.storage.user_files import refuse_used_file
 
 
@@ -41,18 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.output is not None:
             refuse_used_file(options.output, force=options.force)
-        config = load_config(
-            options.config,
+        verb_options = VerbOptions(
+            config=options.config,
             trust_remote_code=options.trust_remote_code,
             allow_own_code=options.allow_own_code,
         )
-        check_files(config, asks_hub=True)
+        config = checked_config(verb_options, print_note)
         gpu = load_gpu(options.gpu)
         trials = trials_with_ids(plan(config).trials, options.trial)
     except (ConfigError, ValueError, FileExistsError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
-    print_notes(config.notes)
     # torch and transformers are imported in here, so that they see no GPU.
     with without_gpus():
         predictions = predict(trials, gpu)
@@ -104,8 +103,6 @@ def command_line() -> argparse.ArgumentParser:
     add_force(parser)
     return parser
 
-
-make_callable(__name__)
 
 if __name__ == "__main__":
     finish(main)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from orchestrator import cli
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.callable_verb import make_callable
 from orchestrator.units import size_bytes
 
 if TYPE_CHECKING:
@@ -175,8 +174,6 @@ def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
     parse.__name__ = kind.__name__  # argparse shows this name in its error message
     return parse
 
-
-make_callable(__name__)
 
 if __name__ == "__main__":
     cli.finish(main)

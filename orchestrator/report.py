@@ -98,17 +98,10 @@ def _report_folder(folder: Path, options: argparse.Namespace) -> int:
 
 def _publish(folder: Path, options: argparse.Namespace) -> Report:
     """Write the pages, print the summary, and open report.html if stdout is a terminal."""
-    from orchestrator.reporting.publish import publish
+    from orchestrator.api.verbs import republished
     from orchestrator.reporting.terminal.summary import print_summary
-    from orchestrator.storage.kept_rows import FewerRowsError
 
-    try:
-        report = publish(folder, keeps_rows=True)
-    except FewerRowsError:
-        if not options.allow_fewer_rows:
-            raise
-        RunFolder(folder).set_tables_aside()
-        report = publish(folder)
+    report = republished(folder, allow_fewer_rows=options.allow_fewer_rows)
     cli.print_notes(report.dataset.table.unreadable)
     print_summary(report, as_json=options.json)
     if not (options.no_browser or options.json) and sys.stdout.isatty():

@@ -7,18 +7,16 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from jobs.node import nvml
 from orchestrator import argument_types, cli
-from orchestrator.measuring import with_early_start
-from orchestrator.planning.config import SweepConfig, load_config
-from orchestrator.planning.loggers import LoggerError, refuse_missing
-from orchestrator.planning.problems import ConfigError
-from orchestrator.planning.tune_space.space import Goal, TuneSpace
-from orchestrator.running.options import RunOptions
+from orchestrator.planning.settings import SweepConfig
+from orchestrator.planning.tune_space.space import Goal
+from orchestrator.running.early_start import CheckModel
+from orchestrator.running.options import VerbOptions
+from orchestrator.running.ray_address import is_elsewhere
 from orchestrator.storage.location import Location
 from orchestrator.units import count, size_bytes
 
@@ -26,48 +24,29 @@ if TYPE_CHECKING:
     from orchestrator.analysis.dataset import Dataset
     from orchestrator.analysis.recommendation import Candidate
     from orchestrator.reporting.tune_result import TuneResult
-    from orchestrator.running.reports import CheckModel
     from orchestrator.storage.run_folder import RunFolder
 
 _GPU_MINUTES = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TuneOptions(RunOptions):
+class TuneOptions(VerbOptions):
     """The options of the command line."""
 
-    config: Path
-    goal: Goal
-    gpu_seconds: float
+    memory: Sequence[int] = ()
+    """Memory budgets in bytes; empty: the GPU's own memory."""
+    gpu_minutes: float = _GPU_MINUTES
     """GPU time of all trials together."""
-    trust_remote_code: bool = False
-    allow_own_code: bool = False
-    output: Location | None = None
-    """None: the output folder of the configuration, with "-tune" after its name."""
-    dry_run: bool = False
+    effective_batch: int | None = None
+    recipe: str = "own"
 
-    @classmethod
-    def from_arguments(cls, arguments: argparse.Namespace) -> Self:
-        """The options of a parsed command line."""
-        goal = Goal(
-            budgets=tuple(sorted(set(arguments.memory or ()))),
-            effective_batch=arguments.effective_batch,
-            any_recipe=arguments.recipe == "any",
-        )
-        return cls(
-            config=arguments.config,
-            goal=goal,
-            gpu_seconds=60 * arguments.gpu_minutes,
-            trust_remote_code=arguments.trust_remote_code,
-            allow_own_code=arguments.allow_own_code,
-            output=arguments.output,
-            dry_run=arguments.dry_run,
-            address=arguments.address,
-            time_budget_seconds=arguments.time_budget,
-            resume=arguments.resume,
-            fresh=arguments.fresh,
-            as_json=arguments.json,
-            force=arguments.force,
+    @property
+    def goal(self) -> Goal:
+        """What to find."""
+        return Goal(
+            budgets=tuple(sorted(set(self.memory))),
+            effective_batch=self.effective_batch,
+            any_recipe=self.recipe == "any",
         )
 
 
@@ -77,31 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 each budget has a pick, 1 one has none, 2 a mistake in the configuration or the options,
     130 interrupted.
     """
-    options = TuneOptions.from_arguments(command_line().parse_args(arguments))
-    try:
-        config = load_config(
-            options.config,
-            trust_remote_code=options.trust_remote_code,
-            allow_own_code=options.allow_own_code,
-        )
-        if not options.dry_run:
-            refuse_missing(config.loggers)
-        cli.print_notes([*config.notes, *_notes(config)])
-        cli.check_files(config, address=options.address, asks_hub=not options.dry_run)
-        if options.dry_run:
-            _print_space(config, options)
-            return cli.EXIT_OK
-        return _tune(config, options)
-    except (ConfigError, LoggerError) as error:
-        print(error, file=sys.stderr)
-        return cli.EXIT_USAGE
-
-
-def _tune(config: SweepConfig, options: TuneOptions) -> int:
-    """Tune in the run's folder. Returns the exit status."""
-    output = options.output or config.output.with_name(f"{config.output.name}-tune")
-
-    return with_early_start(config, options, output, partial(_run, config, options))
+    options = TuneOptions(**vars(command_line().parse_args(arguments)))
+    return cli.measured(options, lambda config: _Tuning(config, options))
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -114,7 +70,7 @@ def command_line() -> argparse.ArgumentParser:
     cli.add_options(parser, output="runs/NAME-tune")
     add = parser.add_argument
     memory = "GPU memory to stay within, one size or several (default: the GPU's own)"
-    add("--memory", type=_sizes, metavar="24GiB,40GiB", help=memory)
+    add("--memory", type=_sizes, default=(), metavar="24GiB,40GiB", help=memory)
     minutes = f"GPU time of all trials together (default: {_GPU_MINUTES:g})"
     add("--gpu-minutes", type=_minutes, default=_GPU_MINUTES, metavar="N", help=minutes)
     batch = "samples per optimizer step (default: yours if you accumulate, else any)"
@@ -143,72 +99,71 @@ def _minutes(text: str) -> float:
     return minutes
 
 
-def _notes(config: SweepConfig) -> list[str]:
-    """Notes about parts of the configuration that ``tune`` ignores."""
-    if config.axes or config.subsets or config.trials:
-        return ["tune chooses what to try by itself; the axes of this file play no part"]
-    return []
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    config: SweepConfig
+    options: TuneOptions
 
+    def __post_init__(self) -> None:
+        if self.config.axes or self.config.subsets or self.config.trials:
+            note = "tune chooses what to try by itself; the axes of this file play no part"
+            cli.print_note(note)
 
-def _print_space(config: SweepConfig, options: TuneOptions) -> None:
-    from orchestrator.running.ray_address import is_elsewhere
-    from orchestrator.running.tune_run import not_tried_lines
+    @property
+    def output(self) -> Location:
+        default = self.config.output
+        return self.options.output or default.with_name(f"{default.name}-tune")
 
-    has_gpu = is_elsewhere(options.address) or bool(nvml.visible_uuids())
-    space = _space(config, options, has_gpu=has_gpu)
-    considered = len(space.plan.trials)
-    if options.as_json:
-        document = {"name": config.name, "considered": considered, **_space_json(space)}
-        print(json.dumps(document, indent=2))
-        return
-    print(f"{config.name}: {count(considered, 'configuration')} considered")
-    for axis, values in space.config.axes.items():
-        print(f"  {axis}: {', '.join(map(str, values))}")
-    print("not tried")
-    for line in not_tried_lines(space.not_tried):
-        print(line)
+    def show_plan(self) -> int:
+        """Print what is varied and what is not."""
+        from orchestrator.running.tune_run import not_tried_lines, space_of
 
+        is_remote = is_elsewhere(self.options.address)
+        space = space_of(
+            self.config,
+            self.options.goal,
+            60 * self.options.gpu_minutes,
+            has_gpu=is_remote or bool(nvml.visible_uuids()),
+            is_remote=is_remote,
+        )
+        considered = len(space.plan.trials)
+        if self.options.as_json:
+            document = {
+                "name": self.config.name,
+                "considered": considered,
+                "axes": {axis: list(values) for axis, values in space.config.axes.items()},
+                "not_tried": space.not_tried,
+                "effective_batch": space.effective_batch,
+                "budgets": list(space.config.budgets),
+            }
+            print(json.dumps(document, indent=2))
+            return cli.EXIT_OK
+        print(f"{self.config.name}: {count(considered, 'configuration')} considered")
+        for axis, values in space.config.axes.items():
+            print(f"  {axis}: {', '.join(map(str, values))}")
+        print("not tried")
+        for line in not_tried_lines(space.not_tried):
+            print(line)
+        return cli.EXIT_OK
 
-def _space_json(space: TuneSpace) -> dict[str, Any]:
-    """What is varied, and what is not, as plain JSON values."""
-    return {
-        "axes": {axis: list(values) for axis, values in space.config.axes.items()},
-        "not_tried": space.not_tried,
-        "effective_batch": space.effective_batch,
-        "budgets": list(space.config.budgets),
-    }
+    def run(self, folder: RunFolder, check_model: CheckModel) -> int:
+        """Search, publish the run, and print the results."""
+        from orchestrator.reporting.publish import publish
+        from orchestrator.running.tune_run import run_tune
 
-
-def _space(config: SweepConfig, options: TuneOptions, *, has_gpu: bool) -> TuneSpace:
-    from orchestrator.running.ray_address import is_elsewhere
-    from orchestrator.running.tune_run import space_of
-
-    is_remote = is_elsewhere(options.address)
-    return space_of(config, options.goal, options.gpu_seconds, has_gpu=has_gpu, is_remote=is_remote)
-
-
-def _run(
-    config: SweepConfig,
-    options: TuneOptions,
-    folder: RunFolder,
-    check_model: CheckModel,
-) -> int:
-    """Search, publish the run, and print the results. Returns the exit status."""
-    from orchestrator.reporting.publish import publish
-    from orchestrator.running.tune_run import run_tune
-
-    end = run_tune(
-        config, options.goal, options.gpu_seconds, options, folder, check_model=check_model
-    )
-    results = _print_results(publish(folder.path).dataset, options)
-    if end.is_interrupted:
-        return cli.EXIT_INTERRUPTED
-    if end.failure:
-        print(end.failure, file=sys.stderr)
-        return cli.EXIT_FAILURE
-    if not results or any(result.best is None for result in results):
-        return cli.EXIT_FAILURE
-    return cli.EXIT_OK
+        seconds = 60 * self.options.gpu_minutes
+        end = run_tune(
+            self.config, self.options.goal, seconds, self.options, folder, check_model=check_model
+        )
+        results = _print_results(publish(folder.path).dataset, self.options)
+        if end.is_interrupted:
+            return cli.EXIT_INTERRUPTED
+        if end.failure:
+            print(end.failure, file=sys.stderr)
+            return cli.EXIT_FAILURE
+        if not results or any(result.best is None for result in results):
+            return cli.EXIT_FAILURE
+        return cli.EXIT_OK
 
 
 def _print_results(dataset: Dataset, options: TuneOptions) -> Sequence[TuneResult]:

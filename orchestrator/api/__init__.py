@@ -1,4 +1,8 @@
-"""The Python API: the verbs as functions, and a run as an object with methods."""
+"""The Python interface: every verb as a function, and a run as an object with methods.
+
+verbs.py    sweep, tune, batch_size, predict, recommend, compare, explain, report, doctor, init ...
+run.py      a run, and what it answers
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,17 @@ from orchestrator.api.run import Answer, NothingMeasuredError, Picture, Run, loa
 from orchestrator.api.verbs import (
     Predictions,
     SweepFailedError,
+    batch_size,
     compare,
+    completion,
+    doctor,
     explain,
+    init,
     predict,
     recommend,
+    report,
     sweep,
+    tune,
 )
 from orchestrator.distribution import tool_version
 
@@ -24,11 +34,17 @@ __all__ = [
     "Run",
     "SweepFailedError",
     "__version__",
+    "batch_size",
     "compare",
+    "completion",
+    "doctor",
     "explain",
+    "init",
     "load",
     "local_folder",
     "predict",
     "recommend",
+    "report",
     "sweep",
+    "tune",
 ]

@@ -1,25 +1,34 @@
-"""The verbs as functions, which return objects instead of printing."""
+"""Every verb as a function, which returns objects instead of printing."""
 
 from __future__ import annotations
 
+import contextlib
 import html
+import pkgutil
 import warnings
-from collections.abc import Sequence
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 from orchestrator.analysis.comparison import Comparison
 from orchestrator.analysis.explanation import Explanation
-from orchestrator.api.run import Answer, Run, load
-from orchestrator.storage.location import Location, Uri, location
-from orchestrator.units import duration_seconds
+from orchestrator.api.run import Answer, Run, load, local_folder
+from orchestrator.storage.location import Location, location
+from orchestrator.units import duration_seconds, size_bytes
 
 if TYPE_CHECKING:
     import pandas
 
     from orchestrator.planning.settings import SweepConfig
     from orchestrator.prediction.prediction import Prediction
+    from orchestrator.reporting.report import Report
+    from orchestrator.running.batch_size_run import HardwareAnswers
+    from orchestrator.running.early_start import CheckModel
+    from orchestrator.running.options import VerbOptions
+    from orchestrator.running.sweep_run import SweepEnd
+    from orchestrator.storage.run_folder import RunFolder
 
 RunLike = Run | Location | str
 """A run, its folder or its URI."""
@@ -29,51 +38,143 @@ class SweepFailedError(RuntimeError):
     """No trial of a sweep ended ok. The message says why; the run folder holds all records."""
 
 
-def sweep(
-    config: Path | str,
-    *,
-    output: Location | str | None = None,
-    time_budget: float | str | None = None,
-    resume: bool = False,
-    fresh: bool = False,
-    force: bool = False,
-    address: str | None = None,
-    trust_remote_code: bool = False,
-    allow_own_code: bool = False,
-) -> Run:
+class Measuring(TypedDict, total=False):
+    """The options that all measuring verbs share. They are those of the command line."""
+
+    output: Location | str | None
+    """The run folder or URI, in place of the configuration's."""
+    time_budget: float | str | None
+    """Seconds, or text such as "15m"."""
+    resume: bool
+    fresh: bool
+    force: bool
+    address: str | None
+    trust_remote_code: bool
+    allow_own_code: bool
+
+
+def sweep(config: Path | str, **measuring: Unpack[Measuring]) -> Run:
     """Measure every configuration of a sweep, write its tables and pages, and return the run.
 
-    ``time_budget`` is seconds, or text such as "15m". ``output`` replaces the configuration's run
-    folder. The other arguments are the options of ``python -m orchestrator.sweep``. An interrupted
-    sweep returns what was measured until then. Raises ConfigError, LoggerError, ClusterError,
-    NoSuchGpuError, RunFolderError, FileExistsError, NothingToResumeError or SweepFailedError.
+    An interrupted sweep returns what was measured until then. Raises ConfigError, LoggerError,
+    ClusterError, NoSuchGpuError, RunFolderError, FileExistsError, NothingToResumeError or
+    SweepFailedError.
     """
-    from orchestrator.planning.loggers import refuse_missing
-    from orchestrator.reporting.publish import publish
-    from orchestrator.running.options import RunOptions
-    from orchestrator.running.run_lock import locked_run_folder
     from orchestrator.running.sweep_run import run_sweep
 
-    checked = _checked(
-        config,
-        address,
-        trust_remote_code=trust_remote_code,
-        allow_own_code=allow_own_code,
+    with _started(config, measuring) as start:
+        end = run_sweep(start.config, start.options, start.folder, check_model=start.check_model)
+        return _published(start.folder, end)
+
+
+def tune(
+    config: Path | str,
+    *,
+    memory: int | str | Sequence[int | str] = (),
+    gpu_minutes: float = 5.0,
+    effective_batch: int | None = None,
+    recipe: Literal["own", "any"] = "own",
+    **measuring: Unpack[Measuring],
+) -> Run:
+    """Find the fastest configuration in the memory without axes, and return the run.
+
+    ``memory`` is one size or several, in bytes or as text such as "24GiB"; empty: the GPU's own.
+    ``Run.recommend`` then answers for each of them. Raises what ``sweep`` raises.
+    """
+    from orchestrator.planning.tune_space.space import Goal
+    from orchestrator.running.tune_run import run_tune
+
+    sizes = [memory] if isinstance(memory, (int, str)) else memory
+    goal = Goal(
+        budgets=tuple(sorted({size_bytes(size) for size in sizes})),
+        effective_batch=effective_batch,
+        any_recipe=recipe == "any",
     )
-    refuse_missing(checked.loggers)
-    seconds = None
+    with _started(config, measuring, suffix="-tune") as start:
+        end = run_tune(
+            start.config,
+            goal,
+            60 * gpu_minutes,
+            start.options,
+            start.folder,
+            check_model=start.check_model,
+        )
+        return _published(start.folder, end)
+
+
+def batch_size(
+    config: Path | str,
+    *,
+    choices: Sequence[str] = (),
+    every_set: bool = False,
+    effective_batch: int | None = None,
+    memory_margin: float = 0.05,
+    tolerance: float = 0.02,
+    max_micro_batch: int | None = None,
+    exact: bool = False,
+    **measuring: Unpack[Measuring],
+) -> list[HardwareAnswers]:
+    """Find the batch to train with, for every available GPU model.
+
+    ``choices`` are techniques as "precision=bf16". ``every_set`` takes every technique set of the
+    sweep. The other arguments are the fields of ``BatchSizeGoal``. Raises what ``sweep`` raises,
+    and ValueError for a wrong choice.
+    """
+    from orchestrator.planning.technique_sets import read_choice, technique_sets
+    from orchestrator.running.batch_size_run import BatchSizeGoal, tune_batch_sizes
+
+    goal = BatchSizeGoal(
+        effective_batch=effective_batch,
+        memory_margin=memory_margin,
+        tolerance=tolerance,
+        max_micro_batch=max_micro_batch,
+        exact=exact,
+    )
+    with _started(config, measuring, suffix="-batch-size") as start:
+        chosen = dict(read_choice(text, start.config) for text in choices)
+        sets = technique_sets(start.config, chosen, every=every_set)
+        return tune_batch_sizes(
+            start.config, sets, goal, start.options, start.folder, check_model=start.check_model
+        )
+
+
+class _Start(NamedTuple):
+    config: SweepConfig
+    options: VerbOptions
+    folder: RunFolder
+    check_model: CheckModel
+
+
+@contextlib.contextmanager
+def _started(path: Path | str, measuring: Measuring, *, suffix: str = "") -> Iterator[_Start]:
+    """A checked configuration and its locked run folder. Notes become warnings."""
+    from orchestrator.planning.loggers import refuse_missing
+    from orchestrator.running.early_start import checked_config, early_start
+    from orchestrator.running.options import VerbOptions
+
+    given: dict[str, Any] = {**measuring}
+    time_budget = given.pop("time_budget", None)
     if time_budget is not None:
-        seconds = duration_seconds(time_budget)
-    options = RunOptions(
-        address=address, time_budget_seconds=seconds, resume=resume, fresh=fresh, force=force
-    )
-    target = _target(output, checked)
-    with locked_run_folder(target, resume=resume, force=force) as folder:
-        end = run_sweep(checked, options, folder)
-        publish(folder.path)
-        if end.failure and not end.is_interrupted:
-            raise SweepFailedError(end.failure)
-        return load(folder.path)
+        given["time_budget_seconds"] = duration_seconds(time_budget)
+    if isinstance(given.get("output"), str):
+        given["output"] = location(given["output"])
+    options = VerbOptions(config=Path(path), **given)
+    config = checked_config(options, warnings.warn)
+    refuse_missing(config.loggers)
+    default = config.output.with_name(f"{config.output.name}{suffix}")
+    target = options.output or default
+    with early_start(config, options, target, warnings.warn) as (folder, check_model):
+        yield _Start(config, options, folder, check_model)
+
+
+def _published(folder: RunFolder, end: SweepEnd) -> Run:
+    """Write the tables and pages of a sweep, and load it. Raises SweepFailedError."""
+    from orchestrator.reporting.publish import publish
+
+    publish(folder.path)
+    if end.failure and not end.is_interrupted:
+        raise SweepFailedError(end.failure)
+    return load(folder.path)
 
 
 def predict(
@@ -93,10 +194,13 @@ def predict(
     from orchestrator.prediction.estimator import predict as estimate
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
+    from orchestrator.running.early_start import checked_config
+    from orchestrator.running.options import VerbOptions
 
-    checked = _checked(
-        config, None, trust_remote_code=trust_remote_code, allow_own_code=allow_own_code
+    options = VerbOptions(
+        config=Path(config), trust_remote_code=trust_remote_code, allow_own_code=allow_own_code
     )
+    checked = checked_config(options, warnings.warn)
     gpu_constants = load_gpu(gpu)
     chosen = trials_with_ids(plan(checked).trials, trials)
     with without_gpus():
@@ -173,30 +277,66 @@ def explain(run: RunLike, before: str, after: str) -> Explanation:
     return _run(run).explain(before, after)
 
 
+def report(run: Location | str, *, allow_fewer_rows: bool = False) -> tuple[Path, ...]:
+    """Write the tables and pages of a run in its folder, also while it runs. Returns their paths.
+
+    Raises FileNotFoundError, UnreadableRunError, RunFolderError, or FewerRowsError if a table would
+    lose rows and ``allow_fewer_rows`` is not set.
+    """
+    return republished(local_folder(run), allow_fewer_rows=allow_fewer_rows).files
+
+
+def republished(folder: Path, *, allow_fewer_rows: bool) -> Report:
+    """As ``report``, for a folder. Returns the report."""
+    from orchestrator.reporting.publish import publish
+    from orchestrator.storage.kept_rows import FewerRowsError
+    from orchestrator.storage.run_folder import RunFolder
+
+    try:
+        return publish(folder, keeps_rows=True)
+    except FewerRowsError:
+        if not allow_fewer_rows:
+            raise
+    RunFolder(folder).set_tables_aside()
+    return publish(folder)
+
+
+def doctor(
+    *, address: str | None = None, nvme: Path | str | None = None, calibrate: bool = False
+) -> list[Mapping[str, Any]]:
+    """Check whether this machine, or every node of a Ray cluster, is fit to measure on.
+
+    Returns a report for each node, with its findings. ``nvme`` is a folder whose disk is measured.
+    ``calibrate`` measures every GPU, which must be idle.
+    """
+    from orchestrator.running.examination import examined
+
+    folder = None if nvme is None else Path(nvme)
+    return examined(address, nvme=folder, calibrates=calibrate)
+
+
+def init(
+    name: str = "quickstart", output: Path | str | None = None, *, force: bool = False
+) -> tuple[Path, ...]:
+    """Write a shipped configuration and the schema for editors. Returns the files that changed.
+
+    Raises LookupError if there is no such configuration, and FileExistsError if another file has
+    the name, unless ``force``.
+    """
+    from orchestrator.planning.shipped import write_shipped
+
+    return write_shipped(name, Path(output or f"{name}.yaml"), force=force)
+
+
+def completion(shell: Literal["bash", "zsh", "fish"]) -> str:
+    """A script that completes ``orchestrator`` in a shell."""
+    import shtab
+
+    parser: ArgumentParser = pkgutil.resolve_name("orchestrator.completion:all_verbs")()
+    return str(shtab.complete(parser, shell))
+
+
 def _run(run: RunLike) -> Run:
     if isinstance(run, Run):
         return run
     return load(run)
-
-
-def _checked(
-    path: Path | str, address: str | None, *, trust_remote_code: bool, allow_own_code: bool
-) -> SweepConfig:
-    """Load a configuration and check its files. Its notes become warnings. Raises ConfigError."""
-    from orchestrator.planning.config import load_config
-    from orchestrator.planning.prechecks.checks import check_files
-    from orchestrator.running.ray_address import is_elsewhere
-
-    config = load_config(path, trust_remote_code=trust_remote_code, allow_own_code=allow_own_code)
-    notes = check_files(config, runs_elsewhere=is_elsewhere(address), asks_hub=True)
-    for note in (*config.notes, *notes):
-        warnings.warn(note, stacklevel=3)
-    return config
-
-
-def _target(output: Location | str | None, config: SweepConfig) -> Location:
-    if output is None:
-        return config.output
-    if isinstance(output, Uri):
-        return output
-    return location(output)

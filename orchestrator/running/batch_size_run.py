@@ -17,13 +17,13 @@ from orchestrator.reporting.publish import write_tables
 from orchestrator.running import reports
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
+from orchestrator.running.early_start import CheckModel
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.observers.base import Observer
 from orchestrator.running.observers.loggers import logger_observers
 from orchestrator.running.observers.progress import Progress
 from orchestrator.running.options import RunOptions
-from orchestrator.running.reports import CheckModel, without_check
 from orchestrator.running.session import Session
 from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.search.round_robin import RoundRobin
@@ -84,7 +84,7 @@ def tune_batch_sizes(
     options: RunOptions,
     folder: RunFolder,
     *,
-    check_model: CheckModel = without_check,
+    check_model: CheckModel = lambda: None,
 ) -> list[HardwareAnswers]:
     """Tune every technique set on one GPU model after another.
 

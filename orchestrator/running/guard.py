@@ -22,8 +22,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-import psutil
-
 from jobs import self_process
 from jobs.isolation.scratch import PREFIXES, remove_abandoned
 
@@ -117,6 +115,8 @@ def end_at_once() -> NoReturn:
 
     The guard then ends what was being started at this moment, or has lost its parent.
     """
+    import psutil  # not before: a dry run needs no guard
+
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if _MODULE not in process.cmdline():

@@ -1,8 +1,11 @@
-"""The options that all measuring verbs share."""
+"""The options of the verbs that measure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.storage.location import Location
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,3 +23,23 @@ class RunOptions:
     """Write into a folder that holds other files than a run's."""
     as_json: bool = False
     """Print the result as JSON on stdout, and progress on stderr."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerbOptions(RunOptions):
+    """What is measured, and where the run is written.
+
+    The command line has an argument of each field's name, also in the subclasses of the verbs.
+    """
+
+    config: Path
+    output: Location | None = None
+    """None: the configuration's own folder, or one beside it."""
+    trust_remote_code: bool = False
+    allow_own_code: bool = False
+    dry_run: bool = False
+
+    @property
+    def is_plan_only(self) -> bool:
+        """Whether to print the plan and measure nothing."""
+        return self.dry_run

@@ -18,13 +18,6 @@ from orchestrator.running.session import Session
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import count
 
-CheckModel = Callable[[], object]
-"""Waits until the model has been built once. Raises ConfigError if it cannot be built."""
-
-
-def without_check() -> None:
-    """The ``CheckModel`` of a caller that does not build the model beforehand."""
-
 
 def command_of(verb: str) -> str:
     """The command line of this process, as a user would type it."""

@@ -14,6 +14,7 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.running import reports
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
+from orchestrator.running.early_start import CheckModel
 from orchestrator.running.gpu_screening import Screening, screened_cluster
 from orchestrator.running.observers.base import Observer
 from orchestrator.running.observers.event_log import EventLog
@@ -28,7 +29,6 @@ from orchestrator.running.planned_sweep import (
     planned_as_written,
     planned_sweep,
 )
-from orchestrator.running.reports import CheckModel, without_check
 from orchestrator.running.session import Session
 from orchestrator.search.per_gpu_model import per_gpu_model
 from orchestrator.storage.run_folder import RunFolder
@@ -51,7 +51,7 @@ def run_sweep(
     *,
     make_plan: MakePlan = planned_as_written,
     verb: str = "sweep",
-    check_model: CheckModel = without_check,
+    check_model: CheckModel = lambda: None,
 ) -> SweepEnd:
     """Measure the plan on every GPU model that the cluster has.
 

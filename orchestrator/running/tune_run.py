@@ -17,9 +17,9 @@ from orchestrator.planning.search_options import TuneOptions
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.planning.tune_space.values import DOES_NOT_GO
+from orchestrator.running.early_start import CheckModel
 from orchestrator.running.options import RunOptions
 from orchestrator.running.ray_address import is_elsewhere
-from orchestrator.running.reports import CheckModel, without_check
 from orchestrator.running.sweep_run import SweepEnd, run_sweep
 from orchestrator.storage.run_folder import RunFolder
 
@@ -79,7 +79,7 @@ def run_tune(
     options: RunOptions,
     folder: RunFolder,
     *,
-    check_model: CheckModel = without_check,
+    check_model: CheckModel = lambda: None,
 ) -> SweepEnd:
     """Search the space of a configuration on every GPU model of the cluster.
 

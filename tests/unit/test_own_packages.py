@@ -49,13 +49,6 @@ def test_process_of_ours_keeps_its_arguments_and_the_working_folder_last(here: P
     assert ran.stdout == f"{[str(here / 'mine.py'), '--flag']} {here}\n"
 
 
-def test_orchestrator_after_another_package_jobs_says_so(here: Path) -> None:
-    (here / "jobs" / "__init__.py").write_text("")
-    ran = run_in(here, [sys.executable, "-c", "import jobs, orchestrator"])
-    assert ran.returncode == 1
-    assert "another package jobs is imported already" in ran.stderr
-
-
 @pytest.mark.slow
 def test_wheel_holds_types_configurations_and_every_package(tmp_path: Path) -> None:
     files = subprocess.run(

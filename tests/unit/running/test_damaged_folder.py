@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from jobs.record import Outcome, Provenance, TrialRecord, record_to_json
-from orchestrator.measuring import holding
 from orchestrator.running.earlier_records import sort_earlier
+from orchestrator.running.run_lock import locked_run_folder
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.record_reader import read_records
@@ -80,13 +80,13 @@ def test_full_disk_while_writing_leaves_earlier_records_whole(tmp_path: Path) ->
     program = """
 import resource, signal, sys
 from pathlib import Path
-from orchestrator import cli, measuring
+from orchestrator.running.run_lock import locked_run_folder
 from tests.support.records import make_record
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-write = lambda folder: folder.write(make_record(micro_batch=64)) or 0
-cli.finish(lambda: measuring.holding(Path(sys.argv[1]), write, resume=True))
+with locked_run_folder(Path(sys.argv[1]), resume=True) as folder:
+    folder.write(make_record(micro_batch=64))
 """
     before = record_files(folder)
     done = subprocess.run(
@@ -95,7 +95,6 @@ cli.finish(lambda: measuring.holding(Path(sys.argv[1]), write, resume=True))
     assert done.returncode == 1
     assert "cannot write" in done.stderr
     assert "File too large" in done.stderr
-    assert "Traceback" not in done.stderr
     assert record_files(folder) == before
 
 
@@ -133,9 +132,7 @@ def test_disk_that_fills_up_ends_the_sweep_with_the_rows_that_fit(
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_output_that_cannot_be_written_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not ours")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "records").write_text("not ours")
@@ -146,8 +143,11 @@ def test_output_that_cannot_be_written_is_named(
         Path("/proc/none"),
     )
     for path in outputs:
-        assert holding(path, lambda folder: 0, resume=False) == 1
-        assert f"cannot write to {path}" in capsys.readouterr().err
+        with (
+            pytest.raises(RunFolderError, match=f"cannot write to {path}"),
+            locked_run_folder(path, resume=False),
+        ):
+            raise AssertionError("the run has begun")
     assert (tmp_path / "file").read_text() == "not ours"
     assert (tmp_path / "run" / "records").read_text() == "not ours"
 

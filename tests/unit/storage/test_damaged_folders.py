@@ -14,8 +14,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-import orchestrator
-from orchestrator import compare, explain, recommend, report
+from orchestrator import api, compare, explain, recommend, report
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.run_reader import anatomies_of
@@ -66,7 +65,7 @@ def read_by_everything(folder: Path, intact: set[str], *, publish: bool) -> None
         assert record.trial_id == trial_id
     assert {path.name for path in run_folder.unreadable} <= set(before)
     with only_errors_naming(folder, FileNotFoundError, UnreadableRunError):
-        run = orchestrator.load(folder)
+        run = api.load(folder)
         assert {row["trial_id"] for row in run.dataset.rows} == set(records)
         run._repr_html_()
     path = str(folder)
@@ -116,7 +115,7 @@ def test_damaged_table_is_named_in_a_sentence(name: str, published: Path, tmp_pa
         shutil.copy(published / name, folder / name)
         damage(folder / name, chance)
         with only_errors_naming(folder / name, UnreadableRunError) as errors:
-            orchestrator.load(folder).recommend()
+            api.load(folder).recommend()
             anatomies_of(folder)
         refused += len(errors)
         status, text = run_verb(recommend.main, str(folder))

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import orchestrator
-from orchestrator import compare, explain, recommend, report
+from orchestrator import api, compare, explain, recommend, report
 from orchestrator.storage.record_reader import find_records
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.tables.table_reader import trial_ids_in_file
@@ -92,7 +91,7 @@ def test_verb_names_and_counts_unreadable_records(
 
 
 def test_loaded_run_says_what_is_unreadable(folder: Path) -> None:
-    run = orchestrator.load(folder)
+    run = api.load(folder)
     assert len(run.unreadable) == 2
     assert "newer version" in repr(run)
 

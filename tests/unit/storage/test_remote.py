@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import orchestrator
 from jobs.record import Outcome
+from orchestrator import api
 from orchestrator.storage.location import Uri, location
 from orchestrator.storage.remote import (
     RemoteError,
@@ -62,7 +62,7 @@ def test_upload_removes_records_that_the_run_dropped(uri: Uri, tmp_path: Path) -
     dropped.unlink()
     upload(folder, uri)
     assert f"records/{dropped.name}" not in download(uri, tmp_path / "copy")
-    assert len(orchestrator.load(str(uri)).dataset.rows) == 1
+    assert len(api.load(str(uri)).dataset.rows) == 1
 
 
 def test_download_keeps_the_record_that_started_later(uri: Uri, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_download_keeps_the_record_that_started_later(uri: Uri, tmp_path: Path) 
     for name, speed in (("old", 2.0), ("new", 3.0)):
         folder = write_run(tmp_path / name, [records[name]])
         download(uri, folder)
-        rows = orchestrator.load(folder).dataset.rows
+        rows = api.load(folder).dataset.rows
         measured = {row["micro_batch"]: row["samples_per_second"] for row in rows}
         assert measured == {4: speed, 8: 100.0}
 
@@ -84,7 +84,7 @@ def test_download_replaces_a_skipped_record_by_a_measured_one(uri: Uri, tmp_path
     upload(write_run(tmp_path / "there", [make_record()]), uri)
     here = write_run(tmp_path / "here", [make_record(outcome=Outcome.SKIPPED)])
     download(uri, here)
-    (row,) = orchestrator.load(here).dataset.rows
+    (row,) = api.load(here).dataset.rows
     assert row["outcome"] == Outcome.OK
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator import predict
 from orchestrator.cli import EXIT_USAGE
-from orchestrator.measuring import holding
+from orchestrator.running.run_lock import locked_run_folder
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.user_files import refuse_used_file, refuse_used_folder
 
@@ -20,9 +20,9 @@ model:
 """
 
 
-def _describe(folder: RunFolder) -> int:
-    folder.describe({"name": "a test"})
-    return 0
+def _describe(path: Path, *, force: bool = False) -> None:
+    with locked_run_folder(path, resume=False, force=force) as folder:
+        folder.describe({"name": "a test"})
 
 
 def test_used_folder_is_refused_by_the_names_in_it(tmp_path: Path) -> None:
@@ -45,27 +45,27 @@ def test_used_file_is_refused_unless_forced(tmp_path: Path) -> None:
 
 
 def test_sweep_into_the_working_folder_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "report.html").write_text("mine")
-    assert holding(Path("."), _describe, resume=False) == EXIT_USAGE
-    assert f"{tmp_path} already holds report.html; nothing was" in capsys.readouterr().err
+    with pytest.raises(FileExistsError, match="already holds report"):
+        _describe(Path("."))
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-    assert holding(Path("."), _describe, resume=False, force=True) == 0
+    _describe(Path("."), force=True)
 
 
 def test_sweep_into_its_own_folder_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    assert holding(folder, _describe, resume=False) == 0
+    _describe(folder)
     (folder / "notes.txt").write_text("mine, beside the run")
-    assert holding(folder, _describe, resume=False) == 0
+    _describe(folder)
 
 
 def test_sweep_goes_on_where_it_was_killed_at_once(tmp_path: Path) -> None:
     with RunFolder(tmp_path).locked():
         pass
-    assert holding(tmp_path, _describe, resume=False) == 0
+    _describe(tmp_path)
 
 
 def test_predict_over_a_table_of_the_users_is_refused(

@@ -18,14 +18,14 @@ import yaml
 from jobs.record import Outcome, TrialRecord
 from orchestrator import __main__, batch_size, predict, sweep
 from orchestrator.cli import finish
-from orchestrator.measuring import holding
 from orchestrator.planning import plan
 from orchestrator.planning.plan import Plan
 from orchestrator.running.observers.progress import Progress
+from orchestrator.running.run_lock import locked_run_folder
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.location import location
-from orchestrator.storage.run_folder import RunFolder
+from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.conftest import build_tiny_spec
 from tests.support.records import make_record, write_run
 
@@ -179,28 +179,24 @@ def test_run_at_a_uri_is_downloaded_before_and_published_after(
     target = location("memory://bucket/run")
     first, second = make_record(micro_batch=1), make_record(micro_batch=2)
 
-    def run(record: TrialRecord, earlier: int) -> Callable[[RunFolder], int]:
-        def write(folder: RunFolder) -> int:
+    for earlier, record in enumerate((first, second)):
+        with locked_run_folder(target, resume=earlier > 0) as folder:
             assert len(folder.records()) == earlier
             folder.describe({"name": "run"})
             folder.write(record)
-            return 0
-
-        return write
-
-    assert holding(target, run(first, 0), resume=False) == 0
-    shutil.rmtree(tmp_path / "runs")
-    assert holding(target, run(second, 1), resume=True) == 0
+        shutil.rmtree(tmp_path / "runs")
     assert capsys.readouterr().err == "published to memory://bucket/run\n" * 2
 
 
 def test_uri_that_cannot_be_written_is_a_sentence_before_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert holding(location("nosuch://bucket/run"), lambda folder: 0, resume=False) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("nosuch://bucket/run: ")
+    with (
+        pytest.raises(RunFolderError, match="nosuch://bucket/run: "),
+        locked_run_folder(location("nosuch://bucket/run"), resume=False),
+    ):
+        raise AssertionError("the run has begun")
 
 
 @pytest.mark.parametrize("main", [sweep.main, batch_size.main], ids=["sweep", "batch_size"])
@@ -272,24 +268,6 @@ finally:
         [sys.executable, "-m", "orchestrator", "sweep", "none.yaml"], capture_output=True, cwd=ROOT
     )
     assert (wrong.returncode, wrong.stdout) == (2, b"")
-
-
-def test_verb_pauses_the_collector_only_while_it_loads() -> None:
-    # While Python looks for the module of ``python -m``, the first argument is "-m".
-    program = """
-import gc, sys
-sys.argv = ["-m"]
-import orchestrator
-paused = not gc.isenabled()
-from orchestrator.cli import finish
-finish(lambda: 0 if paused and gc.isenabled() else 1)
-"""
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
-
-
-def test_import_of_the_package_leaves_the_collector_on() -> None:
-    program = "import gc, orchestrator, orchestrator.sweep; raise SystemExit(not gc.isenabled())"
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
 def test_dry_run_makes_the_plan_once(

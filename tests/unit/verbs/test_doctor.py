@@ -15,6 +15,7 @@ import yaml
 from jobs.node import checks
 from jobs.node.checks.machine import Machine
 from orchestrator import doctor
+from orchestrator.running.examination import version_findings
 from tests.support.machines import HEALTHY, SICK, calibration_of, report_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "doctor.txt"
@@ -32,12 +33,12 @@ def examine_instead(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_render_is_the_golden_text() -> None:
     reports = [report_of(HEALTHY), report_of(SICK)]
-    cluster = {"node": "cluster", "versions": {}, "findings": doctor.version_findings(reports)}
+    cluster = {"node": "cluster", "versions": {}, "findings": version_findings(reports)}
     assert doctor.render([*reports, cluster]) + "\n" == GOLDEN.read_text()
 
 
 def test_version_findings_of_equal_nodes_are_ok() -> None:
-    (finding,) = doctor.version_findings([report_of(HEALTHY), report_of(HEALTHY)])
+    (finding,) = version_findings([report_of(HEALTHY), report_of(HEALTHY)])
     assert (finding["severity"], finding["message"]) == ("ok", "2 nodes with equal versions")
 
 

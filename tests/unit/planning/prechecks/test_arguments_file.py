@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import orchestrator
+from orchestrator import api
 from orchestrator.planning.config import ConfigError, SweepConfig, load_config
 from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks.arguments_file import _FORMER
@@ -102,7 +102,7 @@ def test_pickled_arguments_are_refused_with_what_to_write(tmp_path: Path) -> Non
 
 
 def test_exported_arguments_are_accepted_and_mean_the_same(tmp_path: Path) -> None:
-    run = orchestrator.load(RUN)
+    run = api.load(RUN)
     answer = run.recommend()
     assert answer.best is not None
     run.export(answer.best, tmp_path / "export")

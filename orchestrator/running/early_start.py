@@ -1,0 +1,80 @@
+"""How every verb that measures starts: a checked configuration, and what begins before Ray."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from jobs.node.bytecode import keep_bytecode
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import Plan, plan
+from orchestrator.planning.prechecks import checks
+from orchestrator.planning.prechecks.checks import ModelFacts
+from orchestrator.planning.settings import SweepConfig
+from orchestrator.running.options import VerbOptions
+from orchestrator.running.ray_address import is_elsewhere, preloading
+from orchestrator.storage.location import Location
+from orchestrator.storage.run_folder import RunFolder
+
+CheckModel = Callable[[], object]
+"""Waits until the model has been built once. Raises ConfigError if it cannot be built."""
+Say = Callable[[str], object]
+"""Takes a note for the user."""
+
+
+def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
+    """The configuration, with its files checked. Raises ConfigError."""
+    config = load_config(
+        options.config,
+        trust_remote_code=options.trust_remote_code,
+        allow_own_code=options.allow_own_code,
+    )
+    for note in config.notes:
+        say(note)
+    elsewhere = is_elsewhere(options.address)
+    asks_hub = not options.is_plan_only
+    for note in checks.check_files(config, runs_elsewhere=elsewhere, asks_hub=asks_hub):
+        say(note)
+    return config
+
+
+def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> ModelFacts:
+    """The model's size, and the shape of one batch at the smallest micro-batch of the plan.
+
+    ``planned`` is the configuration's plan, if the caller has made it already. Says first if that
+    takes some seconds. Raises ConfigError if the model cannot be built.
+    """
+    planned = planned or plan(config)
+    smallest = min((trial.micro_batch for trial in planned.trials), default=1)
+    return checks.model_facts(config, smallest, say)
+
+
+@contextlib.contextmanager
+def early_start(
+    config: SweepConfig, options: VerbOptions, target: Location, say: Say
+) -> Iterator[tuple[RunFolder, CheckModel]]:
+    """The locked run folder, and the function that waits for the model's check.
+
+    Meanwhile other processes begin what takes seconds: the slots' parents import torch, and one
+    process builds the model once, because every trial would fail if that fails. The function and
+    the context raise ConfigError if it does. The context also raises what ``locked_run_folder``
+    raises.
+    """
+    from orchestrator.running.run_lock import locked_run_folder
+
+    # Before the first process starts, because each inherits it.
+    keep_bytecode()
+    with (
+        preloading(options.address, config.resources.cpus_per_trial),
+        ThreadPoolExecutor(max_workers=1) as pool,
+    ):
+        facts = pool.submit(model_facts, config, say)
+        # Here, so that the import takes its seconds while the model is built.
+        import orchestrator.running.cluster  # noqa: F401
+
+        # The answer is there already if the model was built before.
+        if facts.done():
+            facts.result()
+        with locked_run_folder(target, resume=options.resume, force=options.force) as folder:
+            yield folder, facts.result
