@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Self
 
 from jobs.node.environment import cores
-from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
+from orchestrator.running.observers.base import Observer
 
 _CORES_PER_PROCESS = 4
 """There is one background process for every four cores. It uses one; the rest are for trials."""
@@ -41,7 +41,7 @@ class _Question:
     predicted: dict[str, float]
 
 
-class BackgroundPredictor:
+class BackgroundPredictor(Observer):
     """Predicts memory at the lowest priority during its context. No trial waits for it.
 
     It is an observer of the session. Its processes start once the first trial has begun, because
@@ -100,15 +100,6 @@ class BackgroundPredictor:
         for question in self._questions:
             choosing = chooser.submit(self._answer, question, pool)
             choosing.add_done_callback(_log_if_failed)
-
-    def ended(self, record: TrialRecord, *, measured: bool) -> None:
-        """Nothing: the search corrects the predictions by itself."""
-
-    def message(self, text: str) -> None:
-        """Nothing."""
-
-    def closed(self) -> None:
-        """Nothing: the end of the context stops the processes."""
 
     def _answer(self, question: _Question, pool: Pool) -> None:
         """Give a question's trials to the workers. The pool calls ``keep`` later."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.running.observers.base import Observer
 
 
-class Recorder:
+class Recorder(Observer):
     """Keeps every event: its kind, and the trial's id or the message."""
 
     def __init__(self) -> None:

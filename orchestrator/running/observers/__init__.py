@@ -1,1 +1,8 @@
-"""Everything that watches the trials of a sweep: progress, log, metrics and experiment loggers."""
+"""What watches a sweep.
+
+base.py         the interface of an observer
+progress.py     lines in the terminal
+event_log.py    log.jsonl, a line per event
+prometheus.py   metrics, through Ray's exporter
+loggers/        TensorBoard, MLflow, Weights & Biases
+"""

@@ -1,17 +1,16 @@
-"""Observers of a session: the interface of everything that watches a sweep's trials."""
+"""Observers of a session: the base of everything that watches a sweep's trials."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 
 
-class Observer(Protocol):
+class Observer:
     """Terminal progress, ``log.jsonl``, Prometheus metrics and experiment loggers.
 
-    No method may raise an exception. Otherwise a log on a full disk would end the sweep.
+    Each overrides the methods that it needs. None may raise an exception. Otherwise a log on a
+    full disk would end the sweep.
     """
 
     def started(self, spec: TrialSpec) -> None:

@@ -13,16 +13,13 @@ from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.running.observers.base import Observer
 from orchestrator.storage.regular_file import open_regular
 
 LOG = "log.jsonl"
 
 
-def _always() -> bool:
-    return True
-
-
-class EventLog:
+class EventLog(Observer):
     """An observer that writes a line for every event of a trial, and for every message.
 
     The events are ``started``, ``ended`` (measured in this session) and ``settled`` (kept or
@@ -35,7 +32,7 @@ class EventLog:
         folder: Path,
         *,
         clock: Callable[[], float] = time.time,
-        may_write: Callable[[], bool] = _always,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self._path = folder / LOG
         self._clock = clock
@@ -47,7 +44,6 @@ class EventLog:
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """Log the trial's outcome, and where it ran."""
-        # Empty values are left out, because people read these lines, too.
         values = {
             "outcome": record.outcome.value,
             "reason": record.reason,
@@ -59,21 +55,14 @@ class EventLog:
             "node": record.provenance.node,
             "log_file": record.provenance.log_file,
         }
-        fields = {}
-        for name, value in values.items():
-            if value not in ("", None, 0.0):
-                fields[name] = value
-        event = "settled"
-        if measured:
-            event = "ended"
+        # Empty values are left out, because people read these lines, too.
+        fields = {name: value for name, value in values.items() if value not in ("", None, 0.0)}
+        event = "ended" if measured else "settled"
         self._write(event, trial_id=record.trial_id, **fields)
 
     def message(self, text: str) -> None:
         """Log a sentence about the sweep."""
         self._write("message", text=text)
-
-    def closed(self) -> None:
-        """Log nothing: run.json says whether the sweep has finished."""
 
     def _write(self, event: str, **fields: Any) -> None:
         if not self._may_write():

@@ -15,6 +15,7 @@ from jobs.techniques.workload import Workload, workload_of
 from orchestrator.labels import trial_label
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.running.observers.base import Observer
 from orchestrator.units import duration, memory, number
 
 _STATUS_EVERY = 10
@@ -32,7 +33,7 @@ _OUTCOME_WORDS = {
 }
 
 
-class Progress:
+class Progress(Observer):
     """An observer that prints every trial, and counts them.
 
     ``planned`` is None for a search that creates its trials while it runs. ``axes`` are the varying
@@ -48,24 +49,17 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
         began: float | None = None,
     ) -> None:
-        if stream is None:
-            stream = sys.stdout
-        if began is None:
-            began = clock()
         self._planned = planned
         self._axes = tuple(axes)
-        self._stream = stream
+        self._stream = stream or sys.stdout
         self._clock = clock
-        self._began = began
+        self._began = clock() if began is None else began
         self._counts: Counter[Outcome] = Counter()
         self._measured = 0
         self._slot_seconds = 0.0
         self._fastest: TrialRecord | None = None
         self._workloads: set[Workload] = set()
         """Workloads of the trials so far. With several, no trial is shown as the fastest."""
-
-    def started(self, spec: TrialSpec) -> None:
-        """No line: a trial is printed when it has ended."""
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """Count a trial, and print its line if it ran now. Follow-ups are printed, not counted."""
@@ -106,7 +100,12 @@ class Progress:
 
     def status(self) -> str:
         """The status of the sweep, in one line."""
-        parts = [f"{self._done()} done ({self._counted()})"]
+        counts = self._counts.most_common()
+        counted = ", ".join(f"{amount} {_OUTCOME_WORDS[outcome]}" for outcome, amount in counts)
+        done = str(self._counts.total())
+        if self._planned:
+            done += f" of {self._planned}"
+        parts = [f"{done} done ({counted})"]
         if self._fastest is not None and len(self._workloads) == 1:
             label = trial_label(self._fastest.spec, self._axes)
             parts.append(f"fastest {number(_speed(self._fastest))} samples/s: {label}")
@@ -115,16 +114,6 @@ class Progress:
         if seconds_left is not None:
             parts.append(f"about {duration(seconds_left)} left")
         return "-- " + " | ".join(parts)
-
-    def _done(self) -> str:
-        done = self._counts.total()
-        if not self._planned:
-            return str(done)
-        return f"{done} of {self._planned}"
-
-    def _counted(self) -> str:
-        counts = self._counts.most_common()
-        return ", ".join(f"{amount} {_OUTCOME_WORDS[outcome]}" for outcome, amount in counts)
 
     def _seconds_left(self) -> float | None:
         """Seconds until all planned trials end, at the pace of those measured so far."""

@@ -10,13 +10,14 @@ from ray.util.metrics import Counter, Gauge
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason
+from orchestrator.running.observers.base import Observer
 
 _SWEEP = ("sweep",)
 _CUT_SHORT = {reason.value for reason in CloseReason}
 """Rules of trials that were skipped because the sweep ended, not because of what it measured."""
 
 
-class Metrics:
+class Metrics(Observer):
     """An observer that counts trials by outcome, slot seconds, and trials that wait or run.
 
     ``counter`` and ``gauge`` make the metrics.
@@ -66,23 +67,14 @@ class Metrics:
         self._ended_count += 1
         self._trials.inc(1, {**self._tags, "outcome": record.outcome.value})
         if measured:
-            self._add_seconds(record)
+            self._measured_count += 1
+            self._measured_seconds += record.slot_seconds
+            gpu_model = str(record.environment.get("gpu_model") or "cpu")
+            if record.slot_seconds > 0:
+                self._slot_seconds.inc(record.slot_seconds, {**self._tags, "gpu_model": gpu_model})
         elif record.outcome is Outcome.SKIPPED and record.rule not in _CUT_SHORT:
             self._skipped_count += 1
         self._publish()
-
-    def message(self, text: str) -> None:
-        """Nothing to count."""
-
-    def closed(self) -> None:
-        """Nothing to close: Ray exports the last values."""
-
-    def _add_seconds(self, record: TrialRecord) -> None:
-        self._measured_count += 1
-        self._measured_seconds += record.slot_seconds
-        gpu_model = str(record.environment.get("gpu_model") or "cpu")
-        if record.slot_seconds > 0:
-            self._slot_seconds.inc(record.slot_seconds, {**self._tags, "gpu_model": gpu_model})
 
     def _publish(self) -> None:
         # It is assumed that a skipped trial would have taken the mean time of a measured trial.

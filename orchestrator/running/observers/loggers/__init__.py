@@ -1,6 +1,6 @@
-"""Experiment loggers as observers of a session: TensorBoard, MLflow, Weights & Biases.
+"""Experiment loggers as observers of a session. Their arguments are in ``planning/loggers.py``.
 
-Each has its arguments in ``orchestrator.planning.loggers``, and one class in a file here.
+tensorboard.py, mlflow.py, wandb.py   one class each, which writes trials with one library
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import Choice, TrialSpec
+from jobs.spec import Choice
 from orchestrator.labels import trial_label
 from orchestrator.planning.loggers import LOGGERS, Logger, LoggerError
 from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.running.observers.base import Observer
 
 METRICS = (
     "samples_per_second",
@@ -66,14 +67,7 @@ class ExperimentLogger(Protocol):
     """
 
     def log(self, trial: LoggedTrial) -> None:
-        """Write a trial."""
-
-    def close(self) -> None:
-        """Finish writing."""
-
-
-def _always() -> bool:
-    return True
+        """Write a trial that has ended."""
 
 
 def logger_observers(
@@ -83,7 +77,7 @@ def logger_observers(
     axes: Sequence[str],
     *,
     rows: Mapping[str, type[Logger]] = LOGGERS,
-    may_write: Callable[[], bool] = _always,
+    may_write: Callable[[], bool] = lambda: True,
 ) -> list[LoggerObserver]:
     """An observer for each chosen logger, ready to log.
 
@@ -107,7 +101,7 @@ def logger_observers(
     return observers
 
 
-class LoggerObserver:
+class LoggerObserver(Observer):
     """Passes measured trials to a logger, in a thread, so that no slot waits for a slow server.
 
     If a logger fails, that is reported once on stderr, and the logger is not used again.
@@ -118,7 +112,7 @@ class LoggerObserver:
         name: str,
         logger: ExperimentLogger,
         axes: Sequence[str],
-        may_write: Callable[[], bool] = _always,
+        may_write: Callable[[], bool],
     ) -> None:
         self._may_write = may_write
         self._name = name
@@ -127,28 +121,20 @@ class LoggerObserver:
         self._has_failed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
-    def started(self, spec: TrialSpec) -> None:
-        """Log nothing: a trial is logged when it has ended."""
-
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """Log the trial if it ran now."""
         if measured and self._may_write():
-            trial = logged_trial(record, self._axes)
-            self._thread.submit(self._attempt, lambda: self._logger.log(trial))
-
-    def message(self, text: str) -> None:
-        """Log nothing: loggers get trials only."""
+            self._thread.submit(self._log, logged_trial(record, self._axes))
 
     def closed(self) -> None:
-        """Wait until everything is logged, and close the logger."""
-        self._thread.submit(self._attempt, self._logger.close)
+        """Wait until everything is logged."""
         self._thread.shutdown()
 
-    def _attempt(self, act: Callable[[], object]) -> None:
+    def _log(self, trial: LoggedTrial) -> None:
         if self._has_failed:
             return
         try:
-            act()
+            self._logger.log(trial)
         except Exception as error:  # a server that is gone, a full disk: anything
             self._has_failed = True
             sentence = f"-- {self._name}: {_one_line(error)}; nothing more is logged there"
@@ -157,20 +143,6 @@ class LoggerObserver:
 
 def logged_trial(record: TrialRecord, axes: Sequence[str]) -> LoggedTrial:
     """The data that loggers write about a record."""
-    # The id and the purpose are parameters, because every library can filter by parameters.
-    spec = record.spec
-    identity = {"trial_id": spec.trial_id, "purpose": spec.purpose.value}
-    return LoggedTrial(
-        trial_id=spec.trial_id,
-        name=trial_label(spec, axes),
-        parameters={**spec.choices, **identity},
-        metrics=_metrics(record),
-        started_at=record.started_at,
-        ended_at=record.started_at + record.slot_seconds,
-    )
-
-
-def _metrics(record: TrialRecord) -> dict[str, float]:
     metrics: dict[str, float] = {
         "slot_seconds": record.slot_seconds,
         "ok": int(record.outcome is Outcome.OK),
@@ -180,7 +152,17 @@ def _metrics(record: TrialRecord) -> dict[str, float]:
         # Some libraries refuse NaN and infinity, and others draw them as zero.
         if isinstance(value, (int, float)) and math.isfinite(value):
             metrics[name] = value
-    return metrics
+    # The id and the purpose are parameters, because every library can filter by parameters.
+    spec = record.spec
+    identity = {"trial_id": spec.trial_id, "purpose": spec.purpose.value}
+    return LoggedTrial(
+        trial_id=spec.trial_id,
+        name=trial_label(spec, axes),
+        parameters={**spec.choices, **identity},
+        metrics=metrics,
+        started_at=record.started_at,
+        ended_at=record.started_at + record.slot_seconds,
+    )
 
 
 def _one_line(error: Exception) -> str:

@@ -49,6 +49,3 @@ class MlflowLogger:
         if trial.is_ok:
             status = "FINISHED"
         self._client.set_terminated(run_id, status=status, end_time=ended_ms)
-
-    def close(self) -> None:
-        """Nothing: each trial's run is terminated."""

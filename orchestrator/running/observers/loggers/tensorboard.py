@@ -18,20 +18,13 @@ class TensorBoardLogger:
 
     def log(self, trial: LoggedTrial) -> None:
         """Write the trial's event file."""
-        parameters = {name: _plain(value) for name, value in trial.parameters.items()}
+        # TensorBoard has no empty value.
+        parameters = {
+            name: "" if value is None else value for name, value in trial.parameters.items()
+        }
         with SummaryWriter(logdir=str(self._folder / trial.trial_id)) as writer:
             for name, value in trial.metrics.items():
                 writer.add_scalar(name, value, 0)
             # ``add_hparams`` would write the hyperparameters to a separate folder.
             for summary in hparams(parameters, dict(trial.metrics)):
                 writer.file_writer.add_summary(summary)
-
-    def close(self) -> None:
-        """Nothing: each trial's file is closed."""
-
-
-def _plain(value: str | int | float | bool | None) -> str | int | float | bool:
-    """TensorBoard has no empty value."""
-    if value is None:
-        return ""
-    return value

@@ -25,6 +25,3 @@ class WandbLogger:
         run = wandb.init(name=trial.name, config=dict(trial.parameters), **self._arguments)
         run.log(dict(trial.metrics))
         run.finish(exit_code=int(not trial.is_ok))
-
-    def close(self) -> None:
-        """Nothing: each trial's run is finished."""
