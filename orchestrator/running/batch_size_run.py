@@ -152,10 +152,8 @@ class _Tuning:
         if budget is not None:
             budget = max(0.0, budget - spent_seconds)
         session = self._session(options, budget)
-        for sentence in earlier.sentences():
+        for sentence in earlier.sentences(self._cluster.environments):
             session.message(sentence)
-        for line in reports.environment_lines(earlier, self._cluster.environments):
-            session.message(line)
         session.reuse(earlier.wanted, self._cluster.environments, resume=options.resume)
         self._measure(session, earlier)
         return HardwareAnswers(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,8 +44,12 @@ class EarlierRecords:
     is_fresh: bool = False
     """Whether the user asked for everything to be measured again."""
 
-    def sentences(self) -> Iterator[str]:
-        """What the user should know of records that today's search does not use."""
+    def sentences(self, environments: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
+        """What the user should know of records that today's search does not use.
+
+        With today's ``environments`` these are also the records that are measured again, because
+        their environment is none of these.
+        """
         for gpu_model, amount in self.of_absent_models.items():
             kept = count(amount, "record")
             yield f"{kept} of {gpu_model} stay in the run: no such GPU is there today"
@@ -57,6 +61,26 @@ class EarlierRecords:
         elif self.tables:
             moved = count(self.tables, "table")
             yield f"{moved} of rows whose records are gone: moved to {self.moved_to}, not deleted"
+        if environments:
+            yield from self._of_other_environments(environments)
+
+    def _of_other_environments(self, environments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """A sentence that names what differs from the first of today's environments."""
+        outdated = 0
+        differing: set[str] = set()
+        for record in self.wanted.values():
+            if not record.outcome.is_final or record.environment in environments:
+                continue
+            outdated += 1
+            for name in {*record.environment, *environments[0]}:
+                if record.environment.get(name) != environments[0].get(name):
+                    differing.add(name)
+        if outdated:
+            yield (
+                f"{count(outdated, 'row')} measured in another environment"
+                f" ({', '.join(sorted(differing))}): measured again; each earlier row moves to"
+                " superseded/ when its new one is written"
+            )
 
 
 def refuse_without_gpu(folder: RunFolder, cluster: Cluster, *, fresh: bool) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 from jobs.spec import Needs, TrialSpec
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.cluster import prepare, run_trials
-from orchestrator.running.earlier_records import EarlierRecords
 from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.options import RunOptions
 from orchestrator.running.session import Session
@@ -76,33 +75,6 @@ def opening_lines(
         )
 
 
-def environment_lines(
-    earlier: EarlierRecords, environments: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
-    """A line about earlier rows from another environment than today's; empty if there are none.
-
-    The line names what differs from the first of today's ``environments``.
-    """
-    outdated = 0
-    differing: set[str] = set()
-    for record in earlier.wanted.values():
-        if record.outcome.is_final and record.environment not in environments:
-            outdated += 1
-            differing.update(_differing(record.environment, environments[0]))
-    if outdated:
-        rows = count(outdated, "row")
-        names = ", ".join(sorted(differing))
-        yield (
-            f"{rows} measured in another environment ({names}): measured again; each earlier row"
-            " moves to superseded/ when its new one is written"
-        )
-
-
-def _differing(earlier: Mapping[str, Any], today: Mapping[str, Any]) -> set[str]:
-    """The names of the values in which two environments differ."""
-    return {name for name in {*earlier, *today} if earlier.get(name) != today.get(name)}
-
-
 def print_kept_count(session: Session) -> None:
     """Print how many earlier records were kept, if there are any."""
     if session.reused:
@@ -138,9 +110,15 @@ def measure(
     try:
         folder.describe({**run, "finished": False})
         # Operators are built once for all trials, so that no trial's time includes the build.
-        described = {**run, "one_time_costs": prepare(cluster, _ops_of(to_build_for))}
+        ops = {name for spec in to_build_for for name in spec.settings.builds}
+        described = {**run, "one_time_costs": prepare(cluster, sorted(ops))}
         folder.describe({**described, "finished": False})
-        notes = _run_all(session, cluster, needs, on_slots)
+        try:
+            notes = run_trials(session, cluster, needs, on_slots=on_slots)
+        except ClusterError:
+            session.write_missing_records()
+            raise
+        session.write_missing_records()
         # Some searches create trials while they run. So the number of reused records is known only
         # at the end.
         if session.reused > reused_at_first:
@@ -149,27 +127,3 @@ def measure(
         session.tell_closed()
     end = {"notes": [*run.get("notes", ()), *notes], "search": dict(session.search.summary())}
     folder.describe({**described, **end})
-
-
-def _run_all(
-    session: Session,
-    cluster: Cluster,
-    needs: Needs | None,
-    on_slots: Callable[[Mapping[str, int]], object] | None,
-) -> tuple[str, ...]:
-    """Run the trials, and write a record for each trial that did not run. Returns notes."""
-    try:
-        notes = run_trials(session, cluster, needs, on_slots=on_slots)
-    except ClusterError:
-        session.write_missing_records()
-        raise
-    session.write_missing_records()
-    return notes
-
-
-def _ops_of(trials: Iterable[TrialSpec]) -> list[str]:
-    """The names of the DeepSpeed operators that the trials need, sorted, each once."""
-    ops: set[str] = set()
-    for spec in trials:
-        ops.update(spec.settings.builds)
-    return sorted(ops)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -84,28 +85,15 @@ def why_none_ok(records: Iterable[TrialRecord]) -> str:
         return ""
     if not listed:
         return "no trial ended ok: nothing is planned"
-    outcome, reason, amount = _commonest_end(_most_informative(listed))
+    # The trials that were started say most. If there is none, those not skipped do, and then all.
+    started = [record for record in listed if record.started_at]
+    not_skipped = [record for record in listed if record.outcome is not Outcome.SKIPPED]
+    telling = started or not_skipped or listed
+    ((outcome, amount),) = Counter(record.outcome for record in telling).most_common(1)
+    reasons = Counter(record.reason for record in telling if record.outcome is outcome)
+    ((reason, _),) = reasons.most_common(1)
     trials = f"{amount} of {count(len(listed), 'trial')}"
     return f"no trial ended ok: {trials} ended with {outcome.value}, most often: {reason}"
-
-
-def _commonest_end(records: Iterable[TrialRecord]) -> tuple[Outcome, str, int]:
-    """The commonest outcome, the commonest of its reasons, and how many records it has."""
-    outcomes = Counter[Outcome]()
-    reasons = Counter[tuple[Outcome, str]]()
-    for record in records:
-        outcomes[record.outcome] += 1
-        reasons[record.outcome, record.reason] += 1
-    outcome, amount = outcomes.most_common(1)[0]
-    reason = next(reason for (of, reason), _ in reasons.most_common() if of is outcome)
-    return outcome, reason, amount
-
-
-def _most_informative(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
-    """The trials that were started. If there is none, those not skipped, and then all."""
-    started = [record for record in records if record.started_at]
-    not_skipped = [record for record in records if record.outcome is not Outcome.SKIPPED]
-    return started or not_skipped or records
 
 
 class _Sweep:
@@ -121,74 +109,63 @@ class _Sweep:
     ) -> None:
         self._planned = planned
         self._config = planned.config
-        self._plan = planned.plan
         self._verb = verb
         self._options = options
         self._folder = folder
         self._screening = screening
         self._cluster = screening.cluster
-        self._parts = self._cluster.by_gpu_model()
+        self._time_budget = reports.time_budget_seconds(self._config, options, self._cluster)
         self._slots = self._cluster.slots_by_model()
         """GPU model -> its slots now. The search reads this mapping, and the cluster updates it."""
-        self._planned_ids: set[str] = set()
-        for trials in planned.trials.values():
-            self._planned_ids.update(spec.trial_id for spec in trials)
+        trials = itertools.chain.from_iterable(planned.trials.values())
+        self._planned_ids = {spec.trial_id for spec in trials}
 
     def run(self) -> Session:
-        """Measure; returns the session once it has ended."""
-        # Earlier records and observers come first.
+        """Measure; returns the session once it has ended.
+
+        Raises NoSuchGpuError if the run has rows of GPUs and no GPU is found, and LoggerError if a
+        logger cannot start.
+        """
+        # Only a few configurations of a space are measured, so it has no number of planned trials,
+        # and its operators are built when they are needed.
+        is_space = self._config.search.is_space
+        planned = None if is_space else len(self._planned_ids)
         earlier = self._earlier_records()
-        progress = self._progress()
-        session = self._session([progress, *self._other_observers()])
-        for line in (*self._opening_lines(), *self._lines_about(earlier)):
+        progress = Progress(
+            planned, self._config.axes_in_play, stream=reports.progress_stream(self._options)
+        )
+        session = Session(
+            per_gpu_model(self._planned.searches, self._slots),
+            self._folder,
+            [progress, *self._other_observers()],
+            time_budget_seconds=self._time_budget,
+        )
+        for line in self._opening_lines():
             progress.print(line)
+        for sentence in earlier.sentences(self._cluster.environments):
+            progress.message(sentence)
         session.reuse(earlier.wanted, self._cluster.environments, resume=self._options.resume)
         reports.print_kept_count(session)
         # The records of combinations that cannot run are written before the first trial.
-        if not self._config.search.is_space:
-            for record in self._plan.ruled_out:
+        if not is_space:
+            for record in self._planned.plan.ruled_out:
                 self._folder.write(record)
+        run = reports.run_description(self._config, self._verb) | self._screening.to_json()
+        if planned is not None:
+            run["planned"] = planned
         reports.measure(
             session,
             self._cluster,
             self._folder,
-            to_build_for=self._to_build_for(session),
-            needs=next((spec.needs for spec in self._plan.trials), None),
-            run=self._description(earlier),
+            to_build_for=() if is_space else session.pending,
+            needs=next((spec.needs for spec in self._planned.plan.trials), None),
+            run={**run, "notes": [*self._screening.notes, *earlier.sentences()]},
             on_slots=self._slots.update,
         )
         return session
 
-    def _to_build_for(self, session: Session) -> Iterable[TrialSpec]:
-        """The trials whose operators are built beforehand.
-
-        Only a few configurations of a space are measured, so its operators are built when needed.
-        """
-        if self._config.search.is_space:
-            return ()
-        return session.pending
-
-    def _session(self, observers: Sequence[Observer]) -> Session:
-        return Session(
-            per_gpu_model(self._planned.searches, self._slots),
-            self._folder,
-            observers,
-            time_budget_seconds=self._time_budget_seconds,
-        )
-
-    def _progress(self) -> Progress:
-        stream = reports.progress_stream(self._options)
-        return Progress(self._planned_count, self._config.axes_in_play, stream=stream)
-
-    @property
-    def _planned_count(self) -> int | None:
-        """Number of trials that will have a record; None if the plan is a space to choose from."""
-        if self._config.search.is_space:
-            return None
-        return len(self._planned_ids)
-
-    def _other_observers(self) -> Sequence[Observer]:
-        """All observers except progress. Raises LoggerError if a logger cannot start."""
+    def _other_observers(self) -> list[Observer]:
+        """All observers except progress."""
         config = self._config
         path = self._folder.path
         is_ours = self._folder.is_ours
@@ -202,21 +179,12 @@ class _Sweep:
         return observers
 
     def _earlier_records(self) -> EarlierRecords:
-        """Earlier records of planned trials, and of follow-ups to them.
-
-        Raises NoSuchGpuError if the run has rows of GPUs and no GPU is found.
-        """
+        """Earlier records of planned trials, and of follow-ups to them."""
         fresh = self._options.fresh
         refuse_without_gpu(self._folder, self._cluster, fresh=fresh)
-        hardware = {model: part.hardware for model, part in self._parts.items()}
+        parts = self._cluster.by_gpu_model()
+        hardware = {model: part.hardware for model, part in parts.items()}
         return sort_earlier(self._folder, self._is_wanted, fresh=fresh, hardware=hardware)
-
-    def _lines_about(self, earlier: EarlierRecords) -> Iterator[str]:
-        """The lines about earlier records that are moved, left alone or measured again."""
-        for sentence in earlier.sentences():
-            yield f"-- {sentence}"
-        for line in reports.environment_lines(earlier, self._cluster.environments):
-            yield f"-- {line}"
 
     def _is_wanted(self, spec: TrialSpec) -> bool:
         if spec.follow_up is not None:
@@ -226,30 +194,15 @@ class _Sweep:
     def _opening_lines(self) -> Iterator[str]:
         """What is printed before measuring."""
         on_models = ""
-        if len(self._parts) > 1:
-            on_models = f" on each of {len(self._parts)} GPU models"
-        where = reports.slots_in_words(self._cluster)
-        planned = len(self._plan.trials)
-        if self._config.search.is_space:
-            considered = f"{count(planned, 'configuration')} considered{on_models}"
-        else:
-            ruled_out = len(self._plan.ruled_out)
-            considered = f"{count(planned, 'trial')}{on_models}, {ruled_out} ruled out"
-        yield f"{self._config.name}: {considered}, on {where}"
+        if len(self._planned.trials) > 1:
+            on_models = f" on each of {len(self._planned.trials)} GPU models"
+        trials = len(self._planned.plan.trials)
+        considered = f"{count(trials, 'configuration')} considered{on_models}"
+        if not self._config.search.is_space:
+            ruled_out = len(self._planned.plan.ruled_out)
+            considered = f"{count(trials, 'trial')}{on_models}, {ruled_out} ruled out"
+        yield f"{self._config.name}: {considered}, on {reports.slots_in_words(self._cluster)}"
         yield from self._screening.notes
-        yield from reports.opening_lines(self._cluster, self._folder, self._time_budget_seconds)
+        yield from reports.opening_lines(self._cluster, self._folder, self._time_budget)
         if not self._cluster.gpus and self._config.search.kind == "grid":
             yield "   the smallest trials run first"
-
-    def _description(self, earlier: EarlierRecords) -> dict[str, object]:
-        """The content of ``run.json`` before anything is measured."""
-        description = reports.run_description(self._config, self._verb)
-        planned = {}
-        if self._planned_count is not None:
-            planned["planned"] = self._planned_count
-        notes = [*self._screening.notes, *earlier.sentences()]
-        return {**description, **self._screening.to_json(), **planned, "notes": notes}
-
-    @property
-    def _time_budget_seconds(self) -> float | None:
-        return reports.time_budget_seconds(self._config, self._options, self._cluster)

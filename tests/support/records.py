@@ -220,7 +220,10 @@ def write_run(folder: Path, records: list[TrialRecord], **run: Any) -> Path:
     (folder / "records").mkdir(parents=True, exist_ok=True)
     for place, record in enumerate(records):
         text = json.dumps(record_to_json(record))
-        (folder / "records" / f"{record.trial_id}-{place}.json").write_text(text)
+        path = folder / "records" / f"{record.trial_id}.json"
+        if path.exists():
+            path = path.with_name(f"{record.trial_id}-{place}.json")
+        path.write_text(text)
     (folder / "run.json").write_text(
         json.dumps(
             {

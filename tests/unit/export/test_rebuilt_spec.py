@@ -126,10 +126,6 @@ def test_source_trial_with_records_is_the_recorded_spec(
     dataset = load_dataset(folder)
     source = source_trial(dataset, dataset.rows[0])
     assert (source.spec, source.is_checked) == (spec, True)
-    # Version 1 named the file by another identity.
-    (file,) = (folder / "records").iterdir()
-    file.rename(file.with_name("0123456789ab.json"))
-    assert source_trial(dataset, dataset.rows[0]).spec == spec
 
 
 def test_export_candidate_inferred_has_its_own_accumulation(
