@@ -47,7 +47,7 @@ class Session:
         """Why nothing more is started; None while the search goes on."""
         self.reused = 0
         """Trials whose earlier record was kept."""
-        self._given_out: dict[str, TrialSpec] = {}
+        self._dispatched: dict[str, TrialSpec] = {}
         self._started: set[str] = set()
         self._allowed_seconds: dict[str, float] = {}
         """Id of a trial that was started -> what its search allows it."""
@@ -94,7 +94,7 @@ class Session:
             return None
         while (spec := self.search.ask()) is not None:
             if not self._reuse_record_of(spec.trial_id):
-                self._given_out[spec.trial_id] = spec
+                self._dispatched[spec.trial_id] = spec
                 return spec
         return None
 
@@ -124,7 +124,7 @@ class Session:
         if self._started.isdisjoint(spec.trial_id for spec in specs):
             specs = self._reconsidered(specs)
         for spec in specs:
-            self._given_out[spec.trial_id] = spec
+            self._dispatched[spec.trial_id] = spec
             self._started.add(spec.trial_id)
             self._allowed_seconds[spec.trial_id] = self.search.allowed_seconds(spec)
             for observer in self._observers:
@@ -138,7 +138,7 @@ class Session:
 
     def ended(self, record: TrialRecord) -> None:
         """Take the record of a trial that was started."""
-        self._given_out.pop(record.trial_id, None)
+        self._dispatched.pop(record.trial_id, None)
         # The outcome is settled before the record is written or passed on.
         allowed_seconds = self._allowed_seconds.pop(record.trial_id, math.inf)
         record = with_limit_rule(record, allowed_seconds)
@@ -201,7 +201,7 @@ class Session:
     def interrupt(self) -> None:
         """Close the session because the user pressed Ctrl-C."""
         self.close(CloseReason.INTERRUPTED)
-        running = len(self._started & self._given_out.keys())
+        running = len(self._started & self._dispatched.keys())
         self.message(
             f"interrupted: finishing {count(running, 'running trial')}; press again to give up"
         )
@@ -217,26 +217,26 @@ class Session:
             observer.closed()
 
     @property
-    def given_out(self) -> Collection[str]:
+    def dispatched(self) -> Collection[str]:
         """Ids of the trials that were given out and have no record yet."""
-        return self._given_out.keys()
+        return self._dispatched.keys()
 
     @property
-    def gpu_models_given_out(self) -> set[str]:
-        """The GPU models of the trials in ``given_out``."""
-        return {spec.gpu_model for spec in self._given_out.values()}
+    def waiting_gpu_models(self) -> set[str]:
+        """The GPU models of the trials in ``dispatched``."""
+        return {spec.gpu_model for spec in self._dispatched.values()}
 
     @property
     def pending(self) -> tuple[TrialSpec, ...]:
         """Planned trials without a record: given out, or not yet asked for."""
-        return (*self._given_out.values(), *self.search.pending())
+        return (*self._dispatched.values(), *self.search.pending())
 
     @property
     def finished(self) -> bool:
         """Whether nothing more will be given out. Some trials may still run, or be taken back."""
         if self.close_reason is not None:
             return True
-        return self.search.exhausted and not self._given_out
+        return self.search.exhausted and not self._dispatched
 
     def seconds_left(self) -> float:
         """Seconds until the time budget ends; infinite without one."""
@@ -272,7 +272,7 @@ class Session:
             return ()
         if len(specs) != 1:
             return specs
-        self._given_out.pop(specs[0].trial_id, None)
+        self._dispatched.pop(specs[0].trial_id, None)
         chosen = self.search.reconsider(specs[0])
         # The search may choose a trial that an earlier run measured.
         while chosen is not None and self._reuse_record_of(chosen.trial_id):

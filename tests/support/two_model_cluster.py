@@ -147,7 +147,7 @@ class UntilJoined(Session):
             self.close(CloseReason.ENDED)
 
 
-class InventedInquiries:
+class InventedQueries:
     """Nodes that joined have the model after their number of GPUs."""
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ def sweep_that_nodes_join(nodes: RayNodes, cluster: Cluster, folder: Path) -> di
     run_folder, observer = RunFolder(folder / "joined"), Recorder()
     with (
         run_folder.locked(),
-        mock.patch.object(membership, "NodeInquiries", InventedInquiries),
+        mock.patch.object(membership, "ModelQueries", InventedQueries),
     ):
         session = UntilJoined(PerGpuModel(searches, slots), run_folder, [observer])
         options: dict[str, Any] = {"on_slots": slots.update, "trainable": NamedSlot}

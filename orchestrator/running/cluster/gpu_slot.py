@@ -1,4 +1,4 @@
-"""One GPU's slot: it runs trials while the GPU is fit, and watches the GPU while it is not."""
+"""One GPU's slot: runs trials while the GPU is fit, and watches the GPU while it is not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from jobs.flags import SHARED, has_any
 from jobs.infrastructure import NOT_STARTED, SLOT_UNRESPONSIVE, unmeasured
@@ -16,7 +16,7 @@ from jobs.node import environment, gpu_fitness, nvml
 from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
 from orchestrator.reporting.terminal.shortening import shortened
-from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnfitGpu
+from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnhealthyGpu
 
 INFRASTRUCTURE_RETRIES = 2
 """How often a trial may lose its slot, its actor or its node, or share its GPU.
@@ -32,7 +32,7 @@ Some processes end soon, and the driver takes a moment to free the memory of a k
 OWN_RELEASE_SECONDS = 120.0
 """How much longer to wait, at most, for our own processes that are ending."""
 WATCH_SECONDS = 2.0
-"""Pause between two checks of an unfit GPU."""
+"""Pause between two checks of an unhealthy GPU."""
 _POLL_SECONDS = 0.02
 _REASON_CHARACTERS = 300
 _RAY_KILLED_FOR_MEMORY = ("OutOfMemoryError", "memory pressure", "low on memory")
@@ -41,7 +41,7 @@ _CUDA_ERROR = re.compile("CUDA|cuBLAS|cuDNN", re.IGNORECASE)
 
 
 class GpuProbe:
-    """Checks of the visible GPU. Each returns why the GPU is unfit, or "" if it is fit."""
+    """Checks of the visible GPU. Each returns why the GPU is unhealthy, or "" if it is fit."""
 
     def session(self) -> contextlib.AbstractContextManager[object]:
         """Keeps NVML initialised. Without it, each check initialises NVML anew."""
@@ -64,75 +64,62 @@ class GpuProbe:
         return str(environment.describe()["gpu_model"] or "")
 
 
-class TrialSlot(Protocol):
-    """The part of ``jobs.isolation.slot.Slot`` that a GPU slot uses."""
-
-    @property
-    def children(self) -> int: ...
-
-    def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialRecord: ...
-
-    def close(self) -> None: ...
-
-
 class GpuSlot:
     """Runs the trials that it is assigned, one per step.
 
-    If the GPU turns out unfit, the step returns an ``UnfitGpu``, and the driver takes the trials
-    back. Further steps only check whether the GPU is fit again.
+    If the GPU turns out unhealthy, the step returns an ``UnhealthyGpu``, and the driver requeues
+    the trials. Further steps only check whether the GPU is fit again.
     """
 
     def __init__(
         self,
         probe: GpuProbe,
-        make_slot: Callable[[int], TrialSlot] = Slot,
+        make_slot: Callable[[int], Slot] = Slot,
         *,
         release_seconds: float = RELEASE_SECONDS,
-        watch_seconds: float = WATCH_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._probe = probe
         self._make_slot = make_slot
         self._release_seconds = release_seconds
-        self._watch_seconds = watch_seconds
         self._clock = clock
         self._sleep = sleep
-        self._slot: TrialSlot | None = None
+        self._slot: Slot | None = None
         self._was_shared = False
         """Whether other processes used the GPU during the last trial."""
         self._assignment = Assignment(specs=(), seconds_left=0.0, may_share=False, gpu_model="")
         self._steps_done = 0
         self._ends_at = 0.0
-        self._unfit: UnfitGpu | None = None
+        self._unhealthy: UnhealthyGpu | None = None
 
     def assign(self, assignment: Assignment) -> None:
         """Set the trials that the next steps run."""
         self._assignment = assignment
         self._steps_done = 0
         self._ends_at = self._clock() + assignment.seconds_left
-        self._unfit = None
+        self._unhealthy = None
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do: every trial has run, or the GPU is fit again."""
-        if self._unfit is not None:
-            return not self._unfit.reason
+        if self._unhealthy is not None:
+            return not self._unhealthy.reason
         return self._steps_done >= len(self._assignment.specs)
 
-    def step(self) -> TrialRecord | UnfitGpu | None:
-        """Run the next trial, or check the unfit GPU again. None if there is nothing to run."""
-        if self._unfit is not None:
-            self._sleep(self._watch_seconds)
-            self._unfit = dataclasses.replace(self._unfit, reason=self._current_reason())
-            return self._unfit
+    def step(self) -> TrialRecord | UnhealthyGpu | None:
+        """Run the next trial, or check the unhealthy GPU again. None if there is nothing to run."""
+        if self._unhealthy is not None:
+            self._sleep(WATCH_SECONDS)
+            self._unhealthy = dataclasses.replace(self._unhealthy, reason=self._current_reason())
+            return self._unhealthy
         if self.is_done:
             return None
         spec = self._assignment.specs[self._steps_done]
         self._steps_done += 1
         result = self._measure(spec)
-        if isinstance(result, UnfitGpu):
-            self._unfit = result
+        if isinstance(result, UnhealthyGpu):
+            self._unhealthy = result
         return result
 
     def close(self) -> None:
@@ -140,26 +127,25 @@ class GpuSlot:
         if self._slot is not None:
             self._slot.close()
 
-    def _measure(self, spec: TrialSpec) -> TrialRecord | UnfitGpu:
+    def _measure(self, spec: TrialSpec) -> TrialRecord | UnhealthyGpu:
         """The trial's record, or why the GPU cannot run it."""
         # Lost slots and other processes on the GPU are no fault of the trial, so it runs again.
         record = None
-        death = ""
-        rule = ""
+        deaths: list[SlotDiedError] = []
         for _ in range(INFRASTRUCTURE_RETRIES):
-            unfit = self._check_before()
-            if unfit is not None:
-                return unfit
+            unhealthy = self._check_before()
+            if unhealthy is not None:
+                return unhealthy
             try:
                 record = _with_earlier_attempt(record, self._run(spec))
             except SlotDiedError as error:
-                death = str(error)
-                rule = rule or error.rule
+                deaths.append(error)
                 continue
             if not self._should_repeat(record):
                 break
         if record is None:
-            reason = f"{death}, {INFRASTRUCTURE_RETRIES} times"
+            reason = f"{deaths[-1]}, {INFRASTRUCTURE_RETRIES} times"
+            rule = next((death.rule for death in deaths if death.rule), "")
             if rule:
                 record = unmeasured(spec, rule, reason, environment=environment.describe())
             else:
@@ -191,53 +177,56 @@ class GpuSlot:
         with self._probe.session():
             return not self._shared_persistently()
 
-    def _check_before(self) -> UnfitGpu | None:
+    def _check_before(self) -> UnhealthyGpu | None:
         """Why no trial can start on the GPU now; None if one can."""
         with self._probe.session():
             reason = self._probe.lost()
             if reason:
-                return self._found_unfit(GpuProblem.LOST, reason)
+                return self._found_unhealthy(GpuProblem.LOST, reason)
             gpu_model = self._probe.gpu_model()
             if gpu_model and gpu_model != self._assignment.gpu_model:
-                return UnfitGpu(
-                    problem=GpuProblem.OTHER_MODEL,
-                    reason=f"it is a {gpu_model}",
-                    planned_model=self._assignment.gpu_model,
-                    found_model=gpu_model,
-                )
+                reason = f"it is a {gpu_model}"
+                return self._found_unhealthy(GpuProblem.OTHER_MODEL, reason, gpu_model)
             may_share = self._assignment.may_share
             if may_share and self._slot is not None:
                 # The slot waited for other processes to leave before its first trial.
                 return None
             reason = self._shared_persistently()
             if reason and not may_share:
-                return self._found_unfit(GpuProblem.SHARED, reason)
+                return self._found_unhealthy(GpuProblem.SHARED, reason)
         return None
 
-    def _check_after(self, record: TrialRecord) -> UnfitGpu | None:
-        """Why the GPU is unfit. None if it is fit, or if the trial ended in another way."""
+    def _check_after(self, record: TrialRecord) -> UnhealthyGpu | None:
+        """Why the GPU is unhealthy. None if it is fit, or if the trial ended in another way."""
         if not _may_blame_gpu(record):
             return None
-        reason = self._probe.lost()
-        if reason:
-            return self._found_unfit(GpuProblem.LOST, reason)
-        reason = self._probe.dead()
-        if reason:
-            return self._found_unfit(GpuProblem.DEAD, reason)
+        for problem, ask in (
+            (GpuProblem.LOST, self._probe.lost),
+            (GpuProblem.DEAD, self._probe.dead),
+        ):
+            reason = ask()
+            if reason:
+                return self._found_unhealthy(problem, reason)
         return None
 
-    def _found_unfit(self, problem: GpuProblem, reason: str) -> UnfitGpu:
-        planned = self._assignment.gpu_model
-        return UnfitGpu(problem=problem, reason=reason, planned_model=planned)
+    def _found_unhealthy(
+        self, problem: GpuProblem, reason: str, found_model: str = ""
+    ) -> UnhealthyGpu:
+        return UnhealthyGpu(
+            problem=problem,
+            reason=reason,
+            planned_model=self._assignment.gpu_model,
+            found_model=found_model,
+        )
 
     def _current_reason(self) -> str:
-        """Why the GPU is still unfit; empty once it is fit again."""
-        assert self._unfit is not None
-        if self._unfit.problem is GpuProblem.LOST:
+        """Why the GPU is still unhealthy; empty once it is fit again."""
+        assert self._unhealthy is not None
+        if self._unhealthy.problem is GpuProblem.LOST:
             return self._probe.lost()
-        if self._unfit.problem is GpuProblem.SHARED:
+        if self._unhealthy.problem is GpuProblem.SHARED:
             return self._shared()
-        return self._unfit.reason  # a dead GPU, or one of another model, does not become fit
+        return self._unhealthy.reason  # a dead GPU, or one of another model, does not become fit
 
     def _shared_persistently(self) -> str:
         """Which other processes use the GPU and do not leave soon; empty if there are none."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ray import tune
 
 from jobs.spec import Needs
 from orchestrator.running.close_reason import CloseReason
-from orchestrator.running.cluster.messages import UNFIT
-from orchestrator.running.cluster.ray_nodes import NodeInquiries, RayNode, list_nodes
+from orchestrator.running.cluster.messages import UNHEALTHY
+from orchestrator.running.cluster.ray_nodes import ModelQueries, RayNode, list_nodes
 from orchestrator.running.cluster.searcher import StatelessPickle
 from orchestrator.running.cluster.slots import Slots
-from orchestrator.running.cluster.unfit_gpus import UnfitGpus
+from orchestrator.running.cluster.unhealthy_gpus import UnhealthyGpus
 from orchestrator.running.nodes import Cluster, Placement
 from orchestrator.running.session import Session
 
@@ -24,20 +24,12 @@ NO_NODE_SECONDS = 600.0
 """How long to wait for a node if none is left. A cloud needs minutes to replace one."""
 
 
-class Inquiries(Protocol):
-    """The part of ``NodeInquiries`` that ``Membership`` uses."""
-
-    def ask(self, node_id: str, gpus: int) -> None: ...
-
-    def answers(self) -> dict[str, str]: ...
-
-
 class Membership(StatelessPickle, tune.Callback, tune.Stopper):
-    """Looks at the cluster every few seconds, and takes the reports about unfit GPUs.
+    """Looks at the cluster every few seconds, and takes the reports about unhealthy GPUs.
 
     A node that joins is used if trials are planned for its GPU model. If trials are kept on certain
     nodes, the new node is first asked for its model. Otherwise Ray places trials on it at once, and
-    its actor reports another model as an unfit GPU.
+    its actor reports another model as an unhealthy GPU.
     """
 
     def __init__(
@@ -47,22 +39,18 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
         asked: Needs | None = None,
         *,
         nodes: Callable[[], Sequence[RayNode]] = list_nodes,
-        inquiries: Inquiries | None = None,
+        queries: ModelQueries | None = None,
         clock: Callable[[], float] = time.monotonic,
-        no_node_seconds: float = NO_NODE_SECONDS,
     ) -> None:
         self._session = session
         self._cluster = cluster
         self._nodes = nodes
-        if inquiries is None:
-            inquiries = NodeInquiries()
-        self._inquiries = inquiries
+        self._queries = queries or ModelQueries()
         self._clock = clock
-        self._no_node_seconds = no_node_seconds
         self.slots = Slots(cluster, asked or Needs())
-        self.on_slots: Callable[[Mapping[str, int]], object] = _ignore
+        self.on_slots: Callable[[Mapping[str, int]], object] = lambda slots: None
         """Called with the slots of each GPU model when they have been counted again."""
-        self._unfit = UnfitGpus(session.message, [node.node_id for node in cluster.nodes])
+        self.unhealthy = UnhealthyGpus(session.message, [node.node_id for node in cluster.nodes])
         self._known_nodes: set[str] | None = None
         """Nodes that were asked for their GPU model, and those that were there from the start."""
         self.given_up = ""
@@ -76,15 +64,10 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
         return self.slots.placements
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about GPUs that turned out to be unfit."""
-        return self._unfit.notes
-
-    @property
     def trials_at_once(self) -> int:
         """How many Tune trials may exist at once.
 
-        There is one per slot, unfit GPUs included. For each GPU model one more waits, so that a
+        There is one per slot, unhealthy GPUs included. For each GPU model one more waits, so that a
         free slot finds its next trial at once.
         """
         return self.slots.total + len(self.placements)
@@ -94,8 +77,8 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
 
         That is so if no other GPU of the model is left.
         """
-        hardware = self.placements[gpu_model].hardware
-        return self._unfit.is_measured_shared(hardware) or self.slots.of(gpu_model) <= 1
+        is_last = self.slots.by_model()[gpu_model] <= 1
+        return is_last or self.placements[gpu_model].hardware in self.unhealthy.measured_shared
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Look at the cluster, every few seconds."""
@@ -106,16 +89,16 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
         self._session.check_folder()
         alive = {node["NodeID"]: node for node in self._nodes() if node["Alive"]}
         self._meet_new_nodes(alive)
-        self._count_slots(alive)
+        for sentence in self.slots.update(alive):
+            self._session.message(sentence)
+        self.on_slots(self.slots.by_model())
         self._watch_emptiness(now)
 
     def stop_all(self) -> bool:
         """Whether to end now: no node joined in time, or no record can be written any more."""
         if self._session.is_futile or self.given_up:
             return True
-        if self._empty_since is None:
-            return False
-        if self._clock() <= self._empty_since + self._no_node_seconds:
+        if self._empty_since is None or self._clock() <= self._empty_since + NO_NODE_SECONDS:
             return False
         self._session.close(CloseReason.NO_NODES)
         return True
@@ -125,18 +108,18 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
         self.given_up = reason
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether Tune shall stop a trial. Only a trial that keeps an unfit GPU is stopped."""
-        gpu = result.get(UNFIT)
+        """Whether Tune shall stop a trial: only one that keeps an unhealthy GPU."""
+        gpu = result.get(UNHEALTHY)
         if gpu is None:
             return False
-        # An unfit GPU is kept by its Tune trial until the GPU is fit or the sweep ends.
-        slots = self.slots.of(self.slots.model_of(gpu.planned_model))
-        gives_back = self._unfit.report(trial_id, gpu, slots=slots)
+        # An unhealthy GPU is kept by its Tune trial until the GPU is fit or the sweep ends.
+        slots = self.slots.by_model()[self.slots.model_of(gpu.planned_model)]
+        gives_back = self.unhealthy.report(trial_id, gpu, slots=slots)
         return bool(gpu.reason) and (gives_back or self._session.finished)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """The Tune trial has ended, so its actor keeps no unfit GPU any more."""
-        self._unfit.forget(trial.trial_id)
+        """The Tune trial has ended, so its actor keeps no unhealthy GPU any more."""
+        self.unhealthy.forget(trial.trial_id)
 
     on_trial_error = on_trial_complete
 
@@ -151,37 +134,25 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
             gpus = int(node["Resources"].get("GPU", 0))
             if gpus and node_id not in self._known_nodes:
                 self._known_nodes.add(node_id)
-                self._inquiries.ask(node_id, gpus)
-        for node_id, hardware in self._inquiries.answers().items():
+                self._queries.ask(node_id, gpus)
+        for node_id, hardware in self._queries.answers().items():
             is_used = self.slots.use(node_id, hardware)
             if not is_used and hardware and self._cluster.is_new_model(hardware):
-                self._unfit.announce_model(hardware)
-
-    def _count_slots(self, alive: Mapping[str, RayNode]) -> None:
-        changes = self.slots.update(alive)
-        if changes.lost:
-            self._session.message(f"lost {changes.lost} of {changes.before} nodes")
-        for node in changes.joined:
-            self._session.message(f"a node joined: {node['NodeManagerAddress']}")
-        self.on_slots(self.slots.by_model())
+                self.unhealthy.announce_model(hardware)
 
     def _watch_emptiness(self, now: float) -> None:
         """Note since when the waiting trials have had no fit GPU."""
         # Only the models of waiting trials count. Without such trials, a model may be absent.
-        waiting = self._session.gpu_models_given_out
+        waiting = self._session.waiting_gpu_models
         if not waiting or any(self._has_fit_slot(model) for model in waiting):
             self._empty_since = None
         elif self._empty_since is None:
             self._empty_since = now
-            minutes = self._no_node_seconds / 60
+            minutes = NO_NODE_SECONDS / 60
             self._session.message(
                 f"no GPU is left: waiting for one to join, at most {minutes:g} minutes"
             )
 
     def _has_fit_slot(self, gpu_model: str) -> bool:
-        unfit = self._unfit.count(self.placements[gpu_model].hardware)
-        return self.slots.of(gpu_model) > unfit
-
-
-def _ignore(slots: Mapping[str, int]) -> None:
-    """Do nothing: the default for ``on_slots``."""
+        unhealthy = self.unhealthy.count(self.placements[gpu_model].hardware)
+        return self.slots.by_model()[gpu_model] > unhealthy

@@ -9,8 +9,8 @@ from jobs.spec import TrialSpec
 
 RECORD = "record"
 """Key of an actor's result: a ``TrialRecord``."""
-UNFIT = "unfit"
-"""Key of an actor's result: an ``UnfitGpu``."""
+UNHEALTHY = "unhealthy"
+"""Key of an actor's result: an ``UnhealthyGpu``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +53,7 @@ class GpuProblem(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UnfitGpu:
+class UnhealthyGpu:
     """A GPU that cannot run its trials now, and why. The trials go to other GPUs."""
 
     problem: GpuProblem

@@ -20,7 +20,7 @@ from jobs.spec import Needs
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.membership import Membership
 from orchestrator.running.cluster.scheduler import SlotScheduler
-from orchestrator.running.cluster.searcher import SessionSearcher, TrialsOnTune
+from orchestrator.running.cluster.searcher import SessionSearcher
 from orchestrator.running.cluster.slot_actor import SlotTrainable
 from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
@@ -55,17 +55,26 @@ def run_trials(
     """
     # Three parts report to the session: nodes that join, trials that run, actors that are lost.
     membership = Membership(session, cluster, asked)
-    trials = TrialsOnTune(session, membership.placements)
-    limiter = ConcurrencyLimiter(SessionSearcher(session, trials), membership.trials_at_once)
-    membership.on_slots = _slots_listener(limiter, membership, on_slots)
-    watch = _slot_watch(session, cluster, membership)
+    searcher = SessionSearcher(session, membership.placements)
+    limiter = ConcurrencyLimiter(searcher, membership.trials_at_once)
+
+    def listen(slots: Mapping[str, int]) -> None:
+        limiter.set_max_concurrency(membership.trials_at_once)
+        if on_slots is not None:
+            on_slots(slots)
+
+    membership.on_slots = listen
+    # A Ray that was started for this sweep has no other user. If no slot starts there, none ever
+    # will, so the sweep gives up.
+    on_stall = membership.give_up if cluster.is_own else None
+    watch = SlotWatch(session.message, on_stall=on_stall)
     environment = cluster.trial_nodes[0].environment
-    callback = TuneCallback(session, trials, membership, watch, environment, retries=retries)
+    callback = TuneCallback(session, searcher, membership, watch, environment, retries=retries)
     with _resources(session) as storage:
         _tuner(trainable, limiter, [callback, membership, watch], membership, storage).fit()
     if membership.given_up:
         raise ClusterError(membership.given_up)
-    return membership.notes
+    return tuple(membership.unhealthy.notes)
 
 
 @contextmanager
@@ -78,16 +87,6 @@ def _resources(session: Session) -> Iterator[str]:
         threadpool_limits(1),
     ):
         yield str(storage)
-
-
-def _slot_watch(session: Session, cluster: Cluster, membership: Membership) -> SlotWatch:
-    """The callback that gives up on slots that do not answer."""
-    # A Ray that was started for this sweep has no other user. If no slot starts there, none ever
-    # will, so the sweep gives up.
-    on_stall = None
-    if cluster.is_own:
-        on_stall = membership.give_up
-    return SlotWatch(session.message, on_stall=on_stall)
 
 
 def _tuner(
@@ -107,7 +106,8 @@ def _tuner(
             num_samples=-1,
             # An actor keeps its slot warm for the next trial.
             reuse_actors=True,
-            trial_dirname_creator=_trial_id,
+            # By default the name of a Tune trial's folder would be its whole config.
+            trial_dirname_creator=lambda trial: str(trial.trial_id),
         ),
         run_config=tune.RunConfig(
             name="sweep",
@@ -121,21 +121,6 @@ def _tuner(
             ),
         ),
     )
-
-
-def _slots_listener(
-    limiter: ConcurrencyLimiter,
-    membership: Membership,
-    on_slots: Callable[[Mapping[str, int]], object] | None,
-) -> Callable[[Mapping[str, int]], None]:
-    """A listener that sets how many trials Tune may hold at once, and calls ``on_slots``."""
-
-    def listen(slots: Mapping[str, int]) -> None:
-        limiter.set_max_concurrency(membership.trials_at_once)
-        if on_slots is not None:
-            on_slots(slots)
-
-    return listen
 
 
 def _reservation(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
@@ -152,11 +137,6 @@ def _equal_reservation(
     if label_selector:
         selectors = [{"ray.io/node-id": label_selector}]
     return tune.PlacementGroupFactory([dict(bundle)], bundle_label_selector=selectors)
-
-
-def _trial_id(trial: Any) -> str:
-    """A short name for a Tune trial's folder. By default it would be the whole config."""
-    return str(trial.trial_id)
 
 
 @contextmanager

@@ -13,7 +13,13 @@ from jobs.node import environment
 from jobs.node.parent_death import end_with_parent
 from jobs.record import TrialRecord
 from orchestrator.running.cluster.gpu_slot import GpuProbe, GpuSlot
-from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment, SlotProcess, UnfitGpu
+from orchestrator.running.cluster.messages import (
+    RECORD,
+    UNHEALTHY,
+    Assignment,
+    SlotProcess,
+    UnhealthyGpu,
+)
 from orchestrator.running.cluster.slot_watch import this_process
 
 
@@ -48,7 +54,7 @@ class SlotTrainable(tune.Trainable):
             return {"done": done}
         if isinstance(result, TrialRecord):
             return {RECORD: result, "done": done}
-        return {UNFIT: _located(result), "done": done}
+        return {UNHEALTHY: _located(result), "done": done}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing: a measurement has no state worth keeping."""
@@ -61,7 +67,7 @@ class SlotTrainable(tune.Trainable):
         self._slot.close()
 
 
-def _located(gpu: UnfitGpu) -> UnfitGpu:
+def _located(gpu: UnhealthyGpu) -> UnhealthyGpu:
     """The report with the name of the actor's GPU and its node."""
     numbers = ",".join(str(number) for number in ray.get_gpu_ids())
     name = f"GPU {numbers} of {environment.node()}"

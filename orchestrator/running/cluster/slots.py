@@ -10,16 +10,6 @@ from orchestrator.running.cluster.ray_nodes import RayNode
 from orchestrator.running.nodes import Cluster
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeChanges:
-    """Which nodes joined and left since the last update."""
-
-    joined: tuple[RayNode, ...]
-    lost: int
-    before: int
-    """How many nodes there were at the last update."""
-
-
 class Slots:
     """Follows the nodes that can run trials.
 
@@ -37,8 +27,7 @@ class Slots:
         self._models: dict[str, str] = {}
         """Id of a node that may run trials -> the GPU model of its trials."""
         for name, part in parts.items():
-            for node in part.nodes:
-                self._models[node.node_id] = name
+            self._models |= {node.node_id: name for node in part.nodes}
         self._set_aside = {node.node_id: node.set_aside for node in cluster.nodes}
         self._there = {node.node_id: node.gpus or 1 for node in cluster.trial_nodes}
         """Id of each node that is present and can run trials -> its slots."""
@@ -49,22 +38,16 @@ class Slots:
         return sum(max(0, slots) for slots in self.by_model().values())
 
     def by_model(self) -> dict[str, int]:
-        """GPU model of a trial -> its slots, unfit GPUs that were found later included."""
-        return {model: self.of(model) for model in self.placements}
-
-    def of(self, gpu_model: str) -> int:
-        """The GPUs of a model that are present now, minus those set aside before the sweep."""
-        slots = 0
+        """GPU model of a trial -> its slots: its GPUs that are present, but for those set aside
+        before the sweep. GPUs that turned out unhealthy later count."""
+        slots = dict.fromkeys(self.placements, 0)
         for node_id, gpus in self._there.items():
-            if self._models.get(node_id, "") == gpu_model:
-                slots += gpus - self._set_aside.get(node_id, 0)
+            slots[self._models.get(node_id, "")] += gpus - self._set_aside.get(node_id, 0)
         return slots
 
     def model_of(self, hardware: str) -> str:
         """The ``gpu_model`` of trials for this hardware: "" if the sweep began with one model."""
-        if hardware in self.placements:
-            return hardware
-        return ""
+        return hardware if hardware in self.placements else ""
 
     def use(self, node_id: str, hardware: str) -> bool:
         """Let trials run on a node that has joined.
@@ -80,24 +63,23 @@ class Slots:
         self.placements[model] = dataclasses.replace(placement, node_ids=node_ids)
         return True
 
-    def update(self, alive: Mapping[str, RayNode]) -> NodeChanges:
-        """Count the slots again; ``alive`` maps a node's id to the node."""
-        usable = {node_id: node for node_id, node in alive.items() if self._is_usable(node)}
-        # Compare with the nodes of the last update.
-        joined = [node for node_id, node in usable.items() if node_id not in self._there]
-        lost = self._there.keys() - usable.keys()
-        changes = NodeChanges(tuple(joined), len(lost), len(self._there))
-        # A node without a GPU is one slot.
-        self._there = {}
-        for node_id, node in usable.items():
-            self._there[node_id] = int(node["Resources"].get("GPU", 0)) or 1
-        return changes
+    def update(self, alive: Mapping[str, RayNode]) -> list[str]:
+        """Count the slots again; ``alive`` maps a node's id to the node.
 
-    def _is_usable(self, node: RayNode) -> bool:
-        """Whether trials can run on the node. It needs a GPU, unless the sweep runs without any."""
-        resource = "CPU"
-        if self.has_gpus:
-            resource = "GPU"
-        if not node["Resources"].get(resource):
-            return False
-        return not self.is_pinned or node["NodeID"] in self._models
+        Returns sentences about the nodes that were lost or joined since the last update.
+        """
+        # A trial needs a GPU, unless the sweep runs without any. Such a node is one slot.
+        resource = "GPU" if self.has_gpus else "CPU"
+        there = {}
+        for node_id, node in alive.items():
+            is_ours = not self.is_pinned or node_id in self._models
+            if is_ours and node["Resources"].get(resource):
+                there[node_id] = int(node["Resources"].get("GPU", 0)) or 1
+        sentences = []
+        lost = self._there.keys() - there.keys()
+        if lost:
+            sentences.append(f"lost {len(lost)} of {len(self._there)} nodes")
+        for node_id in there.keys() - self._there.keys():
+            sentences.append(f"a node joined: {alive[node_id]['NodeManagerAddress']}")
+        self._there = there
+        return sentences

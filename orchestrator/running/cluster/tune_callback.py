@@ -13,8 +13,8 @@ from jobs.spec import TrialSpec
 from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES, crashed
 from orchestrator.running.cluster.membership import Membership
-from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment
-from orchestrator.running.cluster.searcher import StatelessPickle, TrialsOnTune
+from orchestrator.running.cluster.messages import RECORD, UNHEALTHY, Assignment
+from orchestrator.running.cluster.searcher import SessionSearcher, StatelessPickle
 from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.session import Session
 
@@ -31,7 +31,7 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
     def __init__(
         self,
         session: Session,
-        trials: TrialsOnTune,
+        searcher: SessionSearcher,
         membership: Membership,
         watch: SlotWatch,
         environment: Mapping[str, Any],
@@ -40,7 +40,7 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
     ) -> None:
         super().__init__()
         self._session = session
-        self._trials = trials
+        self._searcher = searcher
         self._membership = membership
         self._watch = watch
         self._environment = environment
@@ -66,15 +66,15 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
         record = result.pop(RECORD, None)  # Tune keeps the results until it ends
         if record is not None:
             self._session.ended(record)
-        elif UNFIT in result:
-            self._session.requeue(self._trials.take_back(trial.trial_id))
+        elif UNHEALTHY in result:
+            self._session.requeue(self._searcher.forget(trial.trial_id))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Free the memory of a trial that has ended, because Tune keeps the object until it ends.
 
         Only what Tune itself still reads remains. Equal parts are shared with the first trial.
         """
-        self._trials.forget(trial.trial_id)
+        self._searcher.forget(trial.trial_id)
         trial.metric_analysis.clear()  # 20 kB of statistics per trial
         trial.metric_n_steps.clear()
         trial.run_metadata.last_result = {}
@@ -92,15 +92,15 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
 
         Tune's own recovery is not used: it gives up on a trial whose actor dies before the start.
         """
-        unended = self._trials.take_back(trial.trial_id)
+        unended = self._searcher.forget(trial.trial_id)
         if unended:
             # The actor ran the first of them. The others had not started, so they lost nothing.
             self._count_loss(unended[0], _actor_error(trial))
-        given_out = self._session.given_out
-        self._session.requeue([spec for spec in unended if spec.trial_id in given_out])
+        dispatched = self._session.dispatched
+        self._session.requeue([spec for spec in unended if spec.trial_id in dispatched])
 
     def _assignment(self, tune_trial_id: str) -> Assignment:
-        specs = self._trials.start(tune_trial_id)
+        specs = self._searcher.start(tune_trial_id)
         may_share = False
         hardware = ""
         if specs:

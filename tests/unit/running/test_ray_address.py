@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import cli
-from orchestrator.planning.config import SweepConfig, load_config
+from orchestrator.planning.config import SweepConfig
 from orchestrator.planning.prechecks import checks
+from orchestrator.running.early_start import checked_config
+from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere
 
 
@@ -44,5 +45,5 @@ def test_files_are_checked_as_those_of_this_machine_if_the_address_is_local(
         return []
 
     monkeypatch.setattr(checks, "check_files", check_files)
-    cli.check_files(load_config(path), address=address)
+    checked_config(VerbOptions(config=path, address=address), print)
     assert asked == [elsewhere]

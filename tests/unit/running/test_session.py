@@ -74,7 +74,7 @@ def record_of(
     return with_provenance(record, started_at=1.0, slot_seconds=seconds)
 
 
-def give_out(sweep: Sweep) -> TrialSpec:
+def dispatch(sweep: Sweep) -> TrialSpec:
     """The next trial, of which there has to be one."""
     spec = sweep.session.next_trial()
     assert spec is not None
@@ -97,7 +97,7 @@ def test_session_runs_every_trial_once_in_order(sweep: Sweep) -> None:
 
 def test_session_with_spent_budget_starts_nothing_more(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, budget=10.0)
-    first = give_out(sweep)
+    first = dispatch(sweep)
     assert sweep.session.seconds_left() == 10.0
     ahead = sweep.session.next_trials()
     sweep.clock.now += 10.0
@@ -112,7 +112,7 @@ def test_session_with_spent_budget_starts_nothing_more(tmp_path: Path) -> None:
 
 def test_trial_cut_by_the_budget_is_skipped_not_timed_out(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, budget=10.0)
-    first, second = give_out(sweep), give_out(sweep)
+    first, second = dispatch(sweep), dispatch(sweep)
     cut = replace(record_of(first, Outcome.TIMED_OUT, seconds=10.0), phase="steps")
     own_timeout = second.measure.timeout_seconds
     sweep.session.ended(cut)
@@ -135,7 +135,7 @@ def test_trial_that_takes_longer_than_its_search_allows_is_skipped_as_too_slow(
     tmp_path: Path,
 ) -> None:
     sweep = Sweep(tmp_path, budget=100.0, make=Impatient)
-    first, second = give_out(sweep), give_out(sweep)
+    first, second = dispatch(sweep), dispatch(sweep)
     sweep.session.start([first, second])
     assert sweep.session.seconds_for([first]) == 20.0
     sweep.session.ended(replace(record_of(first, Outcome.TIMED_OUT, seconds=20.0), phase="steps"))
@@ -152,7 +152,7 @@ def test_trial_that_takes_longer_than_its_search_allows_is_skipped_as_too_slow(
 
 
 def test_interrupted_session_lets_running_trials_finish(sweep: Sweep) -> None:
-    first, ahead = give_out(sweep), give_out(sweep)
+    first, ahead = dispatch(sweep), dispatch(sweep)
     assert sweep.session.start([first]) == (first,)
     sweep.session.interrupt()
     assert sweep.session.close_reason is CloseReason.INTERRUPTED
@@ -175,8 +175,8 @@ def test_first_reason_to_close_stays(tmp_path: Path) -> None:
     assert sweep.session.close_reason is CloseReason.TIME_BUDGET
 
 
-def test_trials_given_out_and_given_up_have_their_record(sweep: Sweep) -> None:
-    give_out(sweep)
+def test_trials_dispatched_and_given_up_have_their_record(sweep: Sweep) -> None:
+    dispatch(sweep)
     assert sweep.session.pending == tuple(TRIALS)
     sweep.session.interrupt()
     sweep.session.write_missing_records()
@@ -257,11 +257,11 @@ class PrefersLast(Grid):
 
 def test_start_asks_the_search_again(tmp_path: Path) -> None:
     session = Sweep(tmp_path, make=PrefersLast).session
-    given_out = session.next_trials()
-    assert given_out == (TRIALS[0],)
-    assert session.start(given_out) == (TRIALS[-1],)
-    assert set(session.given_out) == {TRIALS[-1].trial_id}
-    assert session.start(given_out) == (), "nothing is worth running any more"
+    dispatched = session.next_trials()
+    assert dispatched == (TRIALS[0],)
+    assert session.start(dispatched) == (TRIALS[-1],)
+    assert set(session.dispatched) == {TRIALS[-1].trial_id}
+    assert session.start(dispatched) == (), "nothing is worth running any more"
 
 
 def test_start_again_after_a_lost_slot_asks_no_search(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_full_disk_closes_the_session_and_is_raised_at_the_end(
     def refuse(record: TrialRecord) -> TrialRecord:
         raise RunFolderError("no space left")
 
-    first = give_out(sweep)
+    first = dispatch(sweep)
     with monkeypatch.context() as patch:
         patch.setattr(sweep.folder, "write", refuse)
         sweep.session.ended(record_of(first))
@@ -327,7 +327,7 @@ def test_trial_whose_record_is_refused_for_good_has_not_ended(
     def refuse(record: TrialRecord) -> TrialRecord:
         raise RunFolderError("no space left")
 
-    first = give_out(sweep)
+    first = dispatch(sweep)
     monkeypatch.setattr(sweep.folder, "write", refuse)
     sweep.session.ended(record_of(first))
     with pytest.raises(RunFolderError, match="no space left; not recorded: 1 measured trial"):
@@ -395,7 +395,7 @@ def test_search_that_makes_its_trials_meets_earlier_records(tmp_path: Path) -> N
     sweep = Sweep(tmp_path, make=MakesTrials)
     earlier = {spec.trial_id: record_of(spec) for spec in TRIALS[:2]}
     assert sweep.session.reuse(earlier, [HERE], resume=True) == 0
-    assert give_out(sweep) == TRIALS[2]
+    assert dispatch(sweep) == TRIALS[2]
     assert sweep.session.reused == 2
 
 
@@ -411,7 +411,7 @@ def test_search_of_a_space_gets_all_earlier_records_at_once(tmp_path: Path) -> N
     unplanned = build_tiny_spec(repeat=99)
     earlier = {spec.trial_id: record_of(spec) for spec in (*TRIALS[:2], unplanned)}
     assert sweep.session.reuse(earlier, [HERE], resume=True) == 2
-    assert give_out(sweep) == TRIALS[2]
+    assert dispatch(sweep) == TRIALS[2]
 
 
 class PrefersAnEarlierTrial(MakesTrials):
@@ -424,7 +424,7 @@ class PrefersAnEarlierTrial(MakesTrials):
 def test_start_does_not_repeat_an_earlier_trial(tmp_path: Path) -> None:
     session = Sweep(tmp_path, make=PrefersAnEarlierTrial).session
     session.reuse({TRIALS[-1].trial_id: record_of(TRIALS[-1])}, [HERE], resume=True)
-    given_out = session.next_trials()
-    assert given_out == (TRIALS[0],)
-    assert session.start(given_out) == (TRIALS[1],)
+    dispatched = session.next_trials()
+    assert dispatched == (TRIALS[0],)
+    assert session.start(dispatched) == (TRIALS[1],)
     assert session.reused == 1

@@ -17,7 +17,7 @@ from orchestrator.running.cluster.gpu_slot import (
     GpuSlot,
     crashed,
 )
-from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnfitGpu
+from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnhealthyGpu
 from tests.conftest import build_tiny_spec
 
 PLAN = [build_tiny_spec(repeat=number) for number in range(4)]
@@ -129,10 +129,10 @@ def record_of(slot: GpuSlot) -> TrialRecord:
     return result
 
 
-def unfit(slot: GpuSlot) -> UnfitGpu:
+def unfit(slot: GpuSlot) -> UnhealthyGpu:
     """The next step, which has to give the trial back."""
     result = slot.step()
-    assert isinstance(result, UnfitGpu)
+    assert isinstance(result, UnhealthyGpu)
     return result
 
 
@@ -248,7 +248,7 @@ def test_disturbed_trial_moves_unless_it_may_share(may_share: bool, gpu: Gpu) ->
     gpu.shared_reason, gpu.shared_from_run = "1 process", 1
     gpu.disturbed_runs = 1
     result = slot_of(gpu, may_share=may_share).step()
-    assert isinstance(result, TrialRecord if may_share else UnfitGpu)
+    assert isinstance(result, TrialRecord if may_share else UnhealthyGpu)
     assert len(gpu.ran) == 1
 
 

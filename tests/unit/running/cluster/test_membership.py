@@ -12,8 +12,15 @@ from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.membership import Membership
-from orchestrator.running.cluster.messages import RECORD, UNFIT, Assignment, GpuProblem, UnfitGpu
-from orchestrator.running.cluster.searcher import SessionSearcher, TrialsOnTune
+from orchestrator.running.cluster.messages import (
+    RECORD,
+    UNHEALTHY,
+    Assignment,
+    GpuProblem,
+    UnhealthyGpu,
+)
+from orchestrator.running.cluster.ray_nodes import ModelQueries
+from orchestrator.running.cluster.searcher import SessionSearcher
 from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
 from orchestrator.running.nodes import Cluster, Node
@@ -44,7 +51,7 @@ def done(spec: TrialSpec) -> TrialRecord:
     return unsupported(spec, "", "")
 
 
-class Inquiries:
+class Queries(ModelQueries):
     """Nodes that are asked for their GPU model answer when a test says so."""
 
     def __init__(self) -> None:
@@ -87,19 +94,18 @@ class Sweep:
             time_budget_seconds=budget,
             clock=lambda: self.now,
         )
-        self.inquiries = Inquiries()
+        self.queries = Queries()
         self.membership = Membership(
             self.session,
             cluster,
             nodes=lambda: self.there,
-            inquiries=self.inquiries,
+            queries=self.queries,
             clock=lambda: self.now,
         )
         self.membership.on_slots = slots.update
-        self.trials = TrialsOnTune(self.session, self.membership.placements)
-        self.searcher = SessionSearcher(self.session, self.trials)
+        self.searcher = SessionSearcher(self.session, self.membership.placements)
         self.callback = TuneCallback(
-            self.session, self.trials, self.membership, SlotWatch(self.session.message), {}
+            self.session, self.searcher, self.membership, SlotWatch(self.session.message), {}
         )
 
     @staticmethod
@@ -135,7 +141,7 @@ class Sweep:
 
     def report(self, trial: FakeTuneTrial, problem: GpuProblem, **given: str) -> bool:
         """The trial's actor reports an unfit GPU; returns whether Tune is to stop the trial."""
-        gpu = UnfitGpu(
+        gpu = UnhealthyGpu(
             problem=problem,
             **{
                 "reason": "Xid 79",
@@ -145,7 +151,7 @@ class Sweep:
                 **given,
             },
         )
-        result = {UNFIT: gpu, "done": not gpu.reason}
+        result = {UNHEALTHY: gpu, "done": not gpu.reason}
         is_stopped = self.membership(trial.trial_id, result)
         self.callback.on_trial_result(0, [], trial, result)
         if is_stopped or not gpu.reason:
@@ -235,7 +241,7 @@ def test_trial_given_back_is_the_next_to_begin(tmp_path: Path) -> None:
     assert not sweep.report(first, GpuProblem.DEAD)
     assert ids(sweep.start("c").specs) == ids(PLAN[:1])
     sentence = "GPU 0 of here fails at every CUDA call and was set aside: Xid 79"
-    assert sweep.membership.notes == (sentence,)
+    assert list(sweep.membership.unhealthy.notes) == [sentence]
     sweep.callback.on_trial_error(0, [], first)  # the actor that keeps the GPU dies
     assert ids(sweep.start("d").specs) == ids(PLAN[2:3])
 
@@ -270,7 +276,7 @@ def test_shared_gpus_are_avoided_until_there_is_no_other(tmp_path: Path) -> None
     assert sweep.report(second, GpuProblem.SHARED)
     assert sweep.report(first, GpuProblem.SHARED)
     assert sweep.membership.may_share("")
-    assert "every GPU that is left is shared" in sweep.membership.notes[-1]
+    assert "every GPU that is left is shared" in list(sweep.membership.unhealthy.notes)[-1]
 
 
 def test_sweep_ends_after_a_while_without_a_fit_gpu(tmp_path: Path) -> None:
@@ -300,7 +306,7 @@ def test_node_that_joins_one_model_is_used_at_once(tmp_path: Path) -> None:
     sweep.look(10.0)
     assert sweep.observer.messages == ["a node joined: address of another"]
     assert (sweep.membership.slots.total, sweep.membership.trials_at_once) == (2, 3)
-    assert sweep.inquiries.asked == [], "its actor would find out"
+    assert sweep.queries.asked == [], "its actor would find out"
     sweep.there = sweep.there[1:]
     sweep.look(20.0)
     assert sweep.observer.messages[-1] == "lost 1 of 2 nodes"
@@ -320,14 +326,16 @@ def test_new_model_found_by_an_actor_is_announced_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         assert not sweep.report(sweep.start(name), GpuProblem.OTHER_MODEL, **other)
     assert sweep.observer.messages == ["a node joined: address of new", NEW_MODEL]
-    assert sweep.membership.notes == ()
+    assert sweep.membership.unhealthy.notes == {}
     assert sweep.session.close_reason is None, "the sweep goes on"
 
 
 def test_second_model_of_a_first_node_is_a_note(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, {"H200": 1})
     sweep.report(sweep.start("a"), GpuProblem.OTHER_MODEL, found_model="A100")
-    assert "is of a model that no trial is planned for" in sweep.membership.notes[0]
+    assert "is of a model that no trial is planned for" in next(
+        iter(sweep.membership.unhealthy.notes)
+    )
 
 
 def test_known_model_that_joins_unlike_gpus_is_used(tmp_path: Path) -> None:
@@ -335,9 +343,9 @@ def test_known_model_that_joins_unlike_gpus_is_used(tmp_path: Path) -> None:
     sweep.look(1.0)
     sweep.join("second H200")
     sweep.look(10.0)
-    assert sweep.inquiries.asked == ["second H200"]
+    assert sweep.queries.asked == ["second H200"]
     assert sweep.membership.slots.by_model() == {"A100": 1, "H200": 1}
-    sweep.inquiries.ready = {"second H200": "H200"}
+    sweep.queries.ready = {"second H200": "H200"}
     sweep.look(20.0)
     assert sweep.membership.slots.by_model() == {"A100": 1, "H200": 2}
     assert sweep.observer.messages == ["a node joined: address of second H200"]
@@ -351,12 +359,12 @@ def test_new_model_that_joins_unlike_gpus_is_announced_once(tmp_path: Path) -> N
     for node_id in ("third", "fourth"):
         sweep.join(node_id)
     sweep.look(10.0)
-    sweep.inquiries.ready = {"third": "A100", "fourth": "A100"}
+    sweep.queries.ready = {"third": "A100", "fourth": "A100"}
     sweep.look(20.0)
     assert sweep.observer.messages == [NEW_MODEL]
     assert sweep.membership.slots.total == 2
     sweep.look(30.0)
-    assert sweep.inquiries.asked == ["third", "fourth"]
+    assert sweep.queries.asked == ["third", "fourth"]
 
 
 def test_model_that_the_config_does_not_allow_is_not_announced(tmp_path: Path) -> None:
@@ -365,10 +373,10 @@ def test_model_that_the_config_does_not_allow_is_not_announced(tmp_path: Path) -
     sweep.join("third")
     sweep.join("second H200")
     sweep.look(10.0)
-    sweep.inquiries.ready = {"third": "A100", "second H200": "H200"}
+    sweep.queries.ready = {"third": "A100", "second H200": "H200"}
     sweep.look(20.0)
     assert sweep.observer.messages == ["a node joined: address of second H200"]
-    assert sweep.inquiries.asked == ["third", "second H200"], "not those of the first look"
+    assert sweep.queries.asked == ["third", "second H200"], "not those of the first look"
 
 
 def test_gpu_that_joins_a_sweep_without_any_is_announced(tmp_path: Path) -> None:
@@ -376,7 +384,7 @@ def test_gpu_that_joins_a_sweep_without_any_is_announced(tmp_path: Path) -> None
     sweep.look(1.0)
     sweep.join("new")
     sweep.look(10.0)
-    sweep.inquiries.ready = {"new": "A100"}
+    sweep.queries.ready = {"new": "A100"}
     sweep.look(20.0)
     assert NEW_MODEL in sweep.observer.messages
 
@@ -405,8 +413,12 @@ def test_lost_actor_is_explained_by_the_last_line_of_its_error(tmp_path: Path) -
 def test_tie_break_that_loses_its_actor_goes_on_where_it_was(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, {"H200": 1})
     trial = sweep.suggest("a")
-    given = [*sweep.trials._specs["a"], *sweep.session.next_trials(), *sweep.session.next_trials()]
-    sweep.trials._specs["a"] = tuple(given)
+    given = [
+        *sweep.searcher._specs["a"],
+        *sweep.session.next_trials(),
+        *sweep.session.next_trials(),
+    ]
+    sweep.searcher._specs["a"] = tuple(given)
     sweep.callback.on_trial_start(0, [], trial)
     sweep.session.ended(done(PLAN[0]))
     sweep.callback.on_trial_error(0, [], trial)
@@ -415,5 +427,5 @@ def test_tie_break_that_loses_its_actor_goes_on_where_it_was(tmp_path: Path) -> 
 
 def test_tune_writes_nothing_of_ours_to_disk(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, {"H200": 1})
-    for written in (sweep.membership, sweep.callback, sweep.searcher, sweep.trials):
+    for written in (sweep.membership, sweep.callback, sweep.searcher):
         assert written.__getstate__() == {}

@@ -11,7 +11,7 @@ from typing import Any
 from ray.tune.experiment import Trial
 
 from orchestrator.running.cluster.membership import Membership
-from orchestrator.running.cluster.searcher import TrialsOnTune
+from orchestrator.running.cluster.searcher import SessionSearcher
 from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
 from orchestrator.running.nodes import Cluster, Node
@@ -39,8 +39,8 @@ def test_tune_keeps_nothing_large_of_an_ended_trial(tmp_path: Path) -> None:
     node = Node(node_id="a", address="a", gpus=1, cpus=1, host_bytes=1, environment={})
     session = Session(Grid([]), RunFolder(tmp_path))
     membership = Membership(session, Cluster(nodes=(node,)))
-    trials = TrialsOnTune(session, membership.placements)
-    callback = TuneCallback(session, trials, membership, SlotWatch(session.message), {})
+    searcher = SessionSearcher(session, membership.placements)
+    callback = TuneCallback(session, searcher, membership, SlotWatch(session.message), {})
     first, _ = ended_trial()
     second, large = ended_trial()
     for trial in (first, second):

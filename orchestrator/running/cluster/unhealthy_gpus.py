@@ -1,10 +1,10 @@
-"""GPUs that turned out unfit during a sweep, and which of them run trials nevertheless."""
+"""GPUs that turned out unhealthy during a sweep, and which of them run trials nevertheless."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from orchestrator.running.cluster.messages import GpuProblem, UnfitGpu
+from orchestrator.running.cluster.messages import GpuProblem, UnhealthyGpu
 
 _WHAT_HAPPENED = {
     GpuProblem.LOST: "does not answer any more and was set aside",
@@ -14,49 +14,34 @@ _WHAT_HAPPENED = {
 }
 
 
-def new_model_message(gpu_model: str) -> str:
-    """The message about a GPU model that joined during a sweep."""
-    return (
-        f"a new GPU model joined ({gpu_model}): run the same command with --resume to measure on"
-        " it, too"
-    )
+class UnhealthyGpus:
+    """The unhealthy GPUs of a sweep.
 
-
-class UnfitGpus:
-    """The unfit GPUs of a sweep.
-
-    The Tune trial that found a GPU unfit keeps the GPU until it is fit (see ``SlotTrainable``). If
-    all GPUs of a model are unfit, trials run on the shared ones nevertheless. ``say`` takes
-    messages. ``first_nodes`` are the ids of the nodes that the sweep began with.
+    The Tune trial that found a GPU unhealthy keeps the GPU until it is fit (see
+    ``SlotTrainable``). If all GPUs of a model are unhealthy, trials run on the shared ones
+    nevertheless. ``say`` takes messages. ``first_nodes`` are the ids of the nodes that the sweep
+    began with.
     """
 
-    def __init__(self, say: Callable[[str], None], first_nodes: Collection[str]) -> None:
+    def __init__(self, say: Callable[[str], object], first_nodes: Collection[str]) -> None:
         self._say = say
         self._first_nodes = frozenset(first_nodes)
         self._keepers: dict[str, str] = {}
-        """Tune trial that keeps an unfit GPU -> the GPU model that it is planned for."""
-        self._measured_shared: set[str] = set()
+        """Tune trial that keeps an unhealthy GPU -> the GPU model that it is planned for."""
+        self.measured_shared: set[str] = set()
         """GPU models that run trials although other processes use their GPUs."""
         self._new_models: set[str] = set()
-        self._notes: list[str] = []
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about unfit GPUs, for the report."""
-        return tuple(dict.fromkeys(self._notes))
+        self.notes: dict[str, None] = {}
+        """Sentences for the report, each once."""
 
     def count(self, gpu_model: str) -> int:
-        """How many GPUs of this model are unfit, so that no trial gets them."""
+        """How many GPUs of this model are unhealthy, so that no trial gets them."""
         return list(self._keepers.values()).count(gpu_model)
 
-    def is_measured_shared(self, gpu_model: str) -> bool:
-        """Whether this model's GPUs run trials although other processes use them."""
-        return gpu_model in self._measured_shared
-
-    def report(self, tune_trial_id: str, gpu: UnfitGpu, *, slots: int) -> bool:
+    def report(self, tune_trial_id: str, gpu: UnhealthyGpu, *, slots: int) -> bool:
         """Take an actor's report. Returns whether its Tune trial must give the GPU back.
 
-        ``slots`` are those of the GPU's model, unfit GPUs included.
+        ``slots`` are those of the GPU's model, unhealthy GPUs included.
         """
         if not gpu.reason:
             self._say(f"{gpu.gpu} is fit again")
@@ -69,10 +54,10 @@ class UnfitGpus:
         if gpu.problem is not GpuProblem.SHARED:
             return False
         # If no better GPU is left, trials run on the shared ones, and their rows say so.
-        if not self.is_measured_shared(model) and self.count(model) >= slots:
-            self._measured_shared.add(model)
+        if model not in self.measured_shared and self.count(model) >= slots:
+            self.measured_shared.add(model)
             self._note("every GPU that is left is shared: rows measured beside others say so")
-        return self.is_measured_shared(model)
+        return model in self.measured_shared
 
     def forget(self, tune_trial_id: str) -> None:
         """The Tune trial has ended, so it keeps no GPU any more."""
@@ -82,9 +67,12 @@ class UnfitGpus:
         """Say once that a GPU model joined for which no trial is planned."""
         if gpu_model not in self._new_models:
             self._new_models.add(gpu_model)
-            self._say(new_model_message(gpu_model))
+            self._say(
+                f"a new GPU model joined ({gpu_model}): run the same command with --resume to"
+                " measure on it, too"
+            )
 
-    def _announce(self, gpu: UnfitGpu) -> None:
+    def _announce(self, gpu: UnhealthyGpu) -> None:
         has_joined = gpu.node_id not in self._first_nodes
         if gpu.problem is GpuProblem.OTHER_MODEL and has_joined:
             self.announce_model(gpu.found_model)
@@ -92,5 +80,5 @@ class UnfitGpus:
             self._note(f"{gpu.gpu} {_WHAT_HAPPENED[gpu.problem]}: {gpu.reason}")
 
     def _note(self, sentence: str) -> None:
-        self._notes.append(sentence)
+        self.notes[sentence] = None
         self._say(sentence)
