@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 import pkgutil
+import sys
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
@@ -163,8 +164,12 @@ def _started(path: Path | str, measuring: Measuring, *, suffix: str = "") -> Ite
     refuse_missing(config.loggers)
     default = config.output.with_name(f"{config.output.name}{suffix}")
     target = options.output or default
-    with early_start(config, options, target, warnings.warn) as (folder, check_model):
+    with early_start(config, options, target, _print) as (folder, check_model):
         yield _Start(config, options, folder, check_model)
+
+
+def _print(note: str) -> None:
+    print(f"note: {note}", file=sys.stderr)
 
 
 def _published(folder: RunFolder, end: SweepEnd) -> Run:

@@ -1,4 +1,4 @@
-"""Examines the nodes that trials would run on: is each fit to measure on, and are they alike?"""
+"""Checks whether the nodes that trials would run on are fit to measure on, and equal."""
 
 from __future__ import annotations
 

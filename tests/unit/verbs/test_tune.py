@@ -23,9 +23,9 @@ def config(tmp_path: Path) -> Path:
 
 def test_tune_options_read_sizes_minutes_and_recipe(config: Path) -> None:
     arguments = [str(config), "--memory", "40GiB,24GiB", "--gpu-minutes", "2", "--recipe", "any"]
-    options = TuneOptions.from_arguments(command_line().parse_args(arguments))
+    options = TuneOptions(**vars(command_line().parse_args(arguments)))
     assert options.goal.budgets == (24 * GIB, 40 * GIB)
-    assert options.gpu_seconds == 120
+    assert options.gpu_minutes == 2
     assert options.goal.any_recipe
 
 
