@@ -26,7 +26,11 @@ def examined(
     from jobs.node import checks
 
     look = functools.partial(checks.report, nvme, calibrate=calibrates)
-    reports = examine_cluster(ray_address(address), look) if is_elsewhere(address) else [look()]
+    reports: list[Report] = []
+    if is_elsewhere(address):
+        reports += examine_cluster(ray_address(address), look)
+    else:
+        reports.append(look())
     if calibrates:
         reports.append(_calibration_report(reports))
     return reports

@@ -31,7 +31,8 @@ def on_node(node_id: str, gpus: int) -> Any:
     """
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
     options: dict[str, Any] = {"num_cpus": 0, "num_gpus": min(gpus, 1)}
-    task = ray.remote(scheduling_strategy=strategy, **options)(_call)
+    options["scheduling_strategy"] = strategy
+    task = ray.remote(**options)(_call)
     return lambda function: SimpleNamespace(remote=functools.partial(task.remote, function))
 
 

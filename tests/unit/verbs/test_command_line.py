@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -197,23 +196,6 @@ def test_uri_that_cannot_be_written_is_a_sentence_before_the_run(
         locked_run_folder(location("nosuch://bucket/run"), resume=False),
     ):
         raise AssertionError("the run has begun")
-
-
-@pytest.mark.parametrize("main", [sweep.main, batch_size.main], ids=["sweep", "batch_size"])
-def test_old_keys_of_a_config_are_notes_on_stderr(
-    main: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text(
-        f"model: {json.dumps(SHIPPED_MODEL)}\nmeasure: {{deadline: 60s}}\ntrackers: []\n"
-    )
-    assert main([str(path), "--dry-run", "--json"]) == 0
-    printed = capsys.readouterr()
-    notes = printed.err.splitlines()
-    assert len(notes) == 2
-    assert all(note.startswith("note: ") for note in notes)
-    assert "timeout" in notes[0] + notes[1]
-    assert json.loads(printed.out)["name"] == "sweep"
 
 
 def test_command_lists_every_verb_with_a_line() -> None:
