@@ -1,30 +1,132 @@
-"""What the tests on a GPU share: their marks, and BERT-large as a config file names it."""
+"""What the tests on a GPU share: models, trials of one configuration, scripts beside them."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import pytest
+import yaml
 
+from jobs.isolation.slot import Slot
 from jobs.node import nvml
+from jobs.node.process_variables import process_variables
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.export import export
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import plan
 
-BERT_LARGE = """\
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 1024
-    num_hidden_layers: 24
-    num_attention_heads: 16
-    intermediate_size: 4096
-"""
-"""The beginning of a config file."""
+ROOT = Path(__file__).parents[2]
+TIMEOUT = 600.0
+"""Seconds that a trial or a script may take."""
+BERT_LARGE: Mapping[str, Any] = {
+    "task": "sequence-classification",
+    "architecture": "bert",
+    "config": {
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+    },
+}
+DECODER: Mapping[str, Any] = {
+    "task": "causal-lm",
+    "architecture": "llama",
+    "config": {
+        "vocab_size": 32000,
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 1024,
+        "tie_word_embeddings": True,
+    },
+}
 UUIDS = nvml.visible_uuids()
 """The GPUs, found through NVML: a CUDA context of this process would count in measurements."""
 
 
-def gpu_marks(*, timeout_seconds: int, gpus: int = 1) -> list[pytest.MarkDecorator]:
+def gpu_marks(*, timeout_seconds: int = 900, gpus: int = 1) -> list[pytest.MarkDecorator]:
     """The ``pytestmark`` of a file whose tests need this many GPUs."""
     return [
         pytest.mark.gpu,
         pytest.mark.timeout(timeout_seconds),
         pytest.mark.skipif(len(UUIDS) < gpus, reason=f"needs CUDA devices: {gpus}"),
     ]
+
+
+def planned(
+    folder: Path,
+    model: Mapping[str, Any],
+    choices: str | Mapping[str, Any],
+    data: Mapping[str, Any] | tuple[int, int] = (512, 512),
+    **measure: Any,
+) -> TrialSpec:
+    """One trial, as a sweep would plan it.
+
+    ``choices`` may be YAML. ``data`` may be the length and the number of random sequences. As many
+    steps run as ``measure`` says.
+    """
+    if isinstance(choices, str):
+        choices = yaml.safe_load(choices)
+    if isinstance(data, tuple):
+        data = {"synthetic": {"sequence_length": data[0], "samples": data[1]}}
+    measure = {"warmup_steps": 2, "steps": 4, "relative_error": 0, **measure}
+    config = {"model": {**model}, "data": data, "trials": [choices], "measure": measure}
+    path = folder / "sweep.yaml"
+    path.write_text(json.dumps(config))
+    (spec,) = plan(load_config(path)).trials
+    return spec
+
+
+def measured(slot: Slot, spec: TrialSpec) -> TrialRecord:
+    """The record of a trial, which must end ok."""
+    record = slot.run(spec, TIMEOUT)
+    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
+    return record
+
+
+def run_here(*command: str, cwd: Path = ROOT, **variables: str) -> str:
+    """What a Python command prints. Fails with its output if it fails."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def bare_figures(script: str, *arguments: str) -> Mapping[str, Any]:
+    """The figures that a script of this folder prints on its last line, as JSON."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    output = run_here(f"tests/gpu/{script}", *arguments, PYTHONPATH=path)
+    figures: Mapping[str, Any] = json.loads(output.splitlines()[-1])
+    print(figures)
+    return figures
+
+
+def peak_of_code(code: str, *arguments: str) -> int:
+    """The peak in bytes that a script of libraries alone prints on its last line."""
+    output = run_here("-c", code, *arguments, **process_variables(4), CI="1")
+    return int(json.loads(output.splitlines()[-1]))
+
+
+def exported(spec: TrialSpec, folder: Path, *options: str, steps: int, **known: Any) -> str:
+    """What the exported script of a trial prints when it trains on what the trial trained on."""
+    export(spec, folder, label=folder.name, **known)
+    variables = dict(process_variables(os.cpu_count() or 1))
+    variables["PYTHONPATH"] = ""
+    options = ("--synthetic", "--eval_strategy", "no", *options)
+    return run_here("train.py", "--max_steps", str(steps), *options, cwd=folder, **variables)

@@ -6,38 +6,14 @@ Their peak memory is equal to the byte, and their throughput within 2 %.
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.isolation.slot import Slot
-from jobs.record import Outcome
-from jobs.spec import TrialSpec
-from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import plan
-from tests.gpu.shared import BERT_LARGE, gpu_marks
-from tests.gpu.side_by_side import bare_figures
-
-TIMEOUT = 600.0
-
-CONFIG = (
-    BERT_LARGE
-    + """\
-data:
-  synthetic: {{sequence_length: 512, samples: 512}}
-trials:
-  - {choices}
-measure:
-  warmup_steps: 8
-  steps: epoch
-  relative_error: 0
-  inspect: false
-"""
-)
+from tests.gpu.shared import BERT_LARGE, bare_figures, gpu_marks, measured, planned
 
 CASES = {
     "fp32_bs4": "{precision: fp32, micro_batch: 4}",
@@ -52,15 +28,7 @@ GPU_BOUND = ("fp32_bs4", "bf16_bs64_checkpoint")
 
 Figures = Mapping[str, Any]
 
-pytestmark = gpu_marks(timeout_seconds=900)
-
-
-def planned(case: str, folder: Path) -> TrialSpec:
-    """The same training, as a sweep would plan it."""
-    path = folder / "sweep.yaml"
-    path.write_text(CONFIG.format(choices=CASES[case]))
-    (spec,) = plan(load_config(path)).trials
-    return spec
+pytestmark = gpu_marks()
 
 
 @pytest.fixture(scope="module")
@@ -75,21 +43,18 @@ def bare_peaks(request: pytest.FixtureRequest) -> Mapping[str, int]:
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Figures]]:
+def ours(slot: Slot, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Figures]:
     """Returns the measurements of a case's trial, each run once in a forked child of one slot."""
-    measured: dict[str, Figures] = {}
 
-    with Slot(cpus=os.cpu_count() or 1) as slot:
+    @functools.cache
+    def run(case: str) -> Figures:
+        folder = tmp_path_factory.mktemp(case)
+        every_step = {"warmup_steps": 8, "steps": "epoch", "inspect": False}
+        record = measured(slot, planned(folder, BERT_LARGE, CASES[case], **every_step))
+        assert (record.provenance.isolation, slot.hello["unclean"]) == ("fork", "")
+        return record.measurements
 
-        def run(case: str) -> Figures:
-            if case not in measured:
-                record = slot.run(planned(case, tmp_path_factory.mktemp(case)), TIMEOUT)
-                assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
-                assert (record.provenance.isolation, slot.hello["unclean"]) == ("fork", "")
-                measured[case] = dict(record.measurements)
-            return measured[case]
-
-        yield run
+    return run
 
 
 @pytest.mark.parametrize("case", CASES)

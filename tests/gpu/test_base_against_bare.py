@@ -1,4 +1,4 @@
-"""LoRA on a 16-bit and on quantized bases against the same training by hand in bare_base.py.
+"""LoRA on a 16-bit and on quantized bases against the same training by hand in bare_decoder.py.
 
 The bare script loads a checkpoint through transformers. Trials load the same checkpoint, or
 quantize random weights layer by layer. On a 16-bit base the peaks are equal to the byte, on others
@@ -7,28 +7,20 @@ nearly.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.isolation.slot import Slot
-from tests.gpu.bare_base import CONFIG, STEPS, TOKENS
-from tests.gpu.shared import gpu_marks
-from tests.gpu.side_by_side import bare_figures, measured
+from tests.gpu.bare_decoder import CONFIG, STEPS, TOKENS
+from tests.gpu.shared import bare_figures, gpu_marks, measured, planned
 
 MICRO_BATCH = 4
-WARMUP_STEPS = 2
+DRAWN = {"architecture": "llama", "config": CONFIG}
 
-pytestmark = gpu_marks(timeout_seconds=900)
-
-
-@pytest.fixture(scope="module")
-def slot() -> Iterator[Slot]:
-    with Slot(cpus=os.cpu_count() or 1) as slot:
-        yield slot
+pytestmark = gpu_marks()
 
 
 def trained(slot: Slot, folder: Path, case: str, model: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -39,17 +31,9 @@ def trained(slot: Slot, folder: Path, case: str, model: Mapping[str, Any]) -> Ma
         "precision": "bf16",
         "micro_batch": MICRO_BATCH,
     }
-    config = {
-        "model": {"task": "causal-lm", **model},
-        "data": {"synthetic": {"sequence_length": TOKENS, "samples": STEPS * MICRO_BATCH}},
-        "trials": [choices],
-        "measure": {
-            "warmup_steps": WARMUP_STEPS,
-            "steps": STEPS - WARMUP_STEPS,
-            "relative_error": 0,
-        },
-    }
-    row = measured(slot, folder, config).measurements
+    model = {"task": "causal-lm", **model}
+    data = (TOKENS, STEPS * MICRO_BATCH)
+    row = measured(slot, planned(folder, model, choices, data, steps=STEPS - 2)).measurements
     print({name: row[name] for name in row if name.startswith("weights_")})
     print(case, row["peak_allocated_bytes"])
     return row
@@ -57,13 +41,12 @@ def trained(slot: Slot, folder: Path, case: str, model: Mapping[str, Any]) -> Ma
 
 def bare(case: str, *options: str) -> int:
     """The peak of the script, in bytes."""
-    micro_batch = ("--micro-batch", str(MICRO_BATCH))
-    figures = bare_figures("bare_base.py", case, *micro_batch, *options)
+    figures = bare_figures("bare_decoder.py", case, "--micro-batch", str(MICRO_BATCH), *options)
     return int(figures["peak_allocated_bytes"])
 
 
 def test_peak_on_a_16_bit_base_equals_the_bare_script(slot: Slot, tmp_path: Path) -> None:
-    row = trained(slot, tmp_path, "16bit", {"architecture": "llama", "config": CONFIG})
+    row = trained(slot, tmp_path, "16bit", DRAWN)
     assert row["peak_allocated_bytes"] == bare("16bit")
 
 
@@ -74,7 +57,7 @@ def test_peak_on_a_quantized_base_equals_the_bare_script(
     checkpoint = tmp_path / "checkpoint"
     expected = bare(case, "--checkpoint", str(checkpoint))
     loaded = trained(slot, tmp_path, case, {"name_or_path": str(checkpoint)})
-    drawn = trained(slot, tmp_path, case, {"architecture": "llama", "config": CONFIG})
+    drawn = trained(slot, tmp_path, case, DRAWN)
     assert loaded["base_quantized_share"] == drawn["base_quantized_share"] == 1.0
     # transformers loads with several threads, so the weights lie elsewhere in the allocator's
     # blocks each time, and the unused end of a block counts as allocated: 512 KiB on one H200.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
+import json
 from pathlib import Path
 
 import pytest
@@ -17,21 +14,16 @@ from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
 from orchestrator.search.follow_up_trials import under_cap
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import GIB
-from tests.gpu.shared import BERT_LARGE, gpu_marks
+from tests.gpu.shared import BERT_LARGE, gpu_marks, run_here
 
-CONFIG = (
-    BERT_LARGE
-    + """\
-data:
-  synthetic: {sequence_length: 512, samples: 1024}
-axes:
-  precision: [bf16]
-  micro_batch: [8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52]
-measure: {warmup_steps: 2, steps: 4}
-follow_up: {tie_break_rounds: 0, profile: none}
-budgets: [12GiB, 14GiB, 16GiB, 18GiB, 20GiB, 22GiB, 24GiB, 26GiB, 28GiB, 30GiB]
-"""
-)
+CONFIG = {
+    "model": BERT_LARGE,
+    "data": {"synthetic": {"sequence_length": 512, "samples": 1024}},
+    "axes": {"precision": ["bf16"], "micro_batch": [8, *range(12, 56, 4)]},
+    "measure": {"warmup_steps": 2, "steps": 4},
+    "follow_up": {"tie_break_rounds": 0, "profile": "none"},
+    "budgets": [f"{size}GiB" for size in range(12, 32, 2)],
+}
 
 pytestmark = gpu_marks(timeout_seconds=600)
 
@@ -40,19 +32,9 @@ pytestmark = gpu_marks(timeout_seconds=600)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep's folder: micro-batches two GiB apart, and a budget in every gap."""
     made = tmp_path_factory.mktemp("budgets")
-    (made / "budgets.yaml").write_text(CONFIG)
-    command = [
-        sys.executable,
-        "-m",
-        "orchestrator.sweep",
-        str(made / "budgets.yaml"),
-        "--output",
-        str(made / "run"),
-    ]
-    printed = subprocess.run(
-        command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True
-    )
-    print(printed.stdout)
+    (made / "budgets.yaml").write_text(json.dumps(CONFIG))
+    options = (str(made / "budgets.yaml"), "--output", str(made / "run"))
+    print(run_here("-m", "orchestrator.sweep", *options))
     return made / "run"
 
 
@@ -67,13 +49,6 @@ def results(folder: Path) -> EnvironmentResults:
 def records(folder: Path) -> dict[str, TrialRecord]:
     """The run's records by trial."""
     return RunFolder(folder).records()
-
-
-@pytest.fixture(scope="module")
-def slot() -> Iterator[Slot]:
-    """A slot for what no sweep would run: configurations that are known not to fit."""
-    with Slot(cpus=os.cpu_count() or 1) as slot:
-        yield slot
 
 
 def test_ten_picks_fit_under_caps_of_their_budgets(

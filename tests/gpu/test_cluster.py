@@ -24,26 +24,23 @@ from jobs.node import environment, nvml
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.run_folder import RunFolder
-from tests.gpu.shared import BERT_LARGE, UUIDS, gpu_marks
+from tests.gpu.shared import BERT_LARGE, ROOT, UUIDS, gpu_marks, run_here
 
-ROOT = Path(__file__).parents[2]
 SWEEP_SECONDS = 240.0
 PLAYED_GIB = 24
 
-CONFIG = (
-    BERT_LARGE
-    + """\
-data:
-  synthetic: {sequence_length: 512, samples: 1024}
-axes:
-  micro_batch: [4, 16, 64]
-  precision: [bf16]
-  activations: [keep, checkpoint]
-measure: {warmup_steps: 2, steps: 4, relative_error: 0}
-follow_up: {tie_break_rounds: 0, profile: none}
-resources: {screen_gpus: false}
-"""
-)
+CONFIG = {
+    "model": BERT_LARGE,
+    "data": {"synthetic": {"sequence_length": 512, "samples": 1024}},
+    "axes": {
+        "micro_batch": [4, 16, 64],
+        "precision": ["bf16"],
+        "activations": ["keep", "checkpoint"],
+    },
+    "measure": {"warmup_steps": 2, "steps": 4, "relative_error": 0},
+    "follow_up": {"tie_break_rounds": 0, "profile": "none"},
+    "resources": {"screen_gpus": False},
+}
 TRIALS = 6
 TOO_LARGE = (64, "keep")
 """39 GiB of an H200."""
@@ -124,7 +121,7 @@ def sweep(
     meanwhile: Callable[[subprocess.Popen[str]], Any],
 ) -> Swept:
     """Run the sweep, and ``meanwhile`` beside it, as a user does."""
-    (folder / "config.yaml").write_text(CONFIG)
+    (folder / "config.yaml").write_text(json.dumps(CONFIG))
     command = [
         sys.executable,
         "-m",
@@ -225,13 +222,8 @@ def test_unlike_models_are_ranked_apart(unlike: Swept, models: tuple[str, str]) 
 
 
 def test_prometheus_sees_the_sweep(unlike: Swept) -> None:
-    for needed in (
-        "prometheus_client",
-        "opencensus",
-        "opentelemetry.exporter.prometheus",
-        "aiohttp_cors",
-        "grpc",
-    ):
+    exporters = ("prometheus_client", "opencensus", "opentelemetry.exporter.prometheus")
+    for needed in (*exporters, "aiohttp_cors", "grpc"):
         pytest.importorskip(needed, reason="Ray exports no metrics without ray[default]")
     lines = [
         line
@@ -287,16 +279,8 @@ def test_killed_slot_and_other_process_change_no_record(
 def test_gpu_slowed_by_another_process_is_named_and_gets_no_trial() -> None:
     variables = with_gpus(*UUIDS[:2])
     with other_process(UUIDS[1], "1", "--busy"):
-        done = subprocess.run(
-            [sys.executable, "-c", SCREEN],
-            cwd=ROOT,
-            env=variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
-    answer = json.loads(done.stdout.splitlines()[-1])
+        output = run_here("-c", SCREEN, **variables)
+    answer = json.loads(output.splitlines()[-1])
     print(json.dumps(answer, indent=1))
     (note,) = answer["notes"]
     assert UUIDS[1] in note
@@ -307,9 +291,5 @@ def test_gpu_slowed_by_another_process_is_named_and_gets_no_trial() -> None:
 def test_doctor_calibrates_both(tmp_path: Path) -> None:
     file = tmp_path / "rates.yaml"
     command = [sys.executable, "-m", "orchestrator.doctor", "--calibrate", str(file)]
-    begin = time.monotonic()
-    done = subprocess.run(
-        command, cwd=ROOT, env=with_gpus(*UUIDS[:2]), capture_output=True, text=True, check=False
-    )
-    print(f"{time.monotonic() - begin:.1f} s\n{done.stdout}")
+    subprocess.run(command, cwd=ROOT, env=with_gpus(*UUIDS[:2]), check=False)
     assert {one["uuid"] for one in yaml.safe_load(file.read_text())} == set(UUIDS[:2])

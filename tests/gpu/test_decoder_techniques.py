@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 from jobs.isolation.slot import Slot
-from jobs.node import nvml
-from jobs.node.process_variables import process_variables
-from jobs.record import Outcome, TrialRecord
-from orchestrator.export import export
-from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import plan
+from jobs.record import TrialRecord
+from tests.gpu.shared import DECODER, exported, gpu_marks, measured, planned
 
-CONFIG = """\
-model:
-  task: causal-lm
-  architecture: llama
-  config:
-    vocab_size: 32000
-    hidden_size: 1024
-    intermediate_size: 4096
-    num_hidden_layers: 8
-    num_attention_heads: 16
-    num_key_value_heads: 4
-    max_position_embeddings: 1024
-    tie_word_embeddings: true
-data:
-  synthetic: {{sequence_length: 1024, samples: 512}}
-baseline: {{precision: bf16, micro_batch: 8}}
-trials:
-  - {choices}
-measure: {{warmup_steps: 2, steps: 4, relative_error: 0}}
-"""
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
-]
+pytestmark = gpu_marks()
 Run = Callable[[str], TrialRecord]
 
 needs_liger = pytest.mark.skipif(find_spec("liger_kernel") is None, reason="needs liger-kernel")
@@ -75,31 +46,25 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def run(slot: Slot, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Runs the trial with these choices, each once."""
     folder = tmp_path_factory.mktemp("decoder")
-    records: dict[str, TrialRecord] = {}
-    with Slot(cpus=os.cpu_count() or 1) as slot:
 
-        def run_once(choices: str) -> TrialRecord:
-            if choices not in records:
-                file = folder / "config.yaml"
-                file.write_text(CONFIG.format(choices=choices))
-                (spec,) = plan(load_config(file), has_gpu=True).trials
-                records[choices] = slot.run(spec, 600.0)
-            record = records[choices]
-            assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
-            row = record.measurements
-            print(
-                choices,
-                f"{row['samples_per_second']:.1f}/s",
-                f"{row['device_peak_bytes'] / 2**30:.2f} GiB",
-                f"first step {row['first_step_seconds']:.1f} s",
-                *map(row.get, ("compiled_graphs", "compile_graph_breaks", "compile_cache_hits")),
-            )
-            return record
+    @functools.cache
+    def run_once(choices: str) -> TrialRecord:
+        chosen = {"precision": "bf16", "micro_batch": 8, **yaml.safe_load(choices)}
+        record = measured(slot, planned(folder, DECODER, chosen, (1024, 512)))
+        row = record.measurements
+        print(
+            choices,
+            f"{row['samples_per_second']:.1f}/s",
+            f"{row['device_peak_bytes'] / 2**30:.2f} GiB",
+            f"first step {row['first_step_seconds']:.1f} s",
+            *map(row.get, ("compiled_graphs", "compile_graph_breaks", "compile_cache_hits")),
+        )
+        return record
 
-        yield run_once
+    return run_once
 
 
 @pytest.mark.parametrize("choices", ROWS)
@@ -174,25 +139,13 @@ def test_exported_script_trains_within_the_rows_peak(
     choices: str, run: Run, tmp_path: Path
 ) -> None:
     record = run(choices)
-    export(record.spec, tmp_path / "exported", label=choices)
     losses = record.steps["loss"]
-    variables = dict(process_variables(os.cpu_count() or 1))
-    variables.pop("PYTHONPATH", None)
-    options = ["--synthetic", "--eval_strategy", "no", "--save_strategy", "no"]
-    done = subprocess.run(
-        [sys.executable, "train.py", "--max_steps", str(len(losses)), *options],
-        cwd=tmp_path / "exported",
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    figures = json.loads(done.stdout.splitlines()[-1])
-    measured = record.measurements["peak_allocated_bytes"]
-    print(f"exported {figures['peak_allocated_bytes']:,} B, row {measured:,} B")
-    assert figures["peak_allocated_bytes"] == pytest.approx(measured, rel=0.001)
+    unsaved = ("--save_strategy", "no")
+    output = exported(record.spec, tmp_path / "exported", *unsaved, steps=len(losses))
+    figures = json.loads(output.splitlines()[-1])
+    peak = record.measurements["peak_allocated_bytes"]
+    print(f"exported {figures['peak_allocated_bytes']:,} B, row {peak:,} B")
+    assert figures["peak_allocated_bytes"] == pytest.approx(peak, rel=0.001)
     assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=0.01)
 
 

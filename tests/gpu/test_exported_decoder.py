@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,15 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.node.process_variables import process_variables
-from orchestrator.export import export
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from tests.gpu.shared import gpu_marks
+from tests.gpu.shared import exported, gpu_marks
 
 STEPS = 50
 CONFIG = Path(__file__).parents[2] / "configs" / "llm_1b.yaml"
-OPTIONS = ("--synthetic", "--eval_strategy", "no", "--save_strategy", "no", "--logging_steps", "1")
+OPTIONS = ("--save_strategy", "no", "--logging_steps", "1")
 COMPILED = "compile: inductor_regional, loss: chunked"
 REFERENCES: Mapping[int, str] = {
     16: "{micro_batch: 16, activations: checkpoint}",
@@ -36,7 +31,7 @@ PICKS: Mapping[str, tuple[int, str]] = {
 }
 """Budget -> samples per step, and the fastest configuration that was measured within it."""
 
-pytestmark = gpu_marks(timeout_seconds=900)
+pytestmark = gpu_marks()
 
 
 def losses(choices: str, folder: Path) -> Sequence[float]:
@@ -47,20 +42,8 @@ def losses(choices: str, folder: Path) -> Sequence[float]:
         config.pop(key, None)
     config["trials"] = [yaml.safe_load(choices)]
     (folder / "sweep.yaml").write_text(yaml.safe_dump(config))
-    (spec,) = plan(load_config(folder / "sweep.yaml"), has_gpu=True).trials
-    export(spec, folder / "train", label=choices)
-    variables = dict(process_variables(4))
-    variables.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        [sys.executable, "train.py", "--max_steps", str(STEPS), *OPTIONS],
-        cwd=folder / "train",
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    (spec,) = plan(load_config(folder / "sweep.yaml")).trials
+    exported(spec, folder / "train", *OPTIONS, steps=STEPS)
     state = json.loads((folder / "train" / "output" / "trainer_state.json").read_text())
     return [entry["loss"] for entry in state["log_history"] if "loss" in entry]
 

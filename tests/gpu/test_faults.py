@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,48 +17,22 @@ from jobs.isolation.slot import Slot
 from jobs.node import nvml
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import plan
-from tests.gpu.shared import BERT_LARGE, UUIDS, gpu_marks
+from tests.gpu.shared import BERT_LARGE, UUIDS, gpu_marks, planned
 from tests.support.faults import with_fault
 
 RELEASE_SECONDS = 30.0
 DRIVER_BYTES = 2**20
 """The driver's own memory grows by some pages when a process is killed."""
 
-CONFIG = (
-    BERT_LARGE
-    + """\
-data:
-  synthetic: {{sequence_length: 512, samples: 1024}}
-trials:
-  - {{precision: bf16, micro_batch: {micro_batch}}}
-measure:
-  warmup_steps: 1
-  steps: 3
-  relative_error: 0
-"""
-)
-
 pytestmark = gpu_marks(timeout_seconds=600)
 
 Faulty = Callable[[TrialSpec], TrialSpec]
 
 
-def planned(folder: Path, *, micro_batch: int) -> TrialSpec:
+def bert(folder: Path, *, micro_batch: int) -> TrialSpec:
     """BERT-large in bf16, as a sweep would plan it."""
-    path = folder / f"batch_{micro_batch}.yaml"
-    path.write_text(CONFIG.format(micro_batch=micro_batch))
-    (spec,) = plan(load_config(path)).trials
-    return spec
-
-
-@pytest.fixture(scope="module")
-def slot() -> Iterator[Slot]:
-    """One preloaded parent for the whole file."""
-    with Slot(cpus=os.cpu_count() or 1) as slot:
-        slot.start()
-        yield slot
+    choices = {"precision": "bf16", "micro_batch": micro_batch}
+    return planned(folder, BERT_LARGE, choices, (512, 1024), warmup_steps=1, steps=3)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ok_before(slot: Slot, folder: Path) -> TrialRecord:
     """A good trial, run before every fault."""
-    return slot.run(planned(folder, micro_batch=4), timeout_seconds=300.0)
+    return slot.run(bert(folder, micro_batch=4), timeout_seconds=300.0)
 
 
 def settled_used_bytes(expected: int) -> int:
@@ -105,7 +78,7 @@ def test_batch_that_does_not_fit_is_out_of_memory(
     slot: Slot, ok_before: TrialRecord, folder: Path
 ) -> None:
     before = resting_bytes()
-    record = slot.run(planned(folder, micro_batch=1024), timeout_seconds=300.0)
+    record = slot.run(bert(folder, micro_batch=1024), timeout_seconds=300.0)
     assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.provenance.log}"
     assert record.phase == "first_step"
     assert record.measurements["oom_requested_bytes"] > 2**20
@@ -121,37 +94,15 @@ def missing_package(spec: TrialSpec) -> TrialSpec:
 @pytest.mark.parametrize(
     ("faulty", "outcome", "phase", "reason"),
     [
-        pytest.param(
-            lambda s: with_fault(s, "hang"),
-            Outcome.TIMED_OUT,
-            "model",
-            "no result after 20 s",
-            id="hang",
-        ),
-        pytest.param(
-            lambda s: with_fault(s, "kill"), Outcome.CRASHED, "model", "SIGKILL", id="kill"
-        ),
-        pytest.param(
-            lambda s: with_fault(s, "segfault"), Outcome.CRASHED, "model", "SIGSEGV", id="segfault"
-        ),
-        pytest.param(
-            lambda s: with_fault(s, "raise_error"),
-            Outcome.FAILED,
-            "model",
-            "ValueError",
-            id="raise",
-        ),
-        pytest.param(
-            missing_package,
-            Outcome.UNSUPPORTED,
-            "requirements",
-            "no_such_package",
-            id="missing_package",
-        ),
+        ("hang", Outcome.TIMED_OUT, "model", "no result after 20 s"),
+        ("kill", Outcome.CRASHED, "model", "SIGKILL"),
+        ("segfault", Outcome.CRASHED, "model", "SIGSEGV"),
+        ("raise_error", Outcome.FAILED, "model", "ValueError"),
+        (missing_package, Outcome.UNSUPPORTED, "requirements", "no_such_package"),
     ],
 )
 def test_fault_has_one_classified_record(
-    faulty: Faulty,
+    faulty: str | Faulty,
     outcome: Outcome,
     phase: str,
     reason: str,
@@ -162,7 +113,9 @@ def test_fault_has_one_classified_record(
     # After a suspicious end the next trial's process is not forked yet.
     unsupported = outcome is Outcome.UNSUPPORTED
     expected = resting_bytes() if unsupported else ok_before.measurements["gpu_used_before_bytes"]
-    record = slot.run(faulty(planned(folder, micro_batch=4)), timeout_seconds=20.0)
+    spec = bert(folder, micro_batch=4)
+    spec = with_fault(spec, faulty) if isinstance(faulty, str) else faulty(spec)
+    record = slot.run(spec, timeout_seconds=20.0)
     assert (record.outcome, record.phase) == (outcome, phase)
     assert reason in record.reason
     assert abs(settled_used_bytes(expected) - expected) <= DRIVER_BYTES
@@ -182,7 +135,7 @@ input()
 def test_process_that_comes_and_leaves_during_a_trial_is_a_flag(
     slot: Slot, ok_before: TrialRecord, folder: Path
 ) -> None:
-    spec = planned(folder, micro_batch=4)
+    spec = bert(folder, micro_batch=4)
     spec = replace(spec, measure=replace(spec.measure, steps=100))
     pipe = subprocess.PIPE
     with (

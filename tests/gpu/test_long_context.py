@@ -1,11 +1,10 @@
-"""Long and unequal rows on a GPU: peaks of bare_rows.py, losses of padded rows."""
+"""Long and unequal rows on a GPU: peaks of bare_decoder.py, losses of padded rows."""
 
 from __future__ import annotations
 
 import json
-import os
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,38 +12,22 @@ import pytest
 
 from jobs.isolation.slot import Slot
 from jobs.record import TrialRecord
-from tests.gpu.bare_rows import CONFIG, LONG, MICRO_BATCH, STEPS, unequal_rows
-from tests.gpu.shared import gpu_marks
-from tests.gpu.side_by_side import bare_figures, measured
+from tests.gpu.bare_decoder import CONFIG, LONG, STEPS, unequal_rows
+from tests.gpu.shared import bare_figures, gpu_marks, measured, planned
 
-WARMUP_STEPS = 2
+MICRO_BATCH = 2
+LLAMA = {"task": "causal-lm", "architecture": "llama", "config": CONFIG}
 RAGGED = {"sequence_length": 2048, "samples": 64, "lengths": {"mean": 700}}
 
-pytestmark = gpu_marks(timeout_seconds=900)
-
-
-@pytest.fixture(scope="module")
-def slot() -> Iterator[Slot]:
-    with Slot(cpus=os.cpu_count() or 1) as slot:
-        yield slot
+pytestmark = gpu_marks()
 
 
 def trained(
     slot: Slot, folder: Path, choices: Mapping[str, Any], data: Any, **measure: Any
 ) -> TrialRecord:
     """One trial of the Llama in bf16."""
-    config = {
-        "model": {"task": "causal-lm", "architecture": "llama", "config": CONFIG},
-        "data": data,
-        "trials": [{"precision": "bf16", "micro_batch": MICRO_BATCH, **choices}],
-        "measure": {
-            "warmup_steps": WARMUP_STEPS,
-            "steps": STEPS - WARMUP_STEPS,
-            "relative_error": 0,
-            **measure,
-        },
-    }
-    record = measured(slot, folder, config)
+    choices = {"precision": "bf16", "micro_batch": MICRO_BATCH, **choices}
+    record = measured(slot, planned(folder, LLAMA, choices, data, steps=STEPS - 2, **measure))
     names = ("peak_allocated_bytes", "device_peak_bytes", "samples_per_second")
     tokens = ("real_tokens_per_second", "padding_share", "attention_kernel")
     print(choices, {name: record.measurements.get(name) for name in (*names, *tokens)})
@@ -55,11 +38,11 @@ def trained(
 def test_peak_of_a_long_sequence_equals_the_bare_script(
     activations: str, slot: Slot, tmp_path: Path
 ) -> None:
-    data = {"synthetic": {"sequence_length": 512, "samples": STEPS * MICRO_BATCH}}
+    data = (512, STEPS * MICRO_BATCH)
     choices = {"sequence_length": LONG, "activations": activations}
     row = trained(slot, tmp_path, choices, data).measurements
     case = "long" if activations == "keep" else "long_checkpoint"
-    bare = bare_figures("bare_rows.py", case)
+    bare = bare_figures("bare_decoder.py", case)
     assert row["peak_allocated_bytes"] == bare["peak_allocated_bytes"]
 
 
@@ -68,7 +51,7 @@ def test_peak_of_padding_free_rows_equals_the_bare_script(slot: Slot, tmp_path: 
     (tmp_path / "rows.jsonl").write_text("".join(lines))
     data = {"file": {"path": "rows.jsonl"}}
     row = trained(slot, tmp_path, {"batching": "padding_free"}, data).measurements
-    bare = bare_figures("bare_rows.py", "padding_free")
+    bare = bare_figures("bare_decoder.py", "padding_free")
     assert row["typical_peak_allocated_bytes"] == bare["peak_allocated_bytes"]
     # The longest rows together take more than random ones.
     assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]
@@ -95,7 +78,7 @@ def test_packed_blocks_with_variable_length_attention_train(slot: Slot, tmp_path
 
 
 def test_upkeep_peaks_are_measured_and_change_nothing_else(slot: Slot, tmp_path: Path) -> None:
-    data = {"synthetic": {"sequence_length": 2048, "samples": STEPS * MICRO_BATCH}}
+    data = (2048, STEPS * MICRO_BATCH)
     plain = trained(slot, tmp_path, {}, data).measurements
     row = trained(slot, tmp_path, {}, data, evaluate_and_save=True).measurements
     assert row["peak_allocated_bytes"] == plain["peak_allocated_bytes"]

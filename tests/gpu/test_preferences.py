@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 
 from jobs.isolation.slot import Slot
-from jobs.node import nvml
-from jobs.node.process_variables import process_variables
-from jobs.record import Outcome, TrialRecord
-from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import plan
+from jobs.record import TrialRecord
+from tests.gpu.shared import DECODER, gpu_marks, measured, peak_of_code, planned
 
-MODEL = {
-    "vocab_size": 32000,
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 1024,
-    "tie_word_embeddings": True,
-}
 STEPS = 6
 BARE = """
 import json, sys, torch, transformers, trl
@@ -77,53 +62,30 @@ CASES: Mapping[str, str] = {
 }
 """Where the reference comes from -> the choices of the trial."""
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
+    *gpu_marks(),
     pytest.mark.skipif(find_spec("trl") is None, reason="needs trl"),
 ]
 Run = Callable[[str], TrialRecord]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Runs a trial of the decoder with the given choices; one slot for the whole file."""
+def run(slot: Slot, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a trial of the decoder with the given choices, each once."""
     folder = tmp_path_factory.mktemp("config")
-    records: dict[str, TrialRecord] = {}
-    with Slot(cpus=os.cpu_count() or 1) as slot:
 
-        def run_one(choices: str) -> TrialRecord:
-            if choices in records:
-                return records[choices]
-            path = folder / "sweep.yaml"
-            content: dict[str, Any] = {
-                "model": {"task": "causal-lm", "architecture": "llama", "config": MODEL},
-                "data": {"synthetic": {"sequence_length": 1024, "samples": 512}},
-                "baseline": {"precision": "bf16", "micro_batch": 4},
-                "measure": {"warmup_steps": 2, "steps": STEPS - 2, "relative_error": 0},
-            }
-            text = json.dumps(content).removesuffix("}")
-            path.write_text(f'{text}, "trials": [{choices}]}}')
-            (trial,) = plan(load_config(path), has_gpu=True).trials
-            record = slot.run(trial, 600.0)
-            assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
-            records[choices] = record
-            return record
+    @functools.cache
+    def run_once(choices: str) -> TrialRecord:
+        chosen = {"precision": "bf16", "micro_batch": 4, **yaml.safe_load(choices)}
+        return measured(slot, planned(folder, DECODER, chosen, (1024, 512), steps=STEPS - 2))
 
-        yield run_one
+    return run_once
 
 
 @pytest.mark.parametrize("source", CASES)
 def test_dpo_on_a_gpu_has_the_peak_of_a_bare_trainer(source: str, run: Run, tmp_path: Path) -> None:
     record = run(CASES[source])
-    done = subprocess.run(
-        [sys.executable, "-c", BARE, json.dumps(MODEL), str(STEPS), str(tmp_path), source],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **process_variables(4), "CI": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    bare = json.loads(done.stdout.splitlines()[-1])
+    arguments = (json.dumps(DECODER["config"]), str(STEPS), str(tmp_path), source)
+    bare = peak_of_code(BARE, *arguments)
     assert record.measurements["peak_allocated_bytes"] == pytest.approx(bare, rel=0.01)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +11,13 @@ import pytest
 from jobs.isolation.slot import Slot
 from jobs.record import Outcome
 from jobs.spec import TrialSpec
-from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import plan
-from tests.gpu.shared import BERT_LARGE, gpu_marks
+from tests.gpu.shared import BERT_LARGE, gpu_marks, planned
 from tests.support.faults import with_fault
 
 PAUSE = 0.05
 """Seconds that the planted callback sleeps between two steps."""
 TOLERANCE = 0.1
 """Of the pause: how far a figure may be off. The host's own work varies by about a millisecond."""
-
-CONFIG = (
-    BERT_LARGE
-    + """\
-data:
-  synthetic: {{sequence_length: 512, samples: 2048}}
-trials:
-  - {choices}
-measure:
-  warmup_steps: 5
-  steps: 15
-  relative_error: 0
-"""
-)
 
 CASES = {
     "eager": "{precision: bf16, micro_batch: 64}",
@@ -45,20 +29,11 @@ CASES = {
 smaller batch, the pause also makes the forward pass longer: the GPU has run dry, and waits for the
 start of each kernel."""
 
-pytestmark = gpu_marks(timeout_seconds=900)
+pytestmark = gpu_marks()
 
 
-@pytest.fixture(scope="module")
-def slot() -> Iterator[Slot]:
-    with Slot(cpus=0) as slot:
-        yield slot
-
-
-def planned(folder: Path, case: str) -> TrialSpec:
-    path = folder / f"{case}.yaml"
-    path.write_text(CONFIG.format(choices=CASES[case]))
-    (spec,) = plan(load_config(path), has_gpu=True).trials
-    return spec
+def planned_case(folder: Path, case: str) -> TrialSpec:
+    return planned(folder, BERT_LARGE, CASES[case], (512, 2048), warmup_steps=5, steps=15)
 
 
 def figures(slot: Slot, spec: TrialSpec) -> Mapping[str, Any]:
@@ -76,7 +51,7 @@ def seconds_in(row: Mapping[str, Any], column: str) -> float:
 
 @pytest.mark.parametrize("case", CASES)
 def test_pause_between_steps_is_in_the_gap_alone(case: str, slot: Slot, tmp_path: Path) -> None:
-    spec = planned(tmp_path, case)
+    spec = planned_case(tmp_path, case)
     plain = figures(slot, spec)
     paused = figures(slot, with_fault(spec, "sleep_between_steps", seconds=PAUSE))
 
@@ -99,7 +74,7 @@ def test_pause_between_steps_is_in_the_gap_alone(case: str, slot: Slot, tmp_path
 
 
 def test_gap_is_part_of_the_step(slot: Slot, tmp_path: Path) -> None:
-    row = figures(slot, planned(tmp_path, "eager"))
+    row = figures(slot, planned_case(tmp_path, "eager"))
     parts = ("step_gap_seconds_median", "forward_seconds_median", "update_seconds_median")
     assert all(row[part] > 0 for part in parts)
     assert sum(row[part] for part in parts) < row["step_seconds_median"]

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 from jobs.isolation.slot import Slot
-from jobs.node import nvml
-from jobs.node.process_variables import process_variables
-from jobs.record import Outcome, TrialRecord
-from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import plan
+from jobs.record import TrialRecord
+from tests.gpu.shared import DECODER, gpu_marks, measured, peak_of_code, planned
 
-MODEL = {
-    "vocab_size": 32000,
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 1024,
-    "tie_word_embeddings": True,
-}
 STEPS = 6
 BARE = """
 import json, sys, torch, transformers, trl
@@ -53,36 +38,21 @@ trainer.train()
 print(json.dumps(torch.cuda.max_memory_allocated()))
 """
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not nvml.visible_uuids(), reason="needs a CUDA device"),
+    *gpu_marks(),
     pytest.mark.skipif(find_spec("trl") is None, reason="needs trl"),
 ]
 Run = Callable[[str], TrialRecord]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Runs a trial of the decoder with the given choices; one slot for the whole file."""
-    folder = tmp_path_factory.mktemp("config")
-    with Slot(cpus=os.cpu_count() or 1) as slot:
+@pytest.fixture
+def run(slot: Slot, tmp_path: Path) -> Run:
+    """Runs a trial of the decoder with the given choices."""
 
-        def run_one(choices: str) -> TrialRecord:
-            path = folder / "sweep.yaml"
-            content = {
-                "model": {"task": "causal-lm", "architecture": "llama", "config": MODEL},
-                "data": {"synthetic": {"sequence_length": 1024, "samples": 512}},
-                "baseline": {"precision": "bf16", "micro_batch": 8},
-                "measure": {"warmup_steps": 2, "steps": STEPS - 2, "relative_error": 0},
-            }
-            text = json.dumps(content).removesuffix("}")
-            path.write_text(f'{text}, "trials": [{choices}]}}')
-            (trial,) = plan(load_config(path), has_gpu=True).trials
-            record = slot.run(trial, 600.0)
-            assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
-            return record
+    def run_one(choices: str) -> TrialRecord:
+        chosen = {"precision": "bf16", "micro_batch": 8, **yaml.safe_load(choices)}
+        return measured(slot, planned(tmp_path, DECODER, chosen, (1024, 512), steps=STEPS - 2))
 
-        yield run_one
+    return run_one
 
 
 def test_sft_on_a_gpu_has_the_losses_of_the_trainer(run: Run) -> None:
@@ -93,14 +63,8 @@ def test_sft_on_a_gpu_has_the_losses_of_the_trainer(run: Run) -> None:
 
 def test_sft_on_a_gpu_has_the_peak_of_a_bare_script(run: Run, tmp_path: Path) -> None:
     record = run("{loop: trl_sft}")
-    done = subprocess.run(
-        [sys.executable, "-c", BARE, json.dumps(MODEL), str(STEPS), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **process_variables(4), "CI": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    bare = json.loads(done.stdout.splitlines()[-1])
+    arguments = (json.dumps(DECODER["config"]), str(STEPS), str(tmp_path / "bare"))
+    bare = peak_of_code(BARE, *arguments)
     assert record.measurements["peak_allocated_bytes"] == pytest.approx(bare, rel=0.01)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,8 @@ from jobs.isolation.slot import Slot
 from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.tables.table_reader import read_trials_file
 from tests.gpu.bare_vision import CASES, CONFIG, IMAGE_SIZE, MICRO_BATCH, STEPS, TOKENS
-from tests.gpu.shared import gpu_marks
-from tests.gpu.side_by_side import bare_figures, measured, run_here
+from tests.gpu.shared import bare_figures, gpu_marks, measured, planned, run_here
 
-WARMUP_STEPS = 2
 CHOICES: Mapping[str, Mapping[str, str]] = {
     "plain": {},
     "checkpoint": {"activations": "checkpoint"},
@@ -23,39 +20,18 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
     "lora": {"adapter": "lora_r8_all_linear"},
 }
 
-pytestmark = gpu_marks(timeout_seconds=900)
-
-
-@pytest.fixture(scope="module")
-def slot() -> Iterator[Slot]:
-    with Slot(cpus=os.cpu_count() or 1) as slot:
-        yield slot
+pytestmark = gpu_marks()
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_peak_of_images_with_texts_equals_the_bare_script(
     case: str, slot: Slot, tmp_path: Path
 ) -> None:
-    synthetic = {
-        "sequence_length": TOKENS,
-        "image_size": IMAGE_SIZE,
-        "samples": STEPS * MICRO_BATCH,
-    }
-    config = {
-        "model": {
-            "task": "image-text-to-text",
-            "architecture": "qwen2_5_vl",
-            "config": CONFIG,
-        },
-        "data": {"synthetic": synthetic},
-        "trials": [{"precision": "bf16", "micro_batch": MICRO_BATCH, **CHOICES[case]}],
-        "measure": {
-            "warmup_steps": WARMUP_STEPS,
-            "steps": STEPS - WARMUP_STEPS,
-            "relative_error": 0,
-        },
-    }
-    record = measured(slot, tmp_path, config)
+    model = {"task": "image-text-to-text", "architecture": "qwen2_5_vl", "config": CONFIG}
+    choices = {"precision": "bf16", "micro_batch": MICRO_BATCH, **CHOICES[case]}
+    samples = STEPS * MICRO_BATCH
+    data = {"synthetic": {"sequence_length": TOKENS, "image_size": IMAGE_SIZE, "samples": samples}}
+    record = measured(slot, planned(tmp_path, model, choices, data, steps=STEPS - 2))
     figures = bare_figures("bare_vision.py", case)
     print(record.measurements["peak_allocated_bytes"])
     assert record.measurements["peak_allocated_bytes"] == figures["peak_allocated_bytes"]

@@ -1,10 +1,10 @@
-"""Trains LoRA on a frozen base by hand, with nothing of this project.
+"""Trains a decoder by hand, with nothing of this project: LoRA on a frozen base, or unusual rows.
 
-python tests/gpu/bare_base.py CASE [--checkpoint FOLDER]
+python tests/gpu/bare_decoder.py CASE [--micro-batch N] [--checkpoint FOLDER]
 
-A case is a Llama of 0.6 B parameters with random weights, trained for 12 steps on sequences of 1024
-random tokens, in this process alone. A 4-bit base is loaded from a checkpoint that is written
-first, as transformers loads one. The last line printed is a JSON object.
+A case is a Llama of 0.6 B parameters with random weights, trained in bf16 for 12 steps, in this
+process alone. A quantized base is loaded from a checkpoint that is written first, as transformers
+loads one. The last line printed is a JSON object.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from transformers import (
     BitsAndBytesConfig,
+    DataCollatorWithFlattening,
     LlamaConfig,
     LlamaForCausalLM,
     Trainer,
     TrainingArguments,
+    set_seed,
 )
 
 STEPS = 12
 TOKENS = 1024
+LONG = 8192
 CONFIG = {
     "vocab_size": 32000,
     "hidden_size": 2048,
@@ -35,10 +38,11 @@ CONFIG = {
     "num_hidden_layers": 10,
     "num_attention_heads": 16,
     "num_key_value_heads": 8,
-    "max_position_embeddings": 2048,
+    "max_position_embeddings": 16384,
     "pad_token_id": 0,
 }
-CASES = ("16bit", "bnb_4bit", "bnb_8bit")
+BASES = ("16bit", "bnb_4bit", "bnb_8bit")
+ROWS = ("long", "long_checkpoint", "padding_free")
 
 
 def base_model(case: str, folder: str) -> Any:
@@ -66,32 +70,57 @@ def base_model(case: str, folder: str) -> Any:
     return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
 
 
-def random_dataset(samples: int) -> Dataset:
-    """Random tokens, which are their own labels."""
-    tokens = np.random.default_rng(42).integers(100, 30_000, (samples, TOKENS))
-    dataset = Dataset.from_dict({"input_ids": tokens, "labels": tokens})
+def model_of(case: str, folder: str) -> Any:
+    """The model that is trained: adapters on a base, or all of it in 32 bits."""
+    if case in BASES:
+        adapter = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
+        return get_peft_model(base_model(case, folder), adapter)
+    with torch.device("cuda"):
+        return LlamaForCausalLM._from_config(LlamaConfig(**CONFIG), dtype=torch.float32)
+
+
+def unequal_rows() -> list[list[int]]:
+    """Rows of 64 to 2,000 tokens."""
+    generator = np.random.default_rng(7)
+    lengths = generator.integers(64, 2000, 64)
+    return [generator.integers(100, 30_000, length).tolist() for length in lengths]
+
+
+def dataset_of(case: str, samples: int) -> Dataset:
+    """The rows, which are their own labels."""
+    rows: Any = unequal_rows()
+    if case != "padding_free":
+        length = LONG if case in ROWS else TOKENS
+        rows = np.random.default_rng(42).integers(100, 30_000, (samples, length))
+    dataset = Dataset.from_dict({"input_ids": rows, "labels": rows})
     dataset.set_format("pt")
     return dataset
 
 
 def run(case: str, micro_batch: int, checkpoint: str | None) -> dict[str, Any]:
     """Train one case; its figures."""
+    set_seed(42)
+    checkpointing: dict[str, Any] = {}
+    if case == "long_checkpoint":
+        checkpointing = {
+            "gradient_checkpointing": True,
+            "gradient_checkpointing_kwargs": {"use_reentrant": False},
+        }
     with tempfile.TemporaryDirectory() as folder:
-        model = base_model(case, checkpoint or folder)
-        adapter = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
-        arguments = TrainingArguments(
-            output_dir=folder,
-            max_steps=STEPS,
-            per_device_train_batch_size=micro_batch,
-            bf16=True,
-            log_level="error",
-            report_to="none",
-            save_strategy="no",
-        )
         trainer = Trainer(
-            model=get_peft_model(model, adapter),
-            args=arguments,
-            train_dataset=random_dataset(STEPS * micro_batch),
+            model=model_of(case, checkpoint or folder),
+            args=TrainingArguments(
+                output_dir=folder,
+                max_steps=STEPS,
+                per_device_train_batch_size=micro_batch,
+                bf16=True,
+                log_level="error",
+                report_to="none",
+                save_strategy="no",
+                **checkpointing,
+            ),
+            train_dataset=dataset_of(case, STEPS * micro_batch),
+            data_collator=DataCollatorWithFlattening() if case == "padding_free" else None,
         )
         # What building and quantizing took does not count: a training has other peaks.
         torch.cuda.reset_peak_memory_stats()
@@ -106,8 +135,8 @@ def run(case: str, micro_batch: int, checkpoint: str | None) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("case", choices=CASES)
-    parser.add_argument("--micro-batch", type=int, default=4)
+    parser.add_argument("case", choices=(*BASES, *ROWS))
+    parser.add_argument("--micro-batch", type=int, default=2)
     parser.add_argument("--checkpoint", help="folder in which to leave the base's checkpoint")
     options = parser.parse_args()
     figures = run(options.case, options.micro_batch, options.checkpoint)
