@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +43,9 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     # Before any extra step: profiling itself takes device memory.
     readings = _device_readings(row)
     profiler = _profiler(trained, row)
-    with _without_garbage_collection():
+    # A collection would delay a timed step. A trace has many objects, which make collections slow.
+    gc.disable()
+    try:
         trained.train_on(profiler)
         assert profiler.profile is not None
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -54,6 +56,8 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
             *_memory_entries(memory, readings, profiler, row),
             *_time_entries(trace, profiler, row),
         ]
+    finally:
+        gc.enable()
     return Anatomy(entries=tuple(entries), timeline=memory.timeline)
 
 
@@ -71,19 +75,6 @@ def _profiler(trained: Trained, row: Mapping[str, Any]) -> StepProfiler:
         timed_steps=_timed_steps(row),
         usual_data_wait=row["data_seconds_median"],
     )
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Python's garbage collector is off within this context.
-
-    A collection would delay a timed step. A trace has many objects, which make collections slow.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _timed_steps(row: Mapping[str, Any]) -> int:
@@ -162,7 +153,7 @@ def _time_entries(trace: Trace, profiler: StepProfiler, row: Mapping[str, Any]) 
 
 
 def _precision(row: Mapping[str, Any]) -> str:
-    """The precision of the matrix products, as ``peak_flops.PEAKS`` names it."""
+    """The precision of the matrix products, as ``efficiency.PEAKS`` names it."""
     without_autocast = "tf32" if row.get("tf32") else "fp32"
     return _PRECISIONS.get(row.get("matmul_dtype", ""), without_autocast)
 

@@ -16,9 +16,18 @@ class FakeNvml:
     class NVMLError(Exception):
         """What every other question raises."""
 
+    nvmlClocksThrottleReasonHwPowerBrakeSlowdown = 0x80
+    nvmlClocksThrottleReasonHwThermalSlowdown = 0x40
+    nvmlClocksThrottleReasonSwThermalSlowdown = 0x20
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch, uuids: list[str]) -> None:
         self.uuids = uuids
         self.used = 0
+        self.total = 0
+        self.name = "Fake H100"
+        self.throttled = 0
+        """The bits of the reasons."""
+        self.shutdowns = 0
         self.processes: list[int] = []
         self.failing: dict[str, str] = {}
         """Function -> the error that it raises."""
@@ -29,10 +38,23 @@ class FakeNvml:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def nvmlInit(self) -> None:
-        return None
+        self._fail_if_asked("nvmlInit")
 
     def nvmlShutdown(self) -> None:
-        return None
+        self.shutdowns += 1
+
+    def nvmlSystemGetCudaDriverVersion(self) -> int:
+        return 13020
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "580.1"
+
+    def nvmlDeviceGetName(self, handle: str) -> str:
+        return self.name
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        self._fail_if_asked("nvmlDeviceGetCurrentClocksThrottleReasons")
+        return self.throttled
 
     def nvmlDeviceGetCount(self) -> int:
         return len(self.uuids)
@@ -48,7 +70,7 @@ class FakeNvml:
 
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
         self._fail_if_asked("nvmlDeviceGetMemoryInfo")
-        return SimpleNamespace(used=self.used)
+        return SimpleNamespace(used=self.used, total=self.total)
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
         processes = self.processes

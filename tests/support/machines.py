@@ -7,8 +7,7 @@ from typing import Any
 
 from jobs.node.calibration import Calibration
 from jobs.node.checks import examine
-from jobs.node.checks.disk import Disk
-from jobs.node.checks.machine import Gpu, Machine
+from jobs.node.checks.machine import Disk, Gpu, Machine
 from jobs.spec import to_json
 
 GIB = 2**30

@@ -3,5 +3,5 @@
 operations  by kind of operation, and the longest kernels
 modules     by class of module
 phases      by what the loop did
-efficiency  floating-point operations and the MFU, with the rates of peak_flops
+efficiency  floating-point operations, the peak rates of GPUs, and the MFU
 """

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
-from jobs.anatomy.time.peak_flops import peak
 from jobs.anatomy.trace import Call, Trace
 from jobs.anatomy_record import Entry
 
@@ -21,6 +20,35 @@ _ATTENTION_BACKWARD = tuple(f"{name}_backward" for name in _ATTENTION)
 _CONTRACTIONS = (*_PRODUCTS, *_ATTENTION, *_ATTENTION_BACKWARD, "convolution_backward")
 COUNTED = frozenset(f"aten::{name}" for name in _CONTRACTIONS)
 """The operators that are counted: contractions, which do nearly all floating-point operations."""
+
+
+_NVIDIA = "NVIDIA's data sheet, dense tensor-core rates (half of those with sparsity)"
+
+PEAKS: Mapping[str, tuple[Mapping[str, float], str]] = {
+    "H200": (
+        {"bf16": 989.4e12, "fp16": 989.4e12, "tf32": 494.7e12, "fp32": 66.9e12},
+        f"{_NVIDIA}: H200 SXM",
+    ),
+    "H100 PCIe": (
+        {"bf16": 756e12, "fp16": 756e12, "tf32": 378e12, "fp32": 51.2e12},
+        f"{_NVIDIA}: H100 PCIe",
+    ),
+    "H100": (
+        {"bf16": 989.4e12, "fp16": 989.4e12, "tf32": 494.7e12, "fp32": 66.9e12},
+        f"{_NVIDIA}: H100 SXM",
+    ),
+    "A100": ({"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12}, f"{_NVIDIA}: A100"),
+    "A40": (
+        {"bf16": 149.7e12, "fp16": 149.7e12, "tf32": 74.8e12, "fp32": 37.4e12},
+        f"{_NVIDIA}: A40",
+    ),
+    "A10": ({"bf16": 125e12, "fp16": 125e12, "tf32": 62.5e12, "fp32": 31.2e12}, f"{_NVIDIA}: A10"),
+    "L40S": ({"bf16": 362e12, "fp16": 362e12, "tf32": 183e12, "fp32": 91.6e12}, f"{_NVIDIA}: L40S"),
+    "L4": ({"bf16": 121e12, "fp16": 121e12, "tf32": 60e12, "fp32": 30.3e12}, f"{_NVIDIA}: L4"),
+    "V100": ({"fp16": 125e12, "fp32": 15.7e12}, "NVIDIA's data sheet: V100 SXM2"),
+    "T4": ({"fp16": 65e12, "fp32": 8.1e12}, "NVIDIA's data sheet: T4"),
+}
+"""Words of the GPU's name -> (precision -> flop/s, source). The first entry that matches counts."""
 
 
 def flop(call: Call) -> int:
@@ -92,3 +120,12 @@ def efficiency(
         # MFU: the rate that was reached over the rate that is possible.
         formula = "model flop / (seconds of a step × peak)"
         yield Entry(part="efficiency", name="MFU", value=rate / peak_rate, unit="", rule=formula)
+
+
+def peak(device: str, precision: str) -> tuple[float, str] | None:
+    """Flop per second and their source; None for a device or a precision not in ``PEAKS``."""
+    words = device.replace("-", " ").split()
+    for name, (rates, source) in PEAKS.items():
+        if all(word in words for word in name.split()) and precision in rates:
+            return rates[precision], source
+    return None

@@ -2,13 +2,13 @@
 
 All checks run on every node of a cluster.
 
-machine.py    gathers the facts about the node, without judging them
-disk.py       measures the speed of a folder's disk
-findings.py     what a check and a finding are
-gpu_health.py, package_versions.py, toolchain.py, host_resources.py
-              the checks: pure functions from a ``Machine`` to findings; each file ends
-              with its rows of ``CHECKS``
-rates.py      compares measured GPUs with each other
+machine            gathers the facts about the node, without judging them
+installed          what of software is on it, read without importing anything
+findings           what a check and a finding are
+gpu_health, package_versions, toolchain, host_resources
+                   the checks: pure functions from a ``Machine`` to findings; each file ends with
+                   its rows of ``CHECKS``
+rates              compares measured GPUs with each other
 
 To add a check, add a function and a row.
 """

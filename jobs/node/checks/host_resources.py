@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobs.node.checks.disk import Disk
 from jobs.node.checks.findings import Finding, gib, ok, problem, warning
-from jobs.node.checks.machine import Machine
+from jobs.node.checks.machine import Disk, Machine
 
 MIN_HOST_BYTES = 8 * 2**30
 """A trial's process with its libraries needs 2 to 4 GiB. Offload adds the optimizer's 12 bytes per

@@ -7,14 +7,16 @@ import math
 import os
 import platform
 import shutil
+import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jobs.infrastructure import mount_of
 from jobs.node import environment
 from jobs.node.checks import installed
-from jobs.node.checks.disk import Disk, probe
 from jobs.node.nvml import slowed_by
 
 VARIABLES = (
@@ -26,6 +28,23 @@ VARIABLES = (
 """The only environment variables that are read, so that no secret is ever shown."""
 NVIDIA_ON_PCI = "0x10de"
 """NVIDIA's vendor id on the PCI bus."""
+
+
+_BLOCK_BYTES = 16 * 2**20
+"""Bytes of one write or read of a disk, the same as in NVMe offload."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Disk:
+    """A folder, its file system, its free bytes, and the speed of one large file in it."""
+
+    path: str
+    error: str = ""
+    """Why it cannot be used; empty if it can."""
+    file_system: str = ""
+    free_bytes: int = 0
+    write_bytes_per_second: float = 0.0
+    read_bytes_per_second: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +130,7 @@ def look(nvme: Path | None = None) -> Machine:
         host_total_bytes=min(host.total, limit),
         host_available_bytes=min(host.available, limit),
         shm_free_bytes=shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0,
-        disk=None if nvme is None else probe(nvme),
+        disk=None if nvme is None else probe_disk(nvme),
         **_nvml(),
     )
 
@@ -161,3 +180,48 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         processes=tuple(process.pid for process in processes),
         slowed=slowed_by(nvml, handle),
     )
+
+
+def probe_disk(folder: Path, size: int = 512 * 2**20) -> Disk:
+    """Measure a folder: write ``size`` bytes to the disk, read them from it, and remove them.
+
+    Most disks' own caches are smaller than ``size``.
+    """
+    path = str(folder)
+    try:
+        free_bytes = shutil.disk_usage(folder).free
+        if free_bytes < 2 * size:  # leave room for others that write to this disk
+            return Disk(path=path, error=f"only {free_bytes} bytes are free", free_bytes=free_bytes)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix="doctor-") as file:
+            write_rate = _write_rate(file.fileno(), size)
+            read_rate = _read_rate(file.fileno(), size)
+    except OSError as error:
+        return Disk(path=path, error=error.strerror or str(error))
+    return Disk(
+        path=path,
+        file_system=mount_of(folder)[1],
+        free_bytes=free_bytes,
+        write_bytes_per_second=write_rate,
+        read_bytes_per_second=read_rate,
+    )
+
+
+def _write_rate(file: int, size: int) -> float:
+    """Bytes per second until the data is on the disk."""
+    block = os.urandom(_BLOCK_BYTES)  # some file systems would compress zeros away
+    begin = time.perf_counter()
+    for _ in range(size // _BLOCK_BYTES):
+        os.write(file, block)
+    os.fsync(file)
+    return size / (time.perf_counter() - begin)
+
+
+def _read_rate(file: int, size: int) -> float:
+    """Bytes per second from the disk, past the page cache."""
+    # Drop the file from the page cache. Otherwise the kernel would answer from memory.
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.lseek(file, 0, os.SEEK_SET)
+    begin = time.perf_counter()
+    while os.read(file, _BLOCK_BYTES):
+        pass
+    return size / (time.perf_counter() - begin)

@@ -2,52 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
-from jobs.node import environment, memory_cap, nvml
+from jobs.node import environment, memory_cap
 from jobs.spec import MemoryCap
 from tests.conftest import build_tiny_spec
+from tests.support.fake_nvml import FakeNvml
 
 GIB = 2**30
 SPEC = build_tiny_spec()
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """An invented GPU as NVML would show it; tests change its name, UUID and memory."""
-    card = SimpleNamespace(name="NVIDIA A100-SXM4-40GB", uuid="GPU-1", total=40 * GIB)
-    library = SimpleNamespace(
-        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
-        nvmlDeviceGetName=lambda handle: card.name,
-        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(total=card.total),
-        nvmlSystemGetDriverVersion=lambda: "1",
-    )
-
-    @contextmanager
-    def session() -> Iterator[SimpleNamespace]:
-        yield library
-
-    monkeypatch.setattr(nvml, "session", session)
-    monkeypatch.setattr(nvml, "visible_uuids", lambda: [card.uuid])
-    return card
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """An invented GPU; tests change its name, UUID and memory."""
+    fake = FakeNvml(monkeypatch, ["GPU-1"])
+    fake.name, fake.total = "NVIDIA A100-SXM4-40GB", 40 * GIB
+    return fake
 
 
-def test_slice_of_a_gpu_is_a_model_by_its_name_or_memory(gpu: SimpleNamespace) -> None:
+def test_slice_of_a_gpu_is_a_model_by_its_name_or_memory(gpu: FakeNvml) -> None:
     describe = environment.describe.__wrapped__
     assert describe()["gpu_model"] == "NVIDIA A100-SXM4-40GB"
-    gpu.uuid, gpu.total = "MIG-1", round(4.75 * GIB)
+    gpu.uuids, gpu.total = ["MIG-1"], round(4.75 * GIB)
     assert describe()["gpu_model"] == "NVIDIA A100-SXM4-40GB MIG 4.75 GiB"
     gpu.name = "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
     assert describe()["gpu_model"] == gpu.name
 
 
 def test_gpu_that_simulates_a_smaller_card_is_a_model_and_capped(
-    gpu: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    gpu: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert memory_cap.of(SPEC) is None
     monkeypatch.setenv(environment.SIMULATED_GPU_VARIABLE, "24")

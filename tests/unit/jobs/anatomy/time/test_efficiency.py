@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.anatomy.time.efficiency import efficiency, flop
-from jobs.anatomy.time.peak_flops import peak
+from jobs.anatomy.time.efficiency import efficiency, flop, peak
 from jobs.anatomy.trace import Call, Trace
 
 PRODUCT = Call(operator="aten::mm", shapes=((100, 100), (100, 100)), recomputed=False)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from jobs.node.checks import CHECKS, examine
-from jobs.node.checks.disk import Disk
 from jobs.node.checks.findings import Finding, Severity
-from jobs.node.checks.machine import Machine
+from jobs.node.checks.machine import Disk, Machine
 from tests.support.machines import HEALTHY, SICK
 
 

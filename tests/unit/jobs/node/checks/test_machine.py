@@ -4,72 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from jobs.node.checks.machine import VARIABLES, Gpu, ask_nvml, look
+from jobs.node.checks.machine import VARIABLES, Gpu, ask_nvml, look, probe_disk
+from tests.support.fake_nvml import FakeNvml
 
 GIB = 2**30
 
 
-class FakeNvml:
-    """As much of ``pynvml`` as the doctor asks, with one GPU held at its thermal limit."""
-
-    NVMLError = type("NVMLError", (Exception,), {})
-    nvmlClocksThrottleReasonHwPowerBrakeSlowdown = 0x80
-    nvmlClocksThrottleReasonHwThermalSlowdown = 0x40
-    nvmlClocksThrottleReasonSwThermalSlowdown = 0x20
-
-    def __init__(self, **failing: str) -> None:
-        """``failing``: function -> the error that it raises."""
-        self.shutdowns = 0
-        for name, message in failing.items():
-            setattr(self, name, self._fail(message))
-
-    def _fail(self, message: str) -> Callable[..., Any]:
-        def fail(*_: Any) -> Any:
-            raise self.NVMLError(message)
-
-        return fail
-
-    def nvmlInit(self) -> None: ...
-
-    def nvmlShutdown(self) -> None:
-        self.shutdowns += 1
-
-    def nvmlSystemGetCudaDriverVersion(self) -> int:
-        return 13020
-
-    def nvmlSystemGetDriverVersion(self) -> str:
-        return "580.1"
-
-    def nvmlDeviceGetCount(self) -> int:
-        return 1
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
-        return SimpleNamespace(total=80 * GIB, used=GIB)
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
-        return 0x41
-
-    def nvmlDeviceGetUUID(self, handle: int) -> str:
-        return "GPU-fake"
-
-    def nvmlDeviceGetName(self, handle: int) -> str:
-        return "Fake H100"
-
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
-        return [SimpleNamespace(pid=7)]
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """A GPU with another process, held at its thermal limit."""
+    fake = FakeNvml(monkeypatch, ["GPU-fake"])
+    fake.total, fake.used, fake.processes, fake.throttled = 80 * GIB, GIB, [7], 0x41
+    return fake
 
 
-def test_ask_nvml_describes_driver_and_gpus_and_shuts_nvml_down() -> None:
-    nvml = FakeNvml()
+def test_ask_nvml_describes_driver_and_gpus_and_shuts_nvml_down(nvml: FakeNvml) -> None:
     facts = ask_nvml(nvml)
     assert facts["driver_cuda"] == (13, 2)
     assert facts["gpus"] == (
@@ -87,16 +40,18 @@ def test_ask_nvml_describes_driver_and_gpus_and_shuts_nvml_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "shutdowns"), [("nvmlInit", 0), ("nvmlDeviceGetHandleByIndex", 1)]
+    ("function", "shutdowns"), [("nvmlInit", 0), ("nvmlDeviceGetMemoryInfo", 1)]
 )
-def test_ask_nvml_keeps_an_error_in_nvmls_words(function: str, shutdowns: int) -> None:
-    nvml = FakeNvml(**{function: "GPU is lost"})
+def test_ask_nvml_keeps_an_error_in_nvmls_words(
+    function: str, shutdowns: int, nvml: FakeNvml
+) -> None:
+    nvml.failing = {function: "GPU is lost"}
     assert ask_nvml(nvml) == {"nvml_error": "GPU is lost"}
     assert nvml.shutdowns == shutdowns
 
 
-def test_ask_nvml_without_throttle_reasons_reports_none() -> None:
-    nvml = FakeNvml(nvmlDeviceGetCurrentClocksThrottleReasons="Not Supported")
+def test_ask_nvml_without_throttle_reasons_reports_none(nvml: FakeNvml) -> None:
+    nvml.failing = {"nvmlDeviceGetCurrentClocksThrottleReasons": "Not Supported"}
     assert ask_nvml(nvml)["gpus"][0].slowed == ()
 
 
@@ -120,3 +75,14 @@ def test_look_reads_no_secret_variables(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv(name, "hunter2-planted")
     assert "hunter2-planted" not in repr(look())
     assert not any("TOKEN" in name or "SECRET" in name or "KEY" in name for name in VARIABLES)
+
+
+def test_probe_measures_a_folder_and_leaves_it_clean(tmp_path: Path) -> None:
+    disk = probe_disk(tmp_path, size=32 * 2**20)
+    assert disk.error == ""
+    assert min(disk.write_bytes_per_second, disk.read_bytes_per_second, disk.free_bytes) > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_probe_of_a_missing_folder_says_so(tmp_path: Path) -> None:
+    assert probe_disk(tmp_path / "absent").error == "No such file or directory"
