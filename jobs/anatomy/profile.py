@@ -32,6 +32,7 @@ _LONG_STEP_SECONDS = 0.5
 GPU-bound, the long step is timed while it is profiled: the profiler's work on the host does not
 delay the device then."""
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
+"""Dtype of the matrix products -> their precision in ``efficiency.PEAKS``."""
 
 
 def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
@@ -50,7 +51,11 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
         assert profiler.profile is not None
         device = "cuda" if torch.cuda.is_available() else "cpu"
         trace = read(profiler.profile, device, COUNTED, profiler.repetitions)
-        known = replace(profiler.known_blocks(), bucket_sizes=_bucket_sizes(trained.optimizer))
+        # DeepSpeed's gradient buckets, counted in elements. Their dtype is not known here.
+        layers = optimizer_layers(trained.optimizer)
+        buckets = [getattr(layer, "reduce_bucket_size", 0) for layer in layers]
+        sizes = {int(elements) * width for elements in buckets if elements for width in (2, 4)}
+        known = replace(profiler.known_blocks(), bucket_sizes=sizes)
         memory = step_memory(trace, known)
         entries = [
             *_memory_entries(memory, readings, profiler, row),
@@ -148,18 +153,6 @@ def _time_entries(trace: Trace, profiler: StepProfiler, row: Mapping[str, Any]) 
         if entry.name == BACKWARD_TO_FORWARD:
             yield rules_of_thumb.backward_ratio(entry.value)
     device = torch.cuda.get_device_name() if on_gpu else ""
-    precision = _precision(row)
-    yield from efficiency(trace, device=device, precision=precision, step_seconds=step_seconds)
-
-
-def _precision(row: Mapping[str, Any]) -> str:
-    """The precision of the matrix products, as ``efficiency.PEAKS`` names it."""
     without_autocast = "tf32" if row.get("tf32") else "fp32"
-    return _PRECISIONS.get(row.get("matmul_dtype", ""), without_autocast)
-
-
-def _bucket_sizes(optimizer: Any) -> frozenset[int]:
-    """Possible sizes of DeepSpeed's gradient buckets in bytes; empty without DeepSpeed."""
-    # DeepSpeed counts elements. The gradients' dtype is not known here: 2 or 4 bytes each.
-    counts = [getattr(layer, "reduce_bucket_size", 0) for layer in optimizer_layers(optimizer)]
-    return frozenset(int(count) * width for count in counts if count for width in (2, 4))
+    precision = _PRECISIONS.get(row.get("matmul_dtype", ""), without_autocast)
+    yield from efficiency(trace, device=device, precision=precision, step_seconds=step_seconds)

@@ -120,23 +120,20 @@ class Slot:
             self._parent, connection, self._errors = prewarmed
             self._channel = Channel(connection)
         else:
-            self._start_parent()
+            # Its errors are kept in memory, because a full temporary folder would lose them.
+            self._errors = os.memfd_create("slot-parent-stderr")
+            ours, parents = socket.socketpair()
+            with parents:
+                self._parent = subprocess.Popen(
+                    self._parent_command,
+                    stdin=parents.fileno(),
+                    stdout=parents.fileno(),
+                    stderr=self._errors,
+                    env={**os.environ, **process_variables(self._cpus)},
+                )
+            self._channel = Channel(ours)
         self.parents_started += 1
         self.hello = self._answer(math.inf, silence_seconds=self._limits.start)
-
-    def _start_parent(self) -> None:
-        # Its errors are kept in memory. If the temporary folder is full, a file would lose them.
-        self._errors = os.memfd_create("slot-parent-stderr")
-        ours, parents = socket.socketpair()
-        with parents:
-            self._parent = subprocess.Popen(
-                self._parent_command,
-                stdin=parents.fileno(),
-                stdout=parents.fileno(),
-                stderr=self._errors,
-                env={**os.environ, **process_variables(self._cpus)},
-            )
-        self._channel = Channel(ours)
 
     def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialRecord:
         """Run one trial and wait for its record.

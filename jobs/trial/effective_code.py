@@ -66,10 +66,12 @@ COLUMNS = (
 
 def code(model: torch.nn.Module) -> dict[str, Any]:
     """Values for those of ``COLUMNS`` that apply. ``model`` is without wrappers."""
+    offloading = getattr(model, "activation_offloading", None)
+    moved = {} if offloading is None else {"offloaded_activation_bytes": offloading.moved_bytes}
     return {
         **_compilation(),
         **_loss(model),
-        **_offloading(model),
+        **moved,
         **_layers(model),
         **_linears(model),
         **_experts(model),
@@ -128,14 +130,6 @@ def _layers(model: torch.nn.Module) -> dict[str, Any]:
     defined_in = [_module_of(module.forward) for module in model.modules()]
     replaced = sum(name.startswith("liger_kernel.") for name in defined_in)
     return {"liger_modules": replaced} if replaced else {}
-
-
-def _offloading(model: Any) -> dict[str, Any]:
-    """The activations that were moved to the host; empty if none were to be moved."""
-    offloading = getattr(model, "activation_offloading", None)
-    if offloading is None:
-        return {}
-    return {"offloaded_activation_bytes": offloading.moved_bytes}
 
 
 def _module_of(function: Any) -> str:

@@ -142,20 +142,20 @@ def _loop_settings(trained: Trained, model: torch.nn.Module) -> dict[str, Any]:
     import torch
 
     accelerator = trained.accelerator
+    # Models set the flag on every layer, and the function only where it is used.
+    checkpointed = [
+        getattr(module, "gradient_checkpointing", False)
+        and getattr(module, "_gradient_checkpointing_func", None) is not None
+        for module in model.modules()
+    ]
     uses_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     return {
         "tf32": torch.cuda.is_available() and uses_tf32,
         # Without native_amp (fp16 on a CPU, DeepSpeed's own casting) mixed_precision has no effect.
         "autocast": accelerator.mixed_precision if accelerator.native_amp else "off",
-        "checkpointed_layers": sum(_is_checkpointed(module) for module in model.modules()),
+        "checkpointed_layers": sum(map(bool, checkpointed)),
         "dataloader_workers": int(getattr(trained.dataloader, "num_workers", 0)),
     }
-
-
-def _is_checkpointed(module: torch.nn.Module) -> bool:
-    # Models set the flag on every layer, and the function only where it is used.
-    is_enabled = getattr(module, "gradient_checkpointing", False)
-    return bool(is_enabled and getattr(module, "_gradient_checkpointing_func", None))
 
 
 def _deepspeed(model: Any) -> dict[str, Any]:

@@ -74,7 +74,18 @@ def weights_of(model: torch.nn.Module) -> list[Weight]:
         for parameter in module.parameters(recurse=False):
             if id(parameter) not in counted:
                 counted.add(id(parameter))
-                weights.append(_weight(parameter, is_layer=is_layer))
+                elements, bits, name = _format(parameter)
+                nbytes = sum(tensor.nbytes for tensor in stored_tensors(parameter))
+                weights.append(
+                    Weight(
+                        elements=elements,
+                        bits=bits,
+                        nbytes=nbytes,
+                        format=name,
+                        is_trained=parameter.requires_grad,
+                        is_layer=is_layer and parameter.dim() > 1,
+                    )
+                )
     return weights
 
 
@@ -125,18 +136,6 @@ def unquantized_flag(share: float | None) -> Flag | None:
     if share is None or 1 - share <= _MOST_UNQUANTIZED:
         return None
     return Flag(FlagKind.NOT_QUANTIZED, 1 - share)
-
-
-def _weight(parameter: Any, *, is_layer: bool) -> Weight:
-    elements, bits, name = _format(parameter)
-    return Weight(
-        elements=elements,
-        bits=bits,
-        nbytes=sum(tensor.nbytes for tensor in stored_tensors(parameter)),
-        format=name,
-        is_trained=parameter.requires_grad,
-        is_layer=is_layer and parameter.dim() > 1,
-    )
 
 
 def _format(parameter: Any) -> tuple[int, int, str]:

@@ -120,7 +120,9 @@ def _name(block: _Block, known: KnownBlocks, phases: PhaseIndex) -> str:
     address = block.address
     allocation = block.allocation
     if allocation is None:
-        return _name_from_before(address, known)
+        if address in known.inputs:
+            return "inputs"
+        return known.names.get(address, "gradients" if address in known.gradients else OTHER)
     # Known purposes first, then guesses by how long the block lives.
     phase = phases.at(allocation.time)
     if address in known.inputs and phase.name == "data":
@@ -131,17 +133,6 @@ def _name(block: _Block, known: KnownBlocks, phases: PhaseIndex) -> str:
     if outlives_step and address in known.names:
         return known.names[address]
     return _name_by_lifetime(block, allocation, phase, known)
-
-
-def _name_from_before(address: int, known: KnownBlocks) -> str:
-    """The purpose of a block that was allocated before the step."""
-    if address in known.inputs:
-        return "inputs"
-    if address in known.names:
-        return known.names[address]
-    if address in known.gradients:
-        return "gradients"
-    return OTHER
 
 
 def _name_by_lifetime(
@@ -195,7 +186,7 @@ def _timeline(
     total = held.sum(axis=0)
     highest = [a + int(total[a : b + 1].argmax()) for a, b in zip(first, last, strict=True)]
     series = {name: held[row, highest].tolist() for row, name in enumerate(names)}
-    changes = []
+    changes: list[tuple[str, float]] = []
     for phase in trace.phases:
         if not changes or phase.name != changes[-1][0]:
             changes.append((phase.name, _seconds(phase.begin - begin)))

@@ -57,7 +57,9 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
 
     with ExitStack() as handles:
         for module in model.modules():
-            if module is model or not _is_block_of_torch(module):
+            kind = type(module)
+            is_block = kind.__module__.startswith("torch.nn.") and "Norm" not in kind.__name__
+            if module is model or not is_block:
                 # Hooks run even if the forward pass raises, so that the stack stays in order.
                 before = module.register_forward_pre_hook(open_range)
                 after = module.register_forward_hook(close_range, always_call=True)
@@ -83,9 +85,3 @@ def class_name(module: torch.nn.Module) -> str:
     if package != "torch" and hasattr(torch.nn, kind.__name__):
         return f"{package}.{kind.__name__}"
     return kind.__name__
-
-
-def _is_block_of_torch(module: torch.nn.Module) -> bool:
-    """Whether a module is one of ``torch.nn`` other than a normalization."""
-    kind = type(module)
-    return kind.__module__.startswith("torch.nn.") and "Norm" not in kind.__name__

@@ -65,14 +65,12 @@ _COMPILED_KERNELS: _Patterns = (
 )
 
 
-def group_of(work: Work, phase: str) -> str:
-    """The group of a kernel, or of an operator on the host; ``phase`` is when it was launched."""
-    return _group(work.kernel, work.operator, phase)
-
-
 @functools.cache
-def _group(kernel: str, operator: str, phase: str) -> str:
-    """The group, by the kernel's name if that shows it, else by the operator's name."""
+def group_of(kernel: str, operator: str, phase: str) -> str:
+    """The group of a kernel, or of an operator on the host; ``phase`` is when it was launched.
+
+    The kernel's name decides if it shows the group, else the operator's.
+    """
     transfer = _first_match(_TRANSFER_KERNELS, kernel)
     if transfer is not None:
         return transfer
@@ -104,7 +102,7 @@ def operations(trace: Trace, step_seconds: float) -> Iterator[Entry]:
     by_group: defaultdict[str, float] = defaultdict(float)
     by_kernel: defaultdict[str, float] = defaultdict(float)
     for work, phase, seconds in trace.weighted_work():
-        by_group[group_of(work, phase)] += seconds
+        by_group[group_of(work.kernel, work.operator, phase)] += seconds
         by_kernel[_short_name(work)] += seconds
     for group in (*GUIDE_GROUPS, MOVEMENT, COMMUNICATION, OPTIMIZER):
         if group in by_group:

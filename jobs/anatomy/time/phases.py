@@ -42,33 +42,25 @@ def phases(
     """
     for name, seconds in phase_seconds.items():
         yield Entry(part="phases", name=name, value=seconds, unit="s")
-    busy, copying = dict(phase_seconds), dict[str, float]()
-    if on_gpu:
-        busy, copying = _device_seconds(trace)
-    if busy.get("forward"):
+    # Seconds of the kernels launched in a phase, and of copies from the host. On a CPU all is work.
+    busy: defaultdict[str, float] = defaultdict(float, {} if on_gpu else phase_seconds)
+    copying: defaultdict[str, float] = defaultdict(float)
+    for work, phase, seconds in trace.weighted_work() if on_gpu else ():
+        (copying if work.kernel.startswith("Memcpy HtoD") else busy)[phase] += seconds
+    if busy["forward"]:
         # Idle time is left out, because it comes from the host and not from the passes.
-        ratio = busy.get("backward", 0.0) / busy["forward"]
+        ratio = busy["backward"] / busy["forward"]
         yield Entry(part="phases", name=BACKWARD_TO_FORWARD, value=ratio, unit="")
     times: dict[str, _PhaseTime] = {}
     for name, seconds in phase_seconds.items():
         # Copies come first, then kernels; the rest is idle. The profiled step can be slower than
         # the timed one, so no part may exceed its phase.
-        copied = min(copying.get(name, 0.0), seconds)
-        worked = min(busy.get(name, 0.0), seconds - copied)
+        copied = min(copying[name], seconds)
+        worked = min(busy[name], seconds - copied)
         times[name] = _PhaseTime(copied, worked, seconds - copied - worked)
     for name, seconds in _parts_of_step(times, step_seconds, host_updates=host_updates).items():
         if seconds > 0:
             yield Entry(part="step", name=name, value=seconds, unit="s")
-
-
-def _device_seconds(trace: Trace) -> tuple[dict[str, float], dict[str, float]]:
-    """Phase -> seconds of the kernels launched in it; phase -> seconds of copies from the host."""
-    busy: defaultdict[str, float] = defaultdict(float)
-    copying: defaultdict[str, float] = defaultdict(float)
-    for work, phase, seconds in trace.weighted_work():
-        is_copy = work.kernel.startswith("Memcpy HtoD")
-        (copying if is_copy else busy)[phase] += seconds
-    return dict(busy), dict(copying)
 
 
 def _parts_of_step(

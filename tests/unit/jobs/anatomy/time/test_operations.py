@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.anatomy.time.operations import busy_seconds, group_of, operations
-from tests.support.traces import BUSY_STEP, kernel, nanoseconds
+from tests.support.traces import BUSY_STEP, nanoseconds
 
 
 def test_operations_list_each_groups_time_and_the_idle_rest() -> None:
@@ -47,4 +47,4 @@ def test_busy_seconds_count_overlapping_kernels_once() -> None:
     ],
 )
 def test_group_of_a_kernel(name: str, operator: str, phase: str, group: str) -> None:
-    assert group_of(kernel(0, 1, name, operator), phase) == group
+    assert group_of(name, operator, phase) == group
