@@ -4,8 +4,8 @@
 
 Each peer searches in a fresh process, from 512 down or from 8 up as it does: in all settings,
 before the next peer begins. A trial of ours then measures each pick, as one judge. A peer that
-fails, or has no turn within the budget, is in the table with the reason. DeepSpeed's autotuner
-needs the package ``tabulate``. ``--tiny`` is for machines without a GPU.
+fails, or has no turn within the budget, is in the table with the reason. ``--tiny`` is for machines
+without a GPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,15 @@ from jobs.spec import TrialSpec, to_json
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from tests.benchmarks.bare_training import BERT_LARGE, BERT_TINY
-from tests.benchmarks.peer_commands import CONFIG, PEERS, SPEC, last_error, run
+from tests.benchmarks.peer_commands import (
+    CONFIG,
+    PEERS,
+    SPEC,
+    answer_of,
+    command_of,
+    last_error,
+    run,
+)
 
 CLASSIFIER = {"task": "sequence-classification", "architecture": "bert", "config": BERT_LARGE}
 LLAMA = {
@@ -108,7 +116,7 @@ def command_line() -> argparse.ArgumentParser:
     add("--timeout", type=float, default=300.0, help="seconds for each peer in each setting")
     add("--budget", type=float, default=math.inf, help="seconds for all of them")
     add("--only", nargs="*", choices=SETTINGS, default=list(SETTINGS))
-    add("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    add("--peers", nargs="*", choices=PEERS, default=PEERS)
     add("--cpus", type=int, default=8, help="cores of the judge's trials")
     add("--tiny", action="store_true")
     return parser
@@ -121,16 +129,16 @@ def searched(
     folder.mkdir(parents=True, exist_ok=True)
     spec = write_config(setting, 8, folder / CONFIG, tiny=tiny)
     (folder / SPEC).write_text(json.dumps(to_json(spec)))
-    command = PEERS[name].command(folder, 32 if tiny else 512)
+    command = command_of(name, folder, 32 if tiny else 512)
     began = time.perf_counter()
     output = run(command, folder, timeout_seconds)
     result = Result(setting=setting, peer=name, seconds=time.perf_counter() - began)
     if not output.in_time:
         return dataclasses.replace(result, failure=f"no answer in {timeout_seconds:.0f} s")
     try:
-        answer = PEERS[name].answer(output.text, folder)
-    except (ValueError, LookupError, StopIteration):
-        return dataclasses.replace(result, failure=last_error(output.errors, folder))
+        answer = answer_of(name, output.text)
+    except (ValueError, LookupError):
+        return dataclasses.replace(result, failure=last_error(output.errors))
     return dataclasses.replace(result, **dataclasses.asdict(answer))
 
 

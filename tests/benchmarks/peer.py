@@ -59,7 +59,7 @@ def build_model(spec: TrialSpec, arguments: Any) -> torch.nn.Module:
     return lora(model, spec.model.task, arguments, **hook.arguments)
 
 
-def accelerate(spec: TrialSpec, options: argparse.Namespace) -> int:
+def accelerate(spec: TrialSpec, largest: int) -> int:
     """accelerate's decorator around the Trainer."""
     from accelerate.utils import find_executable_batch_size
 
@@ -68,24 +68,24 @@ def accelerate(spec: TrialSpec, options: argparse.Namespace) -> int:
             build_trainer(spec, batch_size, folder).train()
         return batch_size
 
-    search: Any = find_executable_batch_size(train, starting_batch_size=options.largest)
+    search: Any = find_executable_batch_size(train, starting_batch_size=largest)
     return int(search())
 
 
-def trainer(spec: TrialSpec, options: argparse.Namespace) -> int:
+def trainer(spec: TrialSpec, largest: int) -> int:
     """The Trainer's own auto_find_batch_size."""
     with TemporaryDirectory() as folder:
-        built = build_trainer(spec, options.largest, folder, auto_find_batch_size=True)
+        built = build_trainer(spec, largest, folder, auto_find_batch_size=True)
         built.train()
         return int(built.state.train_batch_size)
 
 
-def lightning(spec: TrialSpec, options: argparse.Namespace) -> int:
+def lightning(spec: TrialSpec, largest: int) -> int:
     """Lightning's BatchSizeFinder in its binary search."""
     pytorch: Any = importlib.import_module("lightning.pytorch")
     tuner: Any = importlib.import_module("lightning.pytorch.tuner")
     with TemporaryDirectory() as folder:
-        built = build_trainer(spec, options.largest, folder)
+        built = build_trainer(spec, largest, folder)
 
         class Module(pytorch.LightningModule):  # type: ignore[misc]
             def __init__(self) -> None:
@@ -121,31 +121,10 @@ def lightning(spec: TrialSpec, options: argparse.Namespace) -> int:
     return int(picked or module.batch_size)
 
 
-def deepspeed_training(spec: TrialSpec, options: argparse.Namespace) -> int:
-    """An experiment of DeepSpeed's autotuner: the Trainer with its file and its micro-batch."""
-    with TemporaryDirectory() as folder:
-        built = build_trainer(
-            spec,
-            options.micro_batch,
-            folder,
-            deepspeed=options.deepspeed,
-            gradient_accumulation_steps=options.accumulation,
-            max_steps=3 * STEPS,
-        )
-        if "model" in spec.settings.hooks:
-            # The first experiment is ZeRO-3, which needs one dtype for all parameters.
-            for parameter in built.model.parameters():
-                if parameter.requires_grad:
-                    parameter.data = parameter.data.to(torch.bfloat16)
-        built.train()
-    return int(options.micro_batch)
-
-
-PEERS: dict[str, Callable[[TrialSpec, argparse.Namespace], int]] = {
+PEERS: dict[str, Callable[[TrialSpec, int], int]] = {
     "accelerate": accelerate,
     "trainer": trainer,
     "lightning": lightning,
-    "deepspeed_training": deepspeed_training,
 }
 
 
@@ -155,13 +134,10 @@ def main() -> None:
     parser.add_argument("name", choices=PEERS)
     parser.add_argument("spec", type=Path)
     parser.add_argument("largest", type=int)
-    parser.add_argument("--deepspeed")
-    parser.add_argument("--micro-batch", type=int)
-    parser.add_argument("--accumulation", type=int)
-    options, _ = parser.parse_known_args()  # DeepSpeed's launcher adds --local_rank
+    options = parser.parse_args()
     spec = spec_from_json(json.loads(options.spec.read_text()))
     began = time.perf_counter()
-    picked = PEERS[options.name](spec, options)
+    picked = PEERS[options.name](spec, options.largest)
     print(json.dumps({"micro_batch": picked, "seconds": time.perf_counter() - began}), flush=True)
 
 

@@ -14,14 +14,11 @@ from collections.abc import Sequence
 FOLDER = "tests.benchmarks.recorded"
 SUBCOMMANDS = (
     "by_hand",
-    "efficiency",
     "false_alarms",
-    "overhead",
     "pace",
     "paired",
     "predictions",
     "repeatability",
-    "repeats",
     "shared_gpu",
     "spread",
 )

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.report_page import CHROMIUM
 from tests.hostile import surfaces
 from tests.hostile.runs import hostile_run
+from tests.support.browser import chromium
 from tests.support.damages import WHOLE
 from tests.support.records import write_run
 
@@ -67,11 +67,12 @@ def _browser() -> Iterator[Any]:
     except ImportError:
         yield None
         return
-    if CHROMIUM is None:
+    program = chromium()
+    if program is None:
         yield None
         return
     with sync_playwright() as started:
-        running = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        running = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield running
         running.close()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import ray
 from threadpoolctl import threadpool_info
 
 from jobs.record import TrialRecord
@@ -25,15 +26,16 @@ from orchestrator.running.cluster.messages import RECORD
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
-from tests.benchmarks.drivers import SLOTS_OF_TUNE, StandIn, local_ray, planned
+from tests.support.stand_in_slot import StandInSlot, equal_trials
 
 ROOT = Path(__file__).parents[2]
 TRIALS = 300
+SLOTS = 2
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
-class BusySlot(StandIn):
+class BusySlot(StandInSlot):
     """Its trials take less than a slot needs to start, and say which process ran them."""
 
     def step(self) -> dict[str, Any]:
@@ -65,15 +67,16 @@ class Counting(Session):
         self.threads.add(blas_threads())
         self.niceness.add(record.measurements["niceness"])
         self.slots.add(record.measurements["pid"])
-        if len(self.slots) == SLOTS_OF_TUNE:
+        if len(self.slots) == SLOTS:
             self.close(CloseReason.ENDED)
 
 
 def main(path: Path) -> None:
     """Print what was seen as JSON."""
     folder = RunFolder(path)
-    session = Counting(Grid(planned(TRIALS)), folder)
-    with folder.locked(), local_ray(), connected(None) as cluster:
+    session = Counting(Grid(equal_trials(TRIALS)), folder)
+    ray.init(address="local", num_cpus=SLOTS, num_gpus=SLOTS, include_dashboard=False)
+    with folder.locked(), connected(None) as cluster:
         run_trials(session, cluster, trainable=BusySlot)
     seen = {
         "slots": len(session.slots),
@@ -91,7 +94,7 @@ def test_late_slot_runs_trials_beside_a_busy_one(tmp_path: Path) -> None:
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout.splitlines()[-1]) == {
-        "slots": SLOTS_OF_TUNE,
+        "slots": SLOTS,
         "threads meanwhile": [1],
         "threads after": 2,
         "niceness": [os.nice(0)],

@@ -22,7 +22,7 @@ from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
 from orchestrator import recommend
 from orchestrator.reporting.html import page as html
 from orchestrator.reporting.publish import publish
-from tests.benchmarks.report_page import report_of
+from tests.support.large_report import report_of
 from tests.support.records import H200, make_anatomy, make_grid, make_record, write_run
 from tests.support.report_pages import (
     DRAWN,

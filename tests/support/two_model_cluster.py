@@ -34,10 +34,10 @@ from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import PerGpuModel, for_gpu_model
 from orchestrator.storage.run_folder import RunFolder
-from tests.benchmarks.drivers import StandIn, planned
 from tests.conftest import build_tiny_spec
 from tests.support.faults import with_fault
 from tests.support.observers import Recorder
+from tests.support.stand_in_slot import StandInSlot, equal_trials
 
 NODE, GPU = "INVENTED_NODE", "CUDA_VISIBLE_DEVICES"
 GPUS = {"large": 2, "small": 1}
@@ -127,7 +127,7 @@ def noting(spec: TrialSpec, folder: Path) -> TrialSpec:
     return with_fault(spec, "note_variables", file=str(file), names=[NODE, GPU])
 
 
-class NamedSlot(StandIn):
+class NamedSlot(StandInSlot):
     """Its trials take a moment, and say on which node they ran."""
 
     def step(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class InventedQueries:
 def sweep_that_nodes_join(nodes: RayNodes, cluster: Cluster, folder: Path) -> dict[str, Any]:
     """The messages, slots, and node and GPU model of the trials, of a sweep that nodes join."""
     slots = cluster.slots_by_model()
-    searches = {model: Grid(for_gpu_model(planned(MOST_TRIALS), model)) for model in slots}
+    searches = {model: Grid(for_gpu_model(equal_trials(MOST_TRIALS), model)) for model in slots}
     run_folder, observer = RunFolder(folder / "joined"), Recorder()
     with (
         run_folder.locked(),

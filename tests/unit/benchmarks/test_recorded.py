@@ -17,10 +17,9 @@ from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.prediction.prediction import CARDS
 from orchestrator.storage.tables.predictions import read_predictions
-from tests.benchmarks.recorded import by_hand, efficiency, pace, paired, predictions, spread
+from tests.benchmarks.recorded import by_hand, pace, paired, predictions, spread
 from tests.benchmarks.recorded.by_hand import Price, Sample
 from tests.benchmarks.recorded.configurations import measured_rows, recorded_runs
-from tests.benchmarks.recorded.repeats import repeated
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 from tests.benchmarks.tables import SUBCOMMANDS, command_line
 from tests.support.records import make_record, write_run
@@ -29,14 +28,16 @@ ROOT = Path(__file__).parents[3]
 GIB = 2**30
 GPU_BOUND = {"host_bound_share": 0.0, "launch_bound_update_share": 0.0, "gpu_uuid": "a"}
 QUOTED = re.compile(r"`python -m (tests\.benchmarks\.\w+)(?: ([a-z_]+))?[^`]*`")
+OLD_COMMIT = re.compile("[Aa]t commit [0-9a-f]{7}")
 
 
 def quoted_commands() -> Iterator[tuple[str, str]]:
     """Module and first argument of every command in docs/, those of an old commit left out."""
     for page in sorted((ROOT / "docs").rglob("*.md")):
         for paragraph in re.split(r"\n\s*\n|\n- |\n\| ", page.read_text()):
-            if "f82b5b6" not in paragraph:
-                yield from QUOTED.findall(re.sub(r"\s+", " ", paragraph))
+            text = re.sub(r"\s+", " ", paragraph)
+            if not OLD_COMMIT.search(text):
+                yield from QUOTED.findall(text)
 
 
 def at(seconds: float) -> datetime.datetime:
@@ -59,30 +60,6 @@ def test_tables_has_help_for_every_subcommand(capsys: pytest.CaptureFixture[str]
     assert all(name in printed for name in SUBCOMMANDS)
 
 
-def test_efficiency_accounts_for_every_second_of_the_slots() -> None:
-    starts = {"a": [10.0, 15.0], "b": [11.0, 16.5]}
-    phases = {"setup_seconds": 1.0, "first_step_seconds": 0.5, "counted_seconds": 2.0}
-    rows = []
-    for gpu, seconds in starts.items():
-        for start in seconds:
-            own = {"gpu_uuid": gpu, "started_at": at(start), "slot_seconds": 4.0}
-            rows.append({**own, **phases})
-    account = efficiency.account(rows)
-    assert (account.gpus, account.trials, account.span_seconds) == (2, 4, 10.5)
-    lost = (account.before_seconds, account.between_seconds, account.after_seconds)
-    assert lost == (1.0, 2.5, 1.5)
-    assert account.trial_seconds + sum(lost) == 2 * account.span_seconds
-    assert account.phase_seconds["rest"] == 0.5
-
-
-def test_efficiency_of_recorded_accounts_ignores_other_fields(tmp_path: Path) -> None:
-    own = {"gpus": 1, "trials": 2, "span_seconds": 4.0, "trial_seconds": 4.0}
-    lost = {"before_seconds": 0.0, "between_seconds": 0.0, "after_seconds": 0.0}
-    path = tmp_path / "efficiency.json"
-    path.write_text(json.dumps([{**own, **lost, "phase_seconds": {}, "command_seconds": 9.0}]))
-    assert efficiency.recorded(path)[0].span_seconds == 4.0
-
-
 def test_pace_counts_trials_that_ran_over_the_whole_span() -> None:
     row = {"slot_seconds": 3.0, "overhead_seconds": 1.5, "outcome": "ok"}
     rows = [{**row, "started_at": at(100.0 + 4 * number)} for number in range(3)]
@@ -90,21 +67,6 @@ def test_pace_counts_trials_that_ran_over_the_whole_span() -> None:
     printed = list(pace.report([*rows, skipped]))
     assert "3 trials (3 ok) in 11.0 s" in printed[0]
     assert printed[1].startswith("16.4 ")
-
-
-def test_repeats_combine_runs_and_leave_host_bound_rows_out(tmp_path: Path) -> None:
-    def run(name: str, speed: float) -> Path:
-        records = []
-        for repeat in range(2):
-            own = {**GPU_BOUND, "gpu_uuid": name, "samples_per_second": speed + repeat}
-            records.append(make_record(micro_batch=2, repeat=repeat, measurements=own))
-        host_bound = {**GPU_BOUND, "host_bound_share": 0.9}
-        return write_run(tmp_path / name, [*records, make_record(measurements=host_bound)])
-
-    [group] = repeated([run("one", 99.0)], least=4, beside=[run("other", 100.0)])
-    assert sorted(row["samples_per_second"] for row in group.rows) == [99.0, 100.0, 100.0, 101.0]
-    assert group.variation == pytest.approx(0.0082, abs=0.0001)
-    assert {row["gpu_uuid"] for row in group.rows} == {"one", "other"}
 
 
 def test_paired_compares_equal_configurations_with_and_without_updates(tmp_path: Path) -> None:
