@@ -1,6 +1,6 @@
 # make sweep   measure the quickstart frontier on this machine
 # make test    everything a change must pass: lint and all tests
-# make lint    formatting, types and import contracts; under a minute
+# make lint    formatting, types, import contracts and the page's scripts; under a minute
 # make unit    the unit and contract tests; a few minutes
 # make chaos   break a real cluster a hundred times, and write what came of it into docs/reliability.md
 # make killer  whole sweeps under a random killer, and what came of it in docs/reliability.md
@@ -19,6 +19,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	--durations 20 --durations-min 10
 SOURCES := orchestrator jobs tests docs
+SCRIPTS := orchestrator/reporting/html/scripts
 
 .PHONY: sweep test lint unit audit chaos killer docs style schema clean
 .DEFAULT_GOAL := sweep
@@ -34,6 +35,7 @@ lint: .venv/.installed-test
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/oxlint --deny-warnings $(SCRIPTS)
 
 unit: .venv/.installed-test
 	$(PYTEST) tests/unit tests/contracts

@@ -15,7 +15,7 @@ from jobs.flags import Flag, FlagKind
 from jobs.record import Outcome, TrialRecord
 from orchestrator.reporting.publish import publish
 from tests.support.records import H200, make_anatomy, make_record, write_run
-from tests.support.report_pages import opened, running_browser
+from tests.support.report_pages import DRAWN, opened, running_browser
 
 CANARY = "document.documentElement.dataset.canary='sang'"
 HOSTILE = (
@@ -83,7 +83,7 @@ def test_hostile_run_stays_text(browser: Any, tmp_path: Path, text: str) -> None
         visit(page)
         assert page.evaluate("document.documentElement.dataset.canary") is None
         assert page.evaluate("document.querySelectorAll('main img, iframe, object').length") == 0
-        assert page.locator("script").count() == 4  # data, library packed and unpacked, module
+        assert page.locator("script").count() == 2  # data and module
 
 
 def visit(page: Any) -> None:
@@ -95,14 +95,12 @@ def visit(page: Any) -> None:
     page.select_option("#recipe", "mixed")
     page.select_option("#rows", "all")
     page.locator("#table tbody button").first.click()
-    page.wait_for_selector("#picked .timeline .plot > *")
     page.locator("#picked .timeline").hover()
     page.wait_for_selector("#picked .tip", state="visible")
     page.get_by_role("button", name="Pin, to compare").click()
     page.locator("#table tbody button").last.click()
     page.wait_for_selector("#pinned", state="visible")
-    page.locator("#lines").scroll_into_view_if_needed()
-    page.locator("#lines").hover()
+    page.locator("#line-chart").hover()
     for part in ("operations", "modules", "step"):
         page.select_option("#part", part)
 
@@ -123,7 +121,7 @@ def test_policy_stops_a_script_that_would_get_into_the_page(browser: Any, tmp_pa
     page.on("request", lambda request: asked.append(request.url))
     page.on("requestfailed", lambda request: blocked.append(request.url))
     page.goto(path.as_uri())
-    page.wait_for_selector('#chart[aria-busy="false"]')
+    page.wait_for_selector(DRAWN)
     assert page.evaluate("document.documentElement.dataset.canary") is None
     assert {url for url in asked if "canary" in url} <= set(blocked)
     assert page.evaluate("document.baseURI") == path.as_uri()

@@ -11,17 +11,8 @@ import pytest
 
 from tests.support.browser import chromium, is_required
 
-DRAWN = '#chart[aria-busy="false"]'
-FIGURE = """((place) => [...Bokeh.index].find((view) =>
-  document.querySelector(place).contains(view.el)).model)"""
-"""A function in the page: the figure that stands in a place."""
-RING = """(() => {
-  const view = [...Bokeh.index].find((own) => document.querySelector("#chart").contains(own.el));
-  const box = view.canvas_view.el.getBoundingClientRect();
-  const { x: [x], y: [y] } = view.model.renderers.at(-1).data_source.data;
-  const { x_scale, y_scale } = view.frame;
-  return { x: box.x + x_scale.compute(x), y: box.y + y_scale.compute(y), gib: x };
-})()"""
+DRAWN = "#chart > svg"
+"""What is there as soon as the page has drawn its chart."""
 
 
 def require_browser() -> str:
@@ -91,16 +82,19 @@ def watch(page: Any, wrong: list[str]) -> None:
 
 
 def key(page: Any, place: str = "#chart") -> list[str]:
-    """What the key of the figure in a place names."""
-    page.wait_for_selector(DRAWN)
-    found = page.evaluate(
-        f"""(() => {{
-          const figure = {FIGURE}({place!r});
-          const legend = [...figure.above, ...figure.below].find((own) => own.type === "Legend");
-          return legend.items.map((item) => item.label.value);
-        }})()"""
-    )
-    return list(found)
+    """What the key of the chart in a place names."""
+    return [str(name) for name in page.locator(f"{place} .key button").all_inner_texts()]
+
+
+def texts(page: Any, place: str) -> list[str]:
+    """What a chart says within its frame: names of its points or lines, sizes of budgets."""
+    return [str(text) for text in page.locator(f"{place} svg svg text").all_text_contents()]
+
+
+def ring(page: Any) -> tuple[float, float]:
+    """The centre of the ring around the decision, in pixels of the window."""
+    box = page.locator("#chart .ring").bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
 def decision(page: Any) -> str:

@@ -1,7 +1,12 @@
-"""report.html: one page with its data and its script.
+"""report.html: one page with its data, its style and its script.
 
-page.py           the page, from report.*.j2 (the only file with Bokeh and jinja2)
+page.py           the page, from page.html.j2, page.css and scripts/
+section.html.j2   how any section of the report is written
 chart_data.py     the data of the page's script, column by column
-anatomy_data.py   the same of one anatomy
+decisions.py      what recommend answers, at every memory budget
+details.py        the anatomies of configurations, and why pairs of them differ
+batch_lines.py    throughput by micro-batch
 downsampling.py   which of very many configurations the page shows
+scripts/          state.js and choice.js hold what the reader chose and what follows; plot.js draws
+                  a chart's specification; the others show a part of the page each
 """

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
 from orchestrator.labels import label
 from orchestrator.reporting.configurations import LOSS_STATES, memory_meaning, recipe_name
 from orchestrator.reporting.flags import with_heading
-from orchestrator.reporting.html.anatomy_data import plain_anatomy
 from orchestrator.reporting.html.batch_lines import batch_lines
-from orchestrator.reporting.html.decisions import decisions, offered_batches
+from orchestrator.reporting.html.decisions import decisions, offered_batches, short
+from orchestrator.reporting.html.details import anatomies, explained_pairs
 from orchestrator.reporting.html.downsampling import Shown
-from orchestrator.reporting.html.measures import measures, short
-from orchestrator.reporting.html.pairs import explained_pairs
 from orchestrator.reporting.plots.encoding import (
     encoded_axes,
     key_of,
@@ -25,16 +25,23 @@ from orchestrator.reporting.plots.encoding import (
     shown_budgets,
     values_of,
 )
-from orchestrator.reporting.plots.style import PALETTE, RISING, colours_of
-from orchestrator.reporting.sections.anatomy import anatomies_of, asked_first
+from orchestrator.reporting.plots.style import RISING, colours_of
 from orchestrator.reporting.sections.headline import first_budget
 
-MAX_ANATOMIES = 200
-"""A page holds at most this many anatomies of about 10 kB. ``anatomy.parquet`` holds all."""
+MAX_SIGNS = 12
+"""Numbers that have a colour each; more are coloured in bands."""
+MAX_COLOURS = 60
+"""Colours for parts of anatomies and for lines, which then repeat."""
 _MAX_SAFE_INTEGER = 2**53
 """Larger integers lose digits in JavaScript."""
-
-
+MEASURES = {
+    "memory_bytes": ("memory", "B", "Least memory"),
+    "samples_per_second": ("samples per second", "samples/s", "Fastest"),
+    "joules_per_sample": ("joules per sample", "J/sample", "Least energy per sample"),
+    "dollars_per_million": ("price per million samples", "per million samples", "Cheapest"),
+    "host_memory": ("host memory", "B", "Least host memory"),
+}
+"""What an axis of the chart can show -> its title, its unit, and the name of the best in it."""
 DETAILS = (
     "peak_allocated_bytes",
     "peak_reserved_bytes",
@@ -53,83 +60,105 @@ DETAILS = (
 
 def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
     """All data of the page's chart as plain JSON values: axes, environments, configurations."""
-    configurations = _in_order(dataset, shown)
-    recipes = _recipes(dataset)
+    configurations: list[Configuration] = []
+    recipes: dict[TrainingRecipe, None] = {}
+    for results in dataset.environments:
+        configurations += shown[results.environment_id]
+        recipes.update(dict.fromkeys(results.fronts))
     axes = {axis: values_of(axis, configurations) for axis in dataset.varying_axes}
     # The script refers to a configuration by its row number.
     index_of = {own.trial_ids[0]: index for index, own in enumerate(configurations)}
+    environments = [
+        _environment(dataset, results, list(recipes), axes, index_of)
+        for results in dataset.environments
+    ]
     return {
         "name": dataset.run.name,
-        **_encoding(dataset, axes),
+        **_encodings(dataset, axes, environments),
         "budget": first_budget(dataset),
-        "environments": _environments(dataset, recipes, axes, index_of),
-        "measures": measures(configurations),
+        "environments": environments,
+        "measures": list(_measures(configurations)),
         "memoryLayers": [name for name, _ in MEMORY_LAYERS],
-        "anatomies": _anatomies(dataset, index_of),
+        "anatomies": anatomies(dataset, index_of),
         "pairs": explained_pairs(dataset, index_of),
-        "columns": _columns(dataset, shown, recipes, axes),
+        "columns": _columns(dataset, shown, configurations, list(recipes), axes),
     }
 
 
-def _environments(
+def _measures(configurations: Sequence[Configuration]) -> Iterator[dict[str, Any]]:
+    """The measures that at least one configuration has a value for.
+
+    The cost is always among them, without values: the page's script computes it from a price that
+    the reader sets.
+    """
+    for name, (title, unit, best) in MEASURES.items():
+        if name in OBJECTIVES:
+            values = [short(OBJECTIVES[name].of(own, None)) for own in configurations]
+            is_higher_better = OBJECTIVES[name].higher_is_better
+        else:
+            # Memory is always measured. Less of it is better.
+            values = [configuration.memory_bytes for configuration in configurations]
+            is_higher_better = False
+        if name == "dollars_per_million" or any(value is not None for value in values):
+            texts = {"title": title, "unit": unit, "best": best}
+            yield {"name": name, "higher": is_higher_better, "values": values, **texts}
+
+
+def _encodings(
     dataset: Dataset,
-    recipes: Sequence[TrainingRecipe],
     axes: Mapping[str, Sequence[Choice]],
-    index_of: Mapping[str, int],
-) -> list[dict[str, Any]]:
-    """What the page shows of each environment: its budgets, decisions and lines."""
-    environments = []
-    for results in dataset.environments:
-        environment = _environment(results, recipes, axes)
-        environment["budgets"] = shown_budgets(dataset, results)
-        environment["batches"] = list(offered_batches(results))
-        environment["decisions"] = decisions(dataset, results, recipes, index_of)
-        environment["lines"] = batch_lines(dataset, results, index_of)
-        environments.append(environment)
-    return environments
+    environments: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """What colours can stand for: the axes, recipes and hardware; and what they stand for first.
 
-
-def _in_order(dataset: Dataset, shown: Shown) -> list[Configuration]:
-    """The shown configurations, one environment after another."""
-    configurations: list[Configuration] = []
-    for results in dataset.environments:
-        configurations += shown[results.environment_id]
-    return configurations
-
-
-def _recipes(dataset: Dataset) -> list[TrainingRecipe]:
-    """The training recipes of all environments, each once, in order of appearance."""
-    recipes: dict[TrainingRecipe, None] = {}
-    for results in dataset.environments:
-        recipes.update(dict.fromkeys(results.fronts))
-    return list(recipes)
-
-
-def _encoding(dataset: Dataset, axes: Mapping[str, Sequence[Choice]]) -> dict[str, Any]:
-    """The axes with the colours of their values, and the axes that are first shown.
-
-    ``colour`` and ``marker`` name the axis that the points' colours and markers stand for.
+    Each has ``values``, the ``names`` and ``colours`` of groups of them, and ``of``, the group of
+    each value.
     """
     colour, marker = None, None
     if dataset.main is not None:
         colour, marker = encoded_axes(dataset, dataset.main)
-    listed = []
-    for axis, values in axes.items():
-        listed.append({"name": axis, "values": values, "colours": colours_of(values)})
+    encodings = [_encoding(axis, axis.replace("_", " "), values) for axis, values in axes.items()]
+    # Each recipe by its name in the first environment that has it.
+    of_environments = zip(*(own["recipes"] for own in environments), strict=True)
+    recipes = [next(filter(None, names)) for names in of_environments]
+    encodings.append(_encoding("recipe", "training recipe", recipes))
+    if len(environments) > 1:
+        hardware = [f"{own['hardware']} {own['id']}" for own in environments]
+        encodings.append(_encoding("hardware", "hardware", hardware))
     return {
-        "axes": listed,
+        "encodings": encodings,
         "colour": colour or next(iter(axes), ""),
         "marker": marker or "",
-        "palette": PALETTE,
-        "rising": RISING,
+        "palette": colours_of([str(number) for number in range(MAX_COLOURS)]),
     }
 
 
+def _encoding(name: str, title: str, values: Sequence[Choice]) -> dict[str, Any]:
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    names, colours, groups = texts, colours_of(values), list(range(len(values)))
+    if len(values) > MAX_SIGNS and not any(isinstance(value, str) for value in values):
+        # Bands of about as many values each, smallest first.
+        colours = list(RISING)
+        groups = [index * len(RISING) // len(values) for index in groups]
+        bands = [
+            [text for text, group in zip(texts, groups, strict=True) if group == band]
+            for band in range(len(RISING))
+        ]
+        names = [f"{members[0]} to {members[-1]}" for members in bands]
+    texts_by_key = {"name": name, "title": title, "values": texts, "names": names}
+    return {**texts_by_key, "colours": colours, "of": groups}
+
+
 def _environment(
-    results: EnvironmentResults, recipes: Sequence[TrainingRecipe], axes: Mapping[str, Any]
+    dataset: Dataset,
+    results: EnvironmentResults,
+    recipes: Sequence[TrainingRecipe],
+    axes: Mapping[str, Any],
+    index_of: Mapping[str, int],
 ) -> dict[str, Any]:
+    """What the page shows of an environment: what it is, its budgets, decisions and lines."""
     choices = results.configurations[0].choices
-    names: list[str | None] = []
+    names = []
     for recipe in recipes:
         is_measured_here = recipe in results.fronts
         names.append(recipe_name(results, recipe) if is_measured_here else None)
@@ -142,22 +171,31 @@ def _environment(
         "recipes": names,
         "ranked": recipes.index(results.recipe),
         "fixed": {axis: value for axis, value in choices.items() if axis not in axes},
+        "budgets": shown_budgets(dataset, results),
+        "batches": offered_batches(results),
+        "decisions": decisions(dataset, results, recipes, index_of),
+        "lines": batch_lines(dataset, results, index_of),
     }
 
 
 def _columns(
     dataset: Dataset,
     shown: Shown,
+    configurations: Sequence[Configuration],
     recipes: Sequence[TrainingRecipe],
     axes: Mapping[str, Sequence[Choice]],
 ) -> dict[str, Any]:
     """One value for each configuration in every column."""
+    rows = list(_rows(dataset, shown, recipes))
     # Columns compress better than rows, and the script reads them faster.
-    columns = _transposed(_rows(dataset, shown, recipes))
-    configurations = _in_order(dataset, shown)
+    columns = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+    choices = []
+    for axis, values in axes.items():
+        places = {key_of(value): index for index, value in enumerate(values)}
+        choices.append([places[key_of(own.choices[axis])] for own in configurations])
     return {
         **columns,
-        "choices": [_indices(axis, axes[axis], configurations) for axis in axes],
+        "choices": choices,
         "flags": _dictionary(columns.get("flags", [])),
         "details": _details(configurations),
     }
@@ -165,66 +203,28 @@ def _columns(
 
 def _rows(
     dataset: Dataset, shown: Shown, recipes: Sequence[TrainingRecipe]
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """A row for each configuration, one environment after another."""
-    recipe_index = {recipe: index for index, recipe in enumerate(recipes)}
-    rows = []
     for index, results in enumerate(dataset.environments):
         short_axes = label_axes(dataset, results)
-        for configuration in shown[results.environment_id]:
-            row = _row(dataset, results, configuration, short_axes)
-            row["environment"] = index
-            row["recipe"] = recipe_index[configuration.training_recipe]
-            rows.append(row)
-    return rows
-
-
-def _row(
-    dataset: Dataset,
-    results: EnvironmentResults,
-    configuration: Configuration,
-    short_axes: Sequence[str],
-) -> dict[str, Any]:
-    """A configuration's value in each column that depends on no other configuration."""
-    return {
-        "label": dataset.label(configuration.choices),
-        "short": label(configuration.choices, short_axes),
-        "capChecks": _cap_checks(configuration, results),
-        "batch": configuration.effective_batch,
-        "repeats": len(configuration.trial_ids),
-        "trial": configuration.trial_ids[0],
-        "error95": short(configuration.error95),
-        "hostBound": int(configuration.is_host_bound),
-        "lossMismatch": int(bool(configuration.loss_flags)),
-        "losses": LOSS_STATES[configuration.loss_state],
-        "flags": list(map(with_heading, configuration.flags)),
-        "memoryLayers": _layers(configuration),
-    }
-
-
-def _transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """A list of rows as a mapping of columns. All rows have the same keys."""
-    columns: dict[str, list[Any]] = {}
-    for row in rows:
-        for name, value in row.items():
-            columns.setdefault(name, []).append(value)
-    return columns
-
-
-def _layers(configuration: Configuration) -> list[int] | None:
-    """The bytes of each memory layer; None if they were not measured."""
-    layers = memory_layers(configuration.row)
-    if layers is None:
-        return None
-    return list(layers.values())
-
-
-def _indices(
-    axis: str, values: Sequence[Choice], configurations: Iterable[Configuration]
-) -> list[int]:
-    """Each configuration's choice as its index among the axis's values."""
-    index_of = {key_of(value): index for index, value in enumerate(values)}
-    return [index_of[key_of(configuration.choices[axis])] for configuration in configurations]
+        for own in shown[results.environment_id]:
+            layers = memory_layers(own.row)
+            yield {
+                "environment": index,
+                "recipe": recipes.index(own.training_recipe),
+                "label": dataset.label(own.choices),
+                "short": label(own.choices, short_axes),
+                "capChecks": _cap_checks(own, results),
+                "batch": own.effective_batch,
+                "repeats": len(own.trial_ids),
+                "trial": own.trial_ids[0],
+                "error95": short(own.error95),
+                "hostBound": int(own.is_host_bound),
+                "lossMismatch": int(bool(own.loss_flags)),
+                "losses": LOSS_STATES[own.loss_state],
+                "flags": list(map(with_heading, own.flags)),
+                "memoryLayers": layers and list(layers.values()),
+            }
 
 
 def _cap_checks(configuration: Configuration, results: EnvironmentResults) -> list[list[Any]]:
@@ -242,18 +242,11 @@ def _details(configurations: Sequence[Configuration]) -> dict[str, Any]:
     """The columns of ``DETAILS`` in which any configuration has a value."""
     columns: dict[str, Any] = {}
     for name in DETAILS:
-        values = [configuration.row.get(name) for configuration in configurations]
-        if all(map(_is_blank, values)):
-            continue
-        if any(isinstance(value, str) for value in values):
-            columns[name] = _dictionary(values)
-        else:
-            columns[name] = list(map(short, values))
+        values = [short(configuration.row.get(name)) for configuration in configurations]
+        if any(value not in (None, "") for value in values):
+            is_text = any(isinstance(value, str) for value in values)
+            columns[name] = _dictionary(values) if is_text else values
     return columns
-
-
-def _is_blank(value: Any) -> bool:
-    return value is None or value == ""
 
 
 def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
@@ -262,26 +255,6 @@ def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
     ``of`` lists the different values. ``at`` has, for each row, the index of its value in ``of``.
     """
     index_of: dict[str, int] = {}
-    different: list[Any] = []
-    at: list[int] = []
-    for value in values:
-        index = index_of.setdefault(repr(value), len(index_of))
-        at.append(index)
-        if index == len(different):
-            different.append(value)
+    at = [index_of.setdefault(repr(value), len(index_of)) for value in values]
+    different = [values[at.index(index)] for index in range(len(index_of))]
     return {"of": different, "at": at}
-
-
-def _anatomies(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, Any]:
-    """Index of a configuration -> its anatomy: front and picks first, then the others."""
-    if not dataset.anatomies:
-        return {}
-    wanted: list[Configuration] = []
-    for results in dataset.environments:
-        wanted += asked_first(results)
-    profiled = anatomies_of(dataset, wanted)
-    anatomies: dict[str, Any] = {}
-    for trial_id, anatomy in profiled.items():
-        if trial_id in index_of and len(anatomies) < MAX_ANATOMIES:
-            anatomies[str(index_of[trial_id])] = plain_anatomy(anatomy)
-    return anatomies

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import base64
 import functools
-import gzip
+import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.reporting.configurations import MARKS_MEAN
-from orchestrator.reporting.content import Content
 from orchestrator.reporting.html.chart_data import chart_data
 from orchestrator.reporting.html.decisions import decision_at
 from orchestrator.reporting.html.downsampling import left_out, shown_configurations
-from orchestrator.reporting.html.security import content_security_policy
 from orchestrator.reporting.json_output import strict
+from orchestrator.reporting.plots.encoding import is_logarithmic
 from orchestrator.reporting.report import Part, Report
 from orchestrator.reporting.sections import pareto_front
-from orchestrator.reporting.sections.headline import first_budget
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.storage.layout import TRIALS
 from orchestrator.units import memory, number
@@ -28,54 +27,93 @@ from orchestrator.units import memory, number
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+SCRIPTS = (
+    "dom",
+    "format",
+    "state",
+    "choice",
+    "plot",
+    "chart",
+    "anatomy",
+    "decision",
+    "picked",
+    "table",
+    "lines",
+    "map",
+    "page",
+)
+"""Modules of the page's script. Each comes after those whose values it reads when it begins."""
+_IMPORT = re.compile(r"^import \{[^}]*\} from .*\n", re.MULTILINE)
 _ESCAPED = "<>&\u2028\u2029"
 """Signs that could end a script element, or a line of JavaScript."""
 
 
 def render(report: Report) -> str:
-    """The page's text with the chart library (half a megabyte). Foreign strings are escaped."""
+    """The page's text. Strings of a run are escaped."""
     from markupsafe import Markup
 
-    # The script's data: what it draws and filters, thinned if there are very many rows.
     dataset = report.dataset
     shown = shown_configurations(dataset)
-    data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
-    # The script is rendered first: the policy names it and the library by their hashes.
-    pages = _templates()
-    library = chart_library()
-    script = pages.get_template("report.script.j2").render(front=dataset.main is not None)
-    page = pages.get_template("report.html.j2").render(
-        **_facts(dataset),
-        policy=content_security_policy([script, library]),
+    opening = list(_opening(report, left_out(dataset, shown)))
+    facts: dict[str, Any] = {"front": None}
+    scripts = SCRIPTS[:1]
+    if dataset.main is not None:
+        data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
+        facts = _facts(dataset, dataset.main, data)
+        facts["json"] = Markup(script_json(_all_visible(data)))
+        scripts = SCRIPTS
+    style = _read("page.css")
+    script = bundle(scripts)
+    page = _templates().get_template("page.html.j2")
+    return page.render(
+        **facts,
+        name=dataset.name or "Run",
+        policy=content_security_policy(script, style),
+        style=Markup(style),
         script=Markup(script),
-        library=Markup(packed(library)),
-        data=Markup(script_json(_all_visible(data))),
-        first=first_decision(data, dataset),
-        opening=list(_opening(report, left_out(dataset, shown))),
-        has_anatomies=bool(data["anatomies"]),
+        opening=opening,
         parts=list(_parts(report)),
+        command=dataset.run.command,
+        config=_config(dataset),
+        queries=queries(dataset),
     )
-    return str(page)
 
 
-def _facts(dataset: Dataset) -> dict[str, Any]:
-    """What the page shows of the run itself: its front, budgets, command and configuration."""
-    return {
-        "name": dataset.name or "Run",
-        "front": _front(dataset),
-        "budgets": _budgets(dataset),
-        "command": dataset.run.command,
-        "config": _config(dataset),
-        "queries": queries(dataset),
-    }
+def bundle(modules: tuple[str, ...]) -> str:
+    """One script of several modules, which share their names and so need no imports."""
+    texts = [_IMPORT.sub("", _read(f"scripts/{module}.js")) for module in modules]
+    return "\n".join(texts).replace("\nexport const ", "\nconst ")
+
+
+def _read(name: str) -> str:
+    return (files("orchestrator.reporting") / "html" / name).read_text(encoding="utf-8")
+
+
+def content_security_policy(script: str, style: str) -> str:
+    """The policy of a page that runs nothing but this script, and loads nothing.
+
+    A hash allows exactly one text; anything that a run smuggles in has another.
+    """
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src 'sha256-{_digest(script)}'",
+            f"style-src 'sha256-{_digest(style)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _digest(text: str) -> str:
+    """SHA-256 in base64, of the text between two tags."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 @functools.cache
 def _templates() -> Environment:
-    """The page's templates, which escape every value that is not marked as safe.
-
-    They are compiled once for a process.
-    """
+    """The page's templates, which escape every value that is not marked as safe."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
@@ -92,18 +130,58 @@ def _templates() -> Environment:
     return templates
 
 
-def _budgets(dataset: Dataset) -> list[int]:
-    """The budgets in bytes that the page offers as buttons."""
-    if dataset.main is None:
-        return []
-    return [pick.budget_bytes for pick in dataset.main.budget_picks]
+def _visible(value: Any) -> Any:
+    """Text with control and bidi characters as escapes; markup of our own as it is."""
+    from markupsafe import Markup
+
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value)
+    return value
 
 
-def _front(dataset: Dataset) -> Content | None:
-    """The Pareto front as it reads without a script."""
-    if dataset.main is None:
-        return None
-    return pareto_front.make(dataset, dataset.main)
+def _all_visible(value: Any) -> Any:
+    """Plain values whose texts hold no control or bidi characters."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(key): _all_visible(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(map(_all_visible, value))
+    return value
+
+
+def _facts(dataset: Dataset, main: EnvironmentResults, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows of the run's configurations: its front, decision, and choices."""
+    return {
+        "front": pareto_front.make(dataset, main),
+        "first": first_decision(data),
+        "budgets": [pick.budget_bytes for pick in main.budget_picks],
+        "is_log": is_logarithmic(main.configurations),
+        "data": data,
+        "measures": [(measure["name"], measure["title"]) for measure in data["measures"]],
+        "encodings": [("", "nothing"), *((own["name"], own["title"]) for own in data["encodings"])],
+        **_options(data["environments"]),
+    }
+
+
+def _options(environments: list[dict[str, Any]]) -> dict[str, list[tuple[Any, str]]]:
+    """What there is to choose from: (value, text) of recipes, batches and hardware."""
+    ranked = environments[0]["ranked"]
+    recipes: dict[Any, str] = {"ranked": environments[0]["recipes"][ranked]}
+    for own in environments:
+        for index, recipe in enumerate(own["recipes"]):
+            # Where an environment ranks another recipe, each of the two can be chosen.
+            if recipe is not None and (index != ranked or own["ranked"] != ranked):
+                recipes.setdefault(index, recipe)
+    batches = sorted({size for own in environments for size in own["batches"]})
+    hardware: dict[Any, str] = {}
+    for index, own in enumerate(environments):
+        hardware[index] = f"{own['hardware']} ({own['id']})"
+    return {
+        "recipes": [*recipes.items(), ("mixed", "all recipes together")],
+        "batches": [("", "any"), *((size, str(size)) for size in batches)],
+        "hardware": [*hardware.items(), ("all", "all, each ranked on its own")],
+    }
 
 
 def _opening(report: Report, missing: str) -> Iterator[str]:
@@ -139,53 +217,18 @@ def _config(dataset: Dataset) -> str:
     return json.dumps(dataset.run.config, indent=2, sort_keys=True)
 
 
-def _visible(value: Any) -> Any:
-    """Text with control and bidi characters as escapes; markup of our own as it is."""
-    from markupsafe import Markup
-
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return visible(value)
-    return value
-
-
-def first_decision(data: Mapping[str, Any], dataset: Dataset) -> dict[str, Any] | None:
+def first_decision(data: Mapping[str, Any]) -> dict[str, Any]:
     """The decision that the page opens with, in words: it reads without a script, too."""
-    if dataset.main is None:
-        return None
-    budget = first_budget(dataset)
-    asked = "Fastest of all"
-    if budget is not None:
-        asked = f"Fastest in {memory(budget)}"
-    environment = data["environments"][0]
+    environment, budget = data["environments"][0], data["budget"]
     question = f"samples_per_second/any/{environment['ranked']}"
     decision = decision_at(environment["decisions"], question, budget)
-    return {"asked": asked, **_in_words(decision)}
-
-
-def _in_words(decision: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A decision's label, figures and gain over the default; None: nothing fits."""
+    asked = "Fastest of all" if budget is None else f"Fastest in {memory(budget)}"
     if decision is None:
         nothing = {"gain": "", "faster": 0, "figures": "", "default": ""}
-        return {**nothing, "label": "Nothing measured fits"}
+        return {**nothing, "asked": asked, "label": "Nothing measured fits"}
     speed = number(decision["figures"]["samples_per_second"])
-    return {
-        "gain": decision["gain"],
-        "faster": decision["faster"],
-        "label": decision["label"],
-        "figures": f"{speed} samples/s in {memory(decision['memory'])}",
-        "default": decision["default"],
-    }
-
-
-def chart_library() -> str:
-    """The text of the chart library."""
-    scripts = files("bokeh") / "server" / "static" / "js"
-    return "\n".join((scripts / name).read_text() for name in ("bokeh.min.js", "bokeh-api.min.js"))
-
-
-def packed(text: str) -> str:
-    """Gzip in base64: 40 % of the library's size. All browsers since 2023 unpack it."""
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    figures = f"{speed} samples/s in {memory(decision['memory'])}"
+    return {**decision, "asked": asked, "figures": figures}
 
 
 def script_json(value: Any) -> str:
@@ -196,17 +239,6 @@ def script_json(value: Any) -> str:
     return text
 
 
-def _all_visible(value: Any) -> Any:
-    """Plain values whose texts hold no control or bidi characters."""
-    if isinstance(value, str):
-        return visible(value)
-    if isinstance(value, dict):
-        return {visible(key): _all_visible(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return list(map(_all_visible, value))
-    return value
-
-
 def queries(dataset: Dataset) -> list[tuple[str, str, str]]:
     """(tool, snippet before the budget in GiB, snippet after it): the fastest within a budget."""
     size = "peak_allocated_bytes"
@@ -215,23 +247,20 @@ def queries(dataset: Dataset) -> list[tuple[str, str, str]]:
     # Only plain identifiers can stand in a query without quotes.
     axes = [axis for axis in dataset.varying_axes if axis.isidentifier()]
     columns = list(dict.fromkeys(["trial_id", "micro_batch", *axes]))
-    return [("DuckDB", *_duckdb(columns, size)), ("Polars", *_polars(columns, size))]
-
-
-def _duckdb(columns: list[str], size: str) -> tuple[str, str]:
-    named = ", ".join(columns)
-    return (
-        f"SELECT {named}, samples_per_second, {size} / 1024.0**3 AS gib\nFROM '{TRIALS}'\n"
-        f"WHERE outcome = 'ok' AND {size} <= ",
-        " * 1024.0**3\nORDER BY samples_per_second DESC LIMIT 10;",
+    duckdb = (
+        f"SELECT {', '.join(columns)}, samples_per_second, {size} / 1024.0**3 AS gib\n"
+        f"FROM '{TRIALS}'\nWHERE outcome = 'ok' AND {size} <= "
     )
-
-
-def _polars(columns: list[str], size: str) -> tuple[str, str]:
-    listed = ", ".join(f'"{column}"' for column in columns)
-    return (
+    polars = (
         f'import polars as pl\n\n(\n    pl.scan_parquet("{TRIALS}")\n'
-        f'    .filter(pl.col("outcome") == "ok", pl.col("{size}") <= ',
-        f' * 1024**3)\n    .select({listed}, "samples_per_second", "{size}")\n'
-        '    .sort("samples_per_second", descending=True)\n    .head(10)\n    .collect()\n)',
+        f'    .filter(pl.col("outcome") == "ok", pl.col("{size}") <= '
     )
+    listed = ", ".join(f'"{column}"' for column in (*columns, "samples_per_second", size))
+    best = (
+        f" * 1024**3)\n    .select({listed})\n"
+        '    .sort("samples_per_second", descending=True)\n    .head(10)\n    .collect()\n)'
+    )
+    return [
+        ("DuckDB", duckdb, " * 1024.0**3\nORDER BY samples_per_second DESC LIMIT 10;"),
+        ("Polars", polars, best),
+    ]

@@ -12,6 +12,8 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.reporting.plots.style import MARKERS
 
 MAX_SIGNS = len(MARKERS)
+LOG_FROM = 8
+"""The memory axis is logarithmic if the largest value is over this many times the smallest."""
 _FIRST_COLOUR_AXES = ("precision", "optimizer")
 _FIRST_MARKER_AXES = ("activations", "optimizer")
 
@@ -89,3 +91,9 @@ def shown_budgets(dataset: Dataset, results: EnvironmentResults) -> list[int]:
     if dataset.run.budgets:
         return sorted(set(dataset.run.budgets))
     return [pick.budget_bytes for pick in results.budget_picks]
+
+
+def is_logarithmic(configurations: Iterable[Configuration]) -> bool:
+    """Whether a chart of these configurations has a logarithmic memory axis."""
+    sizes = [configuration.memory_bytes for configuration in configurations]
+    return max(sizes) > LOG_FROM * max(min(sizes), 1)

@@ -14,6 +14,7 @@ from orchestrator.labels import label as label_of
 from orchestrator.reporting.configurations import memory_meaning
 from orchestrator.reporting.plots.encoding import (
     encoded_axes,
+    is_logarithmic,
     label_axes,
     shown_budgets,
     values_of,
@@ -34,8 +35,6 @@ from orchestrator.units import GIB, MIB, count, memory, number
 
 MAX_RINGS = 40
 """Configurations of the front that get a ring, at most."""
-LOG_FROM = 8
-"""The memory axis is logarithmic if the largest value is over this many times the smallest."""
 _RANKED_POINTS = {"s": 40, "alpha": 0.9, "zorder": 4}
 _OTHER_RECIPE_POINTS = {"s": 20, "alpha": 0.28, "zorder": 2}
 """Area of a point in square points, its opacity, and the layer that it is drawn in."""
@@ -172,8 +171,7 @@ def _dress(picture: _Picture) -> None:
 
 def _scale(picture: _Picture) -> None:
     """Give the memory a logarithmic scale if its sizes differ much."""
-    sizes = [configuration.memory_bytes for configuration in picture.results.configurations]
-    if max(sizes) <= LOG_FROM * max(min(sizes), 1):
+    if not is_logarithmic(picture.results.configurations):
         return
     from matplotlib.ticker import FormatStrFormatter, NullLocator
 

@@ -30,7 +30,7 @@ def test_report_without_a_run_is_a_usage_error(
 
 
 def test_report_help_imports_nothing_heavy() -> None:
-    heavy = "{'pyarrow', 'torch', 'rich', 'bokeh', 'matplotlib', 'jinja2', 'numpy', 'pandas'}"
+    heavy = "{'pyarrow', 'torch', 'rich', 'matplotlib', 'jinja2', 'numpy', 'pandas'}"
     code = (
         "import sys, contextlib\nfrom orchestrator import report\n"
         "with contextlib.suppress(SystemExit): report.main(['--help'])\n"

@@ -28,18 +28,22 @@ def test_chart_data_holds_every_configuration_of_every_environment(tmp_path: Pat
     columns = data["columns"]
     assert [columns["environment"].count(place) for place in (0, 1)] == [280, 1]
     assert {len(column) for column in columns.values() if isinstance(column, list)} <= {281, 4}
-    assert [axis["name"] for axis in data["axes"]] == [
-        "micro_batch",
-        "precision",
-        "activations",
-        "optimizer",
-    ]
-    assert data["axes"][0]["values"] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    names = ["micro_batch", "precision", "activations", "optimizer", "recipe", "hardware"]
+    assert [encoding["name"] for encoding in data["encodings"]] == names
+    assert data["encodings"][0]["values"] == [str(2**power) for power in range(9)]
     assert [measure["name"] for measure in data["measures"]] == [
         "memory_bytes",
         "samples_per_second",
         "dollars_per_million",
     ]
+
+
+def test_many_numbers_share_colours_in_bands(tmp_path: Path) -> None:
+    records = [make_record(micro_batch=size, memory_mib=size) for size in range(1, 29)]
+    encoding = data_of(tmp_path, records)["encodings"][0]
+    assert encoding["of"] == sorted(encoding["of"])
+    assert encoding["names"][0] == "1 to 4"
+    assert len(encoding["names"]) == len(encoding["colours"]) == 1 + encoding["of"][-1]
 
 
 def test_chart_data_names_recipes_and_the_ranked_one(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.api import Run, load
-from orchestrator.reporting.html.decisions import Question, decision_at, decisions
+from orchestrator.reporting.html.decisions import decision_at, decisions, key_of
 from orchestrator.reporting.publish import publish
 from orchestrator.units import GIB
 from tests.support.recorded_runs import RECORDED
@@ -39,8 +39,7 @@ def test_decisions_are_the_answers_of_recommend(name: str) -> None:
         batch = draw.choice([None, 1, 4, 16, 64, 256, 512])
         recipe = draw.choice([results.recipe, None])
         budget = draw.choice([None, draw.choice(sizes), draw.choice(sizes) - 1, 24 * GIB])
-        question = Question(objective=objective, effective_batch=batch, recipe=recipe)
-        key = question.key(recipes)
+        key = key_of((objective, batch, recipe), recipes)
         if key not in table["steps"]:  # nothing measured in it, or a batch that is not offered
             continue
         shown = decision_at(table, key, budget)
@@ -72,7 +71,7 @@ def test_decisions_say_what_was_not_checked(tmp_path: Path) -> None:
     assert any(note.startswith("losses not checked: ") for note in shown["notes"])
 
 
-def test_decisions_leave_out_questions_beyond_their_room() -> None:
+def test_decisions_leave_out_queries_beyond_their_room() -> None:
     run = load(RECORDED / "2026-11-20-bert_large-7xh200-part")
     rows = len(run.results.configurations)
     assert len(page_decisions(run, run.results, limit=3 * rows)["steps"]) == 3

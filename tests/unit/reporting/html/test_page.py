@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -36,6 +38,25 @@ def test_page_shows_the_front_without_a_script(dataset: Dataset) -> None:
     table = html.split('<table id="table"')[1].split("</table>")[0]
     assert "batch 256 · bf16" in table
     assert "Ranked: same training recipe as the baseline" in table
+
+
+def test_policy_names_the_only_script_and_style(dataset: Dataset) -> None:
+    html = page.render(Report(dataset=dataset))
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    for tag in ('script type="module"', "style"):
+        (text,) = re.findall(rf"(?s)<{tag}>(.*?)</", html)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        kind = tag.split()[0]
+        assert f"{kind}-src 'sha256-{digest}'" in policy.replace("&#39;", "'")
+    assert policy.startswith("default-src &#39;none&#39;")
+    assert "unsafe" not in policy
+
+
+def test_bundle_has_every_module_once_and_no_imports() -> None:
+    folder = Path(page.__file__).parent / "scripts"
+    assert {path.stem for path in folder.glob("*.js")} == set(page.SCRIPTS)
+    script = page.bundle(page.SCRIPTS)
+    assert not re.search(r"(?m)^(import|export)\b", script)
 
 
 def test_script_json_cannot_end_its_script() -> None:

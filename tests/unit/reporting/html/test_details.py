@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.analysis.dataset import load_dataset
-from orchestrator.reporting.html.pairs import MAX_EXPLAINED, explained_pairs
+from orchestrator.reporting.html.details import MAX_EXPLAINED, explained_pairs
 from tests.support.records import make_grid, write_run
 
 
