@@ -72,22 +72,22 @@ export const shapePath = (shape, size, x, y) => {
 const corners = (x, y, isStepped) => x.flatMap((each, index) =>
   (isStepped && index ? [[each, y[index - 1]], [each, y[index]]] : [[each, y[index]]]));
 
-// The path of a mark of each kind, in pixels of the frame; across and up are its scales.
+// The path of a mark of each kind, in pixels of its frame.
 const PATHS = {
-  points: (mark, across, up) => mark.x.map((x, index) =>
+  points: (mark, { across, up }) => mark.x.map((x, index) =>
     shapePath(mark.shapes?.[index] ?? "●", mark.size, across(x), up(mark.y[index]))).join(""),
-  line: ({ x, y, isStepped }, across, up) =>
+  line: ({ x, y, isStepped }, { across, up }) =>
     `M${corners(x.map(across), y.map(up), isStepped).join("L")}`,
-  area: ({ x, low, high }, across, up) => {
+  area: ({ x, low, high }, { across, up }) => {
     const [pixels, floor, roof] = [x.map(across), low.map(up), high.map(up)];
     const back = corners(pixels, floor, true).reverse();
     return `M${[...corners(pixels, roof, true), ...back].join("L")}Z`;
   },
-  rule: ({ axis, at }, across, up) =>
-    (axis === "x" ? `M${across(at)} 0v9999` : `M0 ${up(at)}h9999`),
+  rule: ({ axis, at }, { across, up, width, height }) =>
+    (axis === "x" ? `M${across(at)} 0v${height}` : `M0 ${up(at)}h${width}`),
 };
-export const pathOf = (mark, { across, up }) => {
-  const path = mark.x?.length === 0 ? "" : PATHS[mark.kind](mark, across, up);
+export const pathOf = (mark, frame) => {
+  const path = mark.x?.length === 0 ? "" : PATHS[mark.kind](mark, frame);
   return svg("path", { d: path, fill: "none", ...mark.attributes });
 };
 
