@@ -92,7 +92,7 @@ def _compilation() -> dict[str, Any]:
     return {
         "compiled_graphs": graphs,
         "compile_graph_breaks": sum(counters["graph_break"].values()),
-        "compile_seconds": float(sum(compilation_time_metrics["_compile.compile_inner"])),
+        "compile_seconds": float(sum(compilation_time_metrics.get("_compile.compile_inner", ()))),
         "compile_cache_hits": counters["aot_autograd"].get("autograd_cache_hit", 0),
         "inductor_cache_hits": counters["inductor"].get("fxgraph_cache_hit", 0),
         "activation_memory_budget": float(config.activation_memory_budget),

@@ -1,6 +1,6 @@
 """Trains a decoder by hand, with nothing of this project: LoRA on a frozen base, or unusual rows.
 
-python tests/gpu/bare_decoder.py CASE [--micro-batch N] [--checkpoint FOLDER]
+python -m tests.gpu.bare_decoder CASE [--micro-batch N] [--checkpoint FOLDER]
 
 A case is a Llama of 0.6 B parameters with random weights, trained in bf16 for 12 steps, in this
 process alone. A quantized base is loaded from a checkpoint that is written first, as transformers
@@ -97,36 +97,42 @@ def dataset_of(case: str, samples: int) -> Dataset:
     return dataset
 
 
-def run(case: str, micro_batch: int, checkpoint: str | None) -> dict[str, Any]:
-    """Train one case; its figures."""
-    set_seed(42)
-    checkpointing: dict[str, Any] = {}
-    if case == "long_checkpoint":
-        checkpointing = {
+def figures_of(
+    model: Any,
+    dataset: Any,
+    *,
+    steps: int,
+    micro_batch: int,
+    collator: Any = None,
+    checkpointing: bool = False,
+) -> dict[str, Any]:
+    """Train with the Trainer in bf16; the figures of the training alone."""
+    options: dict[str, Any] = {}
+    if checkpointing:
+        options = {
             "gradient_checkpointing": True,
             "gradient_checkpointing_kwargs": {"use_reentrant": False},
         }
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
-            model=model_of(case, checkpoint or folder),
+            model=model,
             args=TrainingArguments(
                 output_dir=folder,
-                max_steps=STEPS,
+                max_steps=steps,
                 per_device_train_batch_size=micro_batch,
                 bf16=True,
                 log_level="error",
                 report_to="none",
                 save_strategy="no",
-                **checkpointing,
+                **options,
             ),
-            train_dataset=dataset_of(case, STEPS * micro_batch),
-            data_collator=DataCollatorWithFlattening() if case == "padding_free" else None,
+            train_dataset=dataset,
+            data_collator=collator,
         )
         # What building and quantizing took does not count: a training has other peaks.
         torch.cuda.reset_peak_memory_stats()
         metrics = trainer.train().metrics
     return {
-        "case": case,
         "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
         "train_samples_per_second": metrics["train_samples_per_second"],
         "train_loss": metrics["train_loss"],
@@ -139,8 +145,17 @@ def main() -> None:
     parser.add_argument("--micro-batch", type=int, default=2)
     parser.add_argument("--checkpoint", help="folder in which to leave the base's checkpoint")
     options = parser.parse_args()
-    figures = run(options.case, options.micro_batch, options.checkpoint)
-    print(json.dumps(figures), flush=True)
+    set_seed(42)
+    with tempfile.TemporaryDirectory() as folder:
+        figures = figures_of(
+            model_of(options.case, options.checkpoint or folder),
+            dataset_of(options.case, STEPS * options.micro_batch),
+            steps=STEPS,
+            micro_batch=options.micro_batch,
+            collator=DataCollatorWithFlattening() if options.case == "padding_free" else None,
+            checkpointing=options.case == "long_checkpoint",
+        )
+    print(json.dumps({"case": options.case, **figures}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Trains a vision-language model by hand, with nothing of this project.
 
-python tests/gpu/bare_vision.py CASE
+python -m tests.gpu.bare_vision CASE
 
 A case is a small Qwen2.5-VL with random weights, trained in bf16 for six steps on random images of
 448 pixels with texts of 1024 tokens. The last line printed is a JSON object.
@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import (
-    AutoModelForImageTextToText,
-    Qwen2_5_VLConfig,
-    Trainer,
-    TrainingArguments,
-    set_seed,
-)
+from transformers import AutoModelForImageTextToText, Qwen2_5_VLConfig, set_seed
+
+from tests.gpu.bare_decoder import figures_of
 
 STEPS = 6
 MICRO_BATCH = 4
@@ -111,44 +106,20 @@ def model_of(case: str) -> torch.nn.Module:
     return model
 
 
-def run(case: str) -> dict[str, Any]:
-    """Train one case; its figures."""
-    set_seed(42)
-    checkpointing: dict[str, Any] = {}
-    if case == "checkpoint":
-        checkpointing = {
-            "gradient_checkpointing": True,
-            "gradient_checkpointing_kwargs": {"use_reentrant": False},
-        }
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(
-            model=model_of(case),
-            args=TrainingArguments(
-                output_dir=folder,
-                max_steps=STEPS,
-                per_device_train_batch_size=MICRO_BATCH,
-                bf16=True,
-                log_level="error",
-                report_to="none",
-                save_strategy="no",
-                **checkpointing,
-            ),
-            train_dataset=Samples(),
-            data_collator=collate,
-        )
-        torch.cuda.reset_peak_memory_stats()
-        metrics = trainer.train().metrics
-    return {
-        "case": case,
-        "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
-        "train_loss": metrics["train_loss"],
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("case", choices=CASES)
-    print(json.dumps(run(parser.parse_args().case)), flush=True)
+    case = parser.parse_args().case
+    set_seed(42)
+    figures = figures_of(
+        model_of(case),
+        Samples(),
+        steps=STEPS,
+        micro_batch=MICRO_BATCH,
+        collator=collate,
+        checkpointing=case == "checkpoint",
+    )
+    print(json.dumps({"case": case, **figures}), flush=True)
 
 
 if __name__ == "__main__":

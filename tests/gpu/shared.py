@@ -109,9 +109,8 @@ def run_here(*command: str, cwd: Path = ROOT, **variables: str) -> str:
 
 
 def bare_figures(script: str, *arguments: str) -> Mapping[str, Any]:
-    """The figures that a script of this folder prints on its last line, as JSON."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    output = run_here(f"tests/gpu/{script}", *arguments, PYTHONPATH=path)
+    """The figures that a module of this folder prints on its last line, as JSON."""
+    output = run_here("-m", f"tests.gpu.{script}", *arguments)
     figures: Mapping[str, Any] = json.loads(output.splitlines()[-1])
     print(figures)
     return figures

@@ -38,7 +38,7 @@ def bare_peaks(request: pytest.FixtureRequest) -> Mapping[str, int]:
         case for case in CASES if any(f"[{case}]" in own.name for own in request.session.items)
     ]
     with ThreadPoolExecutor(len(chosen)) as pool:
-        figures = list(pool.map(functools.partial(bare_figures, "bare.py"), chosen))
+        figures = list(pool.map(functools.partial(bare_figures, "bare"), chosen))
     return {case: own["peak_allocated_bytes"] for case, own in zip(chosen, figures, strict=True)}
 
 
@@ -70,7 +70,7 @@ def test_peak_equals_the_bare_script_to_the_byte(
 def test_throughput_is_within_two_percent_of_the_bare_script(
     case: str, ours: Callable[[str], Figures]
 ) -> None:
-    expected = bare_figures("bare.py", case)["samples_per_second"]
+    expected = bare_figures("bare", case)["samples_per_second"]
     speed = ours(case)["samples_per_second"]
     print(f"\n{case}: bare {expected:.2f} samples/s, this project {speed:.2f}")
     assert speed == pytest.approx(expected, rel=0.02)

@@ -41,7 +41,7 @@ def trained(slot: Slot, folder: Path, case: str, model: Mapping[str, Any]) -> Ma
 
 def bare(case: str, *options: str) -> int:
     """The peak of the script, in bytes."""
-    figures = bare_figures("bare_decoder.py", case, "--micro-batch", str(MICRO_BATCH), *options)
+    figures = bare_figures("bare_decoder", case, "--micro-batch", str(MICRO_BATCH), *options)
     return int(figures["peak_allocated_bytes"])
 
 

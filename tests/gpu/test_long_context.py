@@ -42,7 +42,7 @@ def test_peak_of_a_long_sequence_equals_the_bare_script(
     choices = {"sequence_length": LONG, "activations": activations}
     row = trained(slot, tmp_path, choices, data).measurements
     case = "long" if activations == "keep" else "long_checkpoint"
-    bare = bare_figures("bare_decoder.py", case)
+    bare = bare_figures("bare_decoder", case)
     assert row["peak_allocated_bytes"] == bare["peak_allocated_bytes"]
 
 
@@ -51,7 +51,7 @@ def test_peak_of_padding_free_rows_equals_the_bare_script(slot: Slot, tmp_path: 
     (tmp_path / "rows.jsonl").write_text("".join(lines))
     data = {"file": {"path": "rows.jsonl"}}
     row = trained(slot, tmp_path, {"batching": "padding_free"}, data).measurements
-    bare = bare_figures("bare_decoder.py", "padding_free")
+    bare = bare_figures("bare_decoder", "padding_free")
     assert row["typical_peak_allocated_bytes"] == bare["peak_allocated_bytes"]
     # The longest rows together take more than random ones.
     assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]

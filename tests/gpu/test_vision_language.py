@@ -32,7 +32,7 @@ def test_peak_of_images_with_texts_equals_the_bare_script(
     samples = STEPS * MICRO_BATCH
     data = {"synthetic": {"sequence_length": TOKENS, "image_size": IMAGE_SIZE, "samples": samples}}
     record = measured(slot, planned(tmp_path, model, choices, data, steps=STEPS - 2))
-    figures = bare_figures("bare_vision.py", case)
+    figures = bare_figures("bare_vision", case)
     print(record.measurements["peak_allocated_bytes"])
     assert record.measurements["peak_allocated_bytes"] == figures["peak_allocated_bytes"]
     assert record.measurements["image_tokens_per_sample"] == 256

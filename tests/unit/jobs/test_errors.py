@@ -132,6 +132,7 @@ def test_classify_finds_a_wrapped_out_of_memory(explicitly: bool) -> None:
     [
         ("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0", 20 * 2**20),
         ("CUDA out of memory. Tried to allocate 512 bytes.", 512),
+        ("Tried to allocate 1.50 KiB", 1536),
         ("tried to allocate 2.50 GiB", 5 * 2**29),
         ("Tried to allocate 1.50 TB", 3 * 2**39),
         ("Tried to allocate 1.50 TiB", 3 * 2**39),
