@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
-from jobs.spec import TrialSpec, spec_from_json
+from jobs.spec import TrialSpec, from_json
 from jobs.spec.limits import problem_of
 
 
@@ -82,7 +82,7 @@ def _read_spec(file: Path) -> TrialSpec:
     """
     try:
         content = json.loads(file.read_text())
-        return spec_from_json(content.get("spec", content))
+        return from_json(TrialSpec, content.get("spec", content))
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from jobs.anatomy_record import Anatomy, anatomy_from_json
 from jobs.flags import Flag, flags_of
-from jobs.spec import TrialSpec, spec_from_json, to_json
+from jobs.spec import TrialSpec, from_json, to_json
 
 SCHEMA_VERSION = 2
 """Version of records, tables and run.json."""
@@ -175,7 +175,7 @@ def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
     """
     # Every other field is plain JSON already.
     parsed = {
-        "spec": spec_from_json(raw["spec"]),
+        "spec": from_json(TrialSpec, raw["spec"]),
         "outcome": Outcome(raw["outcome"]),
         "provenance": Provenance(**raw["provenance"]),
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from jobs.record import record_to_json
-from jobs.spec import TrialSpec, spec_from_json
+from jobs.spec import TrialSpec, from_json
 from jobs.trial.run import run
 
 RESULT = "result.json"
@@ -54,7 +54,7 @@ def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
         parent.sendall(READY.pack(time.monotonic(), has_context))
         with parent.makefile() as messages:
             request = json.load(messages)  # waits for the trial
-        spec = spec_from_json(request["spec"])
+        spec = from_json(TrialSpec, request["spec"])
         context_bytes = request["context_bytes"] if has_context else 0
         parent.sendall(STARTED)
         status = run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context_bytes)

@@ -27,7 +27,7 @@ from jobs.isolation.scratch import SLOT_PREFIX, own_folder
 from jobs.node import environment
 from jobs.node.parent_death import continue_without_owner
 from jobs.record import Outcome, TrialRecord, record_to_json
-from jobs.spec import TrialSpec, spec_from_json
+from jobs.spec import TrialSpec, from_json
 
 IDLE_CHILD_SECONDS = 10.0
 """How long a child that was forked ahead waits for a trial."""
@@ -50,7 +50,7 @@ def serve(connect: Callable[[], socket.socket], folder: Path) -> None:
     owner.answer({"preload_seconds": preload_seconds, **hello})
     with contextlib.closing(ChildRunner(folder, owner)) as children:
         for request in _requests(owner.connection, children):
-            spec = spec_from_json(request["spec"])
+            spec = from_json(TrialSpec, request["spec"])
             record = _run(children, spec, request["timeout_seconds"], not_forkable)
             owner.answer(record_to_json(record))
             # Forked after the reply, while the driver chooses the next trial.

@@ -8,13 +8,11 @@ recipe.py           the choices that change what a training learns
 user_code.py        the user's own code, by name
 settings.py         what is handed to which library, and what it may use of its node
 identity.py         the trial's id
-plain_json.py       any of these as JSON values
+plain_json.py       any of these as JSON values, and read back
 limits.py           the largest values that a trial can run with
-from_json.py        a ``TrialSpec`` read back
 """
 
 from jobs.spec.follow_up import FollowUp, Purpose
-from jobs.spec.from_json import data_from_json, spec_from_json
 from jobs.spec.measure import Isolation, MeasureSpec, MemoryCap
 from jobs.spec.model_and_data import (
     DatasetFile,
@@ -26,7 +24,7 @@ from jobs.spec.model_and_data import (
     SyntheticData,
     Task,
 )
-from jobs.spec.plain_json import to_json
+from jobs.spec.plain_json import from_json, to_json
 from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
 from jobs.spec.settings import Hook, HookPlace, LibrarySettings, Needs
 from jobs.spec.trial import TrialSpec
@@ -55,7 +53,6 @@ __all__ = [
     "TrainingRecipe",
     "TrialSpec",
     "UserCode",
-    "data_from_json",
-    "spec_from_json",
+    "from_json",
     "to_json",
 ]

@@ -1,15 +1,19 @@
-"""Specs and records as plain JSON values, with or without the fields at their default."""
+"""Specs and records as plain JSON values, and read back from them."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from types import UnionType
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from jobs.spec.recipe import TrainingRecipe
 
 _PLAIN_TYPES = (str, int, float, bool)
+T = TypeVar("T")
+"""The type of a value that is read back."""
 
 
 def to_json(value: Any) -> Any:
@@ -26,6 +30,50 @@ def to_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]
     return value
+
+
+def from_json(kind: type[T], value: Any) -> T:
+    """The inverse of ``to_json`` for a dataclass.
+
+    Raises KeyError, TypeError or ValueError for a foreign document.
+    """
+    read = _reader(kind)
+    assert read is not None
+    return cast(T, read(value))
+
+
+@functools.cache
+def _reader(kind: Any) -> Callable[[Any], Any] | None:
+    """A function from a JSON value to one of this type; None: it is the same value."""
+    if kind is TrainingRecipe:
+        return TrainingRecipe.of
+    if _field_names(kind):
+        readers = {name: _reader(field) for name, field in get_type_hints(kind).items()}
+        known = {name: read for name, read in readers.items() if read is not None}
+        return functools.partial(_read_fields, kind, known)
+    origin, arguments = get_origin(kind), get_args(kind)
+    inner = next(filter(None, map(_reader, arguments)), None)
+    if origin is UnionType and inner is not None:
+        # Of a dataclass and None.
+        return functools.partial(_read_optional, inner)
+    if origin is tuple:
+        return tuple
+    if origin is Mapping and inner is not None:
+        return functools.partial(_read_items, inner)
+    return kind if isinstance(kind, enum.EnumType) else None
+
+
+def _read_fields(kind: Any, readers: Mapping[str, Callable[[Any], Any]], value: Any) -> Any:
+    read = {name: readers[name](value[name]) for name in readers.keys() & value.keys()}
+    return kind(**{**value, **read})
+
+
+def _read_optional(read: Callable[[Any], Any], value: Any) -> Any:
+    return read(value) if value else None
+
+
+def _read_items(read: Callable[[Any], Any], value: Any) -> Any:
+    return {name: read(item) for name, item in value.items()}
 
 
 def without_defaults(value: Any) -> Any:

@@ -30,11 +30,6 @@ class TrainingRecipe:
         """Axis -> value, axes in alphabetical order."""
         return dict(sorted(self.choices, key=itemgetter(0)))
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the recipe is empty: no choice changes what the training learns."""
-        return not self.choices
-
 
 PLAIN = TrainingRecipe()
 """The recipe without any choice: the training as the user wrote it."""

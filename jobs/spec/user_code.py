@@ -29,6 +29,12 @@ class UserCode:
     digest: str = ""
     """Digest of the sources of these modules, and of the modules beside them that they import."""
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for anything but texts: a record may have been edited by hand."""
+        for text in (*self.names, self.folder, self.digest):
+            if not isinstance(text, str):
+                raise TypeError(f"{text!r} is not a text")
+
     @property
     def names(self) -> tuple[str, ...]:
         """Every object, as ``module:object``."""

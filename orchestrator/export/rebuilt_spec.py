@@ -16,9 +16,8 @@ from jobs.spec import (
     ModelSpec,
     TrialSpec,
     UserCode,
-    data_from_json,
+    from_json,
 )
-from jobs.spec.from_json import user_code_from_json
 from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.export.generated_code import NotExportableError
@@ -125,12 +124,12 @@ def _own_code(raw: Mapping[str, Any] | None) -> UserCode | None:
     """The user's own code by name; None in a run without any."""
     if not raw:
         return None
-    return user_code_from_json(raw)
+    return from_json(UserCode, raw)
 
 
 def _data(raw: Mapping[str, Any]) -> DataSpec:
     """The user's file or the synthetic samples, as the table's config names them."""
-    return data_from_json(raw)
+    return from_json(DataSpec, raw)
 
 
 def _measure(raw: Mapping[str, Any]) -> MeasureSpec:

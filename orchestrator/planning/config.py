@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobs.spec import DataSpec, MeasureSpec, ModelSpec, UserCode, data_from_json
+from jobs.spec import DataSpec, MeasureSpec, ModelSpec, UserCode, from_json
 from orchestrator.planning.arguments import architecture_names
 from orchestrator.planning.axes import AxisReader, Grids, read_grids
 from orchestrator.planning.base_arguments import BaseArguments, baseline, read_base_arguments
@@ -144,7 +144,7 @@ def _data(file: ConfigFile, folder: Path) -> DataSpec:
             "format": rows.known_format,
             "tokenizer": _located(tokenizer, folder),
         }
-    return data_from_json(fields)
+    return from_json(DataSpec, fields)
 
 
 def _located(name: str | None, folder: Path) -> str | None:

@@ -18,7 +18,7 @@ import torch
 from transformers import Trainer, TrainingArguments, default_data_collator
 
 from jobs.finetuning.adapters import lora
-from jobs.spec import TrialSpec, spec_from_json
+from jobs.spec import TrialSpec, from_json
 from jobs.trial import data, models
 from tests.benchmarks.bare_training import plain_arguments
 
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("spec", type=Path)
     parser.add_argument("largest", type=int)
     options = parser.parse_args()
-    spec = spec_from_json(json.loads(options.spec.read_text()))
+    spec = from_json(TrialSpec, json.loads(options.spec.read_text()))
     began = time.perf_counter()
     picked = PEERS[options.name](spec, options.largest)
     print(json.dumps({"micro_batch": picked, "seconds": time.perf_counter() - began}), flush=True)

@@ -12,7 +12,7 @@ import pytest
 import transformers
 from transformers.training_args import OptimizerNames
 
-from jobs.spec import HookPlace, spec_from_json, to_json
+from jobs.spec import HookPlace, TrialSpec, from_json, to_json
 from jobs.techniques import AXES, Axis, Variant
 from jobs.techniques.axes.activations import RENAMED
 from jobs.techniques.hooks import registered
@@ -64,7 +64,7 @@ def test_variant_is_sound(axis: Axis, name: str, variant: Variant) -> None:
         assert {argument, RENAMED.get(argument, argument)} & KNOWN_ARGUMENTS
     if "optim" in variant.training_arguments:
         assert variant.training_arguments["optim"] in list(OptimizerNames)
-    copy = spec_from_json(json.loads(json.dumps(to_json(spec))))
+    copy = from_json(TrialSpec, json.loads(json.dumps(to_json(spec))))
     assert copy.trial_id == spec.trial_id
     assert to_json(copy) == to_json(spec)
 

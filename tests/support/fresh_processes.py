@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 from jobs.node.process_variables import process_variables
 from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
-from jobs.spec import TrialSpec, spec_from_json, to_json
+from jobs.spec import TrialSpec, from_json, to_json
 
 LIBRARIES = ["torch", "datasets", "transformers.trainer", "accelerate", "peft", "bitsandbytes"]
 TRL = ["trl.trainer.sft_trainer", "trl.trainer.dpo_trainer"]
@@ -100,5 +100,5 @@ def _logged(log: Path, work: Callable[..., None], arguments: tuple[Any, ...]) ->
 def _measure(spec: dict[str, Any], folder: Path) -> None:
     from jobs.trial import run
 
-    record = run.run(spec_from_json(spec), lambda phase: None, scratch=folder)
+    record = run.run(from_json(TrialSpec, spec), lambda phase: None, scratch=folder)
     (folder / "record.json").write_text(json.dumps(record_to_json(record)))

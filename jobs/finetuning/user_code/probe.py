@@ -10,8 +10,7 @@ import subprocess
 import sys
 
 from jobs import self_process
-from jobs.spec import UserCode, to_json
-from jobs.spec.from_json import user_code_from_json
+from jobs.spec import UserCode, from_json, to_json
 
 _SECONDS = 300
 
@@ -40,7 +39,7 @@ def main() -> None:
 
     problem = ""
     try:
-        user_objects(user_code_from_json(json.loads(sys.argv[1])))
+        user_objects(from_json(UserCode, json.loads(sys.argv[1])))
     except UserCodeError as error:
         problem = " ".join(str(error).split())
     print(f"\n{json.dumps(problem)}")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.spec import spec_from_json, to_json
+from jobs.spec import TrialSpec, from_json, to_json
 from orchestrator import sweep
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.plan import plan
@@ -206,7 +206,7 @@ def judge(path: Path, *, trust: bool) -> str:
     planned = plan(config, has_gpu=trust)
     describe(planned, config).encode()
     for spec in planned.trials[:20]:
-        assert spec_from_json(json.loads(json.dumps(to_json(spec)))).trial_id == spec.trial_id
+        assert from_json(TrialSpec, json.loads(json.dumps(to_json(spec)))).trial_id == spec.trial_id
     return "planned"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.record import Outcome
-from jobs.spec import spec_from_json, to_json
+from jobs.spec import TrialSpec, from_json, to_json
 from orchestrator import predict, sweep
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.plan import plan
@@ -52,7 +52,7 @@ def test_allowed_own_code_is_in_every_trial_and_in_what_a_run_keeps(config: Path
     assert kept["callbacks"] == ["my_own_pack.train:Count"]
     (trial,) = plan(loaded).trials
     assert trial.own_code == loaded.own_code
-    assert spec_from_json(to_json(trial)) == trial
+    assert from_json(TrialSpec, to_json(trial)) == trial
 
 
 def test_edited_source_makes_other_trials(config: Path) -> None:

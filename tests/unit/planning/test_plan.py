@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.record import Outcome
-from jobs.spec import PLAIN, spec_from_json, to_json
+from jobs.spec import PLAIN, TrialSpec, from_json, to_json
 from jobs.steady_state import MIN_STEPS_TO_GIVE_UP
 from jobs.techniques import AXES, Variant
 from orchestrator.planning.config import load_config
@@ -271,7 +271,7 @@ def test_plan_every_configuration_is_in_exactly_one_place(
     assert planned == plan_of(**keys)
     assert max(Counter(spec.trial_id for spec in specs).values(), default=1) == 1
     assert all(list(spec.choices) == list(specs[0].choices) for spec in specs)
-    assert all(spec_from_json(to_json(spec)) == spec for spec in specs[:2])
+    assert all(from_json(TrialSpec, to_json(spec)) == spec for spec in specs[:2])
     whole = plan_of(axes=axes, subsets=subsets)
     left_out = len(whole.trials) + len(whole.ruled_out) - len(specs)
     assert left_out >= 0

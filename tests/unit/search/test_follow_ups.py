@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import Purpose, TrialSpec, spec_from_json, to_json
+from jobs.spec import Purpose, TrialSpec, from_json, to_json
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
 from orchestrator.planning.config_model import FollowUpPolicy
 from orchestrator.search.follow_up_plan import MAX_FAILED_CHECKS
@@ -122,7 +122,7 @@ def test_follow_ups_of_several_environments_do_not_run() -> None:
 
 def test_follow_up_survives_its_journey_as_json() -> None:
     spec = run_to_the_end(follow_ups(), Device())[0].spec
-    assert spec_from_json(to_json(spec)) == spec
+    assert from_json(TrialSpec, to_json(spec)) == spec
 
 
 def test_follow_ups_of_a_resumed_search_are_the_same() -> None:

@@ -174,10 +174,10 @@ def test_stopped_parent_of_a_killed_owner_ends(note: Path) -> None:
 OWNER = """\
 import json, sys
 from jobs.isolation.slot import Slot
-from jobs.spec import spec_from_json
+from jobs.spec import TrialSpec, from_json
 from tests.support import light_parent
 with Slot(cpus=1, parent_command=light_parent.COMMAND) as slot:
-    slot.run(spec_from_json(json.load(open(sys.argv[1]))), timeout_seconds=600.0)
+    slot.run(from_json(TrialSpec, json.load(open(sys.argv[1]))), timeout_seconds=600.0)
 """
 
 

@@ -15,7 +15,7 @@ from jobs.spec import (
     RowLengthDistribution,
     SyntheticData,
     TrialSpec,
-    spec_from_json,
+    from_json,
     to_json,
 )
 from jobs.techniques import AXES, merge
@@ -114,6 +114,6 @@ def test_run_of_a_classifier_without_padding_is_refused(tmp_path: Path) -> None:
 
 def test_spec_with_lengths_is_read_back() -> None:
     spec = _spec("packed")
-    again = spec_from_json(to_json(spec))
+    again = from_json(TrialSpec, to_json(spec))
     assert again == spec
     assert again.trial_id == spec.trial_id
