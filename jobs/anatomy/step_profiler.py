@@ -16,6 +16,7 @@ from jobs.anatomy.memory.live_tensors import LiveTensor, nested_tensors
 from jobs.anatomy.memory.timeline import KnownBlocks
 from jobs.anatomy.trace import phase_weight
 from jobs.anatomy.trace_reader import PHASE
+from jobs.loops.meter import Listener
 from jobs.trackers.sources import cuda_events
 from jobs.trackers.tracker import Phase
 
@@ -24,8 +25,8 @@ TRAINED_MICRO_BATCHES = 2
 second one on."""
 
 
-class StepProfiler:
-    """A ``Listener`` that times ``timed_steps`` steps, then profiles one step.
+class StepProfiler(Listener):
+    """Times ``timed_steps`` steps, then profiles one step.
 
     With ``timed_steps=0`` the profiled step is timed as well. All micro-batches of a step are
     fetched, but only the last two are trained on. The device is synchronised between timing and
@@ -97,12 +98,6 @@ class StepProfiler:
         self._synchronize()
         self._is_timing = True
         self._timer.mark("upkeep")
-
-    def data_wait(self, seconds: float) -> None:
-        """Unused: the phase "data" covers it."""
-
-    def loss(self, value: torch.Tensor) -> None:
-        """Unused."""
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """Count the micro-batch, and remember the addresses of its tensors."""

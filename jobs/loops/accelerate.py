@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,9 +12,9 @@ import transformers
 from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
+from jobs.loops.chosen_rows import loader_of
 from jobs.loops.contract import Setup, Trained
 from jobs.loops.meter import Listener
-from jobs.loops.worst_batch import loader_of
 from jobs.loss_scaling import LossScaling
 from jobs.techniques.axes.optimizer import decay_groups
 
@@ -51,7 +52,8 @@ class _Loop:
         # The Trainer seeds here, too: equal seeds give equal data orders and dropout.
         transformers.set_seed(arguments.seed)
         enable_checkpointing(setup.model, arguments)
-        self.accelerator = Accelerator(mixed_precision=_mixed_precision(arguments))
+        precision = "bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "no"
+        self.accelerator = Accelerator(mixed_precision=precision)
         optimizer = setup.optimizer or named_optimizer(setup.model, arguments)
         self.model, self.optimizer, self.dataloader = self.accelerator.prepare(
             setup.model, optimizer, _dataloader(setup)
@@ -68,7 +70,7 @@ class _Loop:
         samples = 0
         is_complete = False
         meter.train_begin()
-        batches = _timed(_endless(dataloader or self.dataloader), meter.data_wait)
+        batches = _timed(dataloader or self.dataloader, meter.data_wait)
         while not is_complete:
             # ``left`` counts the micro-batches of the step that follow this one.
             for left in reversed(range(self._accumulation)):
@@ -154,14 +156,6 @@ def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optim
     return optimizer
 
 
-def _mixed_precision(arguments: Any) -> str:
-    """Accelerate's name for the precision that the training arguments ask for."""
-    for precision in ("bf16", "fp16"):
-        if getattr(arguments, precision):
-            return precision
-    return "no"
-
-
 def _dataloader(setup: Setup) -> DataLoader[Any]:
     """The data in random order, loaded as the training arguments ask."""
     arguments = setup.arguments
@@ -177,14 +171,9 @@ def _dataloader(setup: Setup) -> DataLoader[Any]:
     )
 
 
-def _endless(dataloader: Any) -> Iterator[Any]:
-    """The batches of one epoch after another."""
-    while True:
-        yield from dataloader
-
-
-def _timed(batches: Iterator[Any], report: Callable[[float], None]) -> Iterator[Any]:
-    """The same batches; ``report`` gets the seconds that fetching each took."""
+def _timed(dataloader: Any, report: Callable[[float], None]) -> Iterator[Any]:
+    """The batches of one epoch after another; ``report`` gets the seconds that each took."""
+    batches = itertools.chain.from_iterable(itertools.repeat(dataloader))
     while True:
         begin = time.perf_counter()
         batch = next(batches)

@@ -146,10 +146,7 @@ def _loss_for_gradient(
     is_engine = hasattr(trainer.model_wrapped, "zero_optimization_stage")
     model: Any = trainer.model_wrapped if is_engine else trainer.model
     with _without_backward(trainer.accelerator), _same_draws(), torch.no_grad():
-        # The method of the Trainer's class, because ``Metered`` overrides it with one that reports.
-        step = getattr(trainer, "unreported_step", trainer.training_step)
-        loss = step(model, dict(batch), count)
-    return float(loss)
+        return float(trainer.training_step(model, dict(batch), count))
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Trained:
     """What divides the loss of an accumulated step; None: nothing is accumulated."""
     accumulated_loss_ratio: Callable[[], float | None] | None = None
     """Runs one micro-batch forward, twice. Returns what ``accumulated_loss.loss_ratio`` returns.
-    None: there is nothing to check."""
+    None: the loop's own loss needs no check."""
     evaluate: Callable[[Sequence[int]], None] | None = None
     """Evaluates on these rows, in batches of the arguments' size; None: the loop cannot."""
     trainer_class: str = ""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
+from jobs.trackers.ragged_data import RaggedData
 from jobs.trackers.sources.micro_batches import CountSamples
 from jobs.trackers.step_times import Steps
 from jobs.trackers.tracker import Moment, Phase, Tracker, notify
 
 
-class Listener(Protocol):
-    """What a training loop reports to."""
+class Listener:
+    """What a training loop reports to. This one ignores everything, and never ends a training."""
 
     def train_begin(self) -> None:
         """Everything is prepared; the loop fetches its first batch next."""
@@ -29,42 +30,17 @@ class Listener(Protocol):
 
     def wants(self, left: int) -> bool:
         """Whether to train on that micro-batch; ``left`` more belong to the same step."""
+        return True
 
     def loss(self, value: torch.Tensor) -> None:
         """The loss of the last micro-batch: a device scalar."""
 
     def step_end(self) -> bool:
         """The host issued an optimizer step. True: stop training."""
-
-
-class NoListener:
-    """A ``Listener`` that ignores everything, for forward passes that are no part of training."""
-
-    def train_begin(self) -> None:
-        """Nothing to do."""
-
-    def data_wait(self, seconds: float) -> None:
-        """Nothing to do."""
-
-    def phase(self, name: Phase) -> None:
-        """Nothing to do."""
-
-    def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """Nothing to do."""
-
-    def wants(self, left: int) -> bool:
-        """True: no micro-batch is left out."""
-        return True
-
-    def loss(self, value: torch.Tensor) -> None:
-        """Nothing to do."""
-
-    def step_end(self) -> bool:
-        """False: it never stops a training."""
         return False
 
 
-class Meter:
+class Meter(Listener):
     """A ``Listener`` that reports to the trackers.
 
     Trains at most ``total_steps``, of which the first ``warmup_steps`` do not count. Stops earlier
@@ -116,10 +92,6 @@ class Meter:
         for tracker in self._trackers:
             tracker.micro_batch(inputs)
 
-    def wants(self, left: int) -> bool:
-        """True: all micro-batches of a step are trained on."""
-        return True
-
     def loss(self, value: torch.Tensor) -> None:
         """Report to the trackers."""
         for tracker in self._trackers:
@@ -135,7 +107,9 @@ class Meter:
         # Without warm-up the first step counts, but it is still a phase of its own.
         if self._finished == max(1, self._warmup_steps):
             self._announce("steps")
-        if not self._is_complete():
+        if self._finished < self._total_steps and not self._steps.are_enough(
+            self._warmup_steps, self._total_steps, self._relative_error
+        ):
             self._begin_step()
             return False
         # The trackers learn only now which steps count: steadiness is judged over all of them.
@@ -144,12 +118,23 @@ class Meter:
             tracker.counted(begin, end)
         return True
 
-    def _is_complete(self) -> bool:
-        if self._finished >= self._total_steps:
-            return True
-        return self._steps.are_enough(self._warmup_steps, self._total_steps, self._relative_error)
-
     def _begin_step(self) -> None:
         warmup_left = max(0, self._warmup_steps - self._finished)
         for tracker in self._trackers:
             tracker.step_begin(warmup_left)
+
+
+class WorstStep(Listener):
+    """A ``Listener`` for a single step, of which only the memory is measured."""
+
+    def __init__(self, tracker: RaggedData) -> None:
+        self._tracker = tracker
+
+    def train_begin(self) -> None:
+        """The step begins."""
+        self._tracker.worst_step_begin()
+
+    def step_end(self) -> bool:
+        """True: the step has ended, and the training with it."""
+        self._tracker.worst_step_end()
+        return True

@@ -6,18 +6,18 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
 
 from jobs.loops.accumulated_loss import LossScale, loss_ratio
+from jobs.loops.chosen_rows import loader_of, subset
 from jobs.loops.contract import Setup, Trained
 from jobs.loops.deepspeed import reported_phases
-from jobs.loops.meter import Listener, NoListener
+from jobs.loops.meter import Listener
 from jobs.loops.step_order import StepsInRandomOrder
-from jobs.loops.worst_batch import loader_of, subset
 
 if TYPE_CHECKING:
     _Base = transformers.Trainer
@@ -65,11 +65,6 @@ class Metered(_Base):
         self.meter.loss(loss)
         return loss
 
-    def unreported_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """One micro-batch as the Trainer's own class trains it, without a report."""
-        loss: torch.Tensor = super().training_step(*args, **kwargs)
-        return loss
-
     def _prepare_inputs(self, inputs: Any) -> Any:
         if COUNT in inputs:
             inputs = {name: value for name, value in inputs.items() if name != COUNT}
@@ -106,8 +101,13 @@ class Metered(_Base):
 
     def evaluate_rows(self, rows: Sequence[int]) -> None:
         """Evaluate on these rows as ``Trainer.evaluate`` does, without a report to the meter."""
-        self.meter = NoListener()
+        self.meter = Listener()
         self.evaluate(eval_dataset=subset(self.train_dataset, rows))
+
+    def checked_loss_ratio(self) -> float | None:
+        """``loss_ratio`` of one micro-batch, which the meter does not count."""
+        self.meter = Listener()
+        return loss_ratio(self)
 
     def save_checkpoint(self) -> None:
         """Save what the Trainer saves at a step: model, optimizer, schedule and random numbers."""
@@ -121,26 +121,23 @@ class Metered(_Base):
         self.control.should_training_stop = False
         self.control.should_epoch_stop = False
         meter.train_begin()
-        with reported_phases(self.model_wrapped, meter):
-            while not self.control.should_training_stop:
-                self._train_epoch(dataloader)
-
-    def _train_epoch(self, dataloader: Any) -> None:
         # An epoch's last step may have fewer micro-batches than the others.
         updates = math.ceil(len(dataloader) / self.args.gradient_accumulation_steps)
-        self._run_epoch(  # type: ignore[no-untyped-call]
-            model=self.model_wrapped,
-            epoch=0,
-            train_dataloader=dataloader,
-            steps_in_epoch=len(dataloader),
-            num_update_steps_per_epoch=updates,
-            trial=None,
-            ignore_keys_for_eval=None,
-            start_time=time.time(),
-            resume_from_checkpoint=None,
-            epochs_trained=0,
-            steps_trained_in_current_epoch=0,
-        )
+        with reported_phases(self.model_wrapped, meter):
+            while not self.control.should_training_stop:
+                self._run_epoch(  # type: ignore[no-untyped-call]
+                    model=self.model_wrapped,
+                    epoch=0,
+                    train_dataloader=dataloader,
+                    steps_in_epoch=len(dataloader),
+                    num_update_steps_per_epoch=updates,
+                    trial=None,
+                    ignore_keys_for_eval=None,
+                    start_time=time.time(),
+                    resume_from_checkpoint=None,
+                    epochs_trained=0,
+                    steps_trained_in_current_epoch=0,
+                )
 
 
 class _StepReporter(transformers.TrainerCallback):
@@ -196,6 +193,7 @@ def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:
     trainer.loss_scale = loss_scale
     trainer.add_callback(_StepReporter(trainer))
     metrics = trainer.train().metrics
+    kind = type(trainer).__mro__[2]
     return Trained(
         model=trainer.model_wrapped,
         optimizer=trainer.optimizer,
@@ -208,13 +206,13 @@ def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:
         evaluate=trainer.evaluate_rows,
         save=trainer.save_checkpoint,
         loss_scaling=trainer.loss_scale.scaling,
-        accumulated_loss_ratio=_loss_check(trainer),
-        trainer_class=_full_name(type(trainer).__mro__[2]),
-        trainer_settings=trainer_settings(trainer.args),
+        accumulated_loss_ratio=trainer.checked_loss_ratio,
+        trainer_class=f"{kind.__module__}.{kind.__qualname__}",
+        trainer_settings=_settings(trainer.args),
     )
 
 
-def trainer_settings(arguments: Any) -> str:
+def _settings(arguments: Any) -> str:
     """The settings that a Trainer's own class of arguments adds and that are not at their default.
 
     Read back after the Trainer has changed what it changes. Empty for ``TrainingArguments``.
@@ -226,20 +224,3 @@ def trainer_settings(arguments: Any) -> str:
         if field.name not in known and value != field.default:
             settings.append(f"{field.name}={value}")
     return ", ".join(settings)
-
-
-def _full_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _loss_check(trainer: Metered) -> Callable[[], float | None] | None:
-    """The check of an accumulated training's loss; None if nothing is accumulated."""
-    if trainer.loss_scale.scaling is None:
-        return None
-
-    def check() -> float | None:
-        """Compare the losses of one micro-batch; the meter does not count it."""
-        trainer.meter = NoListener()
-        return loss_ratio(trainer)
-
-    return check

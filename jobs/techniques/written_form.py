@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _WORD = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
 """A text that needs no quotes."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
-_SPACE = re.compile(r"\s*")
 _KEYWORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
 _MOST_BITS = 63
 """Parquet's widest integer has 64 bits, and one of them is the sign."""
@@ -47,9 +46,10 @@ def read(text: str) -> tuple[str, dict[str, Any]]:
     reader = _Reader(text)
     name = reader.word("a name")
     parameters: dict[str, Any] = {}
-    if not reader.is_at_end():
+    if reader.rest():
+        reader.expect("(")
         parameters = reader.parameters()
-    if not reader.is_at_end():
+    if reader.rest():
         raise ParametersError(f'"{reader.rest()}" follows the closing parenthesis')
     return name, parameters
 
@@ -86,37 +86,32 @@ class _Reader:
     """Reads a written form from left to right."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._position = 0
-
-    def is_at_end(self) -> bool:
-        """Whether only spaces are left."""
-        self._match(_SPACE)
-        return self._position == len(self._text)
+        self._rest = text
 
     def rest(self) -> str:
-        """The text that has not been read yet."""
-        return self._text[self._position :]
+        """The text that has not been read yet, without spaces before it."""
+        return self._rest.lstrip()
 
     def word(self, what: str) -> str:
         """The next word. ``what`` describes it in an error."""
-        self._match(_SPACE)
         word = self._match(_WORD)
         if word is None:
-            raise ParametersError(f"{what} is missing before {self._shown_rest()}")
+            raise self._missing(what)
         return word
 
+    def expect(self, symbol: str) -> None:
+        """Read a sign. Raises ParametersError if it is not the next one."""
+        if not self._accepts(symbol):
+            raise self._missing(f'"{symbol}"')
+
     def parameters(self) -> dict[str, Any]:
-        """``(name=value,...)``."""
-        self._expect("(")
+        """``name=value,...)``."""
         parameters: dict[str, Any] = {}
-        while not self._accepts(")"):
-            if parameters:
-                self._expect(",")
+        for _ in self._items(")"):
             name = self.word("the name of a parameter")
             if name in parameters:
                 raise ParametersError(f"{name} is given twice")
-            self._expect("=")
+            self.expect("=")
             parameters[name] = self._value(depth=0)
         return parameters
 
@@ -124,73 +119,53 @@ class _Reader:
         if depth > _DEEPEST:
             raise ParametersError("the values are nested too deeply")
         if self._accepts("["):
-            return self._list(depth)
-        if self._accepts("{"):
-            return self._mapping(depth)
-        return self._scalar()
-
-    def _list(self, depth: int) -> list[Any]:
-        values: list[Any] = []
-        while not self._accepts("]"):
-            if values:
-                self._expect(",")
-            values.append(self._value(depth + 1))
-        return values
-
-    def _mapping(self, depth: int) -> dict[str, Any]:
+            return [self._value(depth + 1) for _ in self._items("]")]
+        if not self._accepts("{"):
+            return self._scalar()
         mapping: dict[str, Any] = {}
-        while not self._accepts("}"):
-            if mapping:
-                self._expect(",")
+        for _ in self._items("}"):
             key = self._scalar()
             if not isinstance(key, str):
                 raise ParametersError(f"a name in a mapping must be a text, and {key} is not")
             if key in mapping:
                 raise ParametersError(f"{key} is given twice in a mapping")
-            self._expect(":")
+            self.expect(":")
             mapping[key] = self._value(depth + 1)
         return mapping
 
+    def _items(self, end: str) -> Iterator[None]:
+        """Yields before each item up to the sign ``end``; the items have commas between them."""
+        is_first = True
+        while not self._accepts(end):
+            if not is_first:
+                self.expect(",")
+            is_first = False
+            yield
+
     def _scalar(self) -> Any:
-        self._match(_SPACE)
-        quoted = self._match(_TEXT)
-        if quoted is not None:
-            return _unquoted(quoted)
-        number = self._match(_NUMBER)
-        if number is not None:
+        if (quoted := self._match(_TEXT)) is not None:
+            try:
+                return json.loads(quoted)
+            except ValueError:
+                raise ParametersError(f"{quoted} is no text in double quotes") from None
+        if (number := self._match(_NUMBER)) is not None:
             return _number(number)
         word = self.word("a value")
         return _KEYWORDS.get(word, word)
 
     def _accepts(self, symbol: str) -> bool:
-        self._match(_SPACE)
-        if self._text.startswith(symbol, self._position):
-            self._position += len(symbol)
-            return True
-        return False
-
-    def _expect(self, symbol: str) -> None:
-        if not self._accepts(symbol):
-            raise ParametersError(f'"{symbol}" is missing before {self._shown_rest()}')
+        return self._match(re.compile(re.escape(symbol))) is not None
 
     def _match(self, pattern: re.Pattern[str]) -> str | None:
-        match = pattern.match(self._text, self._position)
+        match = pattern.match(self.rest())
         if match is None:
             return None
-        self._position = match.end()
+        self._rest = self.rest()[match.end() :]
         return match[0]
 
-    def _shown_rest(self) -> str:
-        rest = self.rest()
-        return f'"{rest}"' if rest else "the end"
-
-
-def _unquoted(quoted: str) -> str:
-    try:
-        text: str = json.loads(quoted)
-    except ValueError:
-        raise ParametersError(f"{quoted} is no text in double quotes") from None
-    return text
+    def _missing(self, what: str) -> ParametersError:
+        rest = f'"{self.rest()}"' if self.rest() else "the end"
+        return ParametersError(f"{what} is missing before {rest}")
 
 
 def _number(text: str) -> int | float:

@@ -31,7 +31,7 @@ def train_worst_batch(
     as they are in the middle of an epoch. Raises what training may raise, because an epoch
     with this batch would raise it, too. ``is_padded``: batches are padded to their longest row.
     """
-    from jobs.loops.worst_batch import WorstStep
+    from jobs.loops.meter import WorstStep
 
     tracker = _tracker(trackers)
     tracker.describe(

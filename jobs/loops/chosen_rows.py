@@ -1,4 +1,4 @@
-"""One optimizer step on chosen rows, after the training: the worst batch that an epoch can hold."""
+"""Chosen rows of a dataset, for steps and evaluations after the training."""
 
 from __future__ import annotations
 
@@ -7,25 +7,6 @@ from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Subset
-
-from jobs.loops.meter import NoListener
-from jobs.trackers.ragged_data import RaggedData
-
-
-class WorstStep(NoListener):
-    """A ``Listener`` for a single step, of which only the memory is measured."""
-
-    def __init__(self, tracker: RaggedData) -> None:
-        self._tracker = tracker
-
-    def train_begin(self) -> None:
-        """The step begins."""
-        self._tracker.worst_step_begin()
-
-    def step_end(self) -> bool:
-        """True: the step has ended, and the training with it."""
-        self._tracker.worst_step_end()
-        return True
 
 
 def loader_of(rows: Sequence[Sequence[int]], like: Any, accelerator: Any) -> Any:
