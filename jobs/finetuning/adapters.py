@@ -28,15 +28,6 @@ def _lora(doc: str, **arguments: Any) -> Variant:
     )
 
 
-def _family(name: str, method: Method) -> Family:
-    return Family(
-        doc=method.doc,
-        config_class=method.config_class,
-        build=functools.partial(_variant, name, method),
-        decided=_NOT_ALLOWED,
-    )
-
-
 def _variant(name: str, method: Method, parameters: Mapping[str, Any]) -> Variant:
     """The row of a method of PEFT with parameters of its configuration class."""
     requires = ["package:peft"]
@@ -96,7 +87,15 @@ ADAPTER = Axis(
             target_modules="all-linear",
         ),
     },
-    families={name: _family(name, method) for name, method in METHODS.items()},
+    families={
+        name: Family(
+            doc=method.doc,
+            config_class=f"peft.tuners.{name}.config:{method.class_name}",
+            build=functools.partial(_variant, name, method),
+            decided=_NOT_ALLOWED,
+        )
+        for name, method in METHODS.items()
+    },
 )
 add(ADAPTER)
 

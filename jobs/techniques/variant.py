@@ -155,9 +155,12 @@ def merge(
     arguments: dict[str, Any] = dict(training_arguments)
     model_kwargs: dict[str, Any] = {}
     hooks: dict[str, Hook] = {}
-    listed = list(variants)
+    requires: list[str] = []
+    builds: list[str] = []
     # In mappings the later variant wins.
-    for variant in listed:
+    for variant in variants:
+        requires += variant.requires
+        builds += variant.builds
         arguments.update(variant.training_arguments)
         model_kwargs.update(variant.model_kwargs)
         hooks.update(variant.hooks)
@@ -168,17 +171,9 @@ def merge(
         deepspeed=deepspeed,
         model_kwargs=model_kwargs,
         hooks=hooks,
-        requires=_each_once(variant.requires for variant in listed),
-        builds=_each_once(variant.builds for variant in listed),
+        requires=tuple(dict.fromkeys(requires)),
+        builds=tuple(dict.fromkeys(builds)),
     )
-
-
-def _each_once(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """All names of the groups in their order, without repetitions."""
-    names: dict[str, None] = {}
-    for group in groups:
-        names.update(dict.fromkeys(group))
-    return tuple(names)
 
 
 def deep_merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

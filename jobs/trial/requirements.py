@@ -17,8 +17,7 @@ from jobs.spec import TrialSpec
 def check(requirements: Iterable[str], spec: TrialSpec) -> None:
     """Raises UnsupportedError for the first requirement that this node does not meet."""
     for requirement in requirements:
-        reason = unmet_reason(requirement, spec)
-        if reason:
+        if reason := unmet_reason(requirement, spec):
             raise UnsupportedError(requirement, reason)
 
 
@@ -90,29 +89,20 @@ def _task(name: str, spec: TrialSpec) -> str:
     return f"it is for the task {name} only; this one is {task}"
 
 
-def _transformers(version: str, spec: TrialSpec) -> str:
-    installed = importlib.metadata.version("transformers")
-    # A nightly build counts as the release that it leads to.
-    if Version(Version(installed).base_version) >= Version(version):
-        return ""
-    return f"needs transformers {version} or newer; {installed} is installed"
+def _newer(name: str, distribution: str) -> Callable[[str, TrialSpec], str]:
+    """A check for the version of a package, which is called ``name`` in a sentence."""
 
+    def answer(version: str, spec: TrialSpec) -> str:
+        """Why the installed version is too old; empty if it is not."""
+        if missing := _package(distribution, spec):
+            return missing
+        installed = importlib.metadata.version(distribution)
+        # A nightly build counts as the release that it leads to.
+        if Version(Version(installed).base_version) >= Version(version):
+            return ""
+        return f"needs {name} {version} or newer; {installed} is installed"
 
-def _torch(version: str, spec: TrialSpec) -> str:
-    installed = importlib.metadata.version("torch")
-    if Version(Version(installed).base_version) >= Version(version):
-        return ""
-    return f"needs torch {version} or newer; {installed} is installed"
-
-
-def _trl(version: str, spec: TrialSpec) -> str:
-    missing = _package("trl", spec)
-    if missing:
-        return missing
-    installed = importlib.metadata.version("trl")
-    if Version(Version(installed).base_version) >= Version(version):
-        return ""
-    return f"needs TRL {version} or newer; {installed} is installed"
+    return answer
 
 
 def _cuda(_: str, spec: TrialSpec) -> str:
@@ -126,8 +116,7 @@ def _cuda(_: str, spec: TrialSpec) -> str:
 def _capability(minimum: str, spec: TrialSpec) -> str:
     import torch
 
-    missing = _cuda("", spec)
-    if missing:
+    if missing := _cuda("", spec):
         return missing
     # Compared as numbers, because "10.0" is more than "9.0".
     major, minor = torch.cuda.get_device_capability()
@@ -146,10 +135,11 @@ def _bf16(_: str, spec: TrialSpec) -> str:
 
 
 def _deepspeed_op(name: str, spec: TrialSpec) -> str:
+    builds = f"DeepSpeed builds {name} when first used, and"
     if shutil.which("ninja") is None and importlib.util.find_spec("ninja") is None:
-        return f"DeepSpeed builds {name} when first used, and ninja is not installed"
+        return f"{builds} ninja is not installed"
     if shutil.which("g++") is None and shutil.which("c++") is None:
-        return f"DeepSpeed builds {name} when first used, and there is no C++ compiler"
+        return f"{builds} there is no C++ compiler"
     # The other ops need nothing beyond PyTorch; this one needs a system library.
     if name != "async_io":
         return ""
@@ -200,8 +190,7 @@ def _experts(_: str, spec: TrialSpec) -> str:
 
 
 def _hub_kernel(repository: str, spec: TrialSpec) -> str:
-    missing = _package("kernels", spec)
-    if missing:
+    if missing := _package("kernels", spec):
         return missing
     from transformers.integrations import hub_kernels
 
@@ -215,8 +204,7 @@ def _hub_kernel(repository: str, spec: TrialSpec) -> str:
 
 
 def _hub_layers(_: str, spec: TrialSpec) -> str:
-    missing = _package("kernels", spec)
-    if missing:
+    if missing := _package("kernels", spec):
         return missing
     from transformers.utils import import_utils
 
@@ -261,9 +249,9 @@ def _virtual_tokens(count: str, spec: TrialSpec) -> str:
 
 _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "package:": _package,
-    "transformers>=": _transformers,
-    "torch>=": _torch,
-    "trl>=": _trl,
+    "transformers>=": _newer("transformers", "transformers"),
+    "torch>=": _newer("torch", "torch"),
+    "trl>=": _newer("TRL", "trl"),
     "capability>=": _capability,
     "cuda": _cuda,
     "bf16": _bf16,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
@@ -26,24 +27,40 @@ def _named(
     )
 
 
-def _bitsandbytes(name: str, doc: str, *requires: str) -> Variant:
-    return _named(name, doc, requires=("package:bitsandbytes", *requires))
+def _rows(make: Callable[[str, str], Variant], **docs: str) -> dict[str, Variant]:
+    """Rows of one kind: the name that the Trainer has for an optimizer -> what it is."""
+    return {name: make(name, doc) for name, doc in docs.items()}
 
 
-def _low_rank(name: str, doc: str, package: str) -> Variant:
+def _bitsandbytes(name: str, doc: str) -> Variant:
+    requires = ["package:bitsandbytes"]
+    if name.startswith("paged_ademamix"):
+        requires.append("cuda")
+    return _named(name, f"bitsandbytes' {doc}", requires=tuple(requires))
+
+
+def _low_rank(name: str, doc: str) -> Variant:
     """An optimizer that projects the gradients of all linear layers to a low rank."""
-    arguments = {"optim": name, "optim_target_modules": "all-linear"}
+    library, _, _ = name.partition("_")
     traits: tuple[str, ...] = ("low_rank",)
     # Layer-wise optimizers update each layer during the backward pass.
     if name.endswith("layerwise"):
         traits = ("low_rank", "layerwise")
     return Variant(
         doc=doc,
-        training_arguments=arguments,
-        requires=(f"package:{package}",),
+        training_arguments={"optim": name, "optim_target_modules": "all-linear"},
+        requires=(f"package:{library}_torch",),
         numerical_effect="training",
         traits=traits,
     )
+
+
+def _lomo(name: str, doc: str) -> Variant:
+    return _named(name, doc, requires=("package:lomo_optim",), traits=("lomo",))
+
+
+def _schedule_free(name: str, doc: str) -> Variant:
+    return _named(name, doc, requires=("package:schedulefree",), traits=("schedule_free",))
 
 
 # Shares of memory in these rows are relative to AdamW: two 32-bit states, 8 bytes per parameter.
@@ -82,65 +99,41 @@ OPTIMIZER = Axis(
             "torchao's AdamW with 4-bit states: an eighth of AdamW's state memory",
             requires=("package:torchao",),
         ),
-        "adafactor": _named(
-            "adafactor",
-            "Adafactor: factored second moments and no first moments, so hardly any state memory",
+        **_rows(
+            _named,
+            adafactor="Adafactor: factored second moments and no first moments, so hardly any "
+            "state memory",
+            sgd="SGD without momentum: no states",
         ),
-        "sgd": _named("sgd", "SGD without momentum: no states"),
         "sgd_momentum": Variant(
             doc="SGD with momentum: one 32-bit state per parameter",
             training_arguments={"optim": "sgd", "optim_args": "momentum=0.9"},
             numerical_effect="training",
         ),
-        "adagrad": _named("adagrad", "Adagrad: one 32-bit state per parameter"),
-        "rmsprop": _named("rmsprop", "RMSprop: one 32-bit state per parameter"),
+        **_rows(
+            _named,
+            adagrad="Adagrad: one 32-bit state per parameter",
+            rmsprop="RMSprop: one 32-bit state per parameter",
+        ),
         # bitsandbytes: quantised states, and "paged" states that CUDA's unified memory can move.
-        "adamw_bnb_8bit": _bitsandbytes(
-            "adamw_bnb_8bit",
-            "bitsandbytes' AdamW with 8-bit states: a quarter of AdamW's state memory",
-        ),
-        "paged_adamw_8bit": _bitsandbytes(
-            "paged_adamw_8bit",
-            "bitsandbytes' AdamW with 8-bit states in memory that CUDA can move to the host",
-        ),
-        "paged_adamw_32bit": _bitsandbytes(
-            "paged_adamw_32bit",
-            "bitsandbytes' AdamW with 32-bit states in memory that CUDA can move to the host",
-        ),
-        "lion_8bit": _bitsandbytes(
-            "lion_8bit", "bitsandbytes' Lion with 8-bit momentum: one byte of state per parameter"
-        ),
-        "lion_32bit": _bitsandbytes(
-            "lion_32bit", "bitsandbytes' Lion with 32-bit momentum: half of AdamW's state memory"
-        ),
-        "paged_lion_8bit": _bitsandbytes(
-            "paged_lion_8bit",
-            "bitsandbytes' Lion with 8-bit momentum in memory that CUDA can move to the host",
-        ),
-        "paged_lion_32bit": _bitsandbytes(
-            "paged_lion_32bit",
-            "bitsandbytes' Lion with 32-bit momentum in memory that CUDA can move to the host",
-        ),
-        "ademamix": _bitsandbytes(
-            "ademamix", "bitsandbytes' AdEMAMix with 32-bit states: three per parameter"
-        ),
-        "ademamix_8bit": _bitsandbytes("ademamix_8bit", "bitsandbytes' AdEMAMix with 8-bit states"),
-        "paged_ademamix_32bit": _bitsandbytes(
-            "paged_ademamix_32bit",
-            "bitsandbytes' AdEMAMix with 32-bit states in memory that CUDA can move to the host",
-            "cuda",
-        ),
-        "paged_ademamix_8bit": _bitsandbytes(
-            "paged_ademamix_8bit",
-            "bitsandbytes' AdEMAMix with 8-bit states in memory that CUDA can move to the host",
-            "cuda",
-        ),
-        "rmsprop_bnb": _bitsandbytes("rmsprop_bnb", "bitsandbytes' RMSprop"),
-        "rmsprop_bnb_8bit": _bitsandbytes(
-            "rmsprop_bnb_8bit", "bitsandbytes' RMSprop with an 8-bit state"
-        ),
-        "rmsprop_bnb_32bit": _bitsandbytes(
-            "rmsprop_bnb_32bit", "bitsandbytes' RMSprop with a 32-bit state"
+        **_rows(
+            _bitsandbytes,
+            adamw_bnb_8bit="AdamW with 8-bit states: a quarter of AdamW's state memory",
+            paged_adamw_8bit="AdamW with 8-bit states in memory that CUDA can move to the host",
+            paged_adamw_32bit="AdamW with 32-bit states in memory that CUDA can move to the host",
+            lion_8bit="Lion with 8-bit momentum: one byte of state per parameter",
+            lion_32bit="Lion with 32-bit momentum: half of AdamW's state memory",
+            paged_lion_8bit="Lion with 8-bit momentum in memory that CUDA can move to the host",
+            paged_lion_32bit="Lion with 32-bit momentum in memory that CUDA can move to the host",
+            ademamix="AdEMAMix with 32-bit states: three per parameter",
+            ademamix_8bit="AdEMAMix with 8-bit states",
+            paged_ademamix_32bit="AdEMAMix with 32-bit states in memory that CUDA can move to the "
+            "host",
+            paged_ademamix_8bit="AdEMAMix with 8-bit states in memory that CUDA can move to the "
+            "host",
+            rmsprop_bnb="RMSprop",
+            rmsprop_bnb_8bit="RMSprop with an 8-bit state",
+            rmsprop_bnb_32bit="RMSprop with a 32-bit state",
         ),
         "adam8bit_decay_groups": Variant(
             doc="bitsandbytes' Adam8bit built by hand with weight-decay groups, as in the Hugging "
@@ -150,56 +143,28 @@ OPTIMIZER = Axis(
             numerical_effect="training",
         ),
         # Low-rank gradients: GaLore (arXiv 2403.03507) and APOLLO (arXiv 2412.05270).
-        "galore_adamw": _low_rank(
-            "galore_adamw",
-            "GaLore AdamW: projects gradients to a low rank; saves state memory, costs time",
-            "galore_torch",
-        ),
-        "galore_adamw_8bit": _low_rank(
-            "galore_adamw_8bit", "GaLore AdamW with 8-bit states", "galore_torch"
-        ),
-        "galore_adafactor": _low_rank(
-            "galore_adafactor",
-            "GaLore Adafactor: low-rank gradients, factored second moment",
-            "galore_torch",
-        ),
-        "galore_adamw_layerwise": _low_rank(
-            "galore_adamw_layerwise",
-            "GaLore AdamW that updates each layer during the backward pass: saves gradients too",
-            "galore_torch",
-        ),
-        "galore_adamw_8bit_layerwise": _low_rank(
-            "galore_adamw_8bit_layerwise",
-            "GaLore AdamW with 8-bit states that updates each layer during the backward pass",
-            "galore_torch",
-        ),
-        "galore_adafactor_layerwise": _low_rank(
-            "galore_adafactor_layerwise",
-            "GaLore Adafactor that updates each layer during the backward pass",
-            "galore_torch",
-        ),
-        "apollo_adamw": _low_rank(
-            "apollo_adamw",
-            "APOLLO AdamW: projects gradients to a random low rank; saves state memory",
-            "apollo_torch",
-        ),
-        "apollo_adamw_layerwise": _low_rank(
-            "apollo_adamw_layerwise",
-            "APOLLO AdamW that updates each layer during the backward pass: saves gradients too",
-            "apollo_torch",
+        **_rows(
+            _low_rank,
+            galore_adamw="GaLore AdamW: projects gradients to a low rank; saves state memory, "
+            "costs time",
+            galore_adamw_8bit="GaLore AdamW with 8-bit states",
+            galore_adafactor="GaLore Adafactor: low-rank gradients, factored second moment",
+            galore_adamw_layerwise="GaLore AdamW that updates each layer during the backward pass: "
+            "saves gradients too",
+            galore_adamw_8bit_layerwise="GaLore AdamW with 8-bit states that updates each layer "
+            "during the backward pass",
+            galore_adafactor_layerwise="GaLore Adafactor that updates each layer during the "
+            "backward pass",
+            apollo_adamw="APOLLO AdamW: projects gradients to a random low rank; saves state "
+            "memory",
+            apollo_adamw_layerwise="APOLLO AdamW that updates each layer during the backward pass: "
+            "saves gradients too",
         ),
         # Updates fused into the backward pass (arXiv 2306.09782 and 2310.10195).
-        "lomo": _named(
-            "lomo",
-            "LOMO: updates during the backward pass; saves gradients and states",
-            requires=("package:lomo_optim",),
-            traits=("lomo",),
-        ),
-        "adalomo": _named(
-            "adalomo",
-            "AdaLOMO: LOMO with factored second moments",
-            requires=("package:lomo_optim",),
-            traits=("lomo",),
+        **_rows(
+            _lomo,
+            lomo="LOMO: updates during the backward pass; saves gradients and states",
+            adalomo="AdaLOMO: LOMO with factored second moments",
         ),
         "grokadamw": _named(
             "grokadamw",
@@ -210,23 +175,12 @@ OPTIMIZER = Axis(
             "stable_adamw", "StableAdamW: AdamW with update clipping", requires=("package:optimi",)
         ),
         # Averaging instead of a schedule (arXiv 2405.15682).
-        "schedule_free_adamw": _named(
-            "schedule_free_adamw",
-            "Schedule-free AdamW: needs no learning-rate schedule",
-            requires=("package:schedulefree",),
-            traits=("schedule_free",),
-        ),
-        "schedule_free_radam": _named(
-            "schedule_free_radam",
-            "Schedule-free RAdam: needs neither learning-rate schedule nor warm-up",
-            requires=("package:schedulefree",),
-            traits=("schedule_free",),
-        ),
-        "schedule_free_sgd": _named(
-            "schedule_free_sgd",
-            "Schedule-free SGD: needs no learning-rate schedule",
-            requires=("package:schedulefree",),
-            traits=("schedule_free",),
+        **_rows(
+            _schedule_free,
+            schedule_free_adamw="Schedule-free AdamW: needs no learning-rate schedule",
+            schedule_free_radam="Schedule-free RAdam: needs neither learning-rate schedule nor "
+            "warm-up",
+            schedule_free_sgd="Schedule-free SGD: needs no learning-rate schedule",
         ),
     },
 )

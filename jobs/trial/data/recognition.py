@@ -45,10 +45,8 @@ _SOURCES: Mapping[Task, Mapping[Source, tuple[str, ...]]] = {
 }
 """Task -> the columns that it trains on, in the order in which they are looked for."""
 
-LABEL_NAMES = ("label", "label_ids")
-"""Other names of the column ``labels``. Data sets and collators of transformers use them."""
-IMAGE_NAMES = ("image",)
-"""Other names of the column ``images``."""
+OTHER_NAMES = {"label": "labels", "label_ids": "labels", "image": "images"}
+"""Other names of columns -> ours. Data sets and collators of transformers use them."""
 
 
 def source_of(task: Task, columns: Collection[str]) -> Source | None:
@@ -61,16 +59,11 @@ def source_of(task: Task, columns: Collection[str]) -> Source | None:
 
 def refusal(path: str, task: Task, columns: Collection[str]) -> str:
     """The sentence about a file that a task cannot train on."""
-    have = ", ".join(columns)
     choices = [" with ".join(needed) for needed in _SOURCES[task].values()]
+    listed = choices[0]
+    if len(choices) > 1:
+        listed = f"{', '.join(choices[:-1])}, or {choices[-1]}"
     return (
-        f"{path} has the columns {have}, and {task} trains on {_listed(choices)}: name yours in "
-        "data.file.columns"
+        f"{path} has the columns {', '.join(columns)}, and {task} trains on {listed}: name yours "
+        "in data.file.columns"
     )
-
-
-def _listed(choices: list[str]) -> str:
-    """``a, b, or c``."""
-    if len(choices) == 1:
-        return choices[0]
-    return f"{', '.join(choices[:-1])}, or {choices[-1]}"

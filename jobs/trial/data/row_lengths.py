@@ -12,6 +12,8 @@ from jobs.spec import SyntheticData
 
 _SEQUENCES = ("input_ids", "labels", "decoder_input_ids")
 """Columns that may hold a sequence per row, whose longest decides the shape of a batch."""
+_PAIR = ("prompt", "chosen", "rejected")
+"""The parts of a pair of answers, whose token ids have columns of their own."""
 _ROWS_AT_ONCE = 10_000
 
 
@@ -23,14 +25,20 @@ class RowLengths:
     """Column -> int64 tokens of each row, of shape (rows,)."""
 
     @property
+    def sequences(self) -> tuple[np.ndarray, ...]:
+        """Tokens of the sequences that a row adds to a batch: those of the first column."""
+        return (next(iter(self.by_column.values())),)
+
+    @property
     def tokens(self) -> np.ndarray:
-        """Tokens of each row in the first column, which is ``input_ids`` if there is one."""
-        return next(iter(self.by_column.values()))
+        """Tokens of the longest sequence of each row."""
+        longest: np.ndarray = np.max(self.sequences, axis=0)
+        return longest
 
     @property
     def mean_tokens(self) -> float:
-        """Mean tokens of a row."""
-        return float(self.tokens.mean())
+        """Mean tokens of a sequence."""
+        return float(np.mean(self.sequences))
 
     def worst_micro_batches(self, micro_batch: int, count: int) -> list[list[int]]:
         """The rows of the ``count`` micro-batches that take the most memory, the worst one last.
@@ -65,10 +73,10 @@ class RowLengths:
         positions = 0
         for rows in batches:
             # A dataset may be repeated to last for all steps. Row numbers then go on increasing.
-            lengths = self.tokens[np.asarray(rows) % len(self.tokens)]
-            tokens += int(lengths.sum())
-            # Every row of a batch takes as many positions as the longest one.
-            positions += len(lengths) * int(lengths.max())
+            indices = np.asarray(rows) % len(self.tokens)
+            tokens += sum(int(lengths[indices].sum()) for lengths in self.sequences)
+            # Every sequence of a batch takes as many positions as the longest one.
+            positions += len(self.sequences) * len(indices) * int(self.tokens[indices].max())
         if positions == 0:
             return 0.0
         return 1 - tokens / positions
@@ -84,81 +92,49 @@ class PairLengths(RowLengths):
     __slots__ = ()
 
     @property
-    def tokens(self) -> np.ndarray:
-        """Tokens of the longer answer of each pair, with its prompt."""
-        chosen, rejected = self.by_column.values()
-        longer: np.ndarray = np.maximum(chosen, rejected)
-        return longer
-
-    @property
-    def mean_tokens(self) -> float:
-        """Mean tokens of an answer with its prompt."""
-        return float(np.mean(list(self.by_column.values())))
+    def sequences(self) -> tuple[np.ndarray, ...]:
+        """Tokens of the chosen answers and of the rejected ones, with their prompts."""
+        return tuple(self.by_column.values())
 
     def _longest_first(self) -> list[int]:
         """All pairs: first by the longer answer, which decides the shape, then by both together."""
-        total = np.sum(list(self.by_column.values()), axis=0)
+        total = np.sum(self.sequences, axis=0)
         # ``lexsort`` sorts by its last key first, and is stable.
         return [int(index) for index in np.lexsort((-total, -self.tokens))]
-
-    def padding_share(self, batches: Iterable[Sequence[int]]) -> float:
-        """The share of positions that are padding in these batches of pairs; 0 without batches."""
-        tokens = 0
-        positions = 0
-        for pairs in batches:
-            indices = np.asarray(pairs) % len(self.tokens)
-            tokens += sum(int(lengths[indices].sum()) for lengths in self.by_column.values())
-            # Both answers of every pair take as many positions as the longest answer.
-            positions += 2 * len(indices) * int(self.tokens[indices].max())
-        if positions == 0:
-            return 0.0
-        return 1 - tokens / positions
 
 
 def ragged_lengths(dataset: Any) -> RowLengths | None:
     """The lengths of the rows of a ``datasets.Dataset``; None if all rows are equally long."""
     if "rejected_ids" in dataset.column_names:
-        return _pair_lengths(dataset)
+        prompt, *answers = (_lengths(dataset, f"{name}_ids") for name in _PAIR)
+        pairs = PairLengths(by_column=dict(zip(_PAIR[1:], prompt + np.stack(answers), strict=True)))
+        return pairs if np.ptp(pairs.sequences) else None
     by_column = {}
     for name in _SEQUENCES:
-        if name in dataset.column_names:
-            lengths = _lengths(dataset, name)
-            if lengths is not None:
-                by_column[name] = lengths
+        if name in dataset.column_names and (lengths := _lengths(dataset, name)).size:
+            by_column[name] = lengths
     is_ragged = any(lengths.min() < lengths.max() for lengths in by_column.values())
     return RowLengths(by_column=by_column) if is_ragged else None
 
 
-def _pair_lengths(dataset: Any) -> PairLengths | None:
-    """The lengths of the answers with their prompts; None if all are equally long."""
-    columns = {}
-    for name in ("prompt_ids", "chosen_ids", "rejected_ids"):
-        lengths = _lengths(dataset, name)
-        assert lengths is not None
-        columns[name] = lengths
-    chosen = columns["prompt_ids"] + columns["chosen_ids"]
-    rejected = columns["prompt_ids"] + columns["rejected_ids"]
-    shortest = min(chosen.min(), rejected.min())
-    if shortest == max(chosen.max(), rejected.max()):
-        return None
-    return PairLengths(by_column={"chosen": chosen, "rejected": rejected})
+def _lengths(dataset: Any, column: str) -> np.ndarray:
+    """The length of each row of a column, int64; empty if its values are no lists."""
+    parts = [lengths for lengths, _ in arrow_lists(dataset, column)]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
-def _lengths(dataset: Any, column: str) -> np.ndarray | None:
-    """The length of each row of a column; None if its values are no lists."""
-    parts = list(_lengths_of_chunks(dataset.select_columns([column]), column))
-    if not parts:
-        return None
-    return np.concatenate(parts).astype(np.int64)
+def arrow_lists(dataset: Any, column: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Lengths of the lists of a column and all their values, for some rows at once.
 
-
-def _lengths_of_chunks(dataset: Any, column: str) -> Iterator[np.ndarray]:
-    """The lengths of the lists of a column, read without turning any list into Python objects."""
-    for table in dataset.with_format("arrow").iter(batch_size=_ROWS_AT_ONCE):
+    No list becomes a Python object. Nothing is yielded for a column of numbers or texts.
+    """
+    chosen = dataset.select_columns([column]).with_format("arrow")
+    for table in chosen.iter(batch_size=_ROWS_AT_ONCE):
         for chunk in table[column].chunks:
             if not hasattr(chunk, "value_lengths"):
-                return  # numbers or texts
-            yield chunk.value_lengths().to_numpy(zero_copy_only=False)
+                return
+            lengths = chunk.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+            yield lengths.astype(np.int64), chunk.flatten().to_numpy(zero_copy_only=False)
 
 
 def random_lengths(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from jobs.spec import Task
 from jobs.trial.data.collators import IGNORED
-
-_READ_AT_ONCE = 10_000
+from jobs.trial.data.row_lengths import arrow_lists
 
 
 def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) -> Any:
@@ -40,25 +38,20 @@ def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) 
 
 def _learnable(dataset: Any, task: Task) -> np.ndarray:
     """Which rows have a token, and a token to learn."""
-    has_tokens = _mask(dataset, "input_ids", begin=0)
     # A causal language model predicts each token from those before it, so not the first one.
     begin = 1 if task == "causal-lm" else 0
-    targets = "labels" if _is_listed(dataset, "labels") else "input_ids"
-    has_targets = _mask(dataset, targets, begin)
-    learnable: np.ndarray = has_tokens & has_targets
+    targets = _mask(dataset, "input_ids", begin)
+    if "labels" in dataset.column_names and (labels := _mask(dataset, "labels", begin)).size:
+        targets = labels
+    learnable: np.ndarray = _mask(dataset, "input_ids", begin=0) & targets
     return learnable
-
-
-def _is_listed(dataset: Any, column: str) -> bool:
-    """Whether each row has a list in a column, and not one value."""
-    return column in dataset.column_names and any(True for _ in _lists(dataset, column))
 
 
 def _check_token_ids(dataset: Any, path: str, vocabulary: int | None) -> None:
     """Raise ValueError for a token id that the model's table of embeddings does not have."""
     if vocabulary is None:
         return
-    for _, values in _lists(dataset, "input_ids"):
+    for _, values in arrow_lists(dataset, "input_ids"):
         if len(values) and not 0 <= values.min() <= values.max() < vocabulary:
             wrong = int(values.min() if values.min() < 0 else values.max())
             raise ValueError(
@@ -68,9 +61,12 @@ def _check_token_ids(dataset: Any, path: str, vocabulary: int | None) -> None:
 
 
 def _mask(dataset: Any, column: str, begin: int) -> np.ndarray:
-    """Which rows have a value to learn at or after the position ``begin`` of a column's lists."""
-    masks = []
-    for lengths, values in _lists(dataset, column):
+    """Which rows have a value to learn at or after the position ``begin`` of a column's lists.
+
+    Empty if each row has one value, and no list.
+    """
+    masks = [np.empty(0, dtype=bool)]
+    for lengths, values in arrow_lists(dataset, column):
         rows = np.repeat(np.arange(len(lengths)), lengths)
         starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
         counts = (np.arange(len(values)) - starts >= begin) & (values != IGNORED)
@@ -78,14 +74,3 @@ def _mask(dataset: Any, column: str, begin: int) -> np.ndarray:
         mask[rows[counts]] = True
         masks.append(mask)
     return np.concatenate(masks)
-
-
-def _lists(dataset: Any, column: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Lengths of lists and all their values, for some rows at once; nothing for other columns."""
-    chosen = dataset.select_columns([column]).with_format("arrow")
-    for table in chosen.iter(batch_size=_READ_AT_ONCE):
-        for chunk in table[column].chunks:
-            if not hasattr(chunk, "value_lengths"):
-                return  # numbers or texts
-            lengths = chunk.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-            yield lengths.astype(np.int64), chunk.flatten().to_numpy(zero_copy_only=False)

@@ -8,13 +8,7 @@ from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, Task
 from jobs.trial.data.class_labels import numbered
 from jobs.trial.data.collators import Collator, PadRows, tokenizer_collator
-from jobs.trial.data.recognition import (
-    IMAGE_NAMES,
-    LABEL_NAMES,
-    Source,
-    refusal,
-    source_of,
-)
+from jobs.trial.data.recognition import OTHER_NAMES, Source, refusal, source_of
 from jobs.trial.data.row_lengths import ragged_lengths
 from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens, tokenizer_of
 from jobs.trial.data.trainable_rows import trainable_rows
@@ -47,65 +41,45 @@ def rows_of_file(file: DatasetFile, task: Task) -> tuple[Any, Source]:
     dataset = named_rows(file)
     source = source_of(task, dataset.column_names)
     if source is None:
-        raise ValueError(refusal(file.path, task, _their_names(dataset, file)))
+        # The columns as the user knows them.
+        theirs = [f"{theirs} (as {ours})" for ours, theirs in file.columns.items()]
+        raise ValueError(refusal(file.path, task, theirs or dataset.column_names))
     return dataset, source
 
 
 def named_rows(file: DatasetFile) -> Any:
-    """The file as a ``datasets.Dataset`` under our names. Raises ValueError if it has no rows."""
-    dataset = _with_our_names(_rows(file), file)
-    if len(dataset) == 0:
-        raise ValueError(f"{file.path} has no rows")
-    return dataset
+    """The file as a ``datasets.Dataset`` with the columns that the user named, under our names.
 
-
-def _rows(file: DatasetFile) -> Any:
-    """The file as a ``datasets.Dataset``; of several splits, the training set.
-
-    Raises ValueError for a file of the system, a pipe or a device, and reads none of it.
+    If the user names none, it has all columns. Of several splits it is the training set. Raises
+    ValueError for a missing column, for a file without rows, and for a file of the system, a pipe
+    or a device, of which nothing is read.
     """
     import datasets
 
     if problem := problem_of_path(file.path):
         raise ValueError(problem)
-
     if file.format == "disk":
         dataset = datasets.load_from_disk(file.path)
     elif file.format == "imagefolder":
         dataset = datasets.load_dataset("imagefolder", data_dir=file.path, split="train")
     else:
         dataset = datasets.load_dataset(file.format, data_files=file.path, split="train")
-    return dataset["train"] if isinstance(dataset, dict) else dataset
-
-
-def _with_our_names(dataset: Any, file: DatasetFile) -> Any:
-    """The columns that the user named, under our names; all columns if none is named.
-
-    Raises ValueError for a column that the file does not have.
-    """
+    if isinstance(dataset, dict):
+        dataset = dataset["train"]
     missing = [name for name in file.columns.values() if name not in dataset.column_names]
     if missing:
         have = ", ".join(dataset.column_names)
         raise ValueError(f"{file.path} has no column {', '.join(missing)}; it has {have}")
+    if len(dataset) == 0:
+        raise ValueError(f"{file.path} has no rows")
     dataset = dataset.select_columns(list(file.columns.values()) or dataset.column_names)
     new_names = {theirs: ours for ours, theirs in file.columns.items() if ours != theirs}
     dataset = dataset.rename_columns(new_names)
     # Collators of transformers take these names, too, but a class name must be numbered first.
-    for name in LABEL_NAMES:
-        if name in dataset.column_names and "labels" not in dataset.column_names:
-            dataset = dataset.rename_column(name, "labels")
-    for name in IMAGE_NAMES:
-        if name in dataset.column_names and "images" not in dataset.column_names:
-            dataset = dataset.rename_column(name, "images")
+    for name, ours in OTHER_NAMES.items():
+        if name in dataset.column_names and ours not in dataset.column_names:
+            dataset = dataset.rename_column(name, ours)
     return dataset
-
-
-def _their_names(dataset: Any, file: DatasetFile) -> list[str]:
-    """The columns of the file as the user knows them, for a sentence about the file."""
-    if file.columns:
-        return [f"{theirs} (as {ours})" for ours, theirs in file.columns.items()]
-    names: list[str] = dataset.column_names
-    return names
 
 
 def _of_numbers(
@@ -117,7 +91,7 @@ def _of_numbers(
         dataset = _cut(dataset, file.max_tokens)
     if task == "causal-lm" and "labels" not in dataset.column_names:
         # A causal language model predicts the text itself.
-        dataset = dataset.map(_text_as_labels, batched=True)
+        dataset = dataset.map(lambda rows: {"labels": rows["input_ids"]}, batched=True)
     dataset = trainable_rows(dataset, task, file.path, getattr(config, "vocab_size", None))
     if file.tokenizer is not None:
         tokenizer = loaded_tokenizer(file.tokenizer)
@@ -134,10 +108,7 @@ def _cut(dataset: Any, tokens: int) -> Any:
 
     def shorter(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """Each list of a batch of rows, cut at the end."""
-        cut = {}
-        for name in cut_columns:
-            cut[name] = [values[:tokens] for values in rows[name]]
-        return cut
+        return {name: [values[:tokens] for values in rows[name]] for name in cut_columns}
 
     cut_columns = []
     for name, feature in dataset.features.items():
@@ -145,10 +116,6 @@ def _cut(dataset: Any, tokens: int) -> Any:
         if name != "pixel_values" and hasattr(feature, "feature"):
             cut_columns.append(name)
     return dataset.map(shorter, batched=True)
-
-
-def _text_as_labels(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    return {"labels": rows["input_ids"]}
 
 
 def _of_texts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import datasets
 import pytest
@@ -51,16 +51,3 @@ def test_fitted_keeps_a_number_that_the_user_gave(asked: int) -> None:
 def test_fitted_leaves_language_models_alone(task: Task) -> None:
     model = ModelSpec(task=task, architecture="gpt2")
     assert fitted(model, dataset_of([7, 8]), config_labels=2) is model
-
-
-def test_numbered_of_mixed_labels_names_the_others() -> None:
-    class Mixed:
-        """What no Arrow column can hold, but a foreign dataset might."""
-
-        features: ClassVar[dict[str, Any]] = {}
-
-        def select_columns(self, names: list[str]) -> dict[str, list[Any]]:
-            return {"labels": ["a", 3]}
-
-    with pytest.raises(ValueError, match="partly texts and partly 3"):
-        numbered(Mixed(), "rows.csv")
