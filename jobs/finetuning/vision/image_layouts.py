@@ -7,6 +7,7 @@ It needs only the model's configuration.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -148,25 +149,23 @@ def _of_tiles(read: Read, side: int | None) -> ImageLayout:
 
 
 def _of_one_size(
-    tokens: Callable[[Read], int], *, text_around: int = 0
-) -> Callable[[Read, int | None], ImageLayout]:
-    """The function for a family whose images all have the size of its configuration."""
+    tokens: Callable[[Read], int], text_around: int, read: Read, side: int | None
+) -> ImageLayout:
+    """Images of the one size in the configuration.
 
-    def layout(read: Read, side: int | None) -> ImageLayout:
-        """An image that has ``tokens``, with ``text_around`` tokens of text on each side."""
-        pixels = _number(read, "vision_config.image_size")
-        if side not in (None, pixels):
-            raise ImageLayoutError(
-                f"has images of {pixels} pixels a side, not {side}: leave out "
-                "data.synthetic.image_size, or change model.config.vision_config.image_size"
-            )
-        return ImageLayout(
-            pieces=((text_around, tokens(read)),),
-            text_after=text_around,
-            pixel_values=(1, _channels(read), pixels, pixels),
+    An image has ``tokens``, and ``text_around`` tokens of text on each side.
+    """
+    pixels = _number(read, "vision_config.image_size")
+    if side not in (None, pixels):
+        raise ImageLayoutError(
+            f"has images of {pixels} pixels a side, not {side}: leave out "
+            "data.synthetic.image_size, or change model.config.vision_config.image_size"
         )
-
-    return layout
+    return ImageLayout(
+        pieces=((text_around, tokens(read)),),
+        text_after=text_around,
+        pixel_values=(1, _channels(read), pixels, pixels),
+    )
 
 
 def _patches(read: Read) -> int:
@@ -187,38 +186,12 @@ def _llava_tokens(read: Read) -> int:
     return positions - 1
 
 
-def _gemma_tokens(read: Read) -> int:
-    return _number(read, "mm_tokens_per_image")
-
-
 def _internvl_tokens(read: Read) -> int:
     ratio = read("downsample_ratio")
     if ratio is None:
         raise UnknownValueError("has an unknown downsample_ratio")
     # InternVLModel.pixel_shuffle makes one token of several patches in both directions.
     return int(_patches(read) * ratio**2)
-
-
-FAMILIES: Mapping[str, ImageFamily] = {
-    "qwen2_vl": ImageFamily(layout=_of_patches, type_ids="mm_token_type_ids"),
-    "qwen2_5_vl": ImageFamily(layout=_of_patches, type_ids="mm_token_type_ids"),
-    "qwen3_vl": ImageFamily(layout=_of_patches, type_ids="mm_token_type_ids"),
-    "qwen3_vl_moe": ImageFamily(layout=_of_patches, type_ids="mm_token_type_ids"),
-    "glm4v": ImageFamily(layout=_of_patches, type_ids="mm_token_type_ids"),
-    "llava": ImageFamily(layout=_of_one_size(_llava_tokens)),
-    "vipllava": ImageFamily(layout=_of_one_size(_patches)),
-    "paligemma": ImageFamily(
-        layout=_of_one_size(_patches), type_ids="token_type_ids", marks_answers=True
-    ),
-    "gemma3": ImageFamily(
-        layout=_of_one_size(_gemma_tokens, text_around=2), type_ids="token_type_ids"
-    ),
-    "internvl": ImageFamily(layout=_of_one_size(_internvl_tokens, text_around=1)),
-    "idefics3": ImageFamily(layout=_of_tiles),
-    "smolvlm": ImageFamily(layout=_of_tiles),
-    "mistral3": ImageFamily(layout=_of_rows),
-}
-"""``model_type`` -> how it gets images. Checked against the processors of transformers."""
 
 
 def _required_side(side: int | None) -> int:
@@ -242,3 +215,28 @@ def _number(read: Read, key: str) -> int:
 
 def _channels(read: Read) -> int:
     return int(read("vision_config.num_channels") or 3)
+
+
+FAMILIES: Mapping[str, ImageFamily] = {
+    **dict.fromkeys(
+        ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "glm4v"),
+        ImageFamily(layout=_of_patches, type_ids="mm_token_type_ids"),
+    ),
+    "llava": ImageFamily(layout=functools.partial(_of_one_size, _llava_tokens, 0)),
+    "vipllava": ImageFamily(layout=functools.partial(_of_one_size, _patches, 0)),
+    "paligemma": ImageFamily(
+        layout=functools.partial(_of_one_size, _patches, 0),
+        type_ids="token_type_ids",
+        marks_answers=True,
+    ),
+    "gemma3": ImageFamily(
+        layout=functools.partial(
+            _of_one_size, functools.partial(_number, key="mm_tokens_per_image"), 2
+        ),
+        type_ids="token_type_ids",
+    ),
+    "internvl": ImageFamily(layout=functools.partial(_of_one_size, _internvl_tokens, 1)),
+    **dict.fromkeys(("idefics3", "smolvlm"), ImageFamily(layout=_of_tiles)),
+    "mistral3": ImageFamily(layout=_of_rows),
+}
+"""``model_type`` -> how it gets images. Checked against the processors of transformers."""

@@ -53,16 +53,15 @@ class ProcessRows:
         batch = _encoded(self.tokenizer, [row["text"] for row in rows], images)
         tokens = batch["input_ids"].shape[1]
         longest = max(len(row["input_ids"]) for row in rows)
-        cut = {}
         for name, tensor in batch.items():
             # Only the inputs that have a value for each token are as long as the longest row.
-            is_of_tokens = tensor.ndim == 2 and tensor.shape == (len(rows), tokens)
-            cut[name] = tensor[:, :longest] if is_of_tokens else tensor
+            if tensor.shape == (len(rows), tokens):
+                batch[name] = tensor[:, :longest]
         labels = [torch.tensor(row["labels"]) for row in rows]
-        cut["labels"] = torch.nn.utils.rnn.pad_sequence(
+        batch["labels"] = torch.nn.utils.rnn.pad_sequence(
             labels, batch_first=True, padding_value=IGNORED
         )
-        return cut
+        return batch
 
 
 class _Rows:
@@ -94,12 +93,10 @@ class _Rows:
                 f"row {index} of {self._file.path} has {whole.count(self._image_token)} tokens of "
                 f"images, which max_length of {self._file.max_length} would cut: give a larger one"
             )
-        labels = []
+        labels = list(ids)
         for position, token in enumerate(ids):
-            if position >= learnt_from and token != self._image_token:
-                labels.append(token)
-            else:
-                labels.append(IGNORED)
+            if position < learnt_from or token == self._image_token:
+                labels[position] = IGNORED
         return {"text": text, "input_ids": ids, "labels": labels}
 
     def _ids(self, text: str, images: list[Any]) -> list[int]:
@@ -115,7 +112,8 @@ class _Rows:
         prompt, completion = row["prompt"], row["completion"]
         if isinstance(prompt, str) and isinstance(completion, str):
             marked = self._marked(prompt, images, index)
-            return marked, marked + completion + self._end_token()
+            end = getattr(self._processor.tokenizer, "eos_token", None) or ""
+            return marked, marked + completion + end
         if not isinstance(prompt, list) or not isinstance(completion, list):
             raise ValueError(
                 f"prompt and completion of {self._file.path} must both be texts, or both lists of "
@@ -123,9 +121,6 @@ class _Rows:
             )
         before = self._chat(prompt, images, answers_next=True)
         return before, self._chat([*prompt, *completion], images)
-
-    def _end_token(self) -> str:
-        return getattr(self._processor.tokenizer, "eos_token", None) or ""
 
     def _marked(self, text: Any, images: int, index: int) -> str:
         """A text with a mark for each image. If it has no marks, they are put before the text."""
@@ -201,24 +196,20 @@ def _plain_message(message: Any, path: str) -> dict[str, Any]:
 
 def _opened(images: Any, file: DatasetFile) -> list[Any]:
     """The images of a row as RGB images: one or several, opened, as bytes, or as local paths."""
-    if images is None:
-        return []
-    several = images if isinstance(images, list) else [images]
-    return [_image(image, file) for image in several]
-
-
-def _image(image: Any, file: DatasetFile) -> Any:
     from PIL import Image
 
-    if isinstance(image, Mapping):
-        # As datasets stores an image: its bytes, or where it lies.
-        image = image.get("bytes") or image.get("path")
-    if isinstance(image, bytes):
-        image = Image.open(io.BytesIO(image))
-    elif isinstance(image, (str, os.PathLike)):
-        if "://" in str(image):
-            raise ValueError(f"{file.path} names an image by a URL; images must be local files")
-        image = Image.open(Path(file.path).parent / image)
-    if not hasattr(image, "convert"):
-        raise ValueError(f"{file.path} has a {type(image).__name__} where an image should be")
-    return image.convert("RGB")
+    opened = []
+    for image in images if isinstance(images, list) else filter(None, [images]):
+        if isinstance(image, Mapping):
+            # As datasets stores an image: its bytes, or where it lies.
+            image = image.get("bytes") or image.get("path")
+        if isinstance(image, bytes):
+            image = Image.open(io.BytesIO(image))
+        elif isinstance(image, (str, os.PathLike)):
+            if "://" in str(image):
+                raise ValueError(f"{file.path} names an image by a URL; images must be local files")
+            image = Image.open(Path(file.path).parent / image)
+        if not hasattr(image, "convert"):
+            raise ValueError(f"{file.path} has a {type(image).__name__} where an image should be")
+        opened.append(image.convert("RGB"))
+    return opened

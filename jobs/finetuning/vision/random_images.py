@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 _POOL_BYTES = 64 * 2**20
 """Memory of the distinct random images. Other samples repeat them, to save host memory."""
-_SPECIAL_TOKENS = ("image_token_id", "video_token_id")
-"""Keys of tokens that no random text may hold, because the model replaces them by features."""
 
 
 def image_texts(
@@ -62,6 +60,8 @@ class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         rng: np.random.Generator,
     ) -> None:
         self._columns = {name: torch.from_numpy(column) for name, column in columns.items()}
+        self.image_tokens = images * layout.image_tokens
+        """Tokens of a sample that images replace."""
         # Pixels are normalised: about zero mean and unit variance in each channel.
         shape = (images * layout.pixel_values[0], *layout.pixel_values[1:])
         distinct = _POOL_BYTES // (4 * int(np.prod(shape)))
@@ -74,18 +74,12 @@ class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         for name, values in layout.sizes.items():
             self._beside[name] = torch.tensor([values] * images)
 
-    @property
-    def image_tokens(self) -> float:
-        """Tokens of a sample that images replace, on average."""
-        return float((self._columns["is_image"].sum() / len(self)).item())
-
     def __len__(self) -> int:
         return len(self._columns["input_ids"])
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         # Texts differ from sample to sample, while images repeat.
         sample = {name: column[index] for name, column in self._columns.items()}
-        del sample["is_image"]
         return {**sample, "pixel_values": self._pool[index % len(self._pool)], **self._beside}
 
 
@@ -112,11 +106,10 @@ def _columns(
     count: int,
     rng: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Columns of shape (count, sequence_length), int64, and ``is_image`` of bool."""
+    """Columns of shape (count, sequence_length), int64."""
     tokens = spec.sequence_length
     is_image = _image_positions(layout, spec.images, tokens, config.model_type)
-    ids = _token_ids(config, (count, tokens), rng)
-    ids[:, is_image] = _image_token(config)
+    ids = _token_ids(config, is_image, count, rng)
     after_images = int(np.flatnonzero(is_image)[-1]) + 1 + layout.text_after
     lengths = np.full(count, tokens)
     if spec.padding:
@@ -134,10 +127,9 @@ def _columns(
         "input_ids": ids,
         "attention_mask": is_real.astype(np.int64),
         "labels": np.where(is_learnt, ids, IGNORED),
-        "is_image": np.broadcast_to(is_image, ids.shape).copy(),
     }
     if family.type_ids:
-        marked = is_learnt if family.marks_answers else columns["is_image"]
+        marked = is_learnt if family.marks_answers else np.broadcast_to(is_image, ids.shape)
         columns[family.type_ids] = marked.astype(np.int64)
     return columns
 
@@ -163,25 +155,24 @@ def _image_positions(layout: ImageLayout, images: int, tokens: int, family: str)
 
 
 def _token_ids(
-    config: PretrainedConfig, shape: tuple[int, int], rng: np.random.Generator
+    config: PretrainedConfig, is_image: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Random token ids of text, int64: none that stands for an image or a video."""
-    special = {getattr(config, name, None) for name in _SPECIAL_TOKENS}
-    lowest, highest = random_token_range(config.get_text_config().vocab_size)
-    ids = rng.integers(lowest, highest, shape, dtype=np.int64)
-    plain = next(number for number in range(lowest, highest) if number not in special)
-    is_special = np.isin(ids, [number for number in special if number is not None])
-    return np.where(is_special, plain, ids)
+    """Random token ids, int64, with the image token at the positions of images.
 
-
-def _image_token(config: PretrainedConfig) -> int:
-    """The id of the token that images replace. Raises ValueError if no embedding has it."""
-    token: int = config.image_token_id
+    No other position has a token that stands for an image or a video. Raises ValueError if no
+    embedding has the image token.
+    """
     vocabulary = config.get_text_config().vocab_size
-    if token >= vocabulary:
+    image_token: int = config.image_token_id
+    if image_token >= vocabulary:
         name = config.attribute_map.get("image_token_id", "image_token_id")
         raise ValueError(
-            f"the image token {token} is beyond the vocabulary of {vocabulary}: set "
+            f"the image token {image_token} is beyond the vocabulary of {vocabulary}: set "
             f"model.config.{name} to a smaller number"
         )
-    return token
+    special = {image_token, getattr(config, "video_token_id", None)}
+    lowest, highest = random_token_range(vocabulary)
+    ids = rng.integers(lowest, highest, (count, len(is_image)), dtype=np.int64)
+    plain = next(number for number in range(lowest, highest) if number not in special)
+    is_special = np.isin(ids, [number for number in special if number is not None])
+    return np.where(is_image, image_token, np.where(is_special, plain, ids))

@@ -31,6 +31,6 @@ def images_with_texts(
 def image_tokens(dataset: Any, config: PretrainedConfig) -> float:
     """Tokens of a sample that images replace, on average over the first rows of a dataset."""
     if isinstance(dataset, ImageTexts):
-        return dataset.image_tokens
+        return float(dataset.image_tokens)
     rows = dataset.select(range(min(len(dataset), _COUNTED_ROWS)))["input_ids"]
     return sum(list(row).count(config.image_token_id) for row in rows) / len(rows)

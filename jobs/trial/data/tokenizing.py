@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,13 +41,19 @@ def tokenizer_of(file: DatasetFile, source: str, *, has_chats: bool = False) -> 
             f"{file.path} has {source}, which needs a tokenizer: name one in data.file.tokenizer"
         )
     tokenizer = loaded_tokenizer(file.tokenizer)
-    if has_chats and not getattr(tokenizer, "chat_template", None):
+    if has_chats:
+        require_chat_template(tokenizer, file)
+    return tokenizer
+
+
+def require_chat_template(tokenizer: Any, file: DatasetFile) -> None:
+    """Raises ValueError if the tokenizer of a file has no chat template."""
+    if not getattr(tokenizer, "chat_template", None):
         raise ValueError(
             f"the tokenizer {file.tokenizer} has no chat template, which rows of messages need: "
             "name the tokenizer of a chat model in data.file.tokenizer, or put a "
             "chat_template.jinja beside yours"
         )
-    return tokenizer
 
 
 def rows_to_tokens(
@@ -59,14 +66,14 @@ def rows_to_tokens(
     """
     tokens = _Tokens(tokenizer, file)
     if source == "messages":
-        tokens.require_chat_template()
+        require_chat_template(tokenizer, file)
         return tokens.of_chats
     if source == "prompt" and task == "causal-lm":
         return tokens.of_prompts
     if source == "prompt":
-        return tokens.of_pairs_of_texts("prompt", "completion")
+        return functools.partial(tokens.of_pairs_of_texts, "prompt", "completion")
     if task == "seq2seq-lm":
-        return tokens.of_pairs_of_texts("text", "target")
+        return functools.partial(tokens.of_pairs_of_texts, "text", "target")
     if task == "token-classification":
         return tokens.of_words
     return tokens.of_texts
@@ -80,37 +87,17 @@ class _Tokens:
         self._file = file
         self._limit = {"truncation": True, "max_length": file.max_length}
 
-    def require_chat_template(self) -> None:
-        """Raises ValueError if the tokenizer has no chat template."""
-        if not getattr(self._tokenizer, "chat_template", None):
-            raise ValueError(
-                f"the tokenizer {self._file.tokenizer} has no chat template, which rows of "
-                "messages need: name the tokenizer of a chat model in data.file.tokenizer, or put "
-                "a chat_template.jinja beside yours"
-            )
-
     def of_texts(self, rows: Columns) -> Mapping[str, Any]:
         """Texts, or pairs of texts."""
-        self._check_texts(rows, "text")
-        tokens: Mapping[str, Any] = self._tokenizer(
-            rows["text"], rows.get("text_pair"), **self._limit
-        )
+        texts = self._checked(rows, "text")
+        tokens: Mapping[str, Any] = self._tokenizer(texts, rows.get("text_pair"), **self._limit)
         return tokens
 
-    def of_pairs_of_texts(self, text: str, target: str) -> Callable[[Columns], Mapping[str, Any]]:
-        """A function that tokenises one column for the encoder, and another as labels."""
-
-        def tokens(rows: Columns) -> Mapping[str, Any]:
-            """Token ids of both columns."""
-            self._check_texts(rows, text)
-            self._check_texts(rows, target)
-            encoded = self._tokenizer(rows[text], **self._limit)
-            encoded["labels"] = self._tokenizer(text_target=rows[target], **self._limit)[
-                "input_ids"
-            ]
-            return dict(encoded)
-
-        return tokens
+    def of_pairs_of_texts(self, text: str, target: str, rows: Columns) -> Mapping[str, Any]:
+        """One column of texts for the encoder, and another as labels."""
+        encoded = self._tokenizer(self._checked(rows, text), **self._limit)
+        labels = self._tokenizer(text_target=self._checked(rows, target), **self._limit)
+        return {**encoded, "labels": labels["input_ids"]}
 
     def of_words(self, rows: Columns) -> Mapping[str, Any]:
         """Lists of words, each with a label: the label goes to the word's first token."""
@@ -143,7 +130,10 @@ class _Tokens:
         """Prompts with their completions, as texts or as chats. The loss leaves the prompts out."""
         columns: Columns = {"input_ids": [], "attention_mask": [], "labels": []}
         for prompt, completion in zip(rows["prompt"], rows["completion"], strict=True):
-            before, after = self._split(prompt, completion)
+            split = self._split_chat
+            if isinstance(prompt, str) and isinstance(completion, str):
+                split = self._split_text
+            before, after = split(prompt, completion)
             # A long prompt may leave no room for its completion. Such a row teaches nothing.
             ids = [*before, *after][: self._file.max_length]
             labels = [*[IGNORED] * len(before), *after][: self._file.max_length]
@@ -152,13 +142,7 @@ class _Tokens:
             columns["labels"].append(labels)
         return columns
 
-    def _split(self, prompt: Any, completion: Any) -> tuple[list[int], list[int]]:
-        """Token ids of a prompt and of its completion."""
-        if isinstance(prompt, str) and isinstance(completion, str):
-            return self._texts_as_ids(prompt, completion)
-        return self._chats_as_ids(prompt, completion)
-
-    def _texts_as_ids(self, prompt: str, completion: str) -> tuple[list[int], list[int]]:
+    def _split_text(self, prompt: Any, completion: Any) -> tuple[list[int], list[int]]:
         """Token ids of a prompt with its special tokens, and of its completion with an end."""
         end = self._tokenizer.eos_token_id
         before = list(self._tokenizer(prompt)["input_ids"])
@@ -170,9 +154,9 @@ class _Tokens:
             after.append(end)
         return before, after
 
-    def _chats_as_ids(self, prompt: Any, completion: Any) -> tuple[list[int], list[int]]:
+    def _split_chat(self, prompt: Any, completion: Any) -> tuple[list[int], list[int]]:
         """Token ids of the messages of a prompt, and of those of its completion."""
-        self.require_chat_template()
+        require_chat_template(self._tokenizer, self._file)
         if not isinstance(prompt, list) or not isinstance(completion, list):
             raise ValueError(
                 f"prompt and completion of {self._file.path} must both be texts, or both lists of "
@@ -184,20 +168,23 @@ class _Tokens:
             return self._ids(before), self._ids(whole.removeprefix(before))
         # The template writes the prompt differently in a finished chat. The answer then begins
         # with the first token that differs.
-        ids_before = self._ids(before)
-        ids_whole = self._ids(whole)
-        shared = _shared_length(ids_before, ids_whole)
-        return ids_whole[:shared], ids_whole[shared:]
+        ids = self._ids(whole)
+        shared = 0
+        for left, right in zip(self._ids(before), ids, strict=False):
+            if left != right:
+                break
+            shared += 1
+        return ids[:shared], ids[shared:]
 
     def _chat(self, messages: Any, *, tools: Any = None, answers_next: bool = False) -> str:
         """The text of a chat. ``answers_next`` appends the beginning of the answer."""
-        if not isinstance(messages, list) or not all(map(_is_message, messages)):
-            raise ValueError(
-                f"messages of {self._file.path} must be lists of mappings with role and content"
-            )
-        # Arrow gives each message the keys of all messages. Keys without a value are left out.
         plain = []
-        for message in messages:
+        for message in messages if isinstance(messages, list) else [None]:
+            if not isinstance(message, Mapping) or "role" not in message:
+                raise ValueError(
+                    f"messages of {self._file.path} must be lists of mappings with role and content"
+                )
+            # Arrow gives each message the keys of all messages. Keys without a value are left out.
             plain.append({key: value for key, value in message.items() if value is not None})
         text: str = self._tokenizer.apply_chat_template(
             plain, tools=tools or None, tokenize=False, add_generation_prompt=answers_next
@@ -207,16 +194,14 @@ class _Tokens:
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _check_texts(self, rows: Columns, name: str) -> None:
+    def _checked(self, rows: Columns, name: str) -> list[Any]:
+        """The values of a column. Raises ValueError for one that is no text."""
         for value in rows[name]:
             if not isinstance(value, str):
                 raise ValueError(
                     f"a row of {self._file.path} has {value!r:.50} where its {name} should be"
                 )
-
-
-def _is_message(message: Any) -> bool:
-    return isinstance(message, Mapping) and "role" in message
+        return rows[name]
 
 
 def _labels_of_tokens(word_of_token: Sequence[int | None], word_labels: Sequence[int]) -> list[int]:
@@ -233,13 +218,3 @@ def _labels_of_tokens(word_of_token: Sequence[int | None], word_labels: Sequence
             labels.append(word_labels[word])
         previous = word
     return labels
-
-
-def _shared_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many token ids are equal at the beginning of two sequences."""
-    length = 0
-    for left, right in zip(first, second, strict=False):
-        if left != right:
-            break
-        length += 1
-    return length
