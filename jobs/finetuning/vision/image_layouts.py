@@ -217,6 +217,7 @@ def _channels(read: Read) -> int:
     return int(read("vision_config.num_channels") or 3)
 
 
+_gemma_tokens = functools.partial(_number, key="mm_tokens_per_image")
 FAMILIES: Mapping[str, ImageFamily] = {
     **dict.fromkeys(
         ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "glm4v"),

@@ -39,8 +39,9 @@ class PadRows:
     """Pads rows of token ids that came without a tokenizer to the longest of their batch."""
 
     def __init__(self, pad_token_id: int) -> None:
-        self._padding = {"labels": IGNORED, "attention_mask": 0}
-        self._pad_token_id = pad_token_id
+        # Every other column, such as a mask or token types, is padded with 0.
+        ids = dict.fromkeys(("input_ids", "decoder_input_ids"), pad_token_id)
+        self._padding = {**ids, "labels": IGNORED}
 
     def __call__(self, rows: list[Any]) -> dict[str, torch.Tensor]:
         """Column -> int64 tensor of shape (rows, longest), or (rows,) for one number a row."""
@@ -55,10 +56,5 @@ class PadRows:
         tensors = [torch.as_tensor(value) for value in values]
         if tensors[0].ndim == 0:
             return torch.stack(tensors)
-        # Token ids are padded with the padding token. Labels and masks have values of their own.
-        # Every other column, such as token types, is padded with 0.
-        default = 0
-        if name in ("input_ids", "decoder_input_ids"):
-            default = self._pad_token_id
-        value = self._padding.get(name, default)
+        value = self._padding.get(name, 0)
         return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value)

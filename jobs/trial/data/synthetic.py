@@ -37,11 +37,8 @@ def synthetic(
         return Images(config, count, rng)
     from datasets import Dataset
 
-    columns: dict[str, Any]
-    if spec.lengths is None:
-        columns = dict(_text(spec, task, config, count, rng))
-    else:
-        columns = _ragged_text(spec, task, config, count, rng)
+    make = _text if spec.lengths is None else _ragged_text
+    columns: dict[str, Any] = make(spec, task, config, count, rng)
     dataset = Dataset.from_dict(columns)
     dataset.set_format("pt")
     return dataset
@@ -53,19 +50,17 @@ def _ragged_text(
     """Columns of lists, each as long as its row; classification labels are (count,)."""
     lengths = random_lengths(spec, count, rng)
     whole = _text(replace(spec, lengths=None, padding=0.0), task, config, count, rng)
-    columns: dict[str, Any] = {}
     for name, values in whole.items():
-        columns[name] = values
         is_of_sample = name == "labels" and task == "sequence-classification"
         if not is_of_sample:
             rows = zip(values, lengths, strict=True)
-            columns[name] = [row[:length] for row, length in rows]
-    return columns
+            whole[name] = [row[:length] for row, length in rows]
+    return whole
 
 
 def _text(
     spec: SyntheticData, task: Task, config: PretrainedConfig, count: int, rng: np.random.Generator
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     """Columns of shape (count, sequence_length), int64; classification labels are (count,)."""
     shape = (count, spec.sequence_length)
     # Token ids are drawn first, then padding. So equal seeds give equal tokens at any padding.
