@@ -19,8 +19,8 @@ def measured(*rates: float, slowed: tuple[str, ...] = ()) -> list[dict[str, obje
 
 
 def test_slower_than_the_median_is_unfit() -> None:
-    assert judge(measured(1.0, 0.94, 1.3)) == {}
-    assert judge(measured(1.0, 0.9, 1.0)) == {
+    assert judge(dict(enumerate(measured(1.0, 0.94, 1.3)))) == {}
+    assert judge(dict(enumerate(measured(1.0, 0.9, 1.0)))) == {
         1: "it is 10% slower than the median of its model at bf16"
     }
 
@@ -31,7 +31,7 @@ def test_dead_and_throttled_gpus_are_unfit() -> None:
         {"failed": "CUDA error: unknown error"},
         *measured(1.0, slowed=("power brake",)),
     ]
-    reasons = judge(answers)
+    reasons = judge(dict(enumerate(answers)))
     assert set(reasons) == {2, 3}
     assert reasons[2] == "it could not be measured: CUDA error: unknown error"
     assert "power brake" in reasons[3]
