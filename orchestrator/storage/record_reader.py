@@ -25,6 +25,8 @@ from orchestrator.units import count
 
 _NAMED_FILES = 4
 """Unreadable files that a sentence names; of more it gives the number."""
+_DAMAGE = (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError)
+"""What reading a damaged or foreign file raises."""
 _YEAR_2100 = 4102444800.0
 """As Unix time: no clock, however wrong, starts a trial later."""
 
@@ -62,72 +64,48 @@ def _listed(paths: Sequence[Path]) -> str:
     return names
 
 
-class NewerRecordError(ValueError):
-    """A record that a newer version of this program wrote."""
-
-
 def read_record(path: Path) -> TrialRecord | None:
     """The record in a file; None if there is none that a table can hold."""
     try:
-        return _record(path)
-    except NewerRecordError:
-        return None
-
-
-def _record(path: Path) -> TrialRecord | None:
-    """As ``read_record``. Raises NewerRecordError."""
-    try:
         text = read_regular(path)
         raw = from_json(text)
-        if raw["schema_version"] > SCHEMA_VERSION:
-            raise NewerRecordError(str(path))
+        if raw["schema_version"] != SCHEMA_VERSION:
+            return None
         _shape().validate_json(text, strict=True)  # every value of its type
         record = record_from_json(raw)  # no field that this version does not know
-    except NewerRecordError:
-        raise
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
+    except _DAMAGE:
         return None
-    if _is_of_its_file(record, path) and _fits_a_table(record):
+    # The file is named after its trial. That of a superseded record may have a number, too.
+    is_of_its_file = path.stem.partition("-")[0] == record.trial_id
+    if is_of_its_file and _fits_a_table(record):
         return record
     return None
-
-
-def _is_of_its_file(record: TrialRecord, path: Path) -> bool:
-    """Whether the file is named after its trial. A superseded record may have a number, too."""
-    return path.stem.partition("-")[0] == record.trial_id
 
 
 def find_records(run_folder: Path) -> RecordsFound:
     """Every record of a run folder, and the files that are not readable records.
 
-    Raises UnreadableRunError if the folder of records cannot be listed.
+    Raises UnreadableRunError if the folder of records cannot be listed, because it may hold
+    finished trials.
     """
-    records = []
-    unreadable = []
-    newer = []
-    for path in _listed_files(run_folder):
-        try:
-            record = _record(path)
-        except NewerRecordError:
-            newer.append(path)
-            record = None
-        if record is None:
-            unreadable.append(path)
-        else:
-            records.append(record)
+    try:
+        read = {path: read_record(path) for path in record_files(run_folder)}
+    except OSError as error:
+        raise UnreadableRunError(f"{error.filename}: {error.strerror}") from None
+    unreadable = tuple(path for path, record in read.items() if record is None)
     return RecordsFound(
-        records=tuple(sorted(records, key=_order)),
-        unreadable=tuple(unreadable),
-        newer=tuple(newer),
+        records=tuple(sorted(filter(None, read.values()), key=_order)),
+        unreadable=unreadable,
+        newer=tuple(filter(_is_newer, unreadable)),
     )
 
 
-def _listed_files(run_folder: Path) -> list[Path]:
-    """Raises UnreadableRunError: a folder that cannot be listed may hold finished trials."""
+def _is_newer(path: Path) -> bool:
+    """Whether a newer version of this program wrote the file."""
     try:
-        return record_files(run_folder)
-    except OSError as error:
-        raise UnreadableRunError(f"{error.filename}: {error.strerror}") from None
+        return bool(from_json(read_regular(path))["schema_version"] > SCHEMA_VERSION)
+    except _DAMAGE:
+        return False
 
 
 def read_records(run_folder: Path) -> tuple[TrialRecord, ...]:
@@ -154,47 +132,24 @@ def _declared_types() -> Mapping[str, ArrowType]:
 
 def _fits_a_table(record: TrialRecord) -> bool:
     """Whether every value of a record has a place in the column of its name."""
-    checks = (
-        _has_sound_batch,
-        _has_sound_choices,
-        _has_sound_times,
-        _has_sound_anatomy,
-        _has_declared_types,
-        _has_known_flags,
-    )
-    return all(check(record) for check in checks)
-
-
-def _has_sound_batch(record: TrialRecord) -> bool:
     arguments = record.spec.settings.training_arguments
     for name in ("per_device_train_batch_size", "gradient_accumulation_steps"):
         size = arguments.get(name, 1)
         # Their product, the effective batch, must fit 64 bits.
         if not (is_integer(size) and 0 < size < 2**31):
             return False
-    return is_integer(record.spec.repeat)
-
-
-def _has_sound_choices(record: TrialRecord) -> bool:
-    for choice in record.spec.choices.values():
-        # A column of integers and fractions is one of doubles.
-        if isinstance(choice, int) and not is_number(choice):
-            return False
-    return True
-
-
-def _has_sound_times(record: TrialRecord) -> bool:
-    if abs(record.started_at) >= _YEAR_2100:
-        return False
-    return is_number(record.slot_seconds) and math.isfinite(record.slot_seconds)
-
-
-def _has_sound_anatomy(record: TrialRecord) -> bool:
-    return record.anatomy is None or is_sound(record.anatomy)
-
-
-def _has_declared_types(record: TrialRecord) -> bool:
-    return all(_is_of_its_type(name, value) for name, value in record.measurements.items())
+    # A column of integers and fractions is one of doubles.
+    whole = [choice for choice in record.spec.choices.values() if isinstance(choice, int)]
+    is_sound_time = is_number(record.slot_seconds) and math.isfinite(record.slot_seconds)
+    return (
+        is_integer(record.spec.repeat)
+        and all(map(is_number, whole))
+        and is_sound_time
+        and abs(record.started_at) < _YEAR_2100
+        and (record.anatomy is None or is_sound(record.anatomy))
+        and all(_is_of_its_type(name, value) for name, value in record.measurements.items())
+        and _has_known_flags(record)
+    )
 
 
 def _has_known_flags(record: TrialRecord) -> bool:

@@ -78,7 +78,7 @@ _QUOTED = re.compile(
 """``name='value'``, and ``"name": "value"`` in JSON that is a text."""
 _LINE = re.compile(r"(?P<name>(?<![\w.-])[\w.-]+\s{0,4}[:=][ \t]{1,4})(?P<value>\S[^\n]*)")
 """``name: value``, as in a header of HTTP: the value goes to the end of the line."""
-_OPTION = re.compile(r"(?P<option>(?<![\w-])--[\w-]+)(?P<space>\s+)(?P<value>[^\s-]\S*)")
+_OPTION = re.compile(r"(?P<name>(?<![\w-])--[\w-]+)\s+(?P<value>[^\s-]\S*)")
 _KNOWN_TOKENS = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[oprsu]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
     r"|sk-[\w-]{20,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}"
@@ -177,36 +177,22 @@ def _redacted_key(key: Any) -> Any:
 def _redacted_text(text: str) -> str:
     text = _PRIVATE_KEY.sub(rf"\g<kind>{REDACTED}", text)
     text = _USER_IN_URL.sub(rf"\g<scheme>{REDACTED}@", text)
-    text = _QUOTED.sub(_redacted_quoted, text)
-    text = _LINE.sub(_redacted_line, text)
-    text = _PARAMETER.sub(_redacted_parameter, text)
-    text = _OPTION.sub(_redacted_option, text)
+    for pattern in (_QUOTED, _LINE, _PARAMETER, _OPTION):
+        text = pattern.sub(_redacted_named, text)
     text = _BEARER.sub(rf"\g<kind>{REDACTED}", text)
     return _KNOWN_TOKENS.sub(REDACTED, text)
 
 
-def _redacted_parameter(match: re.Match[str]) -> str:
+def _redacted_named(match: re.Match[str]) -> str:
+    """A name and its value, with the value replaced if the name is that of a secret."""
+    value = match["value"]
     words = _SECRET_TEXT
-    if _SMALL_NUMBER.fullmatch(match["value"]):
+    if match.re in (_QUOTED, _LINE):
+        words = _NAMED_IN_PROSE
+    elif _SMALL_NUMBER.fullmatch(value):
         words = _ALWAYS_SECRET
-    if _is_secret(unquote(match["name"]), words):
-        return f"{match['name']}={REDACTED}"
-    return match[0]
-
-
-def _redacted_quoted(match: re.Match[str]) -> str:
-    if _is_secret(match["name"], _NAMED_IN_PROSE) and not _SPECIAL_TOKEN.fullmatch(match["value"]):
-        return f"{match['name']}{REDACTED}{match['quote']}"
-    return match[0]
-
-
-def _redacted_line(match: re.Match[str]) -> str:
-    if _is_secret(match["name"], _NAMED_IN_PROSE):
-        return f"{match['name']}{REDACTED}"
-    return match[0]
-
-
-def _redacted_option(match: re.Match[str]) -> str:
-    if _is_secret(match["option"], _SECRET_TEXT):
-        return f"{match['option']}{match['space']}{REDACTED}"
-    return match[0]
+    is_special = match.re is _QUOTED and _SPECIAL_TOKEN.fullmatch(value)
+    if is_special or not _is_secret(unquote(match["name"]), words):
+        return match[0]
+    at = match.start("value") - match.start()
+    return f"{match[0][:at]}{REDACTED}{match[0][at + len(value) :]}"

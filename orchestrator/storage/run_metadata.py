@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,30 +121,19 @@ def read_run(run_folder: Path) -> RunMetadata:
     Raises UnreadableRunError if the file is damaged, foreign or of a newer version.
     """
     path = run_folder / RUN
-    content = _content(path)
+    advice = "move the file away to read the run without it"
+    content = b"{}"
     try:
-        raw = {}
-        if content is not None:
-            raw = from_json(content)
+        with contextlib.suppress(FileNotFoundError):
+            content = read_regular(path)
+        raw = from_json(content)
         name = raw.get("name") or run_folder.resolve().name
         return RunMetadata.from_json({**raw, "name": name})
+    except OSError as error:
+        raise UnreadableRunError(f"{path}: {error.strerror or error}; {advice}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         # Only the error about the version has a text for users. The other texts are pydantic's.
         reason = "damaged or not of this program"
         if "newer version" in str(error):
             reason = str(error)
-        raise _unreadable(path, reason) from None
-
-
-def _content(path: Path) -> bytes | None:
-    """The bytes of a file; None if there is none. Raises UnreadableRunError."""
-    try:
-        return read_regular(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from None
-
-
-def _unreadable(path: Path, reason: str) -> UnreadableRunError:
-    return UnreadableRunError(f"{path}: {reason}; move the file away to read the run without it")
+        raise UnreadableRunError(f"{path}: {reason}; {advice}") from None

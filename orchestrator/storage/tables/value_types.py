@@ -43,14 +43,6 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int) and value.bit_length() <= 53
 
 
-def _is_number_or_none(value: Any) -> bool:
-    return value is None or is_number(value)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_whole(value: Any) -> bool:
     """An integer, or a double without a fraction."""
     # Trackers written in C deliver whole numbers as doubles.
@@ -59,35 +51,19 @@ def _is_whole(value: Any) -> bool:
     return is_integer(value)
 
 
-def _is_boolean(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_double(value: Any) -> bool:
-    # To Python a boolean is an integer.
-    return is_number(value) and not _is_boolean(value)
-
-
-def _is_list_of_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_number_or_none, value))
-
-
-def _is_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-def _is_time(value: Any) -> bool:
-    """Microseconds of a record, or the time that Arrow makes of them."""
-    return isinstance(value, datetime.datetime) or is_integer(value)
+def _is_list(value: Any, of: ArrowType) -> bool:
+    return isinstance(value, list) and all(is_of_type(item, of) for item in value)
 
 
 _IS_OF_TYPE: Mapping[ArrowType, Callable[[Any], bool]] = {
     "int64": _is_whole,
-    "float64": _is_double,
-    "string": _is_text,
-    "bool": _is_boolean,
-    "timestamp": _is_time,
-    "list<double>": _is_list_of_numbers,
-    "list<string>": _is_list_of_texts,
+    # To Python a boolean is an integer.
+    "float64": lambda value: is_number(value) and not isinstance(value, bool),
+    "string": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    # Microseconds of a record, or the time that Arrow makes of them.
+    "timestamp": lambda value: isinstance(value, datetime.datetime) or is_integer(value),
+    "list<double>": lambda value: _is_list(value, "float64"),
+    "list<string>": lambda value: _is_list(value, "string") and None not in value,
 }
 """A column's declared type -> whether a value is of it."""
