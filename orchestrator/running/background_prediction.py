@@ -6,12 +6,10 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.pool import Pool
-from types import TracebackType
-from typing import Self
 
 from jobs.node.environment import cores
 from jobs.spec import TrialSpec
@@ -33,7 +31,7 @@ Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Question:
+class _Request:
     """Trials to predict, and the mapping that gets the answers."""
 
     choose: Callable[[], Sequence[TrialSpec]]
@@ -41,7 +39,7 @@ class _Question:
     predicted: dict[str, float]
 
 
-class BackgroundPredictor(Observer):
+class BackgroundPredictor(ExitStack, Observer):
     """Predicts memory at the lowest priority during its context. No trial waits for it.
 
     It is an observer of the session. Its processes start once the first trial has begun, because
@@ -49,21 +47,10 @@ class BackgroundPredictor(Observer):
     """
 
     def __init__(self, predict: Predict = predict) -> None:
+        super().__init__()
         self._predict = predict
-        self._questions: list[_Question] = []
-        self._stack = ExitStack()
+        self._requests: list[_Request] = []
         self._has_begun = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def of(self, choose: Callable[[], Sequence[TrialSpec]], gpu_model: str) -> Mapping[str, float]:
         """What is known of the trials that ``choose`` returns, which is called later.
@@ -73,9 +60,9 @@ class BackgroundPredictor(Observer):
         is the name that NVML gives.
         """
         gpu = load_gpu(_constants_of(gpu_model))
-        question = _Question(choose=choose, gpu=gpu, predicted={})
-        self._questions.append(question)
-        return question.predicted
+        request = _Request(choose=choose, gpu=gpu, predicted={})
+        self._requests.append(request)
+        return request.predicted
 
     def started(self, spec: TrialSpec) -> None:
         """Start to predict, if this is the first trial."""
@@ -93,27 +80,29 @@ class BackgroundPredictor(Observer):
         # Spawned, not forked, because the driver has threads.
         context = multiprocessing.get_context("spawn")
         pool = context.Pool(processes, _prepare_worker)
-        self._stack.callback(pool.join)
-        self._stack.enter_context(pool)
+        self.callback(pool.join)
+        self.enter_context(pool)
         # A large plan takes seconds to choose from, so a thread does it.
-        chooser = self._stack.enter_context(ThreadPoolExecutor(max_workers=1))
-        for question in self._questions:
-            choosing = chooser.submit(self._answer, question, pool)
-            choosing.add_done_callback(_log_if_failed)
+        chooser = self.enter_context(ThreadPoolExecutor(max_workers=1))
+        for request in self._requests:
+            chooser.submit(self._answer, request, pool)
 
-    def _answer(self, question: _Question, pool: Pool) -> None:
-        """Give a question's trials to the workers. The pool calls ``keep`` later."""
+    def _answer(self, request: _Request, pool: Pool) -> None:
+        """Give a request's trials to the workers. The pool calls ``keep`` later."""
 
         def keep(predictions: list[Prediction]) -> None:
             for prediction in predictions:
                 if prediction.device is not None:
-                    question.predicted[prediction.trial_id] = float(prediction.device.bytes)
+                    request.predicted[prediction.trial_id] = float(prediction.device.bytes)
 
-        # Trials that share a trace go to the same worker, so that the trace is made once.
-        for group in sharing_traces(question.choose()):
-            pool.apply_async(
-                self._predict, (group, question.gpu), callback=keep, error_callback=_log_failure
-            )
+        try:
+            # Trials that share a trace go to the same worker, so that the trace is made once.
+            for group in sharing_traces(request.choose()):
+                pool.apply_async(
+                    self._predict, (group, request.gpu), callback=keep, error_callback=_log_failure
+                )
+        except Exception as error:  # the thread would hide it
+            _log_failure(error)
 
 
 def _constants_of(gpu_model: str) -> str:
@@ -123,12 +112,6 @@ def _constants_of(gpu_model: str) -> str:
         if name in words:
             return name
     return _DEFAULT_GPU
-
-
-def _log_if_failed(choosing: Future[None]) -> None:
-    error = choosing.exception()
-    if error is not None:
-        _log_failure(error)
 
 
 def _log_failure(error: BaseException) -> None:

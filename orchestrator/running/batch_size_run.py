@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from orchestrator.planning.technique_sets import TechniqueSet
 from orchestrator.reporting.publish import write_tables
 from orchestrator.running import reports
 from orchestrator.running.close_reason import CloseReason
-from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
+from orchestrator.running.earlier_records import refuse_without_gpu, sort_earlier
 from orchestrator.running.early_start import CheckModel
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.nodes import Cluster
@@ -102,7 +102,12 @@ def tune_batch_sizes(
         folder.describe({**run, **screening.to_json()})
         parts = screening.cluster.by_hardware()
         for part in parts:
-            with _folder_of_part(folder, part, is_only=len(parts) == 1) as part_folder:
+            part_folder = folder
+            lock: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+            if len(parts) > 1:
+                part_folder = RunFolder(folder.path / part.hardware.replace(" ", "-"))
+                lock = part_folder.locked()
+            with lock:
                 tuning = _Tuning(config, sets, goal, part, part_folder)
                 # The GPU models share one time budget. Each may use what earlier models left over.
                 answers = tuning.run(options, time.monotonic() - started_at)
@@ -112,17 +117,6 @@ def tune_batch_sizes(
             if answers.is_interrupted:
                 break
     return tuned
-
-
-@contextlib.contextmanager
-def _folder_of_part(folder: RunFolder, part: Cluster, *, is_only: bool) -> Iterator[RunFolder]:
-    """The folder for the records of one GPU model, locked."""
-    if is_only:
-        yield folder
-        return
-    part_folder = RunFolder(folder.path / part.hardware.replace(" ", "-"))
-    with part_folder.locked():
-        yield part_folder
 
 
 class _Tuning:
@@ -145,17 +139,38 @@ class _Tuning:
         self._searches = [self._search(technique_set) for technique_set in sets]
 
     def run(self, options: RunOptions, spent_seconds: float) -> HardwareAnswers:
-        """Tune. ``spent_seconds`` of the time budget are already used."""
-        earlier = self._earlier_records(options)
+        """Tune. ``spent_seconds`` of the time budget are already used. Raises LoggerError."""
+        hardware = {"": self._cluster.hardware} if self._has_gpu else {}
+        earlier = sort_earlier(
+            self._folder,
+            lambda spec: any(search.knows(spec) for search in self._searches),
+            fresh=options.fresh,
+            hardware=hardware,
+        )
         # The part of the time budget that earlier GPU models have not used.
         budget = reports.time_budget_seconds(self._config, options, self._cluster)
         if budget is not None:
             budget = max(0.0, budget - spent_seconds)
-        session = self._session(options, budget)
+        session = Session(
+            RoundRobin(self._searches),
+            self._folder,
+            self._observers(options, budget),
+            time_budget_seconds=budget,
+        )
         for sentence in earlier.sentences(self._cluster.environments):
             session.message(sentence)
         session.reuse(earlier.wanted, self._cluster.environments, resume=options.resume)
-        self._measure(session, earlier)
+        # All trials of a set need the same operators and reservation: the smallest one names them.
+        smallest = self._smallest_trials()
+        run = reports.run_description(self._config, VERB)
+        reports.measure(
+            session,
+            self._cluster,
+            self._folder,
+            to_build_for=smallest,
+            needs=smallest[0].needs if smallest else None,
+            run={**run, "notes": list(earlier.sentences())},
+        )
         return HardwareAnswers(
             hardware=self._cluster.hardware,
             folder=self._folder,
@@ -163,38 +178,14 @@ class _Tuning:
             is_interrupted=session.close_reason is CloseReason.INTERRUPTED,
         )
 
-    def _earlier_records(self, options: RunOptions) -> EarlierRecords:
-        """Earlier records of the searches' trials."""
-        hardware = {}
-        if self._has_gpu:
-            hardware[""] = self._cluster.hardware
-        return sort_earlier(self._folder, self._is_known, fresh=options.fresh, hardware=hardware)
-
-    def _measure(self, session: Session, earlier: EarlierRecords) -> None:
-        """Run the session's trials.
-
-        All trials of a set need the same operators and reservation, so the smallest one names them.
-        """
-        smallest = self._smallest_trials()
-        needs = None
-        if smallest:
-            needs = smallest[0].needs
-        reports.measure(
-            session,
-            self._cluster,
-            self._folder,
-            to_build_for=smallest,
-            needs=needs,
-            run={
-                **reports.run_description(self._config, VERB),
-                "notes": list(earlier.sentences()),
-            },
-        )
-
-    def _session(self, options: RunOptions, budget: float | None) -> Session:
-        """Print the opening lines and make the session. Raises LoggerError."""
+    def _observers(self, options: RunOptions, budget: float | None) -> list[Observer]:
+        """The session's observers. Prints the opening lines."""
+        # The axes of the batch, and the axes on which the technique sets differ.
+        axes = list(_BATCH_AXES)
+        for axis in self._sets[0].choices:
+            if len({str(technique_set.choices[axis]) for technique_set in self._sets}) > 1:
+                axes.append(axis)
         # Loggers start first. If one refuses to start, the verb ends before anything is printed.
-        axes = self._labelled_axes()
         config = self._config
         folder = self._folder
         loggers = logger_observers(
@@ -202,11 +193,9 @@ class _Tuning:
         )
         progress = Progress(None, axes, stream=reports.progress_stream(options))
         progress.print(f"now on {reports.slots_in_words(self._cluster)}")
-        for line in reports.opening_lines(self._cluster, self._folder, budget):
+        for line in reports.opening_lines(self._cluster, folder, budget):
             progress.print(line)
-        search = RoundRobin(self._searches)
-        observers: list[Observer] = [progress, *loggers]
-        return Session(search, self._folder, observers, time_budget_seconds=budget)
+        return [progress, *loggers]
 
     def _search(self, technique_set: TechniqueSet) -> BatchSizeSearch:
         make_trial = partial(
@@ -226,9 +215,6 @@ class _Tuning:
             exact=self._goal.exact,
         )
 
-    def _is_known(self, spec: TrialSpec) -> bool:
-        return any(search.knows(spec) for search in self._searches)
-
     def _smallest_trials(self) -> list[TrialSpec]:
         """Each set's trial of one sample. A set that is ruled out has none."""
         trials = []
@@ -237,12 +223,3 @@ class _Tuning:
             if isinstance(trial, TrialSpec):
                 trials.append(trial)
         return trials
-
-    def _labelled_axes(self) -> tuple[str, ...]:
-        """The axes of the batch, and the axes on which the technique sets differ."""
-        varying = []
-        for axis in self._sets[0].choices:
-            values = {str(technique_set.choices[axis]) for technique_set in self._sets}
-            if len(values) > 1:
-                varying.append(axis)
-        return (*_BATCH_AXES, *varying)
