@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.cli import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_force, add_json, epilog, finish
-from orchestrator.running.examination import Finding, Report, calibrations_of, examined
+from orchestrator.running.examination import Report, calibrations_of, examined
 from orchestrator.storage.user_files import refuse_used_file
 from orchestrator.units import count
 
@@ -37,8 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(reports, indent=2))
     else:
         print(render(reports))
-    if findings_of(reports, "problem"):
-        return EXIT_FAILURE
+    for report in reports:
+        if any(finding["severity"] == "problem" for finding in report["findings"]):
+            return EXIT_FAILURE
     return EXIT_OK
 
 
@@ -64,32 +66,18 @@ def command_line() -> argparse.ArgumentParser:
 def render(reports: Sequence[Report]) -> str:
     """The reports as text: a section per node, a line per finding, and below it how to fix it."""
     lines = []
+    severities = Counter[str]()
     for report in reports:
         lines.append(report["node"])
         for finding in report["findings"]:
-            lines += _finding_lines(finding)
+            severities[finding["severity"]] += 1
+            lines.append(f"  {finding['severity']:<8} {finding['check']:<14} {finding['message']}")
+            if finding["fix"]:
+                lines.append(f"  {'':<8} {'':<14} → {finding['fix']}")
         lines.append("")
-    problems = len(findings_of(reports, "problem"))
-    warnings = len(findings_of(reports, "warning"))
-    lines.append(f"{count(problems, 'problem')}, {count(warnings, 'warning')}")
+    problems = count(severities["problem"], "problem")
+    lines.append(f"{problems}, {count(severities['warning'], 'warning')}")
     return "\n".join(lines)
-
-
-def _finding_lines(finding: Finding) -> list[str]:
-    lines = [f"  {finding['severity']:<8} {finding['check']:<14} {finding['message']}"]
-    if finding["fix"]:
-        lines.append(f"  {'':<8} {'':<14} → {finding['fix']}")
-    return lines
-
-
-def findings_of(reports: Sequence[Report], severity: str) -> list[Finding]:
-    """The findings of one severity in all reports."""
-    findings = []
-    for report in reports:
-        for finding in report["findings"]:
-            if finding["severity"] == severity:
-                findings.append(finding)
-    return findings
 
 
 if __name__ == "__main__":

@@ -124,12 +124,12 @@ def sort_earlier(
     trial is repeated or lost.
     """
     if fresh:
-        sorting = _Sorting(folder, {}, _no_trial)
+        sorting = _Sorting(folder, {}, lambda spec: False)
     else:
         sorting = _Sorting(folder, hardware or {}, is_wanted)
-    records = folder.records()
     # A follow-up names other trials, so their new ids are decided first.
-    for record in sorted(records.values(), key=_is_follow_up):
+    records = folder.records().values()
+    for record in sorted(records, key=lambda record: record.spec.follow_up is not None):
         sorting.decide(record)
     return sorting.finish(is_fresh=fresh)
 
@@ -213,16 +213,12 @@ class _Sorting:
         """Whether today's plan has the same trial for any GPU model of the cluster."""
         follow_up = record.spec.follow_up
         if follow_up is not None:
-            return self._new_ids.get(follow_up.follows_trial) in self._kept_ids
+            kept = {record.trial_id for _, record in self._renamed}
+            return self._new_ids.get(follow_up.follows_trial) in kept
         for gpu_model in self._todays_names.values():
             if self._is_wanted(dataclasses.replace(record.spec, gpu_model=gpu_model)):
                 return True
         return False
-
-    @property
-    def _kept_ids(self) -> Collection[str]:
-        """Today's ids of the records that stay."""
-        return {record.trial_id for _, record in self._renamed}
 
 
 def _without_collisions(
@@ -256,11 +252,3 @@ def is_reusable(
 def _gpu_model_of(record: TrialRecord) -> str:
     """The name of the GPU model that a record was measured on; empty without a GPU."""
     return str(record.environment.get("gpu_model") or "")
-
-
-def _is_follow_up(record: TrialRecord) -> bool:
-    return record.spec.follow_up is not None
-
-
-def _no_trial(spec: TrialSpec) -> bool:
-    return False

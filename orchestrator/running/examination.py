@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jobs.node.checks.findings import Finding, ok, problem, warning
+from jobs.spec import to_json
 from orchestrator.running.ray_address import advice, is_elsewhere, ray_address, why_unreachable
 from orchestrator.units import count
 
@@ -15,8 +17,6 @@ NODE_SECONDS = 120.0
 
 Report = Mapping[str, Any]
 """The report on a node or on the cluster: name, versions, findings and calibrations."""
-Finding = Mapping[str, str]
-"""A ``jobs.node.checks.base.Finding`` as plain values."""
 
 
 def examined(
@@ -53,32 +53,28 @@ def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
     reason = why_unreachable(address)
     if reason:
         fix = "start Ray there, or correct the address or the firewall"
-        return [look(), _cluster_report([_problem(reason, fix)])]
+        return [look(), _cluster_report([problem(reason, fix)])]
     from orchestrator.running.cluster.connection import ask_nodes
 
     try:
         # One report from every node, or the error in its place.
         answers = ask_nodes(address, look, NODE_SECONDS)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        return [look(), _cluster_report([_problem(_sentence(error), advice(str(error)))])]
-    reports = [answer for _, answer in answers if not isinstance(answer, Exception)]
+        return [look(), _cluster_report([problem(_sentence(error), advice(str(error)))])]
+    reports = []
     findings = []
     for node, answer in answers:
         if isinstance(answer, Exception):
-            findings.append(_silent_node(node, answer))
-    findings += version_findings(reports)
-    return [*reports, _cluster_report(findings)]
-
-
-def _silent_node(node: str, error: Exception) -> Finding:
-    fix = "look at its Ray logs; this program must be installed there"
-    return _problem(f"{node} did not answer: {_sentence(error)}", fix)
+            fix = "look at its Ray logs; this program must be installed there"
+            findings.append(problem(f"{node} did not answer: {_sentence(answer)}", fix))
+        else:
+            reports.append(answer)
+    return [*reports, _cluster_report([*findings, *version_findings(reports)])]
 
 
 def _calibration_report(reports: Sequence[Report]) -> Report:
     """A report that judges the rates of all GPUs that were measured."""
     from jobs.node.checks.rates import judge
-    from jobs.spec import to_json
 
     findings = [to_json(finding.of("rates")) for finding in judge(calibrations_of(reports))]
     return {"node": "calibration", "versions": {}, "findings": findings}
@@ -94,42 +90,20 @@ def version_findings(reports: Sequence[Report]) -> list[Finding]:
         names |= dict.fromkeys(report["versions"])
     findings = []
     for name in names:
-        nodes = _nodes_by_version(reports, name)
+        nodes: dict[str, list[str]] = {}
+        for report in reports:
+            nodes.setdefault(report["versions"].get(name) or "none", []).append(report["node"])
         if len(nodes) > 1:
-            findings.append(_differing_versions(name, nodes))
-    if findings:
-        return findings
-    return [_finding("ok", f"{count(len(reports), 'node')} with equal versions")]
-
-
-def _differing_versions(name: str, nodes: Mapping[str, Sequence[str]]) -> Finding:
-    """A warning that names the nodes of each version."""
-    by_version = [f"{version} on {', '.join(names)}" for version, names in nodes.items()]
-    listed = "; ".join(by_version)
-    message = f"{name} differs, rows will not be ranked together: {listed}"
-    fix = "install the same version everywhere, best with -c constraints.txt"
-    return _finding("warning", message, fix)
-
-
-def _nodes_by_version(reports: Sequence[Report], name: str) -> dict[str, list[str]]:
-    """Version of a package -> the nodes that have it. "none" stands for a missing package."""
-    nodes: dict[str, list[str]] = {}
-    for report in reports:
-        version = report["versions"].get(name) or "none"
-        nodes.setdefault(version, []).append(report["node"])
-    return nodes
+            listed = "; ".join(f"{version} on {', '.join(on)}" for version, on in nodes.items())
+            message = f"{name} differs, rows will not be ranked together: {listed}"
+            fix = "install the same version everywhere, best with -c constraints.txt"
+            findings.append(warning(message, fix))
+    return findings or [ok(f"{count(len(reports), 'node')} with equal versions")]
 
 
 def _cluster_report(findings: Sequence[Finding]) -> Report:
-    return {"node": "cluster", "versions": {}, "findings": list(findings)}
-
-
-def _problem(message: str, fix: str) -> Finding:
-    return _finding("problem", message, fix)
-
-
-def _finding(severity: str, message: str, fix: str = "") -> Finding:
-    return {"check": "cluster", "severity": severity, "message": message, "fix": fix}
+    listed = [to_json(finding.of("cluster")) for finding in findings]
+    return {"node": "cluster", "versions": {}, "findings": listed}
 
 
 def _sentence(error: Exception) -> str:
@@ -137,7 +111,5 @@ def _sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    line = lines[0]
-    if "Traceback" in str(error):
-        line = lines[-1]
+    line = lines[-1] if "Traceback" in str(error) else lines[0]
     return line.partition(". ")[0]

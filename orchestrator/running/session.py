@@ -22,7 +22,7 @@ from orchestrator.units import count
 class Session:
     """Makes sure that every planned trial ends with exactly one record.
 
-    ``next_trials`` gives trials out, ``start`` begins them when a slot is ready, ``ended`` takes
+    ``next_trials`` dispatches trials, ``start`` begins them when a slot is ready, ``ended`` takes
     their records, and ``requeue`` takes back what a slot could not run. At the end
     ``write_missing_records`` accounts for every other planned trial.
     """
@@ -156,7 +156,16 @@ class Session:
 
         Raises RunFolderError if the folder cannot be written, now or when a trial ended.
         """
-        self._write_refused_records()
+        # First the records that were refused before.
+        while self._unwritten:
+            try:
+                record = self._folder.write(self._unwritten[0])
+            except RunFolderError as error:
+                measured = count(len(self._unwritten), "measured trial")
+                lost = f"not recorded: {measured}, to be measured again by --resume"
+                raise type(error)(f"{error}; {lost}") from error
+            self._unwritten.pop(0)
+            self._tell_ended(record, measured=True)
         for record in self.search.skipped():
             self._folder.write(record)
             self._tell_ended(record)
@@ -168,18 +177,6 @@ class Session:
             self._tell_ended(earlier)
         if self._write_error is not None:
             raise self._write_error
-
-    def _write_refused_records(self) -> None:
-        """Write the records that could not be written before. Raises RunFolderError."""
-        while self._unwritten:
-            try:
-                record = self._folder.write(self._unwritten[0])
-            except RunFolderError as error:
-                measured = count(len(self._unwritten), "measured trial")
-                lost = f"not recorded: {measured}, to be measured again by --resume"
-                raise type(error)(f"{error}; {lost}") from error
-            self._unwritten.pop(0)
-            self._tell_ended(record, measured=True)
 
     def close(self, reason: CloseReason) -> None:
         """Start nothing more; what is running may finish. The first reason stays."""

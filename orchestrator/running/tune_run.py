@@ -44,12 +44,12 @@ def space_of(
     # Asked once: each question to NVML takes milliseconds, and many techniques require a GPU.
     capability = None
     if has_gpu and not is_remote:
-        capability = _newest_capability()
+        capability = max(map(nvml.compute_capability, nvml.visible_uuids()), default=None)
 
     def is_missing(variant: Variant) -> bool:
         """Whether a requirement of a technique is surely not met."""
         for requirement in variant.requires:
-            if not has_gpu and _needs_gpu(requirement):
+            if not has_gpu and requirement.startswith(("cuda", "capability>=")):
                 return True
             if not is_remote and _is_unmet_here(requirement, capability):
                 return True
@@ -98,10 +98,6 @@ def run_tune(
     )
 
 
-def _needs_gpu(requirement: str) -> bool:
-    return requirement.startswith(("cuda", "capability>="))
-
-
 def _is_unmet_here(requirement: str, capability: tuple[int, int] | None) -> bool:
     """Whether this machine lacks the package, its version or the GPU that is required.
 
@@ -115,17 +111,11 @@ def _is_unmet_here(requirement: str, capability: tuple[int, int] | None) -> bool
     subject, _, version = requirement.partition(">=")
     if subject == "capability" and capability is not None:
         return capability < tuple(map(int, version.split(".")))
-    return subject == "transformers" and _transformers() < Version(version)
-
-
-def _newest_capability() -> tuple[int, int] | None:
-    """The highest compute capability of this machine's GPUs; None without a GPU."""
-    return max(map(nvml.compute_capability, nvml.visible_uuids()), default=None)
-
-
-def _transformers() -> Version:
-    """The installed version of transformers; a nightly build counts as its coming release."""
-    return Version(Version(importlib.metadata.version("transformers")).base_version)
+    if subject != "transformers":
+        return False
+    installed = Version(importlib.metadata.version("transformers"))
+    # A nightly build counts as its coming release.
+    return Version(installed.base_version) < Version(version)
 
 
 def not_tried_lines(not_tried: Mapping[str, Mapping[str, str]]) -> list[str]:

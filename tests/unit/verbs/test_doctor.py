@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.node import checks
+from jobs.node import calibration, checks
 from jobs.node.checks.machine import Machine
+from jobs.spec import to_json
 from orchestrator import doctor
 from orchestrator.running.examination import version_findings
 from tests.support.machines import HEALTHY, SICK, calibration_of, report_of
@@ -33,13 +34,17 @@ def examine_instead(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_render_is_the_golden_text() -> None:
     reports = [report_of(HEALTHY), report_of(SICK)]
-    cluster = {"node": "cluster", "versions": {}, "findings": version_findings(reports)}
+    cluster = {
+        "node": "cluster",
+        "versions": {},
+        "findings": [to_json(found.of("cluster")) for found in version_findings(reports)],
+    }
     assert doctor.render([*reports, cluster]) + "\n" == GOLDEN.read_text()
 
 
 def test_version_findings_of_equal_nodes_are_ok() -> None:
     (finding,) = version_findings([report_of(HEALTHY), report_of(HEALTHY)])
-    assert (finding["severity"], finding["message"]) == ("ok", "2 nodes with equal versions")
+    assert (finding.severity, finding.message) == ("ok", "2 nodes with equal versions")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,7 @@ def test_doctor_writes_and_compares_calibrations(
 ) -> None:
     examine_instead(HEALTHY, monkeypatch)
     calibrations = [calibration_of(0, 790e12), calibration_of(1, 600e12)]
-    monkeypatch.setattr(checks, "_calibrations", lambda: calibrations)
+    monkeypatch.setattr(calibration, "calibrate_all", lambda: calibrations)
     file = tmp_path / "rates.yaml"
     assert doctor.main(["--calibrate", str(file)]) == 0
     assert yaml.safe_load(file.read_text()) == calibrations
@@ -77,10 +82,10 @@ def test_doctor_reports_a_failed_calibration_as_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail() -> list[dict[str, Any]]:
-        raise RuntimeError("the calibration failed: CUDA error: device is lost")
+        raise RuntimeError("CUDA error: device is lost")
 
     examine_instead(HEALTHY, monkeypatch)
-    monkeypatch.setattr(checks, "_calibrations", fail)
+    monkeypatch.setattr(calibration, "calibrate_all", fail)
     assert doctor.main(["--calibrate", str(tmp_path / "rates.yaml")]) == 1
     assert "device is lost" in capsys.readouterr().out
 
