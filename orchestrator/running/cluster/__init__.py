@@ -1,20 +1,20 @@
 """Ray: a cluster for the time of a sweep, and one slot per GPU under Tune.
 
-connection.py    joins or starts the cluster, and builds ops on its nodes
-survey.py        describes the nodes of the cluster
-ray_tune.py      runs a session's trials with Tune
-searcher.py      passes trials from the session to Tune
-tune_callback.py passes Tune's events to the session: starts, records, lost actors
-scheduler.py     which waiting trial takes a slot that becomes free
-messages.py      what the driver and a slot's actor send each other
-slot_actor.py    the actor that keeps a GPU's slot
-gpu_slot.py      what the actor does: runs trials, and watches a GPU that is unfit
-membership.py    nodes that join and leave during a sweep
-slots.py         the slots that exist now, and the nodes on which trials may run
-ray_nodes.py     lists Ray's nodes, and runs questions on them
-unfit_gpus.py    GPUs that cannot run their trials now
-ray_watch.py     ends the process with a sentence if Ray is lost
-slot_watch.py    kills slots that do not answer, so that their trials run elsewhere
+connection.py      joins or starts the cluster, and builds ops on its nodes
+ray_watch.py       ends the process with a sentence if Ray is lost
+survey.py          describes the nodes of the cluster
+ray_nodes.py       lists Ray's nodes, and runs functions on them
+ray_tune.py        runs a session's trials with Tune
+searcher.py        passes trials from the session to Tune
+tune_callback.py   passes Tune's events to the session: starts, records, lost actors
+scheduler.py       which waiting trial takes a slot that becomes free
+messages.py        what the driver and a slot's actor send each other
+slot_actor.py      the actor that keeps a GPU's slot
+gpu_slot.py        what the actor does: runs trials, and watches a GPU that is unhealthy
+slot_watch.py      kills slots that do not answer, so that their trials run elsewhere
+membership.py      nodes that join and leave during a sweep
+slots.py           the slots that exist now, and the nodes on which trials may run
+unhealthy_gpus.py  GPUs that cannot run their trials now
 """
 
 from __future__ import annotations

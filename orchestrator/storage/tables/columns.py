@@ -48,7 +48,6 @@ PROVENANCE: tuple[Column, ...] = (
         "How the process was made: fork of a preloaded parent, or fresh (a new interpreter)",
     ),
     Column("isolation_fallback", "string", "Why the process could not be forked"),
-    Column("slot_pid", "int64", "The preloaded parent that made the trial's process"),
     Column("node", "string", "The machine that ran the trial"),
     Column("cpus", "int64", "CPU cores given to the trial, also its OMP threads"),
     Column("host_memory_bytes", "int64", "Host memory reserved for the trial", unit="B"),

@@ -128,7 +128,6 @@ def _provenance(record: TrialRecord) -> dict[str, Any]:
         "overhead_seconds": overhead_seconds,
         "isolation": provenance.isolation,
         "isolation_fallback": provenance.isolation_fallback or None,
-        "slot_pid": provenance.slot_pid,
         "node": provenance.node or None,
         "cpus": provenance.cpus,
         "host_memory_bytes": provenance.host_memory_bytes,
