@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jobs.spec import TrainingRecipe
-from orchestrator.analysis.cap_checks import CapCheck, decisive_check
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.recommendation import Constraints, Ranking, Rankings
 from orchestrator.analysis.repeatability import CLOSE, difference_error
@@ -34,19 +33,10 @@ class BudgetPick:
     """Configurations whose peaks fit, but which failed a cap check; the fastest first."""
     left_out: tuple[Configuration, ...] = ()
     """Configurations that are faster than ``best``, but have wrong losses; the fastest first."""
-    checks: tuple[CapCheck, ...] = ()
-    """All cap checks of the environment."""
     contenders: tuple[Configuration, ...] = ()
     """The fastest by the search's measurements, then those whose speeds are too close to it."""
     comparisons: tuple[PairedComparison, ...] = ()
     """The tie-breaks of the first contender against each of the others."""
-
-    def check_of(self, configuration: Configuration) -> CapCheck | None:
-        """The cap check of a configuration in this budget.
-
-        None if there is no such check. Its fit is then inferred from its peak.
-        """
-        return decisive_check(self.checks, configuration.trial_ids, self.budget_bytes)
 
 
 def fastest(
@@ -97,7 +87,6 @@ def _pick(rankings: Rankings, budget: int) -> BudgetPick:
         other=_faster_with_another_recipe(across, rankings.recipe, close, budget),
         failed=tuple(sorted(failed, key=_speed_then_memory, reverse=True)),
         left_out=tuple(left_out),
-        checks=rankings.checks,
         contenders=close,
         comparisons=compared_with_first(close, ranking.comparisons),
     )

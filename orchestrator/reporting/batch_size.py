@@ -11,6 +11,7 @@ from orchestrator import units
 from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeAnswer
 from orchestrator.labels import batch_label
 from orchestrator.reporting.flags import with_heading
+from orchestrator.reporting.recommendation import figures
 from orchestrator.reporting.terminal.safe_text import visible
 
 _WIDTH = 118
@@ -30,17 +31,13 @@ def _heading(answer: BatchSizeAnswer, hardware: str) -> str:
     if answer.device_bytes is None or answer.margin_bytes is None:
         memory = "no GPU: memory is what tensors hold, without a limit"
         return f"{answer.techniques} on {hardware} ({memory})"
-    margin = "nothing"
-    if answer.margin_bytes:
-        margin = units.memory(answer.margin_bytes)
+    margin = units.memory(answer.margin_bytes) if answer.margin_bytes else "nothing"
     size = units.memory(answer.device_bytes)
     return f"{answer.techniques} on {hardware} ({size}, {margin} kept free)"
 
 
 def _table(answer: BatchSizeAnswer) -> Iterator[str]:
-    largest = answer.largest
-    fastest = answer.fastest
-    saturation = answer.saturation
+    largest, fastest, saturation = answer.largest, answer.fastest, answer.saturation
     if largest is None or fastest is None or saturation is None:
         return
     yield _HEADINGS
@@ -49,13 +46,18 @@ def _table(answer: BatchSizeAnswer) -> Iterator[str]:
     why = _why_saturation(answer, saturation, fastest)
     yield _line(f"saturation, {answer.tolerance:.0%}", saturation, why)
     if answer.accumulated is not None:
-        why = _why_slower(answer, answer.accumulated, fastest)
+        # Within the tolerance the reader asked for, speeds count as equal.
+        slower = 1 - answer.accumulated.speed / fastest.speed
+        why = f"{slower:.1%} slower than the fastest micro-batch"
+        if slower <= answer.tolerance:
+            why = ""
         yield _line(f"effective batch {answer.effective_batch}", answer.accumulated, why)
 
 
 def _line(name: str, size: BatchMeasurement, why: str) -> str:
     memory = units.memory(size.memory_bytes)
-    return f"  {name:<22}{_batch(size):>10}{_speed(size):>20}{memory:>12}  {why}".rstrip()
+    speed = f"{units.number(size.samples_per_second)} {units.error(size.error95)}".rstrip()
+    return f"  {name:<22}{_batch(size):>10}{speed:>20}{memory:>12}  {why}".rstrip()
 
 
 def _batch(size: BatchMeasurement) -> str:
@@ -64,42 +66,19 @@ def _batch(size: BatchMeasurement) -> str:
     return batch_label(choices, ("micro_batch",)).removeprefix("batch ")
 
 
-def _speed(size: BatchMeasurement) -> str:
-    return f"{units.number(size.samples_per_second)} {units.error(size.error95)}".rstrip()
-
-
-def _why_slower(
-    answer: BatchSizeAnswer, accumulated: BatchMeasurement, fastest: BatchMeasurement
-) -> str:
-    # Within the tolerance the reader asked for, speeds count as equal.
-    slower = 1 - accumulated.speed / fastest.speed
-    if slower <= answer.tolerance:
-        return ""
-    return f"{slower:.1%} slower than the fastest micro-batch"
-
-
 def _why_largest(answer: BatchSizeAnswer, largest: BatchMeasurement) -> str:
     if largest.micro_batch >= answer.max_micro_batch:
         return "the largest that was asked for"
-    next_size = _next_measured(answer, largest)
-    if next_size is not None:
-        is_within = next_size.micro_batch - largest.micro_batch <= answer.granularity
-        if is_within or next_size.outcome is Outcome.TIMED_OUT:
-            return f"{next_size.micro_batch}: {_refusal(next_size)}"
+    # The first measured micro-batch above the largest that fits.
+    above = [each for each in answer.sizes if each.micro_batch > largest.micro_batch]
+    for size in [each for each in above if each.accumulation == 1][:1]:
+        is_within = size.micro_batch - largest.micro_batch <= answer.granularity
+        if is_within or size.outcome is Outcome.TIMED_OUT:
+            return f"{size.micro_batch}: {_refusal(size)}"
     if answer.unfinished or answer.next_bytes is None:
         return "not known to be the largest"
     predicted = f"one more: {units.memory(answer.next_bytes)} predicted"
-    if answer.granularity > 1:
-        return f"{predicted}, to within {answer.granularity}"
-    return predicted
-
-
-def _next_measured(answer: BatchSizeAnswer, largest: BatchMeasurement) -> BatchMeasurement | None:
-    """The first measured micro-batch above the largest that fits, without accumulation."""
-    for size in answer.sizes:
-        if size.accumulation == 1 and size.micro_batch > largest.micro_batch:
-            return size
-    return None
+    return f"{predicted}, to within {answer.granularity}" if answer.granularity > 1 else predicted
 
 
 def _refusal(size: BatchMeasurement) -> str:
@@ -123,21 +102,6 @@ def _why_saturation(
 
 def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
     # What the answer does not know, before what qualifies it.
-    yield from _unanswered(answer)
-    yield from _left_out(answer)
-    yield from _nearby(answer)
-    if answer.unfinished:
-        yield f"unfinished: {answer.unfinished}"
-    yield from _alignment(answer)
-    yield from _precision(answer)
-    if answer.sizes:
-        listed = ", ".join(map(_measured, answer.sizes))
-        trials = units.count(len(answer.sizes), "trial")
-        yield f"{trials}, {units.duration(answer.slot_seconds)} of slot time: {listed}"
-
-
-def _unanswered(answer: BatchSizeAnswer) -> Iterator[str]:
-    """Why the largest micro-batch or the effective batch has no line in the table."""
     if answer.largest is None and answer.unfinished:
         yield "no size is known to fit"
     elif answer.largest is None:
@@ -145,37 +109,37 @@ def _unanswered(answer: BatchSizeAnswer) -> Iterator[str]:
     elif answer.effective_batch is not None and answer.accumulated is None:
         effective_batch = answer.effective_batch
         yield f"effective batch {effective_batch}: no micro-batch that divides it is known to fit"
-
-
-def _left_out(answer: BatchSizeAnswer) -> Iterator[str]:
-    """The sizes that cannot be an answer, because they train something else."""
+    # The sizes that cannot be an answer, because they train something else.
     for size in answer.left_out:
         reasons = ", ".join(map(with_heading, size.flags))
-        speed = f"{units.number(size.speed)} samples/s"
-        yield f"left out: {_batch(size)} ({speed}): {reasons}"
+        yield f"left out: {_batch(size)} ({units.number(size.speed)} samples/s): {reasons}"
+    yield from _nearby(answer)
+    if answer.unfinished:
+        yield f"unfinished: {answer.unfinished}"
+    if answer.alignment is not None:
+        odd, aligned = answer.alignment
+        gain = aligned.speed / odd.speed - 1
+        faster = f"{aligned.micro_batch} was {gain:.1%} faster than {odd.micro_batch}"
+        yield f"multiples of 8 matter here: {faster}"
+    yield from _precision(answer)
+    if answer.sizes:
+        listed = []
+        for size in answer.sizes:
+            result = f"{units.number(size.speed)}/s" if size.fits else _refusal(size)
+            listed.append(f"{_batch(size)} ({result})")
+        trials = units.count(len(answer.sizes), "trial")
+        spent = units.duration(answer.slot_seconds)
+        yield f"{trials}, {spent} of slot time: {', '.join(listed)}"
 
 
 def _nearby(answer: BatchSizeAnswer) -> Iterator[str]:
     """Effective batches near the one asked for that are much faster."""
     for nearby in answer.nearby:
         candidate = nearby.candidate
-        speed = units.number(candidate.configuration.samples_per_second)
-        size = units.memory(candidate.configuration.memory_bytes)
-        bound = ("at least ", "at most ") if candidate.is_inferred else ("", "")
         yield (
             f"effective batch {nearby.effective_batch} instead of {answer.effective_batch}: "
-            f"{candidate.micro_batch}×{candidate.accumulation}, {bound[0]}{speed} samples/s in "
-            f"{bound[1]}{size}"
+            f"{candidate.micro_batch}×{candidate.accumulation}, {' in '.join(figures(candidate))}"
         )
-
-
-def _alignment(answer: BatchSizeAnswer) -> Iterator[str]:
-    """A multiple of 8 that beat an odd size beside it."""
-    if answer.alignment is not None:
-        odd, aligned = answer.alignment
-        gain = aligned.speed / odd.speed - 1
-        faster = f"{aligned.micro_batch} was {gain:.1%} faster than {odd.micro_batch}"
-        yield f"multiples of 8 matter here: {faster}"
 
 
 def _precision(answer: BatchSizeAnswer) -> Iterator[str]:
@@ -188,10 +152,3 @@ def _precision(answer: BatchSizeAnswer) -> Iterator[str]:
         yield f"speeds are known to {error}: closer sizes cannot be ranked"
     else:
         yield "speeds come from a single step: close sizes cannot be ranked"
-
-
-def _measured(size: BatchMeasurement) -> str:
-    """``128 (345/s)``, or why the size does not fit."""
-    if size.fits:
-        return f"{_batch(size)} ({units.number(size.speed)}/s)"
-    return f"{_batch(size)} ({_refusal(size)})"

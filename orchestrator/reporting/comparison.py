@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from jobs.spec import to_json as plain
@@ -14,7 +14,6 @@ from orchestrator.reporting.markdown import grid
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, count, memory, number
 
-_OF_SPEED = ("faster", "slower")
 FOLD_FROM = 10
 """Markdown folds a table of more changes than this."""
 
@@ -61,9 +60,7 @@ def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterat
         yield ""
         yield f"{line}."
     if comparison.differences:
-        rows = []
-        for difference in comparison.differences:
-            rows.append([difference.label, difference.before, difference.after])
+        rows = [[own.label, own.before, own.after] for own in comparison.differences]
         yield ""
         yield from grid(["differs", "before", "after"], rows)
     yield ""
@@ -74,45 +71,34 @@ def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterat
 
 
 def _change_table(comparison: Comparison) -> Iterator[str]:
-    changes = []
-    for changed in comparison.changes:
-        changes.append([changed.kind, changed.label, _figures(changed)])
-    is_long = len(changes) > FOLD_FROM
-    if is_long:
-        yield f"<details><summary>{count(len(changes), 'change')}</summary>"
-        yield ""
-    yield from grid(["change", "configuration", "before → after"], changes)
-    if is_long:
-        yield ""
-        yield "</details>"
+    changes = [[own.kind, own.label, _figures(own)] for own in comparison.changes]
+    table = grid(["change", "configuration", "before → after"], changes)
+    if len(changes) > FOLD_FROM:
+        summary = f"<details><summary>{count(len(changes), 'change')}</summary>"
+        table = [summary, "", *table, "", "</details>"]
+    yield from table
 
 
 def _name(run: Dataset) -> str:
-    hardware = "nothing measured"
-    if run.main is not None:
-        hardware = run.main.hardware
+    hardware = "nothing measured" if run.main is None else run.main.hardware
     return f"{run.name} ({hardware})"
 
 
 def _counts(comparison: Comparison) -> str:
     kinds = Counter(changed.kind for changed in comparison.changes)
-    parts = [f"{count(comparison.matched, 'configuration')} compared"]
-    for kind, occurrences in kinds.items():
-        parts.append(f"{occurrences} {kind}")
-    return ", ".join(parts)
+    listed = [f"{occurrences} {kind}" for kind, occurrences in kinds.items()]
+    return ", ".join([f"{count(comparison.matched, 'configuration')} compared", *listed])
 
 
 def _not_compared(comparison: Comparison) -> Iterator[str]:
     """What was left out, and why."""
-    reasons = []
-    if comparison.host_bound:
-        reasons.append(f"{comparison.host_bound} host-bound")
-    if comparison.without_gpu:
-        reasons.append(f"{comparison.without_gpu} without a GPU")
-    if comparison.other_hosts:
-        reasons.append(f"{comparison.other_hosts} not GPU-bound, on different hosts")
-    if comparison.unsteady:
-        reasons.append(f"{comparison.unsteady} too unsteady")
+    counts = {
+        "host-bound": comparison.host_bound,
+        "without a GPU": comparison.without_gpu,
+        "not GPU-bound, on different hosts": comparison.other_hosts,
+        "too unsteady": comparison.unsteady,
+    }
+    reasons = [f"{amount} {reason}" for reason, amount in counts.items() if amount]
     if reasons:
         yield f"speed not judged: {'; '.join(reasons)}"
     if not comparison.losses_compared:
@@ -125,74 +111,49 @@ def _not_compared(comparison: Comparison) -> Iterator[str]:
 
 def _shifts(comparison: Comparison) -> Iterator[str]:
     """What changed for many rows together, and what would have been found."""
+    limits = []
     shift = comparison.shift
     if shift is not None:
-        yield f"all {shift.rows} GPU-bound rows together: {_interval(shift)}: {_decision(shift)}"
-    for of_technique in comparison.technique_shifts:
-        name = f"{of_technique.rows} rows with {of_technique.axis} {of_technique.value}"
-        interval = _interval(of_technique)
-        yield f"{name}, against all other rows: {interval}: {_decision(of_technique)}"
-    limits = "; ".join(_smallest_visible(comparison))
-    if limits:
-        yield f"smallest change of speed that would be found: {limits}"
-
-
-def _smallest_visible(comparison: Comparison) -> Iterator[str]:
-    """The smallest change that the rows would show: of all together, and of a single one."""
-    if comparison.shift is not None:
-        yield f"{_percent(comparison.shift.smallest_visible)} of all GPU-bound rows together"
+        yield f"all {shift.rows} GPU-bound rows together: {_interval(shift)}"
+        limits.append(f"{_percent(shift.smallest_visible)} of all GPU-bound rows together")
+    for own in comparison.technique_shifts:
+        name = f"{own.rows} rows with {own.axis} {own.value}"
+        yield f"{name}, against all other rows: {_interval(own)}"
     if comparison.smallest_visible is not None:
-        yield f"{_percent(comparison.smallest_visible)} of a single GPU-bound row, in the median"
+        single = _percent(comparison.smallest_visible)
+        limits.append(f"{single} of a single GPU-bound row, in the median")
+    if limits:
+        yield f"smallest change of speed that would be found: {'; '.join(limits)}"
 
 
 def _interval(shift: Shift) -> str:
-    return f"{_signed(shift.ratio)} ({_signed(shift.low)} to {_signed(shift.high)})"
-
-
-def _decision(shift: Shift) -> str:
-    if not shift.is_real:
-        return "no change beyond what equal runs differ by"
-    return "slower" if shift.ratio < 1 else "faster"
+    """The mean change, its interval, and what follows."""
+    decision = "no change beyond what equal runs differ by"
+    if shift.is_real:
+        decision = "slower" if shift.ratio < 1 else "faster"
+    low, high = _signed(shift.low), _signed(shift.high)
+    return f"{_signed(shift.ratio)} ({low} to {high}): {decision}"
 
 
 def _figures(changed: Change) -> str:
     if changed.outcome is not None:
-        return _failure(changed)
+        # ``was out_of_memory: CUDA out of memory`` of a configuration that works now.
+        text = f"was {changed.outcome}" if changed.kind == "fixed" else str(changed.outcome)
+        return f"{text}: {changed.reason}" if changed.reason else text
     if changed.kind == "loss mismatch":
         if changed.after is None:
             return "losses are no longer finite"
         return f"mean loss {number(changed.after)} times the earlier run's"
     if changed.before is None or changed.after is None or changed.ratio is None:
         return ""
-    write: Callable[[float], str] = memory
-    if changed.kind in _OF_SPEED:
-        write = _speed
-    return f"{write(changed.before)} → {write(changed.after)} ({_ratio(changed)})"
-
-
-def _failure(changed: Change) -> str:
-    """``was out_of_memory: CUDA out of memory`` of a configuration that works now."""
-    text = str(changed.outcome)
-    if changed.kind == "fixed":
-        text = f"was {text}"
-    if changed.reason:
-        text = f"{text}: {changed.reason}"
-    return text
-
-
-def _speed(value: float) -> str:
-    return f"{number(value)} samples/s"
-
-
-def _ratio(changed: Change) -> str:
-    assert changed.ratio is not None
+    figures = [memory(changed.before), memory(changed.after)]
+    if changed.kind in ("faster", "slower"):
+        figures = [f"{number(value)} samples/s" for value in (changed.before, changed.after)]
     # From doubling on a factor says more than a percentage.
-    ratio = _signed(changed.ratio)
-    if changed.ratio >= 2:
-        ratio = change(changed.ratio)
-    if changed.margin is None:
-        return ratio
-    return f"{ratio}, equal runs differ by up to ±{_percent(changed.margin)}"
+    ratio = change(changed.ratio) if changed.ratio >= 2 else _signed(changed.ratio)
+    if changed.margin is not None:
+        ratio = f"{ratio}, equal runs differ by up to ±{_percent(changed.margin)}"
+    return f"{' → '.join(figures)} ({ratio})"
 
 
 def _signed(ratio: float) -> str:

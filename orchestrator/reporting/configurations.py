@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jobs.flags import LOSS, FlagKind, has_any
+from jobs.flags import LOSS, has_any
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
@@ -27,9 +27,6 @@ MARKS_MEAN = {
     LOSS_MISMATCH: "loss mismatch: the losses do not match the reference",
 }
 """Mark -> its meaning for a configuration."""
-
-_LENGTH_AXES = frozenset({"sequence_length", "batching"})
-"""Axes that change how many tokens a sample or a batch has."""
 
 LOSS_STATES: Mapping[CheckState, str] = {
     CheckState.MATCHES: "match the reference",
@@ -53,6 +50,7 @@ TOKENS = Column(key="real_tokens_per_second", heading="tokens/s", format=Format.
 LOSSES = Column(key="losses", heading="losses", is_detail=True)
 TRIAL = Column(key="trial_id", heading="trial")
 ERROR95 = Column(key="samples_per_second_error95", heading="±", format=Format.CI95)
+BUDGET = Column(key="budget", heading="budget", format=Format.MEMORY)
 
 
 def row_of(
@@ -82,10 +80,8 @@ def _shown_tokens(dataset: Dataset, configuration: Configuration) -> float | Non
     They do if the length of samples varies, or if the model is a language model.
     """
     task = str((dataset.run.config.get("model") or {}).get("task", ""))
-    varies = _LENGTH_AXES.intersection(dataset.varying_axes)
-    if not varies and not task.endswith("-lm"):
-        return None
-    return real_tokens_per_second(configuration)
+    varies = {"sequence_length", "batching"}.intersection(dataset.varying_axes)
+    return real_tokens_per_second(configuration) if varies or task.endswith("-lm") else None
 
 
 def losses(configuration: Configuration) -> str:
@@ -98,34 +94,29 @@ def losses(configuration: Configuration) -> str:
 
 def marks(results: EnvironmentResults, configuration: Configuration) -> list[str]:
     """The signs that stand before a configuration's speed."""
-    signs = []
-    if configuration.training_recipe != results.recipe:
-        signs.append(OTHER_RECIPE)
-    if has_any(configuration.flags, frozenset({FlagKind.HOST_BOUND})):
-        signs.append(HOST_BOUND)
-    if has_any(configuration.flags, LOSS):
-        signs.append(LOSS_MISMATCH)
-    return signs
+    applies = {
+        OTHER_RECIPE: configuration.training_recipe != results.recipe,
+        HOST_BOUND: configuration.is_host_bound,
+        LOSS_MISMATCH: has_any(configuration.flags, LOSS),
+    }
+    return [mark for mark, is_shown in applies.items() if is_shown]
 
 
 def mark_notes(
     results: EnvironmentResults, configurations: Iterable[Configuration]
 ) -> tuple[str, ...]:
     """The meanings of the marks on these configurations, one line each."""
-    used_marks: set[str] = set()
-    other_recipes: dict[str, None] = {}
+    used: dict[str, dict[str, None]] = {}
     for configuration in configurations:
-        used_marks.update(marks(results, configuration))
-        if configuration.training_recipe != results.recipe:
-            other_recipes[recipe_name(results, configuration.training_recipe)] = None
+        for mark in marks(results, configuration):
+            recipes = used.setdefault(mark, {})
+            if mark == OTHER_RECIPE:
+                recipes[recipe_name(results, configuration.training_recipe)] = None
     notes = []
     for mark, meaning in MARKS_MEAN.items():
-        if mark not in used_marks:
-            continue
-        note = f"{mark} {meaning}"
-        if mark == OTHER_RECIPE:
-            note = f"{note}: {'; '.join(other_recipes)}"
-        notes.append(note)
+        if mark in used:
+            named = "; ".join(used[mark])
+            notes.append(f"{mark} {meaning}: {named}" if named else f"{mark} {meaning}")
     return tuple(notes)
 
 
@@ -146,37 +137,26 @@ def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) 
     challenger = labels[comparison.trial_id]
     reference = labels[comparison.reference_id]
     rounds = f"({count(comparison.rounds, 'interleaved round')} on one GPU)"
-    if comparison.is_faster:
-        return f"{challenger} is {_gain(comparison)} faster than {reference} {rounds}."
+    # The ratio is the challenger's speed divided by the reference's, with half its 95 % interval.
+    uncertainty = error(comparison.ci95)
+    if not comparison.is_faster and not comparison.is_slower:
+        percent = f"{100 * (comparison.ratio - 1):+.1f}".replace("-", "−")
+        pair = f"{reference} and {challenger}"
+        return f"No difference in speed between {pair}: {percent} % {uncertainty} {rounds}."
+    ratio, faster, slower = comparison.ratio, challenger, reference
     if comparison.is_slower:
-        return f"{reference} is {_gain(comparison)} faster than {challenger} {rounds}."
-    difference = _difference(comparison)
-    return f"No difference in speed between {reference} and {challenger}: {difference} {rounds}."
-
-
-def _difference(comparison: PairedComparison) -> str:
-    """How much faster the challenger was, with its sign: ``−0.3 % ± 0.4 %``."""
-    # The ratio is the challenger's speed divided by the reference's.
-    percent = f"{100 * (comparison.ratio - 1):+.1f}".replace("-", "−")
-    return f"{percent} % {error(comparison.ci95)}"
-
-
-def _gain(comparison: PairedComparison) -> str:
-    """How much faster the faster one is: ``3.2 % ± 0.4 %``."""
-    ratio = comparison.ratio
-    if comparison.is_slower:
-        ratio = 1 / ratio
-    # Half the 95 % interval of the paired ratio.
-    return f"{100 * (ratio - 1):.1f} % {error(comparison.ci95)}"
+        ratio, faster, slower = 1 / ratio, reference, challenger
+    gain = f"{100 * (ratio - 1):.1f} % {uncertainty}"
+    return f"{faster} is {gain} faster than {slower} {rounds}."
 
 
 def labels_of_trials(dataset: Dataset, configurations: Iterable[Configuration]) -> dict[str, str]:
     """Trial -> its configuration's label, repeats included."""
-    named = {}
-    for configuration in configurations:
-        for trial_id in configuration.trial_ids:
-            named[trial_id] = dataset.label(configuration.choices)
-    return named
+    return {
+        trial_id: dataset.label(configuration.choices)
+        for configuration in configurations
+        for trial_id in configuration.trial_ids
+    }
 
 
 def check_to_json(check: CapCheck | None) -> dict[str, Any] | None:

@@ -43,8 +43,6 @@ class Format(enum.Enum):
     """Several trials: a list of rows with a ``configuration`` and perhaps a ``log_file``."""
 
 
-_MAX_NARROW_COLUMNS = 5
-"""This many columns fit into half the width of a page."""
 _WORDS = (Format.TEXT, Format.CONFIGURATION, Format.OUTCOME, Format.TRIALS)
 
 
@@ -70,9 +68,7 @@ class Column:
     def text(self, row: Row) -> str:
         """A row's value in this column as text, with its marks; empty if there is no value."""
         written = formatted(row.get(self.key), self.format)
-        if not written or not self.marks:
-            return written
-        marks = row.get(self.marks) or ()
+        marks = row.get(self.marks) or () if written else ()
         return " ".join([*marks, written])
 
     def tone(self, row: Row) -> Literal["", "good", "bad"]:
@@ -83,11 +79,7 @@ class Column:
         # What rounds to 0 % is neither good nor bad.
         if 0.995 <= value <= 1.005:
             return ""
-        is_more = value > 1
-        wants_more = self.better == "more"
-        if is_more == wants_more:
-            return "good"
-        return "bad"
+        return "good" if (value > 1) == (self.better == "more") else "bad"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,9 +98,9 @@ class Table:
     @property
     def is_wide(self) -> bool:
         """Whether the table needs the whole width of a page."""
-        # Lists of trials fold out, which needs the whole width.
+        # Five columns fit into half the width. Lists of trials fold out, which needs all of it.
         formats = [column.format for column in self.shown_columns]
-        return Format.TRIALS in formats or len(formats) > _MAX_NARROW_COLUMNS
+        return Format.TRIALS in formats or len(formats) > 5
 
     @property
     def names_configurations(self) -> bool:
@@ -118,10 +110,7 @@ class Table:
     @property
     def shown_columns(self) -> tuple[Column, ...]:
         """The columns that have text in at least one row."""
-        return tuple(filter(self._has_text, self.columns))
-
-    def _has_text(self, column: Column) -> bool:
-        return any(column.text(row) for row in self.rows)
+        return tuple(own for own in self.columns if any(own.text(row) for row in self.rows))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,28 +168,12 @@ def formatted(value: Any, format: Format) -> str:
     return _WRITERS[format](value)
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def _mebibytes(value: float) -> str:
-    # Whole MiB, as nvidia-smi prints them.
-    return f"{value / MIB:,.0f}"
-
-
-def _integer(value: int) -> str:
-    return f"{value:,}"
-
-
 def _trials(value: Sequence[Row]) -> str:
     """``batch 4 · bf16 and 3 others``."""
-    if not value:
-        return ""
-    first = str(value[0]["configuration"])
-    others = len(value) - 1
-    if not others:
-        return first
-    return f"{first} and {count(others, 'other')}"
+    labels = [str(trial["configuration"]) for trial in value]
+    if len(labels) > 1:
+        labels[1:] = [count(len(labels) - 1, "other")]
+    return " and ".join(labels)
 
 
 _WRITERS: Mapping[Format, Callable[[Any], str]] = {
@@ -208,13 +181,13 @@ _WRITERS: Mapping[Format, Callable[[Any], str]] = {
     Format.CONFIGURATION: str,
     Format.OUTCOME: str,
     Format.TRIALS: _trials,
-    Format.COUNT: _integer,
+    Format.COUNT: "{:,}".format,
     Format.NUMBER: number,
     Format.MEMORY: memory,
-    Format.MEBIBYTES: _mebibytes,
+    Format.MEBIBYTES: lambda value: f"{value / MIB:,.0f}",
     Format.CHANGE: change,
     Format.CI95: error,
-    Format.SHARE: _share,
+    Format.SHARE: lambda value: f"{100 * value:.1f} %",
     Format.DURATION: duration,
 }
 """Format -> the function that writes a value in this format."""

@@ -10,7 +10,6 @@ from orchestrator.analysis.explanation import (
     Difference,
     Explanation,
     LossCurves,
-    Side,
     Term,
 )
 from orchestrator.analysis.loss_parity import MAX_BOUND, CheckState, LossWindow
@@ -38,25 +37,13 @@ def seconds(value: float) -> str:
     # Rounded to nanoseconds first, so that what a subtraction leaves of zero has no sign.
     value = round(value, 9)
     size = abs(value)
-    text = f"{number(1000 * size)} ms"
-    if size >= 1:
-        text = f"{number(size)} s"
+    text = f"{number(size)} s" if size >= 1 else f"{number(1000 * size)} ms"
     return f"−{text}" if value < 0 else text
 
 
 def _percent(share: float) -> str:
     # Whole percent from 10 % on, two digits below.
-    if share >= 0.1:
-        return f"{100 * share:.0f} %"
-    return f"{100 * share:.2g} %"
-
-
-def _joules(value: float) -> str:
-    return f"{number(value)} J"
-
-
-def _megahertz(value: float) -> str:
-    return f"{number(value)} MHz"
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 RUNTIME_NAMES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
@@ -81,8 +68,8 @@ RUNTIME_NAMES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "host_bound_share": ("micro-batches after which the GPU was idle", _percent),
     "launch_bound_forward_share": ("time in launch-bound forward passes", _percent),
     "launch_bound_update_share": ("time in launch-bound updates", _percent),
-    "joules_per_sample": ("energy per sample", _joules),
-    "gpu_sm_clock_mhz": ("SM clock", _megahertz),
+    "joules_per_sample": ("energy per sample", lambda value: f"{number(value)} J"),
+    "gpu_sm_clock_mhz": ("SM clock", lambda value: f"{number(value)} MHz"),
     "gpu_power_capped_share": ("time at the power limit", _percent),
     "first_step_seconds": ("first step", seconds),
 }
@@ -109,13 +96,29 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
-    yield from _heading(explanation)
+    before, after = explanation.before, explanation.after
+    yield f"A {before.trial_id}: {before.label}"
+    yield f"B {after.trial_id}: {after.label}"
+    yield ""
+    yield f"Hardware: {explanation.hardware}."
+    speeds = (before.samples_per_second, after.samples_per_second)
+    sizes = (memory(before.memory_bytes), memory(after.memory_bytes))
+    yield (
+        f"Speed: {number(speeds[0])} -> {number(speeds[1])} samples/s "
+        f"({change(speeds[1] / speeds[0])}). "
+        f"Memory: {sizes[0]} -> {sizes[1]} ({_ratio(explanation.memory_bytes)})."
+    )
+    choices = "; ".join(map(_difference, explanation.choices))
+    yield f"Configuration differences (A -> B): {choices or 'none'}."
     yield from _breakdown("Time per sample", _FASTER, explanation.seconds_per_sample)
     if explanation.module_seconds is not None:
         title = "Forward and backward pass per sample, by class of module"
         yield from _breakdown(title, _FASTER, explanation.module_seconds)
     yield from _breakdown("Memory at the peak", _SMALLER, explanation.memory_bytes, write=memory)
-    yield from _runtime(explanation)
+    if explanation.runtime:
+        yield "\nRuntime differences (A -> B):"
+    for difference in explanation.runtime:
+        yield f"  {_difference(difference)}"
     if explanation.losses is not None:
         yield ""
         yield from loss_lines(explanation.losses)
@@ -126,33 +129,6 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield f"! {caution}"
 
 
-def _heading(explanation: Explanation) -> Iterator[str]:
-    """The two trials, their hardware, their figures, and the choices in which they differ."""
-    before = explanation.before
-    after = explanation.after
-    yield f"A {before.trial_id}: {before.label}"
-    yield f"B {after.trial_id}: {after.label}"
-    yield ""
-    yield f"Hardware: {explanation.hardware}."
-    yield f"Speed: {_speeds(before, after)}. Memory: {_memories(explanation)}."
-    choices = "; ".join(map(_difference, explanation.choices))
-    yield f"Configuration differences (A -> B): {choices or 'none'}."
-
-
-def _speeds(before: Side, after: Side) -> str:
-    """``100 -> 150 samples/s (+50 %)``."""
-    first = before.samples_per_second
-    second = after.samples_per_second
-    return f"{number(first)} -> {number(second)} samples/s ({change(second / first)})"
-
-
-def _memories(explanation: Explanation) -> str:
-    """``1.56 GiB -> 1.21 GiB (−22 %)``."""
-    first = memory(explanation.before.memory_bytes)
-    second = memory(explanation.after.memory_bytes)
-    return f"{first} -> {second} ({_ratio(explanation.memory_bytes)})"
-
-
 def _breakdown(
     title: str, words: tuple[str, str], breakdown: Breakdown, write: Writer = seconds
 ) -> Iterator[str]:
@@ -160,36 +136,26 @@ def _breakdown(
     source = "from the table: not both were profiled"
     if breakdown.source == "anatomy":
         source = "both trials profiled"
-    yield ""
-    yield f"{title}: {_change(words, breakdown, write, source)}."
+    before, after = breakdown.before, breakdown.after
+    for_less, for_more = words
+    figures = f"{write(before)} -> {write(after)}"
+    changed = f"{for_more if after > before else for_less}, {figures}"
+    text = f"{changed} ({_ratio(breakdown)}; {source})"
+    # Figures within CLOSE of each other are the same for any decision.
+    if before and after and abs(after / before - 1) <= CLOSE:
+        text = f"the same, {write(after)} ({source})"
+    yield f"\n{title}: {text}."
     # Parts that changed little would hide those that explain the difference.
-    least = SMALL * max(breakdown.before, breakdown.after)
     for term in breakdown.terms:
-        if abs(term.change) > least:
+        if abs(term.change) > SMALL * max(before, after):
             yield f"  {_term(term, breakdown, write)}"
     if not breakdown.terms:
         yield "  The table has no parts of this figure."
 
 
-def _change(words: tuple[str, str], breakdown: Breakdown, write: Writer, source: str) -> str:
-    """How the whole figure changed, and where it comes from."""
-    before = breakdown.before
-    after = breakdown.after
-    # Figures within CLOSE of each other are the same for any decision.
-    if before and after and abs(after / before - 1) <= CLOSE:
-        return f"the same, {write(after)} ({source})"
-    decision, for_more = words
-    if after > before:
-        decision = for_more
-    figures = f"{write(before)} -> {write(after)}"
-    return f"{decision}, {figures} ({_ratio(breakdown)}; {source})"
-
-
 def _term(term: Term, breakdown: Breakdown, write: Writer) -> str:
     """``−21.0 ms tensor contractions: 23.1 ms -> 2.10 ms, 79 % of the difference``."""
-    sign = "−"
-    if term.change > 0:
-        sign = "+"
+    sign = "+" if term.change > 0 else "−"
     figures = f"{write(term.before)} -> {write(term.after)}"
     line = f"{sign}{write(abs(term.change))} {term.name}: {figures}"
     whole = breakdown.after - breakdown.before
@@ -197,37 +163,19 @@ def _term(term: Term, breakdown: Breakdown, write: Writer) -> str:
         return line
     # A share of a difference near zero would be noise; above, it says how much the part explains.
     share = term.change / whole
-    if share <= 0:
-        return f"{line}, against it"
-    return f"{line}, {100 * share:.0f} % of the difference"
+    return f"{line}, {100 * share:.0f} % of the difference" if share > 0 else f"{line}, against it"
 
 
 def _ratio(breakdown: Breakdown) -> str:
-    if not breakdown.before:
-        return "–"
-    return change(breakdown.after / breakdown.before)
-
-
-def _runtime(explanation: Explanation) -> Iterator[str]:
-    if explanation.runtime:
-        yield ""
-        yield "Runtime differences (A -> B):"
-    for difference in explanation.runtime:
-        yield f"  {_difference(difference)}"
+    return change(breakdown.after / breakdown.before) if breakdown.before else "–"
 
 
 def _difference(difference: Difference) -> str:
     """``matrix multiplications in float32 -> bfloat16``."""
     words, write = RUNTIME_NAMES.get(difference.name, (difference.name, str))
-    before = _written(difference.before, write)
-    after = _written(difference.after, write)
+    sides = (difference.before, difference.after)
+    before, after = ("none" if value in (None, "") else write(value) for value in sides)
     return f"{words} {before} -> {after}"
-
-
-def _written(value: Any, write: Callable[[Any], str]) -> str:
-    if value in (None, ""):
-        return "none"
-    return write(value)
 
 
 def _cautions(explanation: Explanation) -> Iterator[str]:
@@ -257,21 +205,16 @@ def loss_lines(curves: LossCurves) -> Iterator[str]:
     result = _LOSS_RESULTS[curves.state]
     where = f"in step {furthest + 1} of {steps}"
     yield f"Losses: {result}. The largest difference is {difference:.4g}, {where}."
-    yield from _loss_table(curves)
+    # A few steps, evenly spread and rounded to whole ones; a short curve has fewer.
+    gaps = MAX_LOSS_STEPS - 1
+    shown = sorted({round(index * (steps - 1) / gaps) for index in range(MAX_LOSS_STEPS)})
+    yield "  step " + "".join(f"{step + 1:>9}" for step in shown)
+    for name, curve in (("A", curves.before), ("B", curves.after)):
+        yield f"  {name:<5}" + "".join(f"{curve[step]:>9.4f}" for step in shown)
     for window in curves.windows:
         yield f"  {_window(window)}"
     if curves.windows[-1].end < steps:
         yield "  Later steps are not compared: after the first update, recipes train differently."
-
-
-def _loss_table(curves: LossCurves) -> Iterator[str]:
-    """The losses of a few steps, evenly spread."""
-    # Rounded to whole steps, of which a short curve has fewer than MAX_LOSS_STEPS.
-    last = len(curves.after) - 1
-    steps = sorted({round(index * last / (MAX_LOSS_STEPS - 1)) for index in range(MAX_LOSS_STEPS)})
-    yield "  step " + "".join(f"{step + 1:>9}" for step in steps)
-    for name, curve in (("A", curves.before), ("B", curves.after)):
-        yield f"  {name:<5}" + "".join(f"{curve[step]:>9.4f}" for step in steps)
 
 
 def _window(window: LossWindow) -> str:
@@ -281,8 +224,8 @@ def _window(window: LossWindow) -> str:
         steps = f"step {window.end}"
     means = f"mean loss {window.reference:.4g} -> {window.own:.4g}"
     line = f"{steps}: {means}, a difference of {_percent(window.difference)}"
-    if window.allowed >= MAX_BOUND and window.has_power:
-        return f"{line}; step by step it is below {_percent(window.bound)}"
     if not window.has_power:
         return f"{line}; not checked: over so few steps it could be chance"
+    if window.allowed >= MAX_BOUND:
+        return f"{line}; step by step it is below {_percent(window.bound)}"
     return f"{line}; up to {_percent(window.allowed)} is a match"

@@ -10,31 +10,27 @@ from typing import Any
 from jobs.flags import Flag, FlagKind
 from orchestrator.units import error, memory, number
 
-Writer = Callable[[float], str]
-"""Writes a flag's value for people."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wording:
     """How one kind of flag is put into words."""
 
     heading: str
-    value: str
+    value: str = "none"
     """What the flag's value is, for the schema page."""
-    sentence: str
-    """With ``{}`` in place of the value."""
+    sentence: str = ""
+    """With ``{}`` in place of the value; empty for flags that never have one."""
     without_value: str
     """The same of a flag without a value."""
-    write: Writer
+    write: Callable[[float], str] = number
+    """Writes the value for people."""
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _whole(value: float) -> str:
-    return f"{value:.0f}"
-
+_whole = "{:.0f}".format
 
 _SHARED = "shared GPU"
 _LOSS_RATIO = "mean loss divided by the reference's"
@@ -94,7 +90,6 @@ WORDINGS: Mapping[FlagKind, Wording] = {
         value=_LOSS_RATIO,
         sentence="mean loss {} times the reference's",
         without_value="the losses do not match the reference",
-        write=number,
     ),
     FlagKind.LOSS_TIMES_ACCUMULATION: Wording(
         heading="loss times accumulation",
@@ -102,7 +97,6 @@ WORDINGS: Mapping[FlagKind, Wording] = {
         sentence="mean loss {} times the reference's, like the accumulation: this model does not "
         "divide its loss by the accumulation, and its gradients are too large by the same factor",
         without_value="this model does not divide its loss by the accumulation",
-        write=number,
     ),
     FlagKind.LOSS_NOT_FINITE: Wording(
         heading="loss not finite",
@@ -117,21 +111,14 @@ WORDINGS: Mapping[FlagKind, Wording] = {
         sentence="another row of this loop had, with accumulation, a mean loss {} times its "
         "reference's",
         without_value="another row of this loop does not match its reference with accumulation",
-        write=number,
     ),
     FlagKind.CANNOT_EVALUATE: Wording(
         heading="cannot evaluate",
-        value="none",
-        sentence="evaluating failed",
         without_value="evaluating failed: the trial's log says why",
-        write=number,
     ),
     FlagKind.CANNOT_SAVE: Wording(
         heading="cannot save",
-        value="none",
-        sentence="saving a checkpoint failed",
         without_value="saving a checkpoint failed: the trial's log says why",
-        write=number,
     ),
     FlagKind.NOT_QUANTIZED: Wording(
         heading="not quantized",
@@ -144,32 +131,29 @@ WORDINGS: Mapping[FlagKind, Wording] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FlagGroup:
-    """Flags of one kind on many rows."""
-
-    kind: FlagKind
-    values: tuple[float, ...]
-    """Of the flags that have one."""
-    labels: tuple[str, ...]
-    """The rows' configurations, one a flag."""
-
-    @property
-    def description(self) -> str:
-        """The flags in one sentence, their values as a range."""
-        return _sentence(self.kind, self.values)
-
-
 def heading(kind: FlagKind) -> str:
     """A kind of flag in a word or two."""
     return WORDINGS[kind].heading
 
 
 def describe(flag: Flag) -> str:
-    """What a flag says, without its heading: ``step time 95 % CI ±5.1 %``."""
-    if flag.value is None:
-        return _sentence(flag.kind, [])
-    return _sentence(flag.kind, [flag.value])
+    """What a flag says, without its heading."""
+    return description(flag.kind, [flag.value])
+
+
+def description(kind: FlagKind, values: Iterable[float | None]) -> str:
+    """What flags of one kind say, without their heading: ``step time 95 % CI ±5.1 %``.
+
+    Several values are written as a range. A flag without a value has None.
+    """
+    wording = WORDINGS[kind]
+    # NaN stands for a single counted step, which has no interval.
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    if not finite or not wording.sentence:
+        return wording.without_value
+    # Values that are written equally are one value for a reader.
+    written = dict.fromkeys((wording.write(min(finite)), wording.write(max(finite))))
+    return wording.sentence.format(" to ".join(written))
 
 
 def with_heading(flag: Flag) -> str:
@@ -177,43 +161,6 @@ def with_heading(flag: Flag) -> str:
     return f"{heading(flag.kind)}: {describe(flag)}"
 
 
-def grouped(flags: Iterable[tuple[Flag, str]]) -> tuple[FlagGroup, ...]:
-    """(flag, configuration) pairs by kind, most rows first."""
-    values: dict[FlagKind, list[float]] = {}
-    labels: dict[FlagKind, list[str]] = {}
-    for flag, label in flags:
-        labels.setdefault(flag.kind, []).append(label)
-        if flag.value is not None:
-            values.setdefault(flag.kind, []).append(flag.value)
-    groups = []
-    for kind, rows in labels.items():
-        kind_values = tuple(values.get(kind, ()))
-        groups.append(FlagGroup(kind=kind, values=kind_values, labels=tuple(rows)))
-    return tuple(sorted(groups, key=_by_size))
-
-
 def to_json(flags: Iterable[Flag]) -> list[dict[str, Any]]:
     """Flags as plain values, with their sentences."""
-    return list(map(_plain, flags))
-
-
-def _plain(flag: Flag) -> dict[str, Any]:
-    return {"kind": flag.kind.value, "value": flag.value, "text": describe(flag)}
-
-
-def _by_size(group: FlagGroup) -> int:
-    return -len(group.labels)
-
-
-def _sentence(kind: FlagKind, values: Iterable[float]) -> str:
-    wording = WORDINGS[kind]
-    # NaN stands for a single counted step, which has no interval.
-    finite = [value for value in values if math.isfinite(value)]
-    if not finite:
-        return wording.without_value
-    # Values that are written equally are one value for a reader.
-    lowest = wording.write(min(finite))
-    highest = wording.write(max(finite))
-    if lowest == highest:
-        return wording.sentence.format(lowest)
-    return wording.sentence.format(f"{lowest} to {highest}")
+    return [{"kind": own.kind.value, "value": own.value, "text": describe(own)} for own in flags]

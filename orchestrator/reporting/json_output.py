@@ -8,7 +8,6 @@ from typing import Any
 
 from jobs.spec import to_json as plain
 from orchestrator.analysis.dataset import EnvironmentResults
-from orchestrator.reporting.content import Content
 from orchestrator.reporting.report import Report
 
 
@@ -31,16 +30,12 @@ def to_json(report: Report) -> dict[str, Any]:
 def _head(report: Report) -> dict[str, Any]:
     """What was run, how its trials ended, and what it took."""
     dataset = report.dataset
-    folder = None
-    if dataset.folder is not None:
-        folder = str(dataset.folder)
-    outcomes = {outcome.value: number for outcome, number in report.outcomes.items()}
     return {
         "run": dataset.name,
-        "folder": folder,
+        "folder": None if dataset.folder is None else str(dataset.folder),
         "finished": dataset.run.finished,
         "trials": len(dataset.rows),
-        "outcomes": outcomes,
+        "outcomes": {outcome.value: number for outcome, number in report.outcomes.items()},
         "slot_seconds": report.slot_seconds,
         "follow_ups": len(dataset.follow_ups),
         "follow_up_slot_seconds": report.follow_up_slot_seconds,
@@ -61,24 +56,18 @@ def _environment(report: Report, results: EnvironmentResults) -> dict[str, Any]:
 
 
 def _sections(report: Report, environment: EnvironmentResults | None) -> dict[str, Any]:
-    """The sections of one environment by their names; None: those of the whole run."""
+    """The sections of one environment by their names; None: those of the whole run.
+
+    A section has its sentences, and each table's rows under the table's name.
+    """
     sections = {}
     for part in report.parts:
         if part.environment is environment:
-            sections[part.section.name] = _section(part.content)
+            content = part.content
+            about = {"title": content.title, "text": content.text, "notes": content.notes}
+            tables = {table.name: table.rows for table in content.tables}
+            sections[part.section.name] = {**about, **tables}
     return sections
-
-
-def _section(content: Content) -> dict[str, Any]:
-    """Its sentences, and each table's rows under the table's name."""
-    section: dict[str, Any] = {
-        "title": content.title,
-        "text": content.text,
-        "notes": content.notes,
-    }
-    for table in content.tables:
-        section[table.name] = table.rows
-    return section
 
 
 def strict(value: Any) -> Any:

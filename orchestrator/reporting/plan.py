@@ -33,17 +33,16 @@ def describe(plan: Plan, config: SweepConfig, model_facts: Iterable[tuple[str, s
 
 def to_json(plan: Plan, config: SweepConfig) -> dict[str, Any]:
     """The same as plain JSON values, with every trial."""
-    ruled_out = []
-    for record in plan.ruled_out:
-        trial = _trial_json(record.spec, config)
-        ruled_out.append({**trial, "rule": record.rule, "reason": record.reason})
     return {
         "name": config.name,
         "output": str(config.output),
         "search": config.search.kind,
         "budgets": list(config.budgets),
         "trials": [_trial_json(trial, config) for trial in plan.trials],
-        "ruled_out": ruled_out,
+        "ruled_out": [
+            {**_trial_json(own.spec, config), "rule": own.rule, "reason": own.reason}
+            for own in plan.ruled_out
+        ],
     }
 
 
@@ -82,7 +81,8 @@ def _data(config: SweepConfig) -> str:
 
 
 def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
-    yield "plan", _trials(plan)
+    ruled_out = f", {len(plan.ruled_out)} ruled out" if plan.ruled_out else ""
+    yield "plan", f"{count(len(plan.trials), 'trial')}{ruled_out}"
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
     # What is measured, then how, then what follows from it.
@@ -99,54 +99,37 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     yield "output", str(config.output)
 
 
-def _trials(plan: Plan) -> str:
-    """How many trials there are, and how many were ruled out."""
-    trials = count(len(plan.trials), "trial")
-    if plan.ruled_out:
-        trials = f"{trials}, {len(plan.ruled_out)} ruled out"
-    return trials
-
-
 def _axes(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     if EFFECTIVE_BATCH in config.baseline:
         sizes = sorted({trial.effective_batch for trial in plan.trials})
         yield EFFECTIVE_BATCH, _listed(list(map(str, sizes)))
-    for axis, values in _planned_values(plan).items():
-        if len(values) > 1:
-            yield axis, _listed(list(values))
-
-
-def _planned_values(plan: Plan) -> dict[str, dict[str, None]]:
-    """Axis -> the values planned on it, in order of appearance."""
+    # Axis -> the values planned on it, in order of appearance.
     values: dict[str, dict[str, None]] = {}
-    specs = [*plan.trials, *(record.spec for record in plan.ruled_out)]
-    for spec in specs:
+    for spec in [*plan.trials, *(record.spec for record in plan.ruled_out)]:
         for axis, choice in spec.choices.items():
             # A fraction is left out: a rule forbids an accumulation that is not whole.
             if axis != ACCUMULATION or isinstance(choice, int):
                 values.setdefault(axis, {})[str(choice)] = None
-    return values
+    for axis, planned in values.items():
+        if len(planned) > 1:
+            yield axis, _listed(list(planned))
 
 
 def _follow_ups(config: SweepConfig) -> Iterator[tuple[str, str]]:
-    wanted = list(_wanted_follow_ups(config))
+    policy = config.follow_up
+    wanted = []
+    if config.budgets and policy.verify_budgets:
+        wanted.append("each budget's pick verified under a memory cap")
+    if config.budgets and policy.tie_break_rounds:
+        rounds = count(policy.tie_break_rounds, "interleaved round")
+        wanted.append(f"close candidates in up to {rounds}")
+    if policy.profiles:
+        wanted.append(f"up to {count(policy.profiles, 'frontier configuration')} profiled")
     if wanted:
-        policy = config.follow_up
         # The policy's share is a fraction; people read percent.
         share = f"{policy.slot_share * 100:.0f} % of the search's slot time"
         yield "follow-ups", f"on a GPU: {', '.join(wanted)}"
         yield "", f"at most {share}, or {duration(policy.min_seconds)}"
-
-
-def _wanted_follow_ups(config: SweepConfig) -> Iterator[str]:
-    policy = config.follow_up
-    if config.budgets and policy.verify_budgets:
-        yield "each budget's pick verified under a memory cap"
-    if config.budgets and policy.tie_break_rounds:
-        rounds = count(policy.tie_break_rounds, "interleaved round")
-        yield f"close candidates in up to {rounds}"
-    if policy.profiles:
-        yield f"up to {count(policy.profiles, 'frontier configuration')} profiled"
 
 
 def _listed(values: list[str]) -> str:
@@ -157,9 +140,7 @@ def _listed(values: list[str]) -> str:
 
 
 def _measure(measure: MeasureSpec) -> str:
-    steps = "one epoch"
-    if measure.steps is not None:
-        steps = count(measure.steps, "step")
+    steps = "one epoch" if measure.steps is None else count(measure.steps, "step")
     warmup = count(measure.warmup_steps, "warm-up step")
     early = ""
     if measure.relative_error:
@@ -172,21 +153,15 @@ def _measure(measure: MeasureSpec) -> str:
 
 def _ruled_out(plan: Plan) -> Iterator[str]:
     counts = Counter((record.rule, record.reason) for record in plan.ruled_out)
-    if not counts:
-        return
-    yield "\nruled out"
-    rows = []
-    for (rule, reason), number in counts.most_common():
-        rows.append((rule, f"{number} × {reason}"))
-    yield from _table(rows)
+    if counts:
+        yield "\nruled out"
+        ordered = counts.most_common()
+        yield from _table([(rule, f"{number} × {reason}") for (rule, reason), number in ordered])
 
 
 def _first_trials(trials: Sequence[TrialSpec], config: SweepConfig) -> Iterator[str]:
     left_out = len(trials) - _SHOWN_TRIALS
-    heading = "\ntrials"
-    if left_out > 0:
-        heading = "\nfirst trials"
-    yield heading
+    yield "\nfirst trials" if left_out > 0 else "\ntrials"
     for trial in trials[:_SHOWN_TRIALS]:
         yield f"  {trial.trial_id}  {trial_label(trial, config.axes_in_play)}"
     if left_out > 0:

@@ -16,7 +16,6 @@ from orchestrator.units import GIB, MIB
 if TYPE_CHECKING:
     from orchestrator.prediction.prediction import Figure, Prediction
 
-_FIGURES = ("allocated", "reserved", "device")
 _SHOWN_BYTES = MIB
 """Smaller parts of the anatomy are left out."""
 
@@ -56,12 +55,8 @@ def _version_line(versions: Mapping[str, str]) -> str:
 
 def _explanations(predictions: Sequence[Prediction]) -> Iterator[str]:
     """A line of explanation for each word of the table, and for each reason of a wider interval."""
-    notes: dict[str, None] = {}
-    fits: set[str] = set()
-    for prediction in predictions:
-        notes |= dict.fromkeys(prediction.notes)
-        fits |= set(prediction.cards.values())
-    yield from notes
+    yield from dict.fromkeys(note for own in predictions for note in own.notes)
+    fits = {fit for own in predictions for fit in own.cards.values()}
     if "maybe" in fits:
         yield (
             "maybe: fits by the constants of the GPU that was predicted for; the context, kernels "
@@ -85,37 +80,23 @@ def row(prediction: Prediction) -> dict[str, Any]:
         "unknown": prediction.unknown,
         "refused": prediction.refused,
     }
-    for name in _FIGURES:
-        values |= _figure_columns(name, getattr(prediction, name))
-    values |= _figure_columns("typical_device", prediction.typical_device)
+    for name in ("allocated", "reserved", "device", "typical_device"):
+        figure = getattr(prediction, name)
+        for end in ("bytes", "low", "high"):
+            values[f"{name}_{end}"] = None if figure is None else getattr(figure, end)
     values["worst_tokens"] = prediction.worst_tokens
     values["typical_tokens"] = prediction.typical_tokens
     values["largest_block_bytes"] = prediction.largest_block
     values["notes"] = "; ".join(prediction.notes)
     values |= installed_versions()
-    values |= _kinds(prediction)
+    # Kinds without memory at the peak are zero bytes, unless the whole prediction is unknown.
+    is_known = prediction.allocated is not None
+    for kind in KINDS:
+        column = f"{kind.replace(' ', '_').lower()}_bytes"
+        values[column] = prediction.anatomy.get(kind, 0) if is_known else None
     for card, fit in prediction.cards.items():
         values[f"fits_{card}_gb"] = fit
     return values
-
-
-def _kinds(prediction: Prediction) -> dict[str, int | None]:
-    """A column for each kind of memory: its bytes at the peak."""
-    # Kinds without memory at the peak are zero bytes, unless the whole prediction is unknown.
-    is_known = prediction.allocated is not None
-    columns: dict[str, int | None] = {}
-    for kind in KINDS:
-        column = f"{kind.replace(' ', '_').lower()}_bytes"
-        columns[column] = None
-        if is_known:
-            columns[column] = prediction.anatomy.get(kind, 0)
-    return columns
-
-
-def _figure_columns(name: str, figure: Figure | None) -> dict[str, int | None]:
-    if figure is None:
-        return {f"{name}_bytes": None, f"{name}_low": None, f"{name}_high": None}
-    return {f"{name}_bytes": figure.bytes, f"{name}_low": figure.low, f"{name}_high": figure.high}
 
 
 def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
@@ -123,8 +104,16 @@ def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
     if prediction.refused or prediction.allocated is None or prediction.reserved is None:
         return
     if prediction.typical_device is not None:
-        yield f"{'':<12}  {_batch_lengths(prediction)}"
-    yield f"{'':<12}  at the peak: {_anatomy(prediction)}"
+        # The figures are for the worst batch.
+        yield (
+            f"{'':<12}  worst batch: {prediction.worst_tokens} tokens, "
+            f"device {_device(prediction.device)}; typical batch: {prediction.typical_tokens} "
+            f"tokens, device {_device(prediction.typical_device)}"
+        )
+    # The kinds of memory, the largest first.
+    sizes = sorted(prediction.anatomy.items(), key=lambda size: -size[1])
+    parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in sizes if nbytes >= _SHOWN_BYTES]
+    yield f"{'':<12}  at the peak: {', '.join(parts)}"
 
 
 def _decision(prediction: Prediction) -> str:
@@ -144,29 +133,10 @@ def _decision(prediction: Prediction) -> str:
     return f"{allocated}  {reserved}  {device}  {fits}   "
 
 
-def _batch_lengths(prediction: Prediction) -> str:
-    """A line with the worst batch, which the figures are for, and the typical batch."""
-    return (
-        f"worst batch: {prediction.worst_tokens} tokens, device {_device(prediction.device)}; "
-        f"typical batch: {prediction.typical_tokens} tokens, "
-        f"device {_device(prediction.typical_device)}"
-    )
-
-
 def _device(device: Figure | None) -> str:
     if device is None:
         return "unknown"
     return f"{_gib(device.bytes)} ({_gib(device.low)} to {_gib(device.high)})"
-
-
-def _anatomy(prediction: Prediction) -> str:
-    """The kinds of memory at the peak, the largest first."""
-    sizes = prediction.anatomy
-    parts = []
-    for kind in sorted(sizes, key=sizes.__getitem__, reverse=True):
-        if sizes[kind] >= _SHOWN_BYTES:
-            parts.append(f"{kind} {_gib(sizes[kind])}")
-    return ", ".join(parts)
 
 
 def _gib(nbytes: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,9 +42,24 @@ class Report:
         parts: list[Part] = []
         # Neighbours of one type stay together, so that all sections of an environment follow its
         # heading before the next environment begins.
-        for _, sections in itertools.groupby(self.sections, key=type):
-            parts += _parts(self.dataset, list(sections))
+        for kind, sections in itertools.groupby(self.sections, key=type):
+            listed = list(sections)
+            for environment in self.dataset.environments if kind is EnvironmentSection else (None,):
+                for section in listed:
+                    content = self._content(section, environment)
+                    if content is not None:
+                        parts.append(
+                            Part(section=section, environment=environment, content=content)
+                        )
         return tuple(parts)
+
+    def _content(
+        self, section: RunSection | EnvironmentSection, environment: EnvironmentResults | None
+    ) -> Content | None:
+        if isinstance(section, RunSection):
+            return section.make(self.dataset)
+        assert environment is not None
+        return section.make(self.dataset, environment)
 
     @cached_property
     def outcomes(self) -> Mapping[Outcome, int]:
@@ -77,21 +92,6 @@ class Report:
             return spent
         follow_ups = count(len(self.dataset.follow_ups), "follow-up")
         return f"{spent} (and {duration(self.follow_up_slot_seconds)} for {follow_ups})"
-
-
-def _parts(dataset: Dataset, sections: list[RunSection | EnvironmentSection]) -> Iterator[Part]:
-    """The parts of sections of one type."""
-    for environment in dataset.environments:
-        for section in sections:
-            if isinstance(section, EnvironmentSection):
-                content = section.make(dataset, environment)
-                if content is not None:
-                    yield Part(section=section, environment=environment, content=content)
-    for section in sections:
-        if isinstance(section, RunSection):
-            content = section.make(dataset)
-            if content is not None:
-                yield Part(section=section, environment=None, content=content)
 
 
 def _slot_seconds(rows: tuple[Row, ...]) -> float:

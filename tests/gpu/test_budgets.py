@@ -9,6 +9,7 @@ import pytest
 
 from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
+from orchestrator.analysis.cap_checks import decisive_check
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
 from orchestrator.search.follow_up_trials import under_cap
@@ -55,7 +56,10 @@ def test_ten_picks_fit_under_caps_of_their_budgets(
     results: EnvironmentResults, records: dict[str, TrialRecord]
 ) -> None:
     picks = [(pick, pick.best) for pick in results.budget_picks if pick.best is not None]
-    checks = [pick.check_of(best) for pick, best in picks]
+    checks = [
+        decisive_check(results.cap_checks, best.trial_ids, pick.budget_bytes)
+        for pick, best in picks
+    ]
     assert len(checks) == 10
     followed = {check.follows_trial for check in checks if check is not None}
     assert len(followed) >= 5, "too few picks differ"

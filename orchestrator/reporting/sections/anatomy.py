@@ -39,47 +39,34 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
             profiled.append((dataset.label(configuration.choices), anatomy))
     if not profiled:
         return None
-    tables = (_memory(profiled), _time(profiled), _modules(profiled))
-    return Content(
-        title="Where memory and time go",
-        text=_text(),
-        tables=tuple(table for table in tables if table.rows),
-    )
-
-
-def _text() -> tuple[str, ...]:
-    return (
-        "Each configuration was profiled after its counted steps.",
-        f"Time: {', '.join(GUIDE_GROUPS)} are shares of the three together, beside those of "
-        f"{PAPER}; the other columns are shares of a step.",
-        "A rule is one of the guides' rules of thumb; anatomy.parquet lists them.",
-    )
-
-
-def _memory(profiled: Profiled) -> Table:
-    parts = [(label, anatomy.values("memory")) for label, anatomy in profiled]
-    return _breakdown(
-        parts, SMALL_MEMORY, Format.MEMORY, "memory", "Memory at the peak, by what held it."
-    )
-
-
-def _modules(profiled: Profiled) -> Table:
-    parts = []
+    memory = [(label, anatomy.values("memory")) for label, anatomy in profiled]
+    modules = []
     for label, anatomy in profiled:
         seconds = anatomy.values("modules")
-        if sum(seconds.values()):
-            parts.append((label, _shares_of_whole(seconds)))
-    caption = (
+        whole = sum(seconds.values())
+        if whole:
+            shares = {name: value / whole for name, value in seconds.items()}
+            modules.append((label, shares))
+    held = "Memory at the peak, by what held it."
+    passes = (
         "Forward and backward pass by class of module. torch.nn's blocks but normalizations count "
         "with the module that they are in."
     )
-    return _breakdown(parts, SMALL_MODULE, Format.SHARE, "modules", caption)
-
-
-def _shares_of_whole(parts: Parts) -> dict[str, float]:
-    """Each part as a share of their sum."""
-    whole = sum(parts.values())
-    return {name: value / whole for name, value in parts.items()}
+    tables = (
+        _breakdown(memory, SMALL_MEMORY, Format.MEMORY, "memory", held),
+        _time(profiled),
+        _breakdown(modules, SMALL_MODULE, Format.SHARE, "modules", passes),
+    )
+    return Content(
+        title="Where memory and time go",
+        text=(
+            "Each configuration was profiled after its counted steps.",
+            f"Time: {', '.join(GUIDE_GROUPS)} are shares of the three together, beside those of "
+            f"{PAPER}; the other columns are shares of a step.",
+            "A rule is one of the guides' rules of thumb; anatomy.parquet lists them.",
+        ),
+        tables=tuple(table for table in tables if table.rows),
+    )
 
 
 def _breakdown(
@@ -89,36 +76,21 @@ def _breakdown(
 
     A part has a column if it is above this share in any configuration.
     """
-    large = _large([values for _, values in parts], small)
-    rows = [_breakdown_row(label, values, large) for label, values in parts]
-    columns = [CONFIGURATION]
-    for part in (*large, REST):
-        columns.append(Column(key=part, heading=part, format=format))
-    return Table(name=name, caption=caption, columns=tuple(columns), rows=tuple(rows))
-
-
-def _breakdown_row(label: str, values: Parts, large: Sequence[str]) -> Row:
-    """A configuration's large parts by name, and the sum of the others."""
-    row: dict[str, Any] = {"configuration": label}
-    for part in large:
-        row[part] = values.get(part) or None
-    rest = sum(value for part, value in values.items() if part not in large)
-    # Rounding of floats can leave a tiny sum although no part is left.
-    row[REST] = None
-    if round(rest, 3):
-        row[REST] = rest
-    return row
-
-
-def _large(parts: Iterable[Parts], small: float) -> list[str]:
-    """The parts above the share ``small`` of any configuration, in order of appearance."""
-    names: dict[str, None] = {}
-    for values in parts:
-        threshold = small * sum(values.values())
-        for name, value in values.items():
-            if value > threshold:
-                names[name] = None
-    return list(names)
+    large: dict[str, None] = {}
+    for _, values in parts:
+        whole = sum(values.values())
+        large |= {name: None for name, value in values.items() if value > small * whole}
+    rows = []
+    for label, values in parts:
+        row: dict[str, Any] = {"configuration": label}
+        for part in large:
+            row[part] = values.get(part) or None
+        rest = sum(value for part, value in values.items() if part not in large)
+        # Rounding of floats can leave a tiny sum although no part is left.
+        row[REST] = rest if round(rest, 3) else None
+        rows.append(row)
+    columns = [Column(key=part, heading=part, format=format) for part in (*large, REST)]
+    return Table(name=name, caption=caption, columns=(CONFIGURATION, *columns), rows=tuple(rows))
 
 
 def _time(profiled: Profiled) -> Table:
@@ -149,30 +121,21 @@ def _shares(anatomy: Anatomy) -> dict[str, float | None]:
     seconds = anatomy.values("operations")
     shares: dict[str, float | None] = {}
     of_the_groups = sum(seconds.get(name, 0.0) for name in GUIDE_GROUPS)
-    for name in GUIDE_GROUPS:
-        shares[name] = _share(seconds.get(name), of_the_groups)
-    of_the_step = sum(seconds.values())
-    for name in _OF_THE_STEP:
-        shares[name] = _share(seconds.get(name), of_the_step)
+    wholes = {GUIDE_GROUPS: of_the_groups, _OF_THE_STEP: sum(seconds.values())}
+    for names, whole in wholes.items():
+        for name in names:
+            part = seconds.get(name)
+            shares[name] = part / whole if part and whole else None
     return shares
-
-
-def _share(part: float | None, whole: float) -> float | None:
-    if not part or not whole:
-        return None
-    return part / whole
 
 
 def _figures(anatomy: Anatomy) -> dict[str, Any]:
     """The ratio of backward to forward time, the MFU, and how many of the rules held."""
     outcomes = [entry.held for entry in anatomy.entries if entry.held is not None]
-    rules = None
-    if outcomes:
-        rules = f"{sum(outcomes)} of {len(outcomes)}"
     return {
         "backward_to_forward": anatomy.values("phases").get(BACKWARD_TO_FORWARD),
         "mfu": anatomy.values("efficiency").get("MFU"),
-        "rules": rules,
+        "rules": f"{sum(outcomes)} of {len(outcomes)}" if outcomes else None,
     }
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from orchestrator.analysis.budgets import BudgetPick
-from orchestrator.analysis.cap_checks import CapCheck
+from orchestrator.analysis.cap_checks import decisive_check
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.reporting.configurations import (
+    BUDGET,
     CONFIGURATION,
     ERROR95,
     LOSSES,
@@ -28,8 +29,6 @@ from orchestrator.reporting.content import Column, Content, EnvironmentSection, 
 from orchestrator.units import count, memory, number
 
 INFERRED = "inferred"
-NO_CAP_NEEDED = "whole GPU"
-BUDGET = Column(key="budget", heading="budget", format=Format.MEMORY)
 UNDER_CAP = Column(key="under_cap", heading="under cap", format=Format.NUMBER)
 
 
@@ -43,23 +42,23 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     columns = (BUDGET, SPEED, ERROR95, TOKENS, MEMORY, UNDER_CAP, CONFIGURATION, LOSSES, TRIAL)
     # Two budgets with the same contenders have the same tie-break, which is shown once.
     notes = dict.fromkeys([*mark_notes(results, results.picks), *_tie_breaks(dataset, results)])
+    is_inferred = any(row.get("under_cap") == INFERRED for row in rows)
+    cap_notes = _cap_notes(dataset, results, is_inferred=is_inferred)
     return Content(
         title="Fastest in each memory budget",
         text=("The fastest configuration of the ranked training recipe, at any batch size.",),
         tables=(Table(columns=columns, rows=tuple(rows)),),
-        notes=(*notes, *_cap_notes(dataset, results), *_left_out_notes(dataset, results)),
+        notes=(*notes, *cap_notes, *_left_out_notes(dataset, results)),
     )
 
 
 def _rows(dataset: Dataset, results: EnvironmentResults, pick: BudgetPick) -> Iterator[Row]:
-    about = {"budget_bytes": pick.budget_bytes}
-    if pick.best is None:
-        nothing = {"configuration": "nothing measured fits", "trial_id": None}
-        yield {**about, "role": "best", "budget": pick.budget_bytes, **nothing}
-    else:
-        best = _row(dataset, results, pick, pick.best)
+    best: Row = {"configuration": "nothing measured fits", "trial_id": None}
+    if pick.best is not None:
         compared = list(map(dataclasses.asdict, pick.comparisons))
-        yield {**about, "role": "best", "budget": pick.budget_bytes, **best, "tie_breaks": compared}
+        best = {**_row(dataset, results, pick, pick.best), "tie_breaks": compared}
+    about = {"budget_bytes": pick.budget_bytes}
+    yield {**about, "role": "best", "budget": pick.budget_bytes, **best}
     if pick.other is not None:
         other = _row(dataset, results, pick, pick.other)
         yield {**about, "role": "other recipe", "budget": None, **other}
@@ -69,36 +68,19 @@ def _row(
     dataset: Dataset, results: EnvironmentResults, pick: BudgetPick, configuration: Configuration
 ) -> dict[str, Any]:
     # A cap check is evidence for this budget, or for one that includes it.
-    check = pick.check_of(configuration)
+    check = decisive_check(results.cap_checks, configuration.trial_ids, pick.budget_bytes)
+    # The speed under a cap, or a word if there is none; None if no pick of the run was checked.
+    under_cap: float | str | None = None
+    if results.cap_checks and pick.budget_bytes >= results.device_bytes:
+        under_cap = "whole GPU"
+    elif results.cap_checks:
+        under_cap = INFERRED if check is None else check.samples_per_second
     return {
         **row_of(dataset, results, configuration),
         "configuration": dataset.pick_label(configuration),
-        "under_cap": _under_cap(results, pick, check),
+        "under_cap": under_cap,
         "cap_check": check_to_json(check),
     }
-
-
-def _under_cap(
-    results: EnvironmentResults, pick: BudgetPick, check: CapCheck | None
-) -> float | str | None:
-    """The speed under a cap, or a word if there is none; None if no pick of the run was checked."""
-    if not pick.checks:
-        return None
-    if pick.budget_bytes >= results.device_bytes:
-        return NO_CAP_NEEDED
-    if check is None:
-        return INFERRED
-    return check.samples_per_second
-
-
-def _is_inferred(results: EnvironmentResults, pick: BudgetPick) -> bool:
-    """Whether a pick of this budget was not verified, although it should be."""
-    for configuration in (pick.best, pick.other):
-        if configuration is None:
-            continue
-        if _under_cap(results, pick, pick.check_of(configuration)) == INFERRED:
-            return True
-    return False
 
 
 def _tie_breaks(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
@@ -108,14 +90,16 @@ def _tie_breaks(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
             yield tie_break_sentence(comparison, labels)
 
 
-def _cap_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
+def _cap_notes(
+    dataset: Dataset, results: EnvironmentResults, *, is_inferred: bool
+) -> Iterator[str]:
     """Notes about the cap checks: which picks were verified, and which failed."""
     if not results.cap_checks:
         if results.memory_column == "device_peak_bytes":
             yield "No pick was verified under a memory cap: each fits by its uncapped peak."
         return
     yield "Under cap: samples/s when the pick was verified under a memory cap of the budget."
-    if any(_is_inferred(results, pick) for pick in results.budget_picks):
+    if is_inferred:
         yield f"“{INFERRED}”: not verified, it fits by its uncapped peak."
     for pick in results.budget_picks:
         for configuration in pick.failed:

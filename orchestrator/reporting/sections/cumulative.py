@@ -37,22 +37,15 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
 
 
 def _row(dataset: Dataset, results: EnvironmentResults, step: CumulativeStep) -> Row:
+    choices = step.configuration.choices
+    added = f"{step.axis} {choices[step.axis]}" if step.axis else "baseline"
     return {
         **row_of(dataset, results, step.configuration),
         "axis": step.axis or None,
-        "added": _added(step),
+        "added": batch_label(choices) if step.axis == "accumulation" else added,
         "memory_ratio": step.memory_ratio,
         "speed_ratio": step.speed_ratio,
     }
-
-
-def _added(step: CumulativeStep) -> str:
-    choices = step.configuration.choices
-    if not step.axis:
-        return "baseline"
-    if step.axis == "accumulation":
-        return batch_label(choices)
-    return f"{step.axis} {choices[step.axis]}"
 
 
 SECTION = EnvironmentSection(name="cumulative", make=make)

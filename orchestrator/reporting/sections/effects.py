@@ -43,25 +43,17 @@ def _text(results: EnvironmentResults) -> str:
 
 
 def _row(effect: TechniqueEffect) -> Row:
+    changed = "other batch" if effect.axis == "micro_batch" else "other recipe"
     return {
         "axis": effect.axis,
         "value": str(effect.value),
         "baseline": str(effect.baseline),
-        "training": _training(effect),
+        "training": "same" if effect.same_training else changed,
         "memory_ratio": effect.memory_ratio,
         "speed_ratio": effect.speed_ratio,
         "micro_batch": effect.micro_batch,
         "pairs": effect.pairs,
     }
-
-
-def _training(effect: TechniqueEffect) -> str:
-    """Whether the technique changes the training, in one or two words."""
-    if effect.same_training:
-        return "same"
-    if effect.axis == "micro_batch":
-        return "other batch"
-    return "other recipe"
 
 
 SECTION = EnvironmentSection(name="effects", make=make)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.reporting.content import Column, Content, EnvironmentSection, Row, Table
+from orchestrator.reporting.content import Column, Content, EnvironmentSection, Table
 from orchestrator.units import memory
 
 COLUMNS = (Column(key="name", heading="name"), Column(key="value", heading="value"))
@@ -16,7 +14,8 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     rows = []
     for name, value in sorted(results.environment.items()):
         if value not in ("", None):
-            rows.append(_row(name, value))
+            is_size = name.endswith("_bytes") and isinstance(value, (int, float))
+            rows.append({"name": name, "value": memory(value) if is_size else str(value)})
     if not rows:
         return None
     return Content(
@@ -24,12 +23,6 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         text=(f"Rows of this environment have the id {results.environment_id}.",),
         tables=(Table(columns=COLUMNS, rows=tuple(rows)),),
     )
-
-
-def _row(name: str, value: Any) -> Row:
-    if name.endswith("_bytes") and isinstance(value, (int, float)):
-        return {"name": name, "value": memory(value)}
-    return {"name": name, "value": str(value)}
 
 
 SECTION = EnvironmentSection(name="environment", make=make)

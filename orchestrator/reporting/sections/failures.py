@@ -32,7 +32,7 @@ def make(dataset: Dataset) -> Content | None:
         return None
     rows = [_row(dataset, group) for group in groups.values()]
     # Trials that failed come before trials that were skipped, and frequent kinds before rare ones.
-    rows.sort(key=_order)
+    rows.sort(key=lambda row: (row["outcome"] == Outcome.SKIPPED, -row["count"]))
     return Content(
         title="Failed and skipped",
         text=(
@@ -73,16 +73,10 @@ def _row(dataset: Dataset, rows: list[Mapping[str, Any]]) -> Row:
     }
 
 
-def _order(row: Row) -> tuple[bool, int]:
-    return row["outcome"] == Outcome.SKIPPED, -row["count"]
-
-
 def log_file(row: Mapping[str, Any]) -> str:
     """The file of a trial's output, for a link; empty unless it lies among the run's logs."""
     name = str(row.get("log_file") or "")
-    if re.fullmatch(rf"{LOGS}/\w+\.txt", name):
-        return name
-    return ""
+    return name if re.fullmatch(rf"{LOGS}/\w+\.txt", name) else ""
 
 
 SECTION = RunSection(name="failures", make=make, terminal_rows=5)

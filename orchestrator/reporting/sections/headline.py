@@ -10,10 +10,6 @@ from orchestrator.units import memory, number
 
 _SAME = 0.05
 """A ratio this close to 1 counts as equal, because repeats of a trial differ by as much."""
-_HALF = (0.45, 0.55)
-"""A ratio between these limits is written as "half"."""
-_WHOLE_FROM = 9.95
-"""From this factor on, no decimal is written."""
 
 
 def make(dataset: Dataset) -> Content | None:
@@ -83,22 +79,19 @@ def comparison(dataset: Dataset, gain: Gain) -> str:
 def _speed(ratio: float) -> str:
     if abs(ratio - 1) <= _SAME:
         return "The default's throughput"
-    # A slower pick is written in the same way. Two digits are enough for a headline.
-    if ratio < 1:
-        return f"{ratio:.2g} × the default's throughput"
-    if ratio < _WHOLE_FROM:
-        return f"{ratio:.1f} × the default's throughput"
-    return f"{ratio:.0f} × the default's throughput"
+    # Two digits are enough for a headline. A slower pick is written in the same way.
+    factor = f"{ratio:.2g}"
+    if ratio >= 1:
+        factor = f"{ratio:.1f}" if ratio < 9.95 else f"{ratio:.0f}"
+    return f"{factor} × the default's throughput"
 
 
 def _memory(ratio: float) -> str:
     if abs(ratio - 1) <= _SAME:
         return "in the same memory"
-    if _HALF[0] <= ratio <= _HALF[1]:
+    if abs(ratio - 0.5) <= _SAME:
         return "at half its memory"
-    if ratio < 1:
-        return f"at {100 * ratio:.0f} % of its memory"
-    return f"at {ratio:.1f} × its memory"
+    return f"at {100 * ratio:.0f} % of its memory" if ratio < 1 else f"at {ratio:.1f} × its memory"
 
 
 SECTION = RunSection(name="headline", make=make, terminal_rows=1, on_page=False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import LongestContext
 from orchestrator.reporting.configurations import (
+    BUDGET,
     MEMORY,
     TOKENS,
     TRIAL,
@@ -17,11 +18,9 @@ from orchestrator.reporting.configurations import (
     row_of,
 )
 from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
-from orchestrator.reporting.sections.budgets import BUDGET
 from orchestrator.units import memory, number
 
 NOT_VARIED = "no sequence length was varied: give axes.sequence_length a list of lengths"
-VERIFIED = "verified"
 INFERRED = "by its uncapped peak"
 _LENGTH = Column(key="sequence_length", heading="longest", format=Format.COUNT)
 _NEXT = Column(key="next_tokens", heading="did not fit", format=Format.COUNT)
@@ -38,8 +37,12 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     shown = []
     for pick in results.budget_picks:
         contexts = results.longest(pick.budget_bytes)
-        rows += _rows(dataset, results, contexts, pick.budget_bytes)
-        shown += [context.configuration for context in contexts]
+        for context in contexts:
+            # The first row of a budget names it.
+            budget = pick.budget_bytes if context is contexts[0] else None
+            row = _row(dataset, results, context, pick.budget_bytes)
+            rows.append({**row, "budget": budget})
+            shown.append(context.configuration)
     columns = (BUDGET, _LENGTH, TOKENS, MEMORY, _NEXT, _TECHNIQUES, _FITS, TRIAL)
     return Content(
         title="Longest context in each memory budget",
@@ -52,34 +55,20 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     )
 
 
-def _rows(
-    dataset: Dataset,
-    results: EnvironmentResults,
-    contexts: Iterable[LongestContext],
-    budget_bytes: int,
-) -> Iterator[Row]:
-    """The rows of one budget; the first one names it."""
-    budget: int | None = budget_bytes
-    for context in contexts:
-        yield {**_row(dataset, results, context, budget_bytes), "budget": budget}
-        budget = None
-
-
 def lines(
     dataset: Dataset, contexts: Sequence[LongestContext], memory_bytes: int | None
 ) -> Iterator[str]:
     """The answer to ``recommend --longest`` as text."""
-    within = "all memory"
-    if memory_bytes is not None:
-        within = memory(memory_bytes)
     results = dataset.main
     if results is None or not dataset.axes.get("sequence_length"):
         yield f"{dataset.name}: {NOT_VARIED}"
         return
+    within = "all memory" if memory_bytes is None else memory(memory_bytes)
     yield f"{dataset.name} on {results.hardware}: longest context within {within}"
     yield f"  memory: {memory_meaning(results)}"
     if not contexts:
-        yield f"  {_nothing(results)}"
+        lengths = {item.choices.get("sequence_length") for item in results.configurations}
+        yield f"  {NOT_VARIED if lengths == {'data'} else 'nothing measured fits'}"
     for context in contexts:
         yield f"  {_line(dataset, context)}"
         for note in _notes(results, context, memory_bytes):
@@ -91,18 +80,13 @@ def to_json(
 ) -> dict[str, Any]:
     """The answer as plain JSON values: tokens, bytes, tokens per second."""
     results = dataset.main
-    hardware = None
-    memory_column = None
-    entries: list[Row] = []
+    entries = []
     if results is not None:
-        hardware = results.hardware
-        memory_column = results.memory_column
-        for context in contexts:
-            entries.append(_row(dataset, results, context, memory_bytes))
+        entries = [_row(dataset, results, context, memory_bytes) for context in contexts]
     return {
         "run": dataset.name,
-        "hardware": hardware,
-        "memory_column": memory_column,
+        "hardware": None if results is None else results.hardware,
+        "memory_column": None if results is None else results.memory_column,
         "memory_bytes": memory_bytes,
         "longest": entries,
     }
@@ -130,10 +114,9 @@ def _row(
 def _fit(results: EnvironmentResults, context: LongestContext, memory_bytes: int | None) -> str:
     """The evidence that the configuration fits: verified, inferred, or the whole GPU."""
     if context.check is not None:
-        return VERIFIED
-    if memory_bytes is None or memory_bytes >= results.device_bytes:
-        return "whole GPU"
-    return INFERRED
+        return "verified"
+    is_whole = memory_bytes is None or memory_bytes >= results.device_bytes
+    return "whole GPU" if is_whole else INFERRED
 
 
 def _line(dataset: Dataset, context: LongestContext) -> str:
@@ -160,13 +143,6 @@ def _notes(
         yield "no longer one was tried, so the limit may be higher"
     else:
         yield f"the next length that was tried, {context.next_tokens:,} tokens, does not fit"
-
-
-def _nothing(results: EnvironmentResults) -> str:
-    lengths = {item.choices.get("sequence_length") for item in results.configurations}
-    if lengths == {"data"}:
-        return NOT_VARIED
-    return "nothing measured fits"
 
 
 SECTION = EnvironmentSection(name="longest_context", make=make, terminal_rows=12)

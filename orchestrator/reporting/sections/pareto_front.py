@@ -43,16 +43,14 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
 def scope(results: EnvironmentResults) -> str:
     """The training recipe whose configurations are ranked; empty if there is only one."""
     others = len(results.fronts) - 1
-    separately = f"{count(others, 'other training recipe')} ({OTHER_RECIPE}) listed separately."
+    sentence = "Ranked: same training recipe as the baseline, any batch size."
     if not results.is_baseline_recipe:
         ranked = recipe_label(results.recipe)
         sentence = f"Ranked: {ranked}, because no trial of the baseline's recipe ended ok."
-        if others:
-            return f"{sentence} {separately}"
-        return sentence
-    if not others:
-        return ""
-    return f"Ranked: same training recipe as the baseline, any batch size. {separately}"
+    if others:
+        recipes = count(others, "other training recipe")
+        return f"{sentence} {recipes} ({OTHER_RECIPE}) listed separately."
+    return "" if results.is_baseline_recipe else sentence
 
 
 SECTION = EnvironmentSection(name="pareto_front", make=make, terminal_rows=20, on_page=False)

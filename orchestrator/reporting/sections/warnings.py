@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from jobs.flags import Flag, flags_of
+from jobs.flags import FlagKind, flags_of
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting import flags
 from orchestrator.reporting.content import Column, Content, Format, Row, RunSection, Table
@@ -19,9 +17,14 @@ COLUMNS = (
 
 def make(dataset: Dataset) -> Content | None:
     """A row for each kind of flag, the most frequent first."""
-    rows = list(map(_row, flags.grouped(_flags(dataset))))
-    if not rows:
+    groups: dict[FlagKind, list[tuple[float | None, str]]] = {}
+    for row in dataset.rows:
+        for flag in flags_of(row):
+            groups.setdefault(flag.kind, []).append((flag.value, dataset.row_label(row)))
+    if not groups:
         return None
+    rows = [_row(kind, flagged) for kind, flagged in groups.items()]
+    rows.sort(key=lambda row: -row["count"])
     return Content(
         title="Warnings",
         text=("What to know before trusting a figure.",),
@@ -29,20 +32,15 @@ def make(dataset: Dataset) -> Content | None:
     )
 
 
-def _row(group: flags.FlagGroup) -> Row:
+def _row(kind: FlagKind, flagged: list[tuple[float | None, str]]) -> Row:
+    """``flagged`` are the values of the flags, and the labels of their rows."""
     return {
-        "count": len(group.labels),
-        "kind": group.kind.value,
-        "heading": flags.heading(group.kind),
-        "text": group.description,
-        "trials": [{"configuration": label} for label in group.labels],
+        "count": len(flagged),
+        "kind": kind.value,
+        "heading": flags.heading(kind),
+        "text": flags.description(kind, [value for value, _ in flagged]),
+        "trials": [{"configuration": label} for _, label in flagged],
     }
-
-
-def _flags(dataset: Dataset) -> Iterator[tuple[Flag, str]]:
-    for row in dataset.rows:
-        for flag in flags_of(row):
-            yield flag, dataset.row_label(row)
 
 
 SECTION = RunSection(name="warnings", make=make, terminal_rows=12)
