@@ -13,7 +13,6 @@ from orchestrator.analysis.repeatability import CLOSE, difference_error
 from orchestrator.analysis.tie_breaks import PairedComparison, compared_with_first
 from orchestrator.units import GIB
 
-MAX_CONTENDERS = 3
 CARD_SIZES = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))
 """Memory in bytes of common GPUs: the budgets of a run that names none."""
 _POWERS_OF_TWO = tuple(2**power for power in range(20, 33))
@@ -108,7 +107,7 @@ def _faster_with_another_recipe(
 
 
 def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
-    """The fastest, then the next ones that may be as fast, ``MAX_CONTENDERS`` in all.
+    """The fastest, then the next ones that may be as fast, three in all.
 
     A configuration may be as fast if the difference is within the uncertainty of both speeds.
     """
@@ -117,7 +116,7 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
         return ()
     near = [each for each in configurations if each is not best and _is_close(each, best)]
     near.sort(key=_speed_then_memory, reverse=True)
-    return (best, *near[: MAX_CONTENDERS - 1])
+    return (best, *near[:2])
 
 
 def _is_close(configuration: Configuration, best: Configuration) -> bool:

@@ -6,7 +6,7 @@ The verbs report, recommend, compare and explain read it, and so do the follow-u
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,6 @@ class Dataset:
     varying_axes: tuple[str, ...]
     """The axes on which trials differ. A label names these."""
     losses: Losses
-    loss_checks: Mapping[str, LossCheck] = field(default_factory=dict)
-    """Trial -> what its losses say, for the ok trials of the search."""
     folder: Path | None = None
 
     @property
@@ -153,7 +151,6 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
         environments=_in_environments(table, rows, follow_ups, losses, checks),
         varying_axes=_varying_axes(table, rows),
         losses=losses,
-        loss_checks=checks,
         folder=folder,
     )
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from jobs.spec import Choice
 from jobs.techniques.workload import same_workload
 from orchestrator.analysis.configuration import BATCH_AXES, Configuration
-
-_SATURATED = 0.05
-"""A micro-batch is about as fast as the fastest if it is slower by at most this share."""
+from orchestrator.analysis.repeatability import NEARLY
 
 Pair = tuple[Configuration, Configuration]
 """Two configurations that differ on one axis: with the technique, and without it."""
@@ -65,7 +63,7 @@ def useful_micro_batch(
             speeds[configuration.micro_batch] = configuration.samples_per_second
     if not speeds:
         return None
-    enough = (1 - _SATURATED) * max(speeds.values())
+    enough = (1 - NEARLY) * max(speeds.values())
     return min(size for size, speed in speeds.items() if speed >= enough)
 
 

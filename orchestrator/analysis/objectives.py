@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.units import HOUR_SECONDS
 
-MILLION = 1_000_000
 Figure = Callable[[Configuration, float | None], float | None]
 """Computes a figure of a configuration. The second argument is dollars per GPU hour.
 
@@ -69,7 +68,7 @@ def dollars_per_million(configuration: Configuration, price_per_hour: float | No
     if price_per_hour is None:
         return None
     # Seconds on one GPU for a million samples, times dollars per second.
-    seconds = MILLION / configuration.samples_per_second
+    seconds = 1_000_000 / configuration.samples_per_second
     return price_per_hour / HOUR_SECONDS * seconds
 
 

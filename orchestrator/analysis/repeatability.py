@@ -22,6 +22,8 @@ from orchestrator.storage.tables.rows import Row
 CLOSE = 0.01
 """Figures that differ by at most this share count as equal, even if their intervals are narrower.
 """
+NEARLY = 0.05
+"""A figure that is worse by at most this share counts as nearly as good."""
 MAX_WAIT_SHARE = 0.05
 """A row counts as GPU-bound if its shares of waiting for the host are at most this."""
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.objectives import MILLION
 from orchestrator.analysis.recommendation import Alternative, Candidate, Recommendation
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
@@ -22,7 +21,7 @@ from orchestrator.units import count, memory, number
 _WORDS: Mapping[str, tuple[str, str]] = {
     "samples_per_second": ("most", "samples/s"),
     "joules_per_sample": ("least", "energy per sample"),
-    "dollars_per_million": ("least", f"cost per {MILLION:,} samples"),
+    "dollars_per_million": ("least", "cost per 1,000,000 samples"),
     "host_memory": ("least", "host memory"),
 }
 """Objective -> whether the best has most or least of it, and what it is."""
@@ -140,16 +139,16 @@ class RecommendationText:
 
     def _left_out(self) -> Iterator[str]:
         """How many configurations were left out because they train something else."""
-        left_out = self.recommendation.left_out
-        if left_out.best is None:
+        left_out, better = self.recommendation.left_out, self.recommendation.left_out_better
+        if not left_out:
             return
-        which = count(left_out.count, "configuration")
+        which = count(len(left_out), "configuration")
         if self.recommendation.best is not None:
-            which = f"{which}, {left_out.better or 'none'} of them better,"
-            if left_out.better == left_out.count:
-                which = count(left_out.count, "better configuration")
+            which = f"{which}, {better or 'none'} of them better,"
+            if better == len(left_out):
+                which = count(better, "better configuration")
         yield f"left out: {which} whose losses do not match the reference; the best of them:"
-        yield f"  {self._line(left_out.best)}{short_notes(self.results, left_out.best)}"
+        yield f"  {self._line(left_out[0])}{short_notes(self.results, left_out[0])}"
 
     def _loosened(self, cost: Alternative) -> str:
         """What would be different: ``with 9.37 GiB instead of 8``."""

@@ -38,7 +38,6 @@ def to_json(
     for batch in recommendation.nearby:
         about = {"effective_batch": batch.effective_batch, "ratio": batch.ratio}
         nearby.append({**about, **(entry(batch.candidate) or {})})
-    left_out = recommendation.left_out
     document: dict[str, Any] = strict(
         {
             "run": dataset.name,
@@ -49,11 +48,11 @@ def to_json(
             "runners_up": list(map(entry, recommendation.runners_up)),
             "costs": costs,
             "nearby_effective_batches": nearby,
-            "left_out_for_loss_parity": left_out.count,
+            "left_out_for_loss_parity": len(recommendation.left_out),
             "left_out": {
-                "count": left_out.count,
-                "better": left_out.better,
-                "best": entry(left_out.best),
+                "count": len(recommendation.left_out),
+                "better": recommendation.left_out_better,
+                "best": entry(next(iter(recommendation.left_out), None)),
             },
             "cap_check": check_to_json(recommendation.check),
             "tie_breaks": list(map(dataclasses.asdict, recommendation.comparisons)),

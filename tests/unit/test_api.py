@@ -200,4 +200,4 @@ def test_run_frontier_and_answers_leave_out_what_trains_wrongly(run: api.Run) ->
     answer = run.recommend(memory_bytes=8 * 2**30, effective_batch=4, all_recipes=True)
     assert answer.best is not None
     assert not answer.best.configuration.trains_wrongly
-    assert answer.recommendation.left_out.count > 0
+    assert answer.recommendation.left_out

@@ -9,15 +9,11 @@ from jobs.anatomy.time.operations import IDLE
 from jobs.anatomy_record import Anatomy
 from orchestrator.analysis.explanation.result import Breakdown, Side, Source, Term
 from orchestrator.analysis.profiles import memory_layers
+from orchestrator.analysis.repeatability import NEARLY
 from orchestrator.storage.tables.rows import Row
 
 REST = "not broken down"
 """The part that no instrument attributes to anything."""
-_SLOWER_PROFILE = 1.05
-"""The report warns if the profiled step took longer than a counted step by this factor.
-
-A profile that is slower than that shows other shares of the time than an unprofiled step.
-"""
 
 Rows = tuple[Row, Row]
 """The two trials' rows, before and after."""
@@ -76,7 +72,8 @@ def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies)
 def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, float | None]:
     """Busy time of the profiled step, divided by the time of a counted step.
 
-    None if the factor is 1.05 or less, or if a trial was not profiled.
+    A profile that is slower shows other shares of the time than an unprofiled step. None if it is
+    nearly as fast, or if a trial was not profiled.
     """
     if anatomies is None:
         return None, None
@@ -85,7 +82,7 @@ def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, flo
         # A step that is busy for longer than a counted step takes was slowed by the profiler.
         steps_per_second = row["samples_per_second"] / row["effective_batch"]
         factor = sum(_busy(anatomy).values()) * steps_per_second
-        factors.append(factor if factor > _SLOWER_PROFILE else None)
+        factors.append(factor if factor > 1 + NEARLY else None)
     return factors[0], factors[1]
 
 

@@ -13,18 +13,17 @@ longest.py        the longest samples that fit
 from orchestrator.analysis.recommendation.candidates import Basis, Candidate
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.longest import LongestContext, longest_contexts
-from orchestrator.analysis.recommendation.ranking import DecisionStep, Ranking, Rankings
+from orchestrator.analysis.recommendation.ranking import Ranked, Ranking, Rankings
 from orchestrator.analysis.recommendation.recommend import recommend
-from orchestrator.analysis.recommendation.result import Alternative, LeftOut, Recommendation
+from orchestrator.analysis.recommendation.result import Alternative, Recommendation
 
 __all__ = [
     "Alternative",
     "Basis",
     "Candidate",
     "Constraints",
-    "DecisionStep",
-    "LeftOut",
     "LongestContext",
+    "Ranked",
     "Ranking",
     "Rankings",
     "Recommendation",

@@ -12,21 +12,18 @@ from orchestrator.analysis.recommendation.candidates import Candidate, as_measur
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.ranking import Rankings
 from orchestrator.analysis.recommendation.result import Alternative
+from orchestrator.analysis.repeatability import NEARLY
 
 WORTH_MENTIONING = 0.02
 """Loosening a constraint is mentioned if it gains more than this share."""
-NEARLY = 0.05
-"""A configuration counts as nearly as good as the best if it is worse by at most this share."""
 LESS_MEMORY = 0.8
-"""Such a configuration is mentioned if it needs at most this share of the best one's memory."""
+"""A nearly as good one is mentioned if it needs at most this share of the best one's memory."""
 REACH = 1.5
 """Batches up to this many times larger or smaller count as near."""
 WORTH_ANOTHER_BATCH = 0.10
-"""Another batch changes the training, so it is offered only for a gain above this."""
-NEARLY_MOST = 0.9
-"""The nearest batch is offered that reaches this share of the best score on its side.
+"""Another batch changes the training, so it is offered only for a gain above this.
 
-The two sides are the smaller and the larger batches.
+It is the nearest batch on its side, below or above, to within the same share of the best there.
 """
 
 
@@ -172,6 +169,6 @@ def _nearest(
     scores = [constraints.score(batch.candidate) for batch in batches]
     most = max(scores, default=0.0)
     # If less is better, scores are negative. So the share is taken of the absolute value.
-    floor = most - (1 - NEARLY_MOST) * abs(most)
+    floor = most - WORTH_ANOTHER_BATCH * abs(most)
     good = [batch for batch, score in zip(batches, scores, strict=True) if score >= floor]
     return sorted(good, key=lambda batch: abs(batch.effective_batch - wanted))[:1]

@@ -13,30 +13,16 @@ from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation.candidates import Basis, Candidate, candidates
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.interpolation import candidates_between
+from orchestrator.analysis.repeatability import NEARLY
 from orchestrator.analysis.tie_breaks import PairedComparison, fastest_of
-
-PREFERENCE_FOR_MEASURED = 0.05
-"""An inferred configuration ranks before a measured one only if it is better by this share.
-
-Its figures are bounds, so a small advantage over a measurement is not certain.
-"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranked:
-    """A candidate of a ranking, with the smallest budget that it fits."""
+    """A candidate, with the smallest budget that it fits, or from which on it is the pick."""
 
     candidate: Candidate
     least_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DecisionStep:
-    """The decision for all budgets from ``least_bytes`` up to the next step."""
-
-    least_bytes: int
-    """The smallest budget with this decision."""
-    candidate: Candidate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,14 +65,14 @@ class Ranking:
         wrong = _fitting(self.wrong, memory_bytes)
         return [each for each in wrong if id(each.configuration) not in evidence]
 
-    def decision_steps(self) -> tuple[DecisionStep, ...]:
+    def decision_steps(self) -> tuple[Ranked, ...]:
         """The decision for every possible budget, smallest first. It changes at a few budgets only.
 
         The decision for a budget is the last step whose ``least_bytes`` is not above the budget.
         Below the first step nothing fits. ``pick(budget)`` returns the same decision.
         """
         least_bytes = {id(own.candidate): own.least_bytes for own in self.ordered}
-        steps: list[DecisionStep] = []
+        steps: list[Ranked] = []
         # From the largest budget down: each turn finds the smallest budget with the same decision.
         budget = math.inf
         while (pick := self.pick(budget)) is not None:
@@ -96,7 +82,7 @@ class Ranking:
             begin = max(first.least_bytes, least_bytes[id(pick)])
             if steps and steps[-1].candidate is pick:
                 steps.pop()
-            steps.append(DecisionStep(least_bytes=begin, candidate=pick))
+            steps.append(Ranked(least_bytes=begin, candidate=pick))
             # Budgets are whole bytes: one byte less is the next smaller budget.
             budget = begin - 1
         return tuple(reversed(steps))
@@ -159,9 +145,10 @@ class Rankings:
         def order(candidate: Candidate) -> tuple[float, int]:
             score = constraints.score(candidate)
             if candidate.is_inferred:
-                # Scores are negative if less is better, as for energy. Subtracting a share of the
-                # absolute value lowers both kinds.
-                score -= PREFERENCE_FOR_MEASURED * abs(score)
+                # Its figures are bounds, so it ranks before a measured one only if it is clearly
+                # better. Scores are negative if less is better, as for energy. Subtracting a
+                # share of the absolute value lowers both kinds.
+                score -= NEARLY * abs(score)
             return score, -candidate.memory_bytes
 
         listed = self.serving(constraints.effective_batch)

@@ -9,10 +9,8 @@ from orchestrator.analysis.recommendation.alternatives import constraint_costs, 
 from orchestrator.analysis.recommendation.candidates import Candidate
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.ranking import Rankings
-from orchestrator.analysis.recommendation.result import LeftOut, Recommendation
+from orchestrator.analysis.recommendation.result import Recommendation
 from orchestrator.analysis.tie_breaks import PairedComparison
-
-MAX_RUNNERS_UP = 4
 
 
 def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
@@ -35,13 +33,13 @@ def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
     # Some rows with wrong losses supply the memory and speed of a ranked candidate. The ranking
     # does not list these.
     wrong = ranking.trains_wrongly(constraints.memory_bytes)
-    better = [each for each in wrong if constraints.gains(each, best, 0.0)]
     return Recommendation(
         constraints=constraints,
         best=best,
-        runners_up=tuple(first_of_techniques.values())[1 : MAX_RUNNERS_UP + 1],
+        runners_up=tuple(first_of_techniques.values())[1:5],
         costs=constraint_costs(rankings, constraints, ranked),
-        left_out=LeftOut(count=len(wrong), better=len(better), best=next(iter(wrong), None)),
+        left_out=tuple(wrong),
+        left_out_better=sum(constraints.gains(each, best, 0.0) for each in wrong),
         nearby=nearby_batches(rankings, constraints, best),
         check=check,
         comparisons=_comparisons_of_best(ranked, rankings.comparisons),

@@ -34,17 +34,6 @@ class Alternative:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LeftOut:
-    """The candidates that meet the constraints, but have wrong losses."""
-
-    count: int
-    better: int
-    """How many of them are better than the recommendation. Without a recommendation, all are."""
-    best: Candidate | None
-    """The best candidate that was left out."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Recommendation:
     """The best configuration under constraints, its alternatives, and its checks."""
 
@@ -54,7 +43,10 @@ class Recommendation:
     """The best candidate of each other set of techniques."""
     costs: tuple[Alternative, ...]
     """What loosening each constraint would gain, and what needing less memory would lose."""
-    left_out: LeftOut
+    left_out: tuple[Candidate, ...]
+    """The candidates that meet the constraints, but have wrong losses; the best first."""
+    left_out_better: int
+    """How many of them are better than the best. Without a best, all are."""
     nearby: tuple[Alternative, ...] = ()
     """The nearest better effective batch below the one asked for, and the nearest above."""
     check: CapCheck | None = None

@@ -201,7 +201,8 @@ def test_loss_checks_take_what_the_trial_itself_found(ratio: float, kind: FlagKi
 def test_recorded_checks_with_wide_bounds_are_no_match(run: str) -> None:
     dataset = load_dataset(RECORDED / run)
     wide = 0
-    for check in dataset.loss_checks.values():
+    assert dataset.main is not None
+    for check in [own.loss_check for own in dataset.main.configurations]:
         if check.bound is not None and check.bound >= 1:
             wide += 1
             assert check.state is CheckState.NOT_CHECKED
