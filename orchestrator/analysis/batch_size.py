@@ -32,16 +32,12 @@ class BatchMeasurement:
     reason: str
     memory_bytes: int | None
     limit_bytes: float
-    """The memory that the trial may take; infinite without a GPU.
-
-    It is the GPU's memory, minus what was in use before the trial, minus the margin.
-    """
+    """The memory that the trial may take: the GPU's, minus what was in use before the trial, minus
+    the margin; infinite without a GPU."""
     samples_per_second: float | None
     error95: float
-    """Half the 95 % interval of the speed, as a share of the speed.
-
-    The variation between trials is included. Infinite if the speed is not known.
-    """
+    """Half the 95 % interval of the speed, as a share of it, the variation between trials included;
+    infinite if the speed is not known."""
     flags: tuple[Flag, ...]
     slot_seconds: float
 
@@ -90,8 +86,7 @@ class BatchMeasurement:
 class BatchSizeAnswer:
     """The answers for one technique set on one GPU model.
 
-    Every size was measured by a trial. Two fields were not measured: ``next_bytes`` is predicted,
-    and ``nearby`` is inferred.
+    Every size was measured by a trial, but ``next_bytes`` is predicted, and ``nearby`` is inferred.
     """
 
     techniques: str

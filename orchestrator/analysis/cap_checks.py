@@ -30,9 +30,8 @@ class CapCheck:
     @property
     def fits(self) -> bool:
         """Whether the trial ended ok and took no more memory than the budget."""
-        if self.outcome is not Outcome.OK or self.memory_bytes is None:
-            return False
-        return self.memory_bytes <= self.budget_bytes
+        is_known = self.outcome is Outcome.OK and self.memory_bytes is not None
+        return is_known and (self.memory_bytes or 0) <= self.budget_bytes
 
     @property
     def fails(self) -> bool:
@@ -40,9 +39,8 @@ class CapCheck:
 
         A crash or a timeout shows nothing about memory.
         """
-        if self.outcome is Outcome.OUT_OF_MEMORY:
-            return True
-        return self.outcome is Outcome.OK and not self.fits
+        is_ok = self.outcome is Outcome.OK
+        return self.outcome is Outcome.OUT_OF_MEMORY or (is_ok and not self.fits)
 
 
 def cap_checks(rows: Iterable[Row]) -> tuple[CapCheck, ...]:

@@ -25,8 +25,7 @@ from orchestrator.analysis.configuration import (
 )
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.loss_parity import LossCheck, SameLosses, loss_checks
-from orchestrator.analysis.loss_parity.equivalence import MeasuredRecipe, equivalent_recipes
-from orchestrator.analysis.loss_parity.references import rounding_of
+from orchestrator.analysis.loss_parity.equivalence import equivalent_recipes
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
@@ -203,7 +202,7 @@ def _in_environments(
             recipe = ranked_recipe(candidates, table.run.baseline)
         own_rows = [row for row in rows if row["environment_id"] == environment_id]
         failed = [row for row in own_rows if row["outcome"] == Outcome.OUT_OF_MEMORY]
-        same_losses = _same_losses(measured, recipe, losses, table.axes)
+        same_losses = equivalent_recipes(measured, recipe, losses, table.axes)
         results.append(
             EnvironmentResults(
                 environment_id=environment_id,
@@ -221,26 +220,6 @@ def _in_environments(
             )
         )
     return tuple(sorted(results, key=lambda own: -len(own.configurations)))
-
-
-def _same_losses(
-    measured: Iterable[Configuration],
-    recipe: TrainingRecipe,
-    losses: Losses,
-    axes: Mapping[str, str],
-) -> dict[TrainingRecipe, SameLosses]:
-    """The recipes that reach the same losses as the ranked recipe, each with its evidence."""
-    compared = []
-    for configuration in measured:
-        compared.append(
-            MeasuredRecipe(
-                choices=configuration.choices,
-                recipe=configuration.training_recipe,
-                losses=losses.get(configuration.trial_ids[0], ()),
-                rounding=rounding_of(configuration.row, axes),
-            )
-        )
-    return equivalent_recipes(compared, recipe)
 
 
 def _ranked_with(

@@ -35,10 +35,7 @@ class TechniqueEffect:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CumulativeStep:
-    """A step that adds one technique to those before it.
-
-    It is a row of a cumulative table such as that of the Hugging Face guides.
-    """
+    """A step that adds one technique to those before it, as the tables of guides do."""
 
     axis: str
     """The axis that was changed in this step; empty for the baseline."""

@@ -12,7 +12,7 @@ from typing import Any
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques.workload import Workload, workload_of
 from orchestrator.analysis.baseline import baseline_choices
-from orchestrator.analysis.budgets import BudgetPick, best_in_budgets, fastest
+from orchestrator.analysis.budgets import BudgetPick, best_in_budgets
 from orchestrator.analysis.cap_checks import CapCheck, cap_checks
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.effects import (
@@ -146,11 +146,6 @@ class EnvironmentResults:
         for pick in self.budget_picks:
             picked += [each for each in (pick.best, pick.other) if each is not None]
         return tuple(picked)
-
-    @property
-    def best(self) -> Configuration | None:
-        """The fastest configuration of the recipe that is ranked."""
-        return fastest(self.front)
 
     @cached_property
     def baseline(self) -> Mapping[str, Choice]:

@@ -73,10 +73,7 @@ def published(choices: Mapping[str, Choice]) -> Published | None:
     wanted = {**defaults, **choices}
     # An optimizer that the guides lack is compared with the one that it stands for.
     wanted["optimizer"] = guide().stands_for.get(wanted["optimizer"], wanted["optimizer"])
-    for row in guide().rows:
-        if {**defaults, **row.choices} == wanted:
-            return row
-    return None
+    return next((row for row in guide().rows if {**defaults, **row.choices} == wanted), None)
 
 
 def guide_rows(run: RunMetadata, configurations: Sequence[Configuration]) -> tuple[GuideRow, ...]:

@@ -137,8 +137,7 @@ def difference_error(before: SpeedError, after: SpeedError) -> SpeedError:
 def _variance(row: Row) -> float:
     """The variance of the logarithm of a single trial's mean step time."""
     half_width = row.get("samples_per_second_ci95")
-    if half_width is None:
-        half_width = math.inf
+    half_width = math.inf if half_width is None else half_width
     # A 95 % interval of a normal distribution reaches 1.96 standard errors.
     own_steps = half_width / 1.96
     between = BETWEEN_TRIALS[pace_of(row)]

@@ -84,22 +84,16 @@ class Comparison:
     unsteady: int
     """Matched configurations whose speed is not known well enough to be judged."""
     host_bound: int
-    """Matched configurations that are not judged by speed, because the host limits it."""
+    """Matched configurations whose speed the host limits; not judged by speed."""
     without_gpu: int
-    """Matched configurations that are not judged by speed, because they ran without a GPU.
-
-    Other programs share the processor.
-    """
+    """Matched configurations that ran without a GPU, so that other programs shared the processor;
+    not judged by speed."""
     other_hosts: int
-    """Matched configurations that are not judged by speed, because the hosts differ.
-
-    The host limits part of their speed.
-    """
+    """Matched configurations whose speed depends partly on the hosts, which differ; not judged by
+    speed."""
     losses_compared: bool
-    """False if the seed or the length of the training differs.
-
-    These decide the batches and the learning rates, so the losses differ as well.
-    """
+    """False if the seed or the length of the training differs. These decide the batches and the
+    learning rates, so the losses differ as well."""
     changes: tuple[Change, ...]
     """The worst kind first; within a kind, the largest change first."""
     shift: Shift | None
@@ -107,10 +101,8 @@ class Comparison:
     technique_shifts: tuple[Shift, ...]
     """Techniques whose GPU-bound rows changed by more, or by less, than all other rows."""
     smallest_visible: float | None
-    """The smallest relative change of speed that would be found in one GPU-bound configuration.
-
-    It is the median over these configurations; None if there are none.
-    """
+    """The smallest relative change of speed that would be found in one GPU-bound configuration: the
+    median over these configurations; None if there are none."""
     only_before: int
     """Configurations with no finished trial in the later run."""
     only_after: int

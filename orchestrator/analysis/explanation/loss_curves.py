@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.loss_parity import CheckState, LossWindow, compared, state_of
@@ -39,7 +40,8 @@ def loss_curves(
     before = losses.get(first["trial_id"], ())
     after = losses.get(second["trial_id"], ())
     # Losses after one that is not finite cannot be compared.
-    steps = _finite_steps(before, after)
+    pairs = zip(before, after, strict=False)
+    steps = len(list(itertools.takewhile(lambda pair: all(map(math.isfinite, pair)), pairs)))
     if not steps:
         return None
     windows = compared(second, first, after[:steps], before[:steps], axes)
@@ -49,13 +51,3 @@ def loss_curves(
         windows=windows,
         state=state_of(windows),
     )
-
-
-def _finite_steps(before: Iterable[float], after: Iterable[float]) -> int:
-    """How many steps both have before the first loss that is not finite."""
-    steps = 0
-    for pair in zip(before, after, strict=False):
-        if not all(map(math.isfinite, pair)):
-            break
-        steps += 1
-    return steps

@@ -57,8 +57,7 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
 def _find(run: Dataset, name: str) -> Row:
     """The row of the trial with this id, else of the only trial whose id begins with it."""
     matching = [row for row in run.table.rows if row["trial_id"].startswith(name)]
-    exact = [row for row in matching if row["trial_id"] == name]
-    candidates = exact or matching
+    candidates = [row for row in matching if row["trial_id"] == name] or matching
     if not name or not candidates:
         raise LookupError(f'no trial "{name}" here')
     if len(candidates) > 1:

@@ -20,13 +20,18 @@ A few steps cannot show everything. So two recipes never count as equal in these
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from jobs.spec import Choice, TrainingRecipe
+from jobs.spec import TrainingRecipe
 from jobs.techniques import AXES
 from jobs.techniques.workload import same_workload
+from orchestrator.analysis.loss_parity.references import rounding_of
 from orchestrator.analysis.loss_parity.windows import loss_windows
+
+if TYPE_CHECKING:
+    from orchestrator.analysis.configuration import Configuration
 
 MIN_STEPS = 4
 """With four steps, three losses come after an update and so depend on the recipe."""
@@ -57,18 +62,6 @@ Equal losses of a short run prove nothing about them.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuredRecipe:
-    """One measured configuration of a recipe."""
-
-    choices: Mapping[str, Choice]
-    recipe: TrainingRecipe
-    losses: Sequence[float]
-    """The loss of each optimizer step; empty if not known."""
-    rounding: float
-    """Relative difference that rounding can cause at its precision."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SameLosses:
     """The evidence that two recipes train the same. Each figure is the weakest of all pairs."""
 
@@ -81,13 +74,19 @@ class SameLosses:
 
 
 def equivalent_recipes(
-    measured: Iterable[MeasuredRecipe], reference: TrainingRecipe
+    measured: Iterable[Configuration],
+    reference: TrainingRecipe,
+    losses: Mapping[str, Sequence[float]],
+    axes: Mapping[str, str],
 ) -> dict[TrainingRecipe, SameLosses]:
-    """The recipes that reach the same losses as ``reference``, each with its evidence."""
-    by_recipe: dict[TrainingRecipe, list[MeasuredRecipe]] = {}
+    """The recipes that reach the same losses as ``reference``, each with its evidence.
+
+    ``losses`` maps a trial to its losses, and ``axes`` an axis to its column.
+    """
+    by_recipe: dict[TrainingRecipe, list[Configuration]] = {}
     for member in measured:
-        by_recipe.setdefault(member.recipe, []).append(member)
-    references = by_recipe.pop(reference, [])
+        by_recipe.setdefault(member.training_recipe, []).append(member)
+    references = [own for own in by_recipe.pop(reference, []) if losses.get(own.trial_ids[0])]
     # A recipe is judged by all its pairs together. One mismatch is enough to reject it.
     equivalent = {}
     for recipe, members in by_recipe.items():
@@ -98,7 +97,8 @@ def equivalent_recipes(
         can_be_shown = not any(axis.startswith(HYPERPARAMETERS) for axis in plain_arguments)
         if not can_be_shown or not same_workload(recipe, reference):
             continue
-        evidence = _same_losses(members, references, differing)
+        pairs = list(_pairs(members, references, differing))
+        evidence = _same_losses(pairs, losses, axes)
         # Techniques are in a recipe only if they declare that they change the training.
         is_declared = len(plain_arguments) < len(differing)
         needed = MIN_STEPS_OF_DECLARED if is_declared else MIN_STEPS
@@ -107,25 +107,43 @@ def equivalent_recipes(
     return equivalent
 
 
-def _same_losses(
-    members: Iterable[MeasuredRecipe],
-    references: Iterable[MeasuredRecipe],
+def _pairs(
+    members: Iterable[Configuration],
+    references: Iterable[Configuration],
     differing: frozenset[str],
-) -> SameLosses | None:
-    """The weakest figures of all pairs: a member, and the reference with the same other choices.
+) -> Iterator[tuple[Configuration, Configuration]]:
+    """Each member with the reference that makes the same other choices."""
 
-    None if the losses of a pair differ beyond rounding, or if there is no pair with losses.
+    def other_choices(own: Configuration) -> frozenset[object]:
+        # As text, because tables hold choices as text.
+        choices = own.choices.items()
+        return frozenset((axis, str(value)) for axis, value in choices if axis not in differing)
+
+    partners = {other_choices(own): own for own in references}
+    for member in members:
+        partner = partners.get(other_choices(member))
+        if partner is not None:
+            yield member, partner
+
+
+def _same_losses(
+    pairs: Iterable[tuple[Configuration, Configuration]],
+    losses: Mapping[str, Sequence[float]],
+    axes: Mapping[str, str],
+) -> SameLosses | None:
+    """The weakest figures of all pairs.
+
+    None if the losses of a pair differ beyond rounding, or if no pair has losses.
     """
-    partners = {_other_choices(each, differing): each for each in references if each.losses}
     steps: list[int] = []
     differences: list[float] = []
-    for member in members:
-        partner = partners.get(_other_choices(member, differing))
-        if partner is None or not member.losses:
+    for member, partner in pairs:
+        own, others = (losses.get(each.trial_ids[0], ()) for each in (member, partner))
+        if not own:
             continue
-        if not all(map(math.isfinite, (*member.losses, *partner.losses))):
+        if not all(map(math.isfinite, (*own, *others))):
             return None
-        windows = loss_windows(member.losses, partner.losses, member.rounding, 0.0)
+        windows = loss_windows(own, others, rounding_of(member.row, axes), 0.0)
         if not all(window.matches for window in windows):
             return None
         steps.append(windows[-1].end)
@@ -133,9 +151,3 @@ def _same_losses(
     if not steps:
         return None
     return SameLosses(pairs=len(steps), steps=min(steps), difference=max(differences))
-
-
-def _other_choices(measured: MeasuredRecipe, differing: frozenset[str]) -> frozenset[object]:
-    """The choices that must be equal within a pair, as text, because tables hold them as text."""
-    choices = measured.choices.items()
-    return frozenset((axis, str(value)) for axis, value in choices if axis not in differing)

@@ -7,15 +7,13 @@ same order and precision.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from jobs.spec import TrainingRecipe
 from jobs.techniques import AXES
 from jobs.techniques.workload import same_workload
 from orchestrator.analysis.loss_parity.windows import ROUNDING, LossWindow, loss_windows
-from orchestrator.storage.tables.rows import Row
+from orchestrator.storage.tables.rows import Row, recipe_of
 
 OTHER_BATCH = 0.5
 """Further relative difference that is allowed if the reference has another effective batch.
@@ -75,39 +73,22 @@ class References:
         if plainest is None or plainest["accumulation"] == 1:
             return plainest
         neighbours: dict[tuple[bool, float], Row] = {}
-        for other_group, other in self._plainest_of_group.items():
-            if other["accumulation"] == 1 and _share_recipe_or_batch(group, other_group):
-                neighbours[_distance(group, other_group)] = other
-        if not neighbours:
-            return plainest
-        return neighbours[min(neighbours)]
+        for (recipe, batch), other in self._plainest_of_group.items():
+            has_other_recipe = recipe != group[0]
+            is_near = not has_other_recipe
+            if has_other_recipe and batch == group[1]:
+                # With another length of samples, even the first loss is another one.
+                is_near = same_workload(recipe_of(row), recipe_of(other))
+            if is_near and other["accumulation"] == 1:
+                # The ratio of two batches is their distance: 8 is as far from 16 as 32 is.
+                neighbours[has_other_recipe, abs(math.log(batch / group[1]))] = other
+        return neighbours[min(neighbours)] if neighbours else plainest
 
     def _distance_to_defaults(self, row: Row) -> tuple[int, int]:
         """Sort key: little accumulation first, then few axes that leave their default."""
-        changed = 0
-        for axis, column in self._axes.items():
-            if axis in AXES and axis not in _BATCH_AXES and row[column] != AXES[axis].default:
-                changed += 1
-        return row["accumulation"], changed
-
-
-def _share_recipe_or_batch(group: Group, other: Group) -> bool:
-    """Whether two groups share the recipe or the effective batch, on samples of one kind."""
-    if group[0] == other[0]:
-        return True
-    # With another length of samples, even the first loss is another one.
-    return group[1] == other[1] and same_workload(_recipe(group), _recipe(other))
-
-
-def _distance(group: Group, other: Group) -> tuple[bool, float]:
-    """Sort key of a neighbour: groups of the same recipe first, then those with near batches."""
-    has_other_recipe = other[0] != group[0]
-    # The ratio of two batches is their distance: 8 is as far from 16 as 32 is.
-    return has_other_recipe, abs(math.log(other[1] / group[1]))
-
-
-def _recipe(group: Group) -> TrainingRecipe:
-    return TrainingRecipe.of(json.loads(group[0]))
+        techniques = [axis for axis in self._axes if axis in AXES and axis not in _BATCH_AXES]
+        changed = [axis for axis in techniques if row[self._axes[axis]] != AXES[axis].default]
+        return row["accumulation"], len(changed)
 
 
 def _group(row: Row) -> Group:
@@ -133,13 +114,11 @@ def compared(
     so the recipe does not affect it.
     """
     # Rows with the same draws may differ by rounding only. Other rows may also differ by chance.
-    rounding = None
-    if _draws(reference, axes) == _draws(row, axes):
-        rounding = rounding_of(row, axes)
+    has_same_draws = _draws(reference, axes) == _draws(row, axes)
+    rounding = rounding_of(row, axes) if has_same_draws else None
     # Another effective batch sees other samples in each step.
-    further = 0.0
-    if row["effective_batch"] != reference["effective_batch"]:
-        further = OTHER_BATCH
+    has_same_batch = row["effective_batch"] == reference["effective_batch"]
+    further = 0.0 if has_same_batch else OTHER_BATCH
     if row["training_recipe"] != reference["training_recipe"]:
         own = own[:1]
     return loss_windows(own, others, rounding, further)
@@ -151,11 +130,8 @@ def rounding_of(row: Row, axes: Mapping[str, str]) -> float:
     The axis may not show the precision: a training argument such as ``bf16: true`` sets it, too.
     So the columns that were read from the trained model count as well.
     """
-    formats = [
-        row.get(axes.get("precision", "precision")) or "fp32",
-        row.get("autocast") or "off",
-    ]
+    formats = [row.get(axes.get("precision", "precision")) or "fp32", row.get("autocast") or "off"]
+    # bfloat16 or float16 weights.
     if "float16" in str(row.get("parameter_dtypes") or ""):
-        # bfloat16 or float16 weights.
         formats.append("bf16_weights")
     return max(ROUNDING.get(str(name), 0.0) for name in formats)

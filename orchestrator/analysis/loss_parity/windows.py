@@ -85,9 +85,8 @@ class LossWindow:
     def bound(self) -> float:
         """Every true difference beyond this is detected, relative to the scale.
 
-        A difference beyond ``allowed`` is a mismatch. If both trials saw the same samples in the
-        same order, their losses rise and fall together. The measured difference is then more
-        precise than ``allowed``.
+        It is ``allowed``, or less if both trials saw the same samples in the same order. Their
+        losses then rise and fall together, so the difference is known more precisely.
         """
         return min(self.allowed, self.difference + self.paired_error)
 

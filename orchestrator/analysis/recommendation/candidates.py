@@ -26,22 +26,14 @@ class Basis(enum.StrEnum):
     MEASURED = "measured"
     """This very configuration was measured."""
     LESS_ACCUMULATION = "less accumulation"
-    """It was measured with less accumulation.
-
-    The measured speed is a lower bound. The measured memory, plus the gradients that accumulation
-    keeps, is an upper bound.
-    """
+    """It was measured with less accumulation: a lower bound of the speed. The memory, plus the
+    gradients that accumulation keeps, is an upper bound."""
     WRONG_LOSS_SCALE = "wrong loss scale"
-    """Two trials were combined.
-
-    A trial with less accumulation shows that the losses are right. A trial with more accumulation,
-    whose loss has the wrong scale, shows the memory and the speed.
-    """
+    """A trial with less accumulation shows that the losses are right. A trial with more, whose loss
+    has the wrong scale, shows the memory and the speed."""
     BETWEEN = "between"
-    """A smaller and a larger micro-batch were measured.
-
-    They give a lower bound of the speed, and an upper bound of the memory.
-    """
+    """A smaller and a larger micro-batch give a lower bound of the speed, and an upper bound of the
+    memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,17 +43,12 @@ class Candidate:
     configuration: Configuration
     """The choices to train with, and the memory and speed to expect."""
     measured: Configuration
-    """The measured configuration. The same object as ``configuration``, unless that is inferred.
-
-    Its losses count as the candidate's losses.
-    """
+    """The measured configuration, whose losses count as the candidate's. It is the same object as
+    ``configuration``, unless that is inferred."""
     basis: Basis = Basis.MEASURED
     evidence: Configuration | None = None
-    """The second measured configuration behind the figures.
-
-    For ``Basis.WRONG_LOSS_SCALE`` it has the wrong loss. For ``Basis.BETWEEN`` it has the larger
-    micro-batch.
-    """
+    """The second measured configuration behind the figures: the one with the wrong loss, or with
+    the larger micro-batch."""
     suspicion: Flag | None = None
     """Set if another row with the same loop accumulates wrongly: how wrong its loss is."""
 
@@ -114,16 +101,12 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """What can serve ``effective_batch`` (None: every configuration as it was measured).
 
-    A configuration with another effective batch serves under three conditions:
-
-    - Its micro-batch divides the effective batch asked for.
-    - It was measured with less accumulation. With more, its speed would be no lower bound.
-    - The gradients that accumulation keeps can be counted.
-
-    If several configurations differ in accumulation alone, the one with most accumulation serves.
-
-    The measured candidates include those whose losses contradict their reference, so that an answer
-    can say what it leaves out. Nothing is inferred from the losses of such a candidate.
+    A configuration with another effective batch serves if its micro-batch divides the one asked
+    for, if the gradients that accumulation keeps can be counted, and if it was measured with less
+    accumulation. With more, its speed would be no lower bound. If several configurations differ in
+    accumulation alone, the one with most accumulation serves. The measured candidates include those
+    whose losses contradict their reference, so that it can be said what is left out. Nothing is
+    inferred from their losses.
     """
     listed = list(configurations)
     if effective_batch is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrainingRecipe
 from jobs.techniques.workload import same_workload
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
-from orchestrator.analysis.loss_parity.equivalence import MeasuredRecipe, equivalent_recipes
 from orchestrator.analysis.recommendation import Constraints
 from orchestrator.reporting.sections.longest_context import lines
 from orchestrator.storage.run_metadata import RunMetadata
@@ -143,13 +143,12 @@ def test_front_across_recipes_has_one_length(dataset: Dataset) -> None:
     assert len(dataset.main.workload_fronts) == 4
 
 
-def test_equivalence_with_equal_losses_keeps_lengths_apart() -> None:
-    losses = [5.0] * 200
-    members = []
-    for recipe in (TrainingRecipe(), TrainingRecipe.of({"sequence_length": 4096})):
-        choices = {"sequence_length": recipe.by_axis.get("sequence_length", 1024)}
-        members.append(MeasuredRecipe(choices=choices, recipe=recipe, losses=losses, rounding=0.01))
-    assert equivalent_recipes(members, TrainingRecipe()) == {}
+def test_equal_losses_do_not_make_lengths_one_workload() -> None:
+    records = [_record(1024, 10, 40.0), _record(4096, 20, 9.0)]
+    equal = {"loss": [5.0] * 200, "step_seconds": [0.1] * 200}
+    results = _dataset(*(replace(record, steps=equal) for record in records)).main
+    assert results is not None
+    assert not results.same_losses
 
 
 def test_workload_of_another_optimizer_is_the_same() -> None:

@@ -1,0 +1,77 @@
+"""What limits a speed, and by how much another trial of the same configuration can differ."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.repeatability import (
+    BETWEEN_TRIALS,
+    Pace,
+    SpeedError,
+    difference_error,
+    is_pace_known,
+    pace_of,
+    speed_error,
+)
+
+GPU: dict[str, Any] = {
+    "gpu_model": "NVIDIA H200",
+    "host_bound_share": 0.0,
+    "launch_bound_forward_share": 0.0,
+    "launch_bound_update_share": 0.0,
+    "step_seconds_median": 1.0,
+}
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """A GPU-bound row of a second a step, whose own steps have no scatter."""
+    speed = {"samples_per_second": 8.0, "effective_batch": 8, "samples_per_second_ci95": 0.0}
+    return {**GPU, **speed, **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "pace", "is_known"),
+    [
+        ({}, Pace.GPU, True),
+        ({"host_bound_share": 0.05}, Pace.GPU, True),
+        ({"host_bound_share": 0.051}, Pace.HOST, True),
+        ({"gpu_model": None, "host_bound_share": 0.9}, Pace.CPU, True),
+        # A table that does not record launches may hold a GPU-bound row.
+        ({"launch_bound_update_share": None}, Pace.LAUNCHES, False),
+    ],
+)
+def test_pace_of_a_row_is_what_it_waits_for(
+    changes: dict[str, Any], pace: Pace, is_known: bool
+) -> None:
+    assert (pace_of(row(**changes)), is_pace_known(row(**changes))) == (pace, is_known)
+
+
+def test_speed_error_adds_the_variation_between_trials_to_that_of_the_steps() -> None:
+    between = math.hypot(0.0023, 0.0024)
+    assert speed_error([row()]).standard_error == pytest.approx(between)
+    with_steps = speed_error([row(samples_per_second_ci95=0.0196)])
+    assert with_steps.standard_error == pytest.approx(math.hypot(0.01, between))
+    assert with_steps.degrees_of_freedom == 8.3
+    # The constant part is a larger share of a shorter step, but never above a host-bound row's.
+    tenth = row(samples_per_second=80.0)
+    assert speed_error([tenth]).standard_error == pytest.approx(math.hypot(0.0023, 0.024))
+    shortest = row(samples_per_second=8e6)
+    assert speed_error([shortest]).standard_error == BETWEEN_TRIALS[Pace.HOST].relative
+
+
+def test_speed_error_of_repeats_falls_with_the_square_root_of_their_number() -> None:
+    single, four = speed_error([row()]), speed_error([row()] * 4)
+    assert four.standard_error == pytest.approx(single.standard_error / 2)
+    mixed = speed_error([row(), row(launch_bound_update_share=None)])
+    assert mixed.degrees_of_freedom == BETWEEN_TRIALS[Pace.LAUNCHES].degrees_of_freedom
+    assert speed_error([row(), row(samples_per_second_ci95=None)]).standard_error == math.inf
+
+
+def test_difference_error_adds_the_variances() -> None:
+    error = difference_error(SpeedError(0.03, 8.0), SpeedError(0.04, 30.0))
+    assert (error.standard_error, error.degrees_of_freedom) == (pytest.approx(0.05), 8.0)
+    # Student's t with 8 degrees of freedom: 97.5 % lie below 2.306.
+    assert error.half_width95 == pytest.approx(0.05 * 2.306, rel=1e-3)
