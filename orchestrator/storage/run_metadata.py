@@ -38,7 +38,7 @@ class RunMetadata:
     """Memory budgets in bytes."""
     baseline: Mapping[str, Choice] = field(default_factory=dict)
     """Axis -> the variant that techniques are compared with."""
-    one_time_costs: Mapping[str, Any] = field(default_factory=dict)
+    one_time_costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Costs that arise once per node, outside the time of any trial. Numbers are seconds."""
     search: Mapping[str, Any] = field(default_factory=dict)
     """The search's summary (``Search.summary``); empty if it measured everything."""

@@ -97,26 +97,27 @@ def by_batch(precision: str, speeds: dict[int, float]) -> list[TrialRecord]:
     return records
 
 
-def test_technique_effects_are_stated_at_the_useful_micro_batch() -> None:
-    """bf16 gains nothing at a micro-batch of 1, where the GPU waits, and four times at 16."""
-    records = by_batch("fp32", {1: 10.0, 4: 30.0, 16: 40.0, 32: 41.0})
-    records += by_batch("bf16", {1: 10.0, 4: 60.0, 16: 160.0})
+@pytest.mark.parametrize(
+    ("bf16", "expected"),
+    [
+        # bf16 gains nothing at a micro-batch of 1, where the GPU waits, and four times at 16.
+        ({1: 10.0, 4: 60.0, 16: 160.0}, (16, 1, 4.0)),
+        # Without a pair at 16, the next smaller one counts.
+        ({1: 9.0, 4: 60.0}, (4, 1, 2.0)),
+    ],
+)
+def test_technique_effects_are_stated_at_the_useful_micro_batch(
+    bf16: dict[int, float], expected: tuple[int, int, float]
+) -> None:
+    records = by_batch("fp32", {1: 10.0, 4: 30.0, 16: 40.0, 32: 41.0}) + by_batch("bf16", bf16)
     configurations = measured(records)
     baseline = {"micro_batch": 1, "accumulation": 1, "precision": "fp32"}
     assert useful_micro_batch(configurations, baseline) == 16
     effects = technique_effects(configurations, baseline, 16)
-    (bf16,) = [effect for effect in effects if effect.axis == "precision"]
-    assert (bf16.micro_batch, bf16.pairs, bf16.speed_ratio) == (16, 1, 4.0)
+    (own,) = [effect for effect in effects if effect.axis == "precision"]
+    assert (own.micro_batch, own.pairs, own.speed_ratio) == expected
     (largest, *_) = [effect for effect in effects if effect.value == 32]
     assert (largest.micro_batch, largest.speed_ratio) == (None, 4.1)
-
-
-def test_technique_effects_fall_back_below_the_useful_micro_batch() -> None:
-    records = by_batch("fp32", {1: 10.0, 4: 30.0, 16: 40.0}) + by_batch("bf16", {1: 9.0, 4: 60.0})
-    baseline = {"micro_batch": 1, "accumulation": 1, "precision": "fp32"}
-    effects = technique_effects(measured(records), baseline, 16)
-    (bf16,) = [effect for effect in effects if effect.axis == "precision"]
-    assert (bf16.micro_batch, bf16.speed_ratio) == (4, 2.0)
 
 
 def test_useful_micro_batch_is_unknown_without_the_baselines_techniques() -> None:

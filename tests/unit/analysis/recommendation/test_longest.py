@@ -107,13 +107,16 @@ def test_lines_of_longest_say_that_nothing_was_verified(dataset: Dataset) -> Non
     assert "the next length that was tried, 65,536 tokens, does not fit" in text
 
 
-def test_recommend_with_all_recipes_never_offers_another_length(dataset: Dataset) -> None:
-    assert dataset.main is not None
-    answer = dataset.main.recommend(Constraints(all_recipes=True))
+def test_other_lengths_are_other_workloads_whatever_the_recipe(dataset: Dataset) -> None:
+    results = dataset.main
+    assert results is not None
+    answer = results.recommend(Constraints(all_recipes=True))
     assert answer.best is not None
     offered = [answer.best, *answer.runners_up, *(cost.candidate for cost in answer.costs)]
-    lengths = {candidate.configuration.choices["sequence_length"] for candidate in offered}
-    assert lengths == {1024}
+    front = [*results.front_across_recipes, *(candidate.configuration for candidate in offered)]
+    assert {own.choices["sequence_length"] for own in front} == {1024}
+    assert len(results.workload_fronts) == 4
+    assert "sequence_length" not in {effect.axis for effect in results.effects}
 
 
 def test_recommend_at_a_longer_baseline_never_offers_a_shorter_one() -> None:
@@ -129,18 +132,6 @@ def test_recommend_at_a_longer_baseline_never_offers_a_shorter_one() -> None:
     assert answer.best is not None
     assert answer.best.configuration.samples_per_second == 9.0
     assert all(pick.other is None for pick in results.budget_picks)
-
-
-def test_effects_compare_techniques_at_equal_length_only(dataset: Dataset) -> None:
-    assert dataset.main is not None
-    assert "sequence_length" not in {effect.axis for effect in dataset.main.effects}
-
-
-def test_front_across_recipes_has_one_length(dataset: Dataset) -> None:
-    assert dataset.main is not None
-    front = dataset.main.front_across_recipes
-    assert {own.choices["sequence_length"] for own in front} == {1024}
-    assert len(dataset.main.workload_fronts) == 4
 
 
 def test_equal_losses_do_not_make_lengths_one_workload() -> None:
