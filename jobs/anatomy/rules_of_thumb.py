@@ -19,8 +19,6 @@ WITHIN = 0.05
 ROUGHLY = 0.25
 """The same for rules about time. It is a choice, not a fit, and larger: the paper's shares and the
 guide's ratio were each found on a single machine."""
-SAME_PEAK_WITHIN = 0.001
-"""The same for the peak of the profiled step compared with the counted ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,6 @@ RULES = (
 
 SHARES: Mapping[str, float] = {CONTRACTIONS: 0.61, NORMALIZATIONS: 0.255, ELEMENTWISE: 0.135}
 """Group of operations -> its share of the three groups' time. Source: ``PAPER``."""
-BACKWARD_TO_FORWARD = 2.0
-"""Time of the backward pass over that of the forward pass. Source: ``GUIDE``."""
 
 
 def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Iterator[Entry]:
@@ -116,7 +112,7 @@ def time_shares(seconds: Mapping[str, float]) -> Iterator[Entry]:
 def backward_ratio(ratio: float) -> Entry:
     """Time of the backward pass over that of the forward pass, compared with the guide's."""
     source = f"about twice the forward pass ({GUIDE})"
-    return _compared("backward / forward", ratio, "", BACKWARD_TO_FORWARD, source, ROUGHLY)
+    return _compared("backward / forward", ratio, "", 2.0, source, ROUGHLY)
 
 
 def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
@@ -127,7 +123,7 @@ def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
     counted = row.get("peak_allocated_bytes")
     if counted:
         name, rule = "peak of the profiled step", "the counted steps' peak"
-        yield _compared(name, peak_bytes, "B", counted, rule, SAME_PEAK_WITHIN)
+        yield _compared(name, peak_bytes, "B", counted, rule, within=0.001)
 
 
 def _compared(

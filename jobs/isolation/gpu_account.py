@@ -11,7 +11,6 @@ RELEASE_SECONDS = 10.0
 """How long the driver may take to free a dead process's GPU memory."""
 _DRIVER_BYTES = 16 * 2**20
 """By how much the driver's own use of an idle GPU varies."""
-_POLL_SECONDS = 0.02
 
 
 def slot_gpu_bytes() -> int:
@@ -71,4 +70,4 @@ class GpuAccount:
                 # What has not been freed by now belongs to another process.
                 self._idle_bytes = used - staying
                 return
-            time.sleep(_POLL_SECONDS)
+            time.sleep(0.02)

@@ -21,12 +21,11 @@ from jobs import self_process
 from jobs.isolation.scratch import PARENTS_PREFIX, SLOT_PREFIX, own_folder, remove_abandoned
 from jobs.node import environment, nvml
 from jobs.node.parent_death import end_with_parent
+from jobs.node.probe_process import END_SECONDS
 from jobs.node.process_variables import process_variables
 
 FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
 """Environment variable: the folder with the sockets."""
-_END_SECONDS = 5.0
-"""How long a parent may take to end by itself."""
 
 
 @contextlib.contextmanager
@@ -119,7 +118,7 @@ def _end(parent: subprocess.Popen[bytes], *, is_waiting: bool) -> None:
             parent.kill()
         # A process in uninterruptible sleep ends only when its disk or driver answers.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            parent.wait(_END_SECONDS)
+            parent.wait(END_SECONDS)
             return
 
 

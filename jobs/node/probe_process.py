@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 END_SECONDS = 5.0
-"""How long a killed process may take to end."""
+"""How long a process may take to end, by itself or once it is killed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

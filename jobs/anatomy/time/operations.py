@@ -19,8 +19,6 @@ MOVEMENT = "data movement"
 COMMUNICATION = "communication"
 OPTIMIZER = "optimizer and clipping"
 IDLE = "idle"
-MAX_KERNELS = 12
-"""Operators that the part "kernels" lists."""
 
 _Patterns = Sequence[tuple[str, str]]
 
@@ -94,7 +92,7 @@ def _first_match(patterns: _Patterns, name: str) -> str | None:
 
 
 def operations(trace: Trace, step_seconds: float) -> Iterator[Entry]:
-    """The parts "operations" and "kernels", in seconds; of kernels the longest.
+    """The parts "operations" and "kernels", in seconds; of kernels the twelve longest.
 
     ``step_seconds`` is a step without profiler. The idle time is the part of it that no kernel
     filled; on a CPU, the host's own time between operators.
@@ -110,7 +108,7 @@ def operations(trace: Trace, step_seconds: float) -> Iterator[Entry]:
     # The profiled step's kernels may take a little longer than the step without profiler.
     idle = max(0.0, step_seconds - busy_seconds(trace))
     yield Entry(part="operations", name=IDLE, value=idle, unit="s")
-    for name, seconds in sorted(by_kernel.items(), key=lambda item: -item[1])[:MAX_KERNELS]:
+    for name, seconds in sorted(by_kernel.items(), key=lambda item: -item[1])[:12]:
         yield Entry(part="kernels", name=name, value=seconds, unit="s")
 
 
