@@ -189,12 +189,13 @@ def _seconds(work: Callable[[], object], calls: int, device: torch.device) -> fl
     """Seconds of this many calls, which begin and end on an idle device."""
     import torch
 
-    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    wait()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
     begin = time.perf_counter()
     for _ in range(calls):
         work()
-    wait()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
     return time.perf_counter() - begin
 
 

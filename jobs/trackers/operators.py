@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
@@ -114,8 +114,9 @@ class Operators(Tracker):
         profile, self._profile = self._profile, None
         profile.__exit__(None, None, None)
         assert profile.kineto_results is not None
+        events: Iterable[Any] = profile.kineto_results.events()
         changes: list[tuple[int, int]] = []
-        for event in profile.kineto_results.events():
+        for event in events:
             name = event.name()
             if name == "[memory]":
                 changes.append((event.start_ns(), event.nbytes()))

@@ -29,7 +29,7 @@ def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
     """
     if "batching" not in spec.settings.hooks:
         return
-    model = trained.model
+    model: Any = trained.model
     if spec.settings.deepspeed is None:
         # The module itself, because compiled code would be compiled again for this shape.
         model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
