@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 
 import pytest
 import torch
 
 from jobs.errors import UnsupportedError, classify, classify_exit, requested_bytes
+from jobs.infrastructure import DISK_FULL
 from jobs.record import Outcome
 
 TORCH_OOM = (
@@ -192,3 +194,21 @@ def test_error_of_a_worker_that_the_kernel_killed_is_found_behind_its_wrapper() 
     outer = RuntimeError("DataLoader worker (pid(s) 4242) exited unexpectedly")
     outer.__cause__ = killed
     assert classify(outer)[0] is Outcome.HOST_OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, "no room", "/tmp/x/states.bin"), "no room for /tmp/x/states.bin: /"),
+        (
+            OSError(errno.EDQUOT, "no quota"),
+            "a file could not be written ([Errno 122] no quota): /",
+        ),
+        (RuntimeError("No space left on device"), "a file could not be written (No space left"),
+    ],
+)
+def test_reason_of_a_full_disk_names_the_file_if_it_is_known(error: Exception, reason: str) -> None:
+    outcome, rule, words = classify(error)
+    assert (outcome, rule) == (Outcome.SKIPPED, DISK_FULL)
+    assert words.startswith(reason)
+    assert classify(OSError(errno.EACCES, "not allowed", "/root/x"))[0] is Outcome.FAILED

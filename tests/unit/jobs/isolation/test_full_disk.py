@@ -75,11 +75,6 @@ def test_classify_cause_without_room_is_found() -> None:
     assert errors.classify(error)[1] == DISK_FULL
 
 
-def test_classify_other_system_errors_stay_failures() -> None:
-    error = OSError(errno.EACCES, os.strerror(errno.EACCES), "/root/x")
-    assert errors.classify(error)[0] is Outcome.FAILED
-
-
 def test_unmeasured_record_says_when_it_was_tried() -> None:
     record = infrastructure.unmeasured(build_tiny_spec(), DISK_FULL, "why")
     assert record.started_at > 0
