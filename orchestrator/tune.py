@@ -22,7 +22,7 @@ from orchestrator.units import count, size_bytes
 
 if TYPE_CHECKING:
     from orchestrator.analysis.dataset import Dataset
-    from orchestrator.analysis.recommendation import Candidate
+    from orchestrator.analysis.recommendation import Offer
     from orchestrator.reporting.tune_result import TuneResult
     from orchestrator.storage.run_folder import RunFolder
 
@@ -184,7 +184,7 @@ def _print_results(dataset: Dataset, options: TuneOptions) -> Sequence[TuneResul
     return found.results
 
 
-def _export(dataset: Dataset, candidate: Candidate, target: Path) -> str:
+def _export(dataset: Dataset, candidate: Offer, target: Path) -> str:
     """Write the files to train a pick. Returns their folder, or the reason why there are none."""
     from orchestrator.export import NotExportableError, export_candidate
 

@@ -83,7 +83,7 @@ class BatchMeasurement:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BatchSizeAnswer:
+class BatchSizeResult:
     """The answers for one technique set on one GPU model.
 
     Every size was measured by a trial, but ``next_bytes`` is predicted, and ``nearby`` is inferred.

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from jobs.flags import LOSS, flags_of
 from jobs.record import TrialRecord
-from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeAnswer
+from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeResult
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
 from orchestrator.analysis.recommendation import Alternative, Constraints
 from orchestrator.storage.run_metadata import RunMetadata
 
 
-def advised(answer: BatchSizeAnswer, records: Sequence[TrialRecord]) -> BatchSizeAnswer:
+def advised(answer: BatchSizeResult, records: Sequence[TrialRecord]) -> BatchSizeResult:
     """The answer with its losses checked, and with faster effective batches nearby.
 
     ``records`` are the trials of the search. Their losses are compared with each other.
@@ -37,7 +37,7 @@ def _checked(size: BatchMeasurement, dataset: Dataset) -> BatchMeasurement:
     return replace(size, flags=tuple(dict.fromkeys(flags)))
 
 
-def _nearby(answer: BatchSizeAnswer, dataset: Dataset) -> tuple[Alternative, ...]:
+def _nearby(answer: BatchSizeResult, dataset: Dataset) -> tuple[Alternative, ...]:
     """Much faster effective batches near the one asked for, if one was asked for."""
     if answer.effective_batch is None or dataset.main is None:
         return ()

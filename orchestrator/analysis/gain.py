@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.analysis.configuration import BATCH_AXES, Configuration
 from orchestrator.analysis.environment_results import EnvironmentResults
-from orchestrator.analysis.recommendation.candidates import Candidate, as_measured, candidates
+from orchestrator.analysis.recommendation.candidates import Offer, as_measured, candidates
 from orchestrator.analysis.repeatability import difference_error
 
 
@@ -16,12 +16,12 @@ from orchestrator.analysis.repeatability import difference_error
 class Gain:
     """A candidate compared with the default configuration."""
 
-    default: Candidate
+    default: Offer
     """The default techniques at the candidate's effective batch, if that is known.
 
     Otherwise the baseline itself, or else the default techniques at their fastest batch.
     """
-    candidate: Candidate
+    candidate: Offer
 
     @property
     def is_same_batch(self) -> bool:
@@ -65,9 +65,9 @@ class Defaults:
         self._configurations = [
             each for each in results.sound if has_default_techniques(results, each)
         ]
-        self._by_batch: dict[int, Candidate | None] = {}
+        self._by_batch: dict[int, Offer | None] = {}
 
-    def gain(self, candidate: Candidate) -> Gain | None:
+    def gain(self, candidate: Offer) -> Gain | None:
         """The gain of a candidate; None if the default techniques were not measured."""
         batch = candidate.effective_batch
         if batch not in self._by_batch:
@@ -75,12 +75,12 @@ class Defaults:
         default = self._by_batch[batch]
         return None if default is None else Gain(default=default, candidate=candidate)
 
-    def _at(self, effective_batch: int) -> Candidate | None:
+    def _at(self, effective_batch: int) -> Offer | None:
         """The fastest measured split of an effective batch, else the fastest inferred one."""
         at_batch = candidates(self._configurations, effective_batch)
         return _fastest(each for each in at_batch if not each.is_inferred) or _fastest(at_batch)
 
-    def _elsewhere(self) -> Candidate | None:
+    def _elsewhere(self) -> Offer | None:
         """Exactly the baseline, else the batch at which the default techniques are fastest."""
         exactly = [each for each in self._configurations if dict(each.choices) == self._baseline]
         return _fastest(map(as_measured, exactly[:1] or self._configurations))
@@ -94,5 +94,5 @@ def has_default_techniques(results: EnvironmentResults, configuration: Configura
     )
 
 
-def _fastest(listed: Iterable[Candidate]) -> Candidate | None:
+def _fastest(listed: Iterable[Offer]) -> Offer | None:
     return max(listed, key=lambda each: each.configuration.samples_per_second, default=None)

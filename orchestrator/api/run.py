@@ -23,7 +23,7 @@ from orchestrator.analysis.recommendation import (
     Recommendation,
     recommend,
 )
-from orchestrator.analysis.recommendation.candidates import Candidate
+from orchestrator.analysis.recommendation.candidates import Offer
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.location import Location, Uri, location
 from orchestrator.units import count, number, size_bytes
@@ -167,7 +167,7 @@ class Run:
         return results.recommend(constraints)
 
     def export(
-        self, candidate: Candidate, folder: Path | str, *, epochs: float = 1, force: bool = False
+        self, candidate: Offer, folder: Path | str, *, epochs: float = 1, force: bool = False
     ) -> tuple[Path, ...]:
         """Write the files to train ``candidate`` with. Returns their paths.
 
@@ -271,12 +271,12 @@ class Answer:
     recommendation: Recommendation
 
     @property
-    def best(self) -> Candidate | None:
+    def best(self) -> Offer | None:
         """The candidate to train with; None if none meets the constraints."""
         return self.recommendation.best
 
     @property
-    def runners_up(self) -> tuple[Candidate, ...]:
+    def runners_up(self) -> tuple[Offer, ...]:
         """The next best candidates, one for each other set of techniques."""
         return self.recommendation.runners_up
 

@@ -12,7 +12,7 @@ from jobs.flags import LOSS, has_any
 from jobs.spec import TrialSpec, to_json
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.analysis.recommendation.candidates import Candidate
+from orchestrator.analysis.recommendation.candidates import Offer
 from orchestrator.export import arguments
 from orchestrator.export.data_module import FILE_NAME, data_module
 from orchestrator.export.generated_code import NotExportableError
@@ -118,7 +118,7 @@ def _json(values: Mapping[str, object]) -> str:
 
 
 def export_candidate(
-    dataset: Dataset, candidate: Candidate, folder: Path, *, epochs: float = 1, force: bool = False
+    dataset: Dataset, candidate: Offer, folder: Path, *, epochs: float = 1, force: bool = False
 ) -> tuple[Path, ...]:
     """Write the files to train a candidate with. Returns their paths.
 
@@ -163,7 +163,7 @@ def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None
     )
 
 
-def _peak_bytes(candidate: Candidate) -> int | None:
+def _peak_bytes(candidate: Offer) -> int | None:
     """The row's peak memory if the exported training should reach the same, else None."""
     row = candidate.measured.row
     # A training with another batch has another peak, and a run on a CPU has none.
@@ -173,7 +173,7 @@ def _peak_bytes(candidate: Candidate) -> int | None:
     return peak
 
 
-def _measured(dataset: Dataset, candidate: Candidate, libraries: Sequence[str]) -> dict[str, str]:
+def _measured(dataset: Dataset, candidate: Offer, libraries: Sequence[str]) -> dict[str, str]:
     """The row's measurements as text: name -> text. ``libraries`` are named with their versions."""
     configuration = candidate.measured
     results = dataset.environment_of(configuration.environment_id)

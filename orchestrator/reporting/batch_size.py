@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from jobs.record import Outcome
 from orchestrator import units
-from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeAnswer
+from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeResult
 from orchestrator.labels import batch_label
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.recommendation import figures
@@ -18,7 +18,7 @@ _WIDTH = 118
 _HEADINGS = f"  {'':<22}{'batch':>10}{'samples/s':>20}{'memory':>12}"
 
 
-def describe(answer: BatchSizeAnswer, hardware: str) -> str:
+def describe(answer: BatchSizeResult, hardware: str) -> str:
     """Lines under 120 columns: a heading, a table of the answers, notes."""
     lines = [_heading(answer, hardware), *_table(answer)]
     for note in _notes(answer):
@@ -27,7 +27,7 @@ def describe(answer: BatchSizeAnswer, hardware: str) -> str:
     return visible("\n".join(lines))
 
 
-def _heading(answer: BatchSizeAnswer, hardware: str) -> str:
+def _heading(answer: BatchSizeResult, hardware: str) -> str:
     if answer.device_bytes is None or answer.margin_bytes is None:
         memory = "no GPU: memory is what tensors hold, without a limit"
         return f"{answer.techniques} on {hardware} ({memory})"
@@ -36,7 +36,7 @@ def _heading(answer: BatchSizeAnswer, hardware: str) -> str:
     return f"{answer.techniques} on {hardware} ({size}, {margin} kept free)"
 
 
-def _table(answer: BatchSizeAnswer) -> Iterator[str]:
+def _table(answer: BatchSizeResult) -> Iterator[str]:
     largest, fastest, saturation = answer.largest, answer.fastest, answer.saturation
     if largest is None or fastest is None or saturation is None:
         return
@@ -66,7 +66,7 @@ def _batch(size: BatchMeasurement) -> str:
     return batch_label(choices, ("micro_batch",)).removeprefix("batch ")
 
 
-def _why_largest(answer: BatchSizeAnswer, largest: BatchMeasurement) -> str:
+def _why_largest(answer: BatchSizeResult, largest: BatchMeasurement) -> str:
     if largest.micro_batch >= answer.max_micro_batch:
         return "the largest that was asked for"
     # The first measured micro-batch above the largest that fits.
@@ -88,7 +88,7 @@ def _refusal(size: BatchMeasurement) -> str:
 
 
 def _why_saturation(
-    answer: BatchSizeAnswer, saturation: BatchMeasurement, fastest: BatchMeasurement
+    answer: BatchSizeResult, saturation: BatchMeasurement, fastest: BatchMeasurement
 ) -> str:
     parts = []
     if saturation.memory_bytes and fastest.memory_bytes and saturation is not fastest:
@@ -100,7 +100,7 @@ def _why_saturation(
     return "; ".join(parts)
 
 
-def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
+def _notes(answer: BatchSizeResult) -> Iterator[str]:
     # What the answer does not know, before what qualifies it.
     if answer.largest is None and answer.unfinished:
         yield "no size is known to fit"
@@ -132,7 +132,7 @@ def _notes(answer: BatchSizeAnswer) -> Iterator[str]:
         yield f"{trials}, {spent} of slot time: {', '.join(listed)}"
 
 
-def _nearby(answer: BatchSizeAnswer) -> Iterator[str]:
+def _nearby(answer: BatchSizeResult) -> Iterator[str]:
     """Effective batches near the one asked for that are much faster."""
     for nearby in answer.nearby:
         candidate = nearby.candidate
@@ -142,7 +142,7 @@ def _nearby(answer: BatchSizeAnswer) -> Iterator[str]:
         )
 
 
-def _precision(answer: BatchSizeAnswer) -> Iterator[str]:
+def _precision(answer: BatchSizeResult) -> Iterator[str]:
     """That speeds are known less well than the tolerance that was asked for."""
     fastest = answer.fastest
     if fastest is None or answer.tolerance >= fastest.error95:

@@ -132,7 +132,7 @@ class Content:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Section:
+class AnySection:
     """A section of every report: its name in JSON and links, and where it is shown."""
 
     name: str
@@ -144,7 +144,7 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunSection(Section):
+class RunSection(AnySection):
     """A section about the whole run."""
 
     make: Callable[[Dataset], Content | None]
@@ -152,7 +152,7 @@ class RunSection(Section):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EnvironmentSection(Section):
+class EnvironmentSection(AnySection):
     """A section about each environment that the run was measured in."""
 
     make: Callable[[Dataset, EnvironmentResults], Content | None]

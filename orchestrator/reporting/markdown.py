@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.reporting.content import Table
-from orchestrator.reporting.report import Part, Report
+from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.terminal.safe_text import visible
 
 
@@ -52,7 +52,7 @@ def _fence(code: str) -> str:
     return "`" * max(3, longest + 1)
 
 
-def _part(part: Part) -> list[str]:
+def _part(part: ReportPart) -> list[str]:
     content = part.content
     lines = []
     if content.title:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.recommendation import Alternative, Candidate, Recommendation
+from orchestrator.analysis.recommendation import Alternative, Offer, Recommendation
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
     labels_of_trials,
@@ -124,7 +124,7 @@ class RecommendationText:
         comparisons = self.recommendation.comparisons
         return list(dict.fromkeys(tie_break_sentence(each, labels) for each in comparisons))
 
-    def _line(self, candidate: Candidate) -> str:
+    def _line(self, candidate: Offer) -> str:
         """``batch 32×8 · bf16: at least 257 samples/s, at most 22.9 GiB, trial e5600f3b6bb7``."""
         speed, size = figures(candidate)
         parts = [speed, size, f"trial {candidate.measured.trial_ids[0]}"]
@@ -182,7 +182,7 @@ class RecommendationText:
         return f"{abs(percent)} % {'more' if percent > 0 else 'less'} {noun}"
 
 
-def figures(candidate: Candidate) -> tuple[str, str]:
+def figures(candidate: Offer) -> tuple[str, str]:
     """Speed and memory; if they are bounds and not measurements, the text says so."""
     speed = f"{number(candidate.configuration.samples_per_second)} samples/s"
     size = memory(candidate.memory_bytes)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.recommendation import Candidate, Recommendation
+from orchestrator.analysis.recommendation import Offer, Recommendation
 from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import check_to_json
 from orchestrator.reporting.json_output import strict
@@ -25,7 +25,7 @@ def to_json(
     ``results`` are those of the environment that is recommended from; None if nothing ended ok.
     """
 
-    def entry(candidate: Candidate | None) -> dict[str, Any] | None:
+    def entry(candidate: Offer | None) -> dict[str, Any] | None:
         if candidate is None or results is None:
             return None
         return _entry(dataset, results, recommendation, candidate, workload)
@@ -65,7 +65,7 @@ def _entry(
     dataset: Dataset,
     results: EnvironmentResults,
     recommendation: Recommendation,
-    candidate: Candidate,
+    candidate: Offer,
     workload: Workload | None,
 ) -> dict[str, Any]:
     """A candidate's configuration, figures, notes, and what the user's own training takes."""

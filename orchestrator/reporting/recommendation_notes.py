@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.analysis.loss_parity import CheckState
-from orchestrator.analysis.recommendation import Basis, Candidate
+from orchestrator.analysis.recommendation import Basis, Offer
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.storage.tables.rows import recipe_of
 from orchestrator.units import count, memory, number
 
 
-def notes(results: EnvironmentResults, candidate: Candidate) -> list[str]:
+def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
     """What to know before training with a candidate, a sentence each."""
     sentences = []
     if candidate.is_inferred:
@@ -26,13 +26,13 @@ def notes(results: EnvironmentResults, candidate: Candidate) -> list[str]:
     return sentences
 
 
-def short_notes(results: EnvironmentResults, candidate: Candidate) -> str:
+def short_notes(results: EnvironmentResults, candidate: Offer) -> str:
     """The headings of the notes: `` (inferred, unstable)``."""
     headings = list(dict.fromkeys(_headings(results, candidate)))
     return f" ({', '.join(headings)})" if headings else ""
 
 
-def _headings(results: EnvironmentResults, candidate: Candidate) -> Iterator[str]:
+def _headings(results: EnvironmentResults, candidate: Offer) -> Iterator[str]:
     configuration = candidate.configuration
     if candidate.basis is Basis.WRONG_LOSS_SCALE:
         yield "inferred, figures of a trial with a wrong loss scale"
@@ -49,7 +49,7 @@ def _headings(results: EnvironmentResults, candidate: Candidate) -> Iterator[str
         yield flags.heading(flag.kind)
 
 
-def _losses(candidate: Candidate) -> Iterator[str]:
+def _losses(candidate: Offer) -> Iterator[str]:
     """What is known of the losses: the measure that ranks them, or that nothing was checked."""
     same_losses = candidate.configuration.same_losses
     if same_losses is not None:
@@ -71,7 +71,7 @@ def _losses(candidate: Candidate) -> Iterator[str]:
         yield f"{flags.with_heading(candidate.suspicion)}; an exported train.py corrects that"
 
 
-def _inference(candidate: Candidate) -> str:
+def _inference(candidate: Offer) -> str:
     """How the candidate's figures follow from measurements of other batches."""
     measured = candidate.measured
     evidence = candidate.evidence

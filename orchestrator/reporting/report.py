@@ -18,7 +18,7 @@ from orchestrator.units import count, duration
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class ReportPart:
     """One section of one report."""
 
     section: RunSection | EnvironmentSection
@@ -37,9 +37,9 @@ class Report:
     sections: tuple[RunSection | EnvironmentSection, ...] = SECTIONS
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[ReportPart, ...]:
         """The sections with something to say; of environments, one environment after another."""
-        parts: list[Part] = []
+        parts: list[ReportPart] = []
         # Neighbours of one type stay together, so that all sections of an environment follow its
         # heading before the next environment begins.
         for kind, sections in itertools.groupby(self.sections, key=type):
@@ -49,7 +49,7 @@ class Report:
                     content = self._content(section, environment)
                     if content is not None:
                         parts.append(
-                            Part(section=section, environment=environment, content=content)
+                            ReportPart(section=section, environment=environment, content=content)
                         )
         return tuple(parts)
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from jobs.flags import SHARED
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.recommendation import Candidate, Constraints
+from orchestrator.analysis.recommendation import Constraints, Offer
 from orchestrator.analysis.recommendation.candidates import as_measured
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation import RecommendationText
@@ -176,7 +176,7 @@ def _result(
     )
 
 
-def _plain(dataset: Dataset, candidate: Candidate | None, *text: str) -> ResultConfiguration | None:
+def _plain(dataset: Dataset, candidate: Offer | None, *text: str) -> ResultConfiguration | None:
     """A candidate with these lines of text, else with its figures and flags of its memory."""
     if candidate is None:
         return None
@@ -210,7 +210,7 @@ def _folder_name(
     return "-".join(parts)
 
 
-def candidate_of(dataset: Dataset, result: TuneResult) -> Candidate | None:
+def candidate_of(dataset: Dataset, result: TuneResult) -> Offer | None:
     """The best of a result as a candidate, for export; None if it has none."""
     environment = dataset.environment_of(result.environment_id)
     if result.best is None or environment is None:

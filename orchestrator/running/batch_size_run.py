@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from jobs.spec import TrialSpec
-from orchestrator.analysis.batch_size import BatchSizeAnswer
+from orchestrator.analysis.batch_size import BatchSizeResult
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import TechniqueSet
 from orchestrator.reporting.publish import write_tables
@@ -67,7 +67,7 @@ class HardwareAnswers:
     hardware: str
     folder: RunFolder
     """The run folder with the records."""
-    answers: tuple[BatchSizeAnswer, ...]
+    answers: tuple[BatchSizeResult, ...]
     """One per technique set, in their order."""
     is_interrupted: bool
 

@@ -10,7 +10,7 @@ result.py         a recommendation as data
 longest.py        the longest samples that fit
 """
 
-from orchestrator.analysis.recommendation.candidates import Basis, Candidate
+from orchestrator.analysis.recommendation.candidates import Basis, Offer
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.longest import LongestContext, longest_contexts
 from orchestrator.analysis.recommendation.ranking import Ranked, Ranking, Rankings
@@ -20,9 +20,9 @@ from orchestrator.analysis.recommendation.result import Alternative, Recommendat
 __all__ = [
     "Alternative",
     "Basis",
-    "Candidate",
     "Constraints",
     "LongestContext",
+    "Offer",
     "Ranked",
     "Ranking",
     "Rankings",

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.pareto import little_memory, pareto_front
-from orchestrator.analysis.recommendation.candidates import Candidate, as_measured
+from orchestrator.analysis.recommendation.candidates import Offer, as_measured
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.ranking import Rankings
 from orchestrator.analysis.recommendation.result import Alternative
@@ -28,14 +28,14 @@ It is the nearest batch on its side, below or above, to within the same share of
 
 
 def constraint_costs(
-    rankings: Rankings, constraints: Constraints, ranked: Sequence[Candidate]
+    rankings: Rankings, constraints: Constraints, ranked: Sequence[Offer]
 ) -> tuple[Alternative, ...]:
     """The costs of the constraints that are set.
 
     ``ranked`` are the candidates that meet all constraints, the best first.
     """
     best = next(iter(ranked), None)
-    found: list[tuple[str, Candidate]] = []
+    found: list[tuple[str, Offer]] = []
     # More memory is offered in two steps: the next larger card, and the largest gain.
     for candidate in _more_memory(rankings, constraints, best):
         found.append(("memory", candidate))
@@ -50,7 +50,7 @@ def constraint_costs(
 
 
 def _alternative(
-    constraints: Constraints, best: Candidate | None, constraint: str, candidate: Candidate
+    constraints: Constraints, best: Offer | None, constraint: str, candidate: Offer
 ) -> Alternative:
     ratio = constraints.ratio(candidate, best)
     return Alternative(constraint=constraint, candidate=candidate, ratio=ratio)
@@ -64,9 +64,7 @@ def _loosened(constraints: Constraints) -> Iterator[tuple[str, Constraints]]:
         yield "recipe", replace(constraints, all_recipes=True)
 
 
-def _more_memory(
-    rankings: Rankings, constraints: Constraints, best: Candidate | None
-) -> list[Candidate]:
+def _more_memory(rankings: Rankings, constraints: Constraints, best: Offer | None) -> list[Offer]:
     """Two candidates beyond the memory limit: the smallest that gains enough, and the best."""
     if constraints.memory_bytes is None:
         return []
@@ -81,9 +79,7 @@ def _more_memory(
     return [smallest] if smallest is better[0] else [smallest, better[0]]
 
 
-def _less_memory(
-    constraints: Constraints, best: Candidate, ranked: Iterable[Candidate]
-) -> list[Candidate]:
+def _less_memory(constraints: Constraints, best: Offer, ranked: Iterable[Offer]) -> list[Offer]:
     """The candidate with least memory that is nearly as good as the best, but much smaller."""
     # Both bounds are relative to the best.
     floor = constraints.score(best) - NEARLY * abs(constraints.score(best))
@@ -96,7 +92,7 @@ def _less_memory(
 
 
 def nearby_batches(
-    rankings: Rankings, constraints: Constraints, best: Candidate | None
+    rankings: Rankings, constraints: Constraints, best: Offer | None
 ) -> tuple[Alternative, ...]:
     """Effective batches near the one asked for, at which training is much faster.
 

@@ -37,8 +37,8 @@ class Basis(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
-    """A configuration that one could train with, and how its figures are known."""
+class Offer:
+    """A candidate: a configuration that one could train with, and how its figures are known."""
 
     configuration: Configuration
     """The choices to train with, and the memory and speed to expect."""
@@ -91,14 +91,14 @@ class Candidate:
         return self.memory_bytes - self.measured.memory_bytes
 
 
-def as_measured(configuration: Configuration) -> Candidate:
+def as_measured(configuration: Configuration) -> Offer:
     """A configuration as a candidate, at the accumulation that it was measured with."""
-    return Candidate(configuration=configuration, measured=configuration)
+    return Offer(configuration=configuration, measured=configuration)
 
 
 def candidates(
     configurations: Iterable[Configuration], effective_batch: int | None = None
-) -> tuple[Candidate, ...]:
+) -> tuple[Offer, ...]:
     """What can serve ``effective_batch`` (None: every configuration as it was measured).
 
     A configuration with another effective batch serves if its micro-batch divides the one asked
@@ -115,7 +115,7 @@ def candidates(
     # A configuration that was measured at this batch, with correct losses, needs no inference.
     taken = {key_of(item) for item in exact if not item.trains_wrongly}
     recorded = WrongAccumulations.of(listed, effective_batch)
-    inferred: dict[Key, Candidate] = {}
+    inferred: dict[Key, Offer] = {}
     # Most accumulation first: of each key only the nearest to the effective batch serves.
     for configuration in sorted(listed, key=attrgetter("accumulation"), reverse=True):
         key = key_of(configuration)
@@ -182,7 +182,7 @@ class WrongAccumulations:
 
 def _inferred(
     configuration: Configuration, effective_batch: int, recorded: WrongAccumulations
-) -> Candidate | None:
+) -> Offer | None:
     """The configuration at more accumulation; None if its training or figures are not known."""
     accumulation, rest = divmod(effective_batch, configuration.micro_batch)
     is_more = accumulation > configuration.accumulation
@@ -204,7 +204,7 @@ def _inferred(
             if gradients is None:
                 return None
             extra_bytes = gradients
-    return Candidate(
+    return Offer(
         configuration=replace(
             at_batch(configuration, configuration.micro_batch, accumulation),
             memory_bytes=figures.memory_bytes + extra_bytes,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from jobs.spec import TrainingRecipe
 from jobs.techniques.workload import same_workload
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
-from orchestrator.analysis.recommendation.candidates import Candidate
+from orchestrator.analysis.recommendation.candidates import Offer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,18 +38,18 @@ class Constraints:
             raise ValueError("effective_batch must be a whole number above zero")
         self.objective.check_price(self.price_per_hour)
 
-    def score(self, candidate: Candidate) -> float:
+    def score(self, candidate: Offer) -> float:
         """How good a candidate is: more is better, whatever the objective."""
         return self.objective.score(candidate.configuration, self.price_per_hour)
 
-    def ratio(self, candidate: Candidate, best: Candidate | None) -> float | None:
+    def ratio(self, candidate: Offer, best: Offer | None) -> float | None:
         """A candidate's figure divided by that of the best; None if there is no best."""
         if best is None:
             return None
         # If less is better, both scores are negative. Their ratio is still that of the figures.
         return self.score(candidate) / self.score(best)
 
-    def gains(self, candidate: Candidate, best: Candidate | None, enough: float) -> bool:
+    def gains(self, candidate: Offer, best: Offer | None, enough: float) -> bool:
         """Whether a candidate is better than the best by more than a share; True without a best."""
         if best is None:
             return True
@@ -57,7 +57,7 @@ class Constraints:
         best_score = self.score(best)
         return self.score(candidate) - best_score > enough * abs(best_score)
 
-    def allow_training(self, candidate: Candidate, recipe: TrainingRecipe) -> bool:
+    def allow_training(self, candidate: Offer, recipe: TrainingRecipe) -> bool:
         """Whether a candidate's recipe is ranked, and has a figure to be ranked by."""
         own = candidate.configuration.training_recipe
         # Samples of another length are another workload, whatever the recipe.

@@ -12,7 +12,7 @@ from jobs.flags import Flag, FlagKind, has_any
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.recommendation.candidates import (
     Basis,
-    Candidate,
+    Offer,
     WrongAccumulations,
     at_batch,
 )
@@ -43,7 +43,7 @@ _HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND})
 
 def candidates_between(
     configurations: Iterable[Configuration], effective_batch: int
-) -> Iterator[Candidate]:
+) -> Iterator[Offer]:
     """Candidates with a micro-batch between two neighbouring measured ones.
 
     The micro-batch divides the effective batch. Both neighbours were measured without accumulation,
@@ -72,7 +72,7 @@ def _between(
     micro_batch: int,
     effective_batch: int,
     recorded: WrongAccumulations,
-) -> Iterator[Candidate]:
+) -> Iterator[Offer]:
     """The candidate between two neighbours.
 
     Nothing if a neighbour's accumulation is known to train wrongly, or if the gradients that
@@ -92,7 +92,7 @@ def _between(
         speed_error=max(smaller.speed_error, larger.speed_error, key=attrgetter("half_width95")),
         flags=_worst_flags((*smaller.flags, *larger.flags)),
     )
-    yield Candidate(
+    yield Offer(
         configuration=expected,
         measured=smaller,
         basis=Basis.BETWEEN,

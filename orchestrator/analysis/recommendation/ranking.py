@@ -10,7 +10,7 @@ from jobs.spec import PLAIN, TrainingRecipe
 from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.analysis.recommendation.candidates import Basis, Candidate, candidates
+from orchestrator.analysis.recommendation.candidates import Basis, Offer, candidates
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.interpolation import candidates_between
 from orchestrator.analysis.repeatability import NEARLY
@@ -21,7 +21,7 @@ from orchestrator.analysis.tie_breaks import PairedComparison, fastest_of
 class Ranked:
     """A candidate, with the smallest budget that it fits, or from which on it is the pick."""
 
-    candidate: Candidate
+    candidate: Offer
     least_bytes: int
 
 
@@ -40,7 +40,7 @@ class Ranking:
     comparisons: tuple[PairedComparison, ...]
     """The tie-breaks that count; none unless candidates are ranked by speed."""
 
-    def ranked(self, memory_bytes: float | None = None) -> list[Candidate]:
+    def ranked(self, memory_bytes: float | None = None) -> list[Offer]:
         """All candidates that fit, the pick first. Without ``memory_bytes`` all fit."""
         fitting = _fitting(self.ordered, memory_bytes)
         # Interleaved rounds on one GPU show smaller differences than separate trials do.
@@ -51,11 +51,11 @@ class Ranking:
         winner = measured[id(fastest_of(configurations, self.comparisons))]
         return [winner, *(candidate for candidate in fitting if candidate is not winner)]
 
-    def pick(self, memory_bytes: float | None = None) -> Candidate | None:
+    def pick(self, memory_bytes: float | None = None) -> Offer | None:
         """The best candidate within a memory budget; None if nothing fits."""
         return next(iter(self.ranked(memory_bytes)), None)
 
-    def trains_wrongly(self, memory_bytes: float | None = None) -> list[Candidate]:
+    def trains_wrongly(self, memory_bytes: float | None = None) -> list[Offer]:
         """The candidates that fit but have wrong losses, the best first.
 
         A row is not listed if its memory and speed serve a candidate that trains correctly.
@@ -88,7 +88,7 @@ class Ranking:
         return tuple(reversed(steps))
 
 
-def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Candidate]:
+def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Offer]:
     limit = math.inf if memory_bytes is None else memory_bytes
     return [ranked.candidate for ranked in ordered if ranked.least_bytes <= limit]
 
@@ -112,7 +112,7 @@ class Rankings:
         self.recipe = recipe
         self.checks = tuple(checks)
         self.comparisons = tuple(comparisons)
-        self._candidates: dict[int | None, list[Candidate]] = {}
+        self._candidates: dict[int | None, list[Offer]] = {}
         self._rankings: dict[tuple[Constraints, TrainingRecipe], Ranking] = {}
 
     def of(self, few: Iterable[Configuration]) -> Rankings:
@@ -129,7 +129,7 @@ class Rankings:
             self._rankings[key] = self._ranking(*key)
         return self._rankings[key]
 
-    def serving(self, effective_batch: int | None) -> list[Candidate]:
+    def serving(self, effective_batch: int | None) -> list[Offer]:
         """Everything that can serve an effective batch: measured, or inferred from measured ones.
 
         If ``effective_batch`` is None, these are all configurations as they were measured.
@@ -142,7 +142,7 @@ class Rankings:
         return self._candidates[effective_batch]
 
     def _ranking(self, constraints: Constraints, recipe: TrainingRecipe) -> Ranking:
-        def order(candidate: Candidate) -> tuple[float, int]:
+        def order(candidate: Offer) -> tuple[float, int]:
             score = constraints.score(candidate)
             if candidate.is_inferred:
                 # Its figures are bounds, so it ranks before a measured one only if it is clearly
@@ -178,7 +178,7 @@ class Rankings:
         return failed
 
 
-def _least_bytes(candidate: Candidate, failed_caps: dict[str, int]) -> int:
+def _least_bytes(candidate: Offer, failed_caps: dict[str, int]) -> int:
     """The smallest budget that a candidate fits.
 
     It is the candidate's memory, and more than every cap under which the candidate failed.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.analysis.cap_checks import decisive_check
 from orchestrator.analysis.recommendation.alternatives import constraint_costs, nearby_batches
-from orchestrator.analysis.recommendation.candidates import Candidate
+from orchestrator.analysis.recommendation.candidates import Offer
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.ranking import Rankings
 from orchestrator.analysis.recommendation.result import Recommendation
@@ -23,7 +23,7 @@ def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
     # The first is recommended. The others are the next best within the same constraints.
     ranked = ranking.ranked(constraints.memory_bytes)
     best = next(iter(ranked), None)
-    first_of_techniques: dict[tuple[object, ...], Candidate] = {}
+    first_of_techniques: dict[tuple[object, ...], Offer] = {}
     for candidate in ranked:
         first_of_techniques.setdefault(candidate.configuration.techniques, candidate)
     check = None
@@ -47,7 +47,7 @@ def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
 
 
 def _comparisons_of_best(
-    ranked: Sequence[Candidate], comparisons: Iterable[PairedComparison]
+    ranked: Sequence[Offer], comparisons: Iterable[PairedComparison]
 ) -> tuple[PairedComparison, ...]:
     """The tie-breaks between the best and another candidate that meets the constraints."""
     if not ranked or ranked[0].is_inferred:

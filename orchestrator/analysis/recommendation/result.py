@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.analysis.cap_checks import CapCheck
-from orchestrator.analysis.recommendation.candidates import Candidate
+from orchestrator.analysis.recommendation.candidates import Offer
 from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.tie_breaks import PairedComparison
 
@@ -20,7 +20,7 @@ class Alternative:
     Or "less memory": nearly as good, but much smaller. Or "nearby batch": much faster, at an
     effective batch near the one asked for.
     """
-    candidate: Candidate
+    candidate: Offer
     ratio: float | None
     """The candidate's figure divided by that of the best.
 
@@ -38,12 +38,12 @@ class Recommendation:
     """The best configuration under constraints, its alternatives, and its checks."""
 
     constraints: Constraints
-    best: Candidate | None
-    runners_up: tuple[Candidate, ...]
+    best: Offer | None
+    runners_up: tuple[Offer, ...]
     """The best candidate of each other set of techniques."""
     costs: tuple[Alternative, ...]
     """What loosening each constraint would gain, and what needing less memory would lose."""
-    left_out: tuple[Candidate, ...]
+    left_out: tuple[Offer, ...]
     """The candidates that meet the constraints, but have wrong losses; the best first."""
     left_out_better: int
     """How many of them are better than the best. Without a best, all are."""
@@ -54,7 +54,7 @@ class Recommendation:
     comparisons: tuple[PairedComparison, ...] = ()
     """Tie-breaks between the best and other candidates."""
 
-    def figure(self, candidate: Candidate) -> float | None:
+    def figure(self, candidate: Offer) -> float | None:
         """The objective's figure, in its own unit."""
         price = self.constraints.price_per_hour
         return self.constraints.objective.of(candidate.configuration, price)

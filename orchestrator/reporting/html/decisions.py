@@ -15,7 +15,7 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.gain import Defaults
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import Constraints
-from orchestrator.analysis.recommendation.candidates import Candidate
+from orchestrator.analysis.recommendation.candidates import Offer
 from orchestrator.reporting.configurations import recipe_name
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.sections.headline import comparison, headline
@@ -130,7 +130,7 @@ def offered_batches(results: EnvironmentResults) -> list[int]:
 def plain_decision(
     dataset: Dataset,
     results: EnvironmentResults,
-    candidate: Candidate,
+    candidate: Offer,
     defaults: Defaults,
 ) -> dict[str, Any]:
     """A candidate as the page shows it: its label, figures, notes, and gain over the default."""

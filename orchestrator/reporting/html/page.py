@@ -18,7 +18,7 @@ from orchestrator.reporting.html.decisions import decision_at
 from orchestrator.reporting.html.downsampling import left_out, shown_configurations
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.plots.encoding import is_logarithmic
-from orchestrator.reporting.report import Part, Report
+from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.sections import pareto_front
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.storage.layout import TRIALS
@@ -194,7 +194,7 @@ def _opening(report: Report, missing: str) -> Iterator[str]:
         yield missing
 
 
-def _parts(report: Report) -> Iterator[tuple[Part, str, str]]:
+def _parts(report: Report) -> Iterator[tuple[ReportPart, str, str]]:
     """Each section with tables on the page, its id, and its hardware if there are several."""
     environments = report.dataset.environments
     for part in report.parts:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from orchestrator.reporting.content import Column, Format, Row, Table
 from orchestrator.reporting.json_output import to_json
-from orchestrator.reporting.report import Part, Report
+from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.terminal.safe_text import raw_stream, visible
 from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.units import count
@@ -60,7 +60,7 @@ def render(report: Report) -> RenderableType:
     return Group(*lines)
 
 
-def _part(part: Part) -> Iterator[RenderableType]:
+def _part(part: ReportPart) -> Iterator[RenderableType]:
     content = part.content
     if content.title:
         hardware = ""

@@ -16,7 +16,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.analysis.batch_size import (
     OUT_OF_MEMORY,
-    BatchSizeAnswer,
+    BatchSizeResult,
     margin_bytes,
 )
 from orchestrator.analysis.batch_size_advice import advised
@@ -120,14 +120,14 @@ class BatchSizeSearch(Search):
         return _with_steps(made, spec.measure.steps).trial_id == spec.trial_id
 
     @property
-    def answer(self) -> BatchSizeAnswer:
+    def answer(self) -> BatchSizeResult:
         """The answers that are known so far."""
         # The margin is known once a record gives the memory of the device.
         device_bytes = self._device_bytes()
         margin = None
         if device_bytes:
             margin = margin_bytes(device_bytes, self._margin)
-        measured = BatchSizeAnswer(
+        measured = BatchSizeResult(
             techniques=self._techniques,
             device_bytes=device_bytes,
             margin_bytes=margin,

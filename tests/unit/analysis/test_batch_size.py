@@ -9,7 +9,7 @@ from jobs.flags import Flag, FlagKind
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.batch_size import (
     BatchMeasurement,
-    BatchSizeAnswer,
+    BatchSizeResult,
     margin_bytes,
 )
 from orchestrator.analysis.batch_size_advice import advised
@@ -37,8 +37,8 @@ def size(micro_batch: int, speed: float | None, accumulation: int = 1, **fields:
     return BatchMeasurement(**{**measured, **fields})  # type: ignore[arg-type]
 
 
-def answer(*sizes: BatchMeasurement, effective_batch: int | None = None) -> BatchSizeAnswer:
-    return BatchSizeAnswer(
+def answer(*sizes: BatchMeasurement, effective_batch: int | None = None) -> BatchSizeResult:
+    return BatchSizeResult(
         techniques="bf16",
         margin_bytes=None,
         device_bytes=None,

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.flags import Flag, FlagKind
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.recommendation import Basis, Candidate
+from orchestrator.analysis.recommendation import Basis, Offer
 from orchestrator.analysis.recommendation.candidates import candidates
 from tests.support.configurations import make_configuration
 from tests.support.recorded_runs import recorded
@@ -84,7 +84,7 @@ def test_candidates_are_not_inferred_beyond_an_accumulation_that_fails() -> None
     assert not candidates(rows, 32)
 
 
-def without_accumulation(candidate: Candidate) -> dict[str, object]:
+def without_accumulation(candidate: Offer) -> dict[str, object]:
     choices = candidate.configuration.choices
     return {axis: value for axis, value in choices.items() if axis != "accumulation"}
 

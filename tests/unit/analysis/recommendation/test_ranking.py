@@ -16,8 +16,8 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import (
     Basis,
-    Candidate,
     Constraints,
+    Offer,
     Rankings,
     Recommendation,
 )
@@ -31,7 +31,7 @@ TECHNIQUES, BERT = "2026-11-21-all_techniques-2xh200", "2026-11-21-bert_large-h2
 GUIDE = "2026-11-21-docs_table-h200"
 
 
-def named(answer: Recommendation) -> Iterator[Candidate]:
+def named(answer: Recommendation) -> Iterator[Offer]:
     """Everything that an answer offers to train with."""
     if answer.best is not None:
         yield answer.best
@@ -147,7 +147,7 @@ def test_decision_steps_agree_with_the_pick_at_every_byte(
 def test_ranking_prefers_a_measurement_to_an_inferred_advantage_of_less_than_5_percent() -> None:
     known = {"parameters_trainable": 1, "parameter_dtypes": "float32"}
 
-    def pick(inferred_speed: float) -> Candidate | None:
+    def pick(inferred_speed: float) -> Offer | None:
         inferred = make_configuration(1, inferred_speed, micro_batch=2, **known)
         rankings = Rankings([make_configuration(9, 100.0, micro_batch=8), inferred])
         return rankings.under(Constraints(effective_batch=8)).pick()

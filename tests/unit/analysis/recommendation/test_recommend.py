@@ -12,7 +12,7 @@ from jobs.flags import Flag, FlagKind
 from jobs.spec import PLAIN
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.analysis.recommendation import Candidate, Constraints, Rankings, recommend
+from orchestrator.analysis.recommendation import Constraints, Offer, Rankings, recommend
 from tests.support.configurations import make_configuration
 
 CONFIGURATIONS = st.lists(
@@ -40,7 +40,7 @@ CONSTRAINTS = st.builds(
 )
 
 
-def keeps(candidate: Candidate, constraints: Constraints) -> bool:
+def keeps(candidate: Offer, constraints: Constraints) -> bool:
     """Whether a candidate meets the constraints, in the baseline's recipe."""
     limit = constraints.memory_bytes
     fits = limit is None or candidate.memory_bytes <= limit

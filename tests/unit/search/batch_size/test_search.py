@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs import infrastructure
-from orchestrator.analysis.batch_size import BatchSizeAnswer
+from orchestrator.analysis.batch_size import BatchSizeResult
 from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.units import GIB
 from tests.benchmarks.grids import recorded
@@ -20,20 +20,20 @@ from tests.support.devices import Cpu, Device, Table, make_trial, run_to_the_end
 Batches = list[tuple[int, int]]
 
 
-def tune(device: Device, **options: Any) -> tuple[Batches, BatchSizeAnswer]:
+def tune(device: Device, **options: Any) -> tuple[Batches, BatchSizeResult]:
     """What was asked for, in order, and the answer."""
     search = BatchSizeSearch(make_trial, techniques="SIMULATED", **options)
     return run_to_the_end(search, device), search.answer
 
 
-def picks(answer: BatchSizeAnswer) -> tuple[int | None, ...]:
+def picks(answer: BatchSizeResult) -> tuple[int | None, ...]:
     """Largest, fastest, and the saturation."""
     return tuple(
         size and size.micro_batch for size in (answer.largest, answer.fastest, answer.saturation)
     )
 
 
-def way(answer: BatchSizeAnswer) -> tuple[int, int] | None:
+def way(answer: BatchSizeResult) -> tuple[int, int] | None:
     """The way to the effective batch."""
     return answer.accumulated and (answer.accumulated.micro_batch, answer.accumulated.accumulation)
 

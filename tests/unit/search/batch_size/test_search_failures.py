@@ -9,13 +9,13 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord, unsupported
 from jobs.spec import TrialSpec
-from orchestrator.analysis.batch_size import BatchSizeAnswer
+from orchestrator.analysis.batch_size import BatchSizeResult
 from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.search.round_robin import RoundRobin
 from tests.support.devices import Cpu, Device, make_trial, run_to_the_end
 
 
-def picks(answer: BatchSizeAnswer) -> tuple[int | None, ...]:
+def picks(answer: BatchSizeResult) -> tuple[int | None, ...]:
     """Largest, fastest, and the saturation."""
     found = (answer.largest, answer.fastest, answer.saturation)
     return tuple(size and size.micro_batch for size in found)
