@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.finetuning import quantized_base
 from jobs.spec import Hook
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     import torch
 
 _CONFIG_CLASS = "transformers.utils.quantization_config:BitsAndBytesConfig"
-_OUR_PARAMETERS = {"upcast": "bool", "dtype": "Literal['bfloat16', 'float16']"}
+_OUR_PARAMETERS = {"upcast": bool, "dtype": Literal["bfloat16", "float16"]}
 """Parameters that the library's class does not have.
 
 ``upcast``: whether the weights that are not quantized are cast to 32 bits, as
 ``peft.prepare_model_for_kbit_training`` does. The default is true. ``dtype``: the format of the
 weights that are not quantized, unless they are cast. The default is bfloat16."""
-_EXPERTS = {"quantize_experts": "bool"}
+_EXPERTS = {"quantize_experts": bool}
 """A further parameter: whether the experts of a mixture are also packed. The default is false,
 because transformers keeps experts that share one parameter in 16 bits."""
 _4_BIT_VALUES = {
-    "bnb_4bit_quant_type": "Literal['nf4', 'fp4']",
-    "bnb_4bit_compute_dtype": "Literal['bfloat16', 'float16', 'float32']",
-    "bnb_4bit_quant_storage": "Literal['uint8', 'bfloat16', 'float16', 'float32']",
+    "bnb_4bit_quant_type": Literal["nf4", "fp4"],
+    "bnb_4bit_compute_dtype": Literal["bfloat16", "float16", "float32"],
+    "bnb_4bit_quant_storage": Literal["uint8", "bfloat16", "float16", "float32"],
 }
 """Parameter of bnb_4bit -> the valid values. The library accepts any text, and fails later."""
 _BITS_DECIDED = "the name of the technique decides it"
@@ -56,7 +56,7 @@ def _bitsandbytes(method: str, doc: str, parameters: Mapping[str, Any]) -> Varia
     return _quantized(doc, Hook(quantized_base.BITSANDBYTES, arguments), "bitsandbytes", arithmetic)
 
 
-def _family(method: str, doc: str, decided: Mapping[str, str], extra: Mapping[str, str]) -> Family:
+def _family(method: str, doc: str, decided: Mapping[str, str], extra: Mapping[str, Any]) -> Family:
     """``decided`` and ``extra`` are those of this method alone; see ``Family``."""
     always_decided = {
         "load_in_4bit": _BITS_DECIDED,

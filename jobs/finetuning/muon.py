@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.spec import Hook
 from jobs.techniques.hooks import hook
@@ -36,7 +36,7 @@ AXES["optimizer"].families["muon"] = Family(
         "lr": "the training argument learning_rate decides it",
         "weight_decay": "the training argument weight_decay decides it",
     },
-    extra={"adjust_lr_fn": "Literal['original', 'match_rms_adamw']"},
+    extra={"adjust_lr_fn": Literal["original", "match_rms_adamw"]},
 )
 
 

@@ -53,16 +53,15 @@ class Family:
 
     doc: str
     config_class: str
-    """``module:Class``, whose fields are the parameters. Planning reads its source, and never
-    imports it."""
+    """``module:Class``, whose fields are the parameters. Planning never imports its library."""
     build: Callable[[dict[str, Any]], Variant]
     """Parameters -> the row. Names and types of the parameters have been checked against the class,
     but the class's own validation runs only in the trial."""
     decided: Mapping[str, str] = field(default_factory=dict)
     """Parameter of the class that the user may not set -> the reason."""
-    extra: Mapping[str, str] = field(default_factory=dict)
-    """Parameter -> its type as a Python annotation: of one beyond those of the class, or a narrower
-    type than the class's own."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Parameter -> its type: of one beyond those of the class, or a narrower type than the class's
+    own."""
     problem: Callable[[Mapping[str, Any]], str] | None = None
     """Says which parameters contradict each other, and why; empty if none. None: no check."""
 

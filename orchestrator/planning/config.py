@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jobs.spec import DataSpec, MeasureSpec, ModelSpec, UserCode, from_json
-from orchestrator.planning.arguments import architecture_names
 from orchestrator.planning.axes import AxisReader, Grids, read_grids
 from orchestrator.planning.base_arguments import BaseArguments, baseline, read_base_arguments
 from orchestrator.planning.config_errors import typed
 from orchestrator.planning.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
 from orchestrator.planning.document import Document, Part, read_document
+from orchestrator.planning.prechecks.configuration_class import model_types
 from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.secrets import secret_problems
 from orchestrator.planning.prechecks.user_code import read_user_code
@@ -64,8 +64,8 @@ def _secrets(document: Document) -> Iterator[Problem]:
 
 def _model_problems(file: ConfigFile, trust_remote_code: bool) -> Iterator[tuple[KeyPath, str]]:
     name = file.model.architecture
-    known = architecture_names()
-    if name is not None and known is not None and name not in known:
+    known = model_types()
+    if name is not None and known and name not in known:
         meant = closest(name, known)
         hint = f'did you mean "{meant}"?' if meant else "see transformers' list of model types"
         message = f'transformers has no architecture "{name}"; {hint}'

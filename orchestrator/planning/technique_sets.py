@@ -11,7 +11,7 @@ from jobs.techniques import AXES
 from orchestrator.labels import label
 from orchestrator.planning.arguments import owned_arguments
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Assignment
-from orchestrator.planning.parameters import read_technique
+from orchestrator.planning.technique_values import read_technique
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import advice
 from orchestrator.planning.settings import SweepConfig

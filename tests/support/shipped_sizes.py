@@ -9,7 +9,9 @@ import json
 import sys
 from pathlib import Path
 
+from jobs.spec import to_json
 from orchestrator.planning.config import load_config
+from orchestrator.planning.library_facts import answer_of, digest
 from orchestrator.planning.prechecks import model_size
 
 FILE = Path(model_size.__file__).with_name("shipped_sizes.json")
@@ -19,8 +21,8 @@ def main() -> None:
     """Write the parameters of the models of the files on the command line."""
     sizes = {}
     for path in sys.argv[1:]:
-        model = load_config(path).model
-        sizes[model_size.digest(model)] = model_size.counted(model).parameters
+        model = to_json(load_config(path).model)
+        sizes[digest(model)] = answer_of({"model": model}, f"counting {path}", print)["parameters"]
     FILE.write_text(json.dumps(sizes, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from jobs.finetuning.trl.allowed_parameters import SAME_DPO, contradiction
 from jobs.record import Column
@@ -51,10 +51,23 @@ _DECIDED_FOR_DPO = {
 }
 _SAME_SFT = frozenset({"activation_offloading", "dataset_num_proc", "pad_to_multiple_of"})
 """Parameters of ``SFTConfig`` that change only the time or the memory of the training."""
-_LOSSES = (
-    "Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', "
-    "'aot', 'aot_unpaired', 'apo_zero', 'apo_down', 'discopop', 'sft', 'sigmoid_norm']"
-)
+_Loss = Literal[
+    "sigmoid",
+    "hinge",
+    "ipo",
+    "exo_pair",
+    "nca_pair",
+    "robust",
+    "bco_pair",
+    "sppo_hard",
+    "aot",
+    "aot_unpaired",
+    "apo_zero",
+    "apo_down",
+    "discopop",
+    "sft",
+    "sigmoid_norm",
+]
 
 
 def _sft(parameters: Mapping[str, Any]) -> Variant:
@@ -120,9 +133,10 @@ AXES["loop"].families.update(
         decided=_DECIDED_FOR_DPO,
         # The class itself declares these too widely.
         extra={
-            "f_divergence_type": "Literal['reverse_kl', 'forward_kl', 'js_divergence', "
-            "'alpha_divergence']",
-            "loss_type": f"{_LOSSES} | list[{_LOSSES}]",
+            "f_divergence_type": Literal[
+                "reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"
+            ],
+            "loss_type": _Loss | list[_Loss],
         },
         problem=contradiction,
     ),

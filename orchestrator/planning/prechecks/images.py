@@ -10,7 +10,6 @@ from jobs.techniques.hooks import service
 from orchestrator.planning.prechecks.configuration_class import (
     ConfigurationClass,
     configuration_class,
-    named_class,
 )
 from orchestrator.planning.prechecks.lengths import sequence_lengths
 from orchestrator.planning.problems import KeyPath
@@ -143,5 +142,4 @@ def _class_of_part(
     described_class: ConfigurationClass, part: str, values: Mapping[str, Any]
 ) -> ConfigurationClass | None:
     """The class of a part, by its own model type or by the class that it belongs to."""
-    name = str(values.get("model_type", described_class.sub_configs.get(part, "")))
-    return configuration_class(name) or named_class(name, described_class.module)
+    return configuration_class(str(values.get("model_type", described_class.parts.get(part, ""))))

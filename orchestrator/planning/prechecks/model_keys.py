@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.planning.arguments import configuration_classes
 from orchestrator.planning.prechecks.configuration_class import (
     ConfigurationClass,
     configuration_class,
-    named_class,
-    reads_key,
 )
 from orchestrator.planning.problems import KeyPath, advice, closest
 
@@ -46,8 +43,7 @@ _NO_QUANTIZATION = (
 def model_key_problems(model_type: str, given: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     """Keys that the configuration of a model type would drop.
 
-    Yields the path of each key below ``model.config``, and a sentence. Yields nothing if the class
-    of the model type cannot be read.
+    Yields the path of each key below ``model.config``, and a sentence.
     """
     described_class = configuration_class(model_type)
     if described_class is not None:
@@ -58,11 +54,11 @@ def _problems(
     described_class: ConfigurationClass, given: Mapping[str, Any], at: KeyPath
 ) -> Iterator[tuple[KeyPath, str]]:
     for key, value in given.items():
-        if key in described_class.sub_configs:
+        if key in described_class.parts:
             yield from _sub_config_problems(described_class, key, value, (*at, key))
         elif key == _QUANTIZATION:
             yield (*at, key), _NO_QUANTIZATION
-        elif key not in described_class.keys and not reads_key(described_class.module, key):
+        elif key not in described_class.keys and key not in described_class.model.get("names", ()):
             yield (*at, key), _unknown(described_class, key)
 
 
@@ -91,11 +87,7 @@ def _sub_config_problems(
     if not isinstance(value, Mapping):
         return  # null means the defaults; transformers itself refuses any other value
     # A part may name its own model type. Otherwise it has the one that the class says.
-    model_type = value.get("model_type", described_class.sub_configs[key])
-    if model_type in (configuration_classes() or {}):
-        part = configuration_class(model_type)
-    else:
-        part = named_class(str(model_type), described_class.module)
+    part = configuration_class(str(value.get("model_type", described_class.parts[key])))
     if part is not None:
         rest = {name: item for name, item in value.items() if name != "model_type"}
         yield from _problems(part, rest, at)

@@ -6,32 +6,17 @@ checked without a node, so that the plan rules such a trial out at once.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.techniques import Variant
 from jobs.trial.requirements import unmet_reason
-from orchestrator.planning.arguments import module_of, sources
+from orchestrator.planning.library_facts import facts
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.positions import usable_positions
 
-_LIGER_FILE = "transformers/monkey_patch.py"
-_LIGER_TABLE = re.compile(r"^MODEL_TYPE_TO_APPLY_LIGER_FN = \{(.*?)^\}", re.MULTILINE | re.DOTALL)
-"""Liger's table of the model types that it has kernels for."""
-_EXPERTS_MARK = "@use_experts_implementation"
-"""Marks the experts of a model in the source of transformers."""
-_CHECKPOINTING_MARKS = (
-    "supports_gradient_checkpointing = True",
-    "self.supports_gradient_checkpointing = ",
-)
-"""What the source of a model says if it can checkpoint its activations, or finds out itself."""
-_OWN_BASE_CLASS = "(PreTrainedModel)"
-"""What it says if it does not take over the abilities of another model."""
 _ALL_WEIGHTS = "weights_that_train"
 """What a trial without an adapter needs."""
 
@@ -159,7 +144,7 @@ def _dropout_of(spec: TrialSpec, names: tuple[str, ...]) -> str:
 
 def _liger_architecture(requirement: str, spec: TrialSpec) -> str:
     model_type, _ = model_keys(spec.model)
-    known = _liger_model_types()
+    known = facts().get("liger_model_types")
     if model_type is None or known is None or model_type in known:
         return ""
     return f"Liger has no kernels for the architecture {model_type}"
@@ -176,54 +161,27 @@ def _trainable_weights(requirement: str, spec: TrialSpec) -> str:
 
 
 def _experts(requirement: str, spec: TrialSpec) -> str:
-    model_type, source = _model_source(spec.model)
-    # The same rule as in PreTrainedModel._can_set_experts_implementation, applied to the source.
-    if not source or _EXPERTS_MARK in source:
+    model_type, model = _model_facts(spec.model)
+    if model.get("has_experts", True):
         return ""
     return f"{model_type} has no experts whose implementation transformers can choose"
 
 
 def _checkpointing(requirement: str, spec: TrialSpec) -> str:
-    model_type, source = _model_source(spec.model)
-    # The same rule as in PreTrainedModel.gradient_checkpointing_enable, applied to the source.
-    if _OWN_BASE_CLASS not in source or any(mark in source for mark in _CHECKPOINTING_MARKS):
+    model_type, model = _model_facts(spec.model)
+    if model.get("can_checkpoint", True):
         return ""
     return f"{model_type} does not support activation checkpointing"
 
 
-def _model_source(model: ModelSpec) -> tuple[str, str]:
-    """The model type, and the source of its model in transformers; empty if it is not known."""
+def _model_facts(model: ModelSpec) -> tuple[str, Mapping[str, Any]]:
+    """The model type, and what the source of its model in transformers says, if that is known."""
     model_type, given = model_keys(model)
+    described_class = configuration_class(model_type or "")
     # A checkpoint with code of its own is not in transformers' folders.
-    if model_type is None or given.get("auto_map"):
-        return "", ""
-    return model_type, _source_of(model_type)
-
-
-@functools.cache
-def _source_of(model_type: str) -> str:
-    """The source of an architecture in transformers; empty if it has none."""
-    return "".join(sources(f"models/{module_of(model_type)}", "modeling_*.py"))
-
-
-@functools.cache
-def _liger_model_types() -> frozenset[str] | None:
-    """The model types of the installed Liger; None if it is not installed, or is another one."""
-    package = importlib.util.find_spec("liger_kernel")
-    if package is None:
-        return None
-    for path in _files(package.submodule_search_locations or []):
-        table = _LIGER_TABLE.search(path.read_text(encoding="utf-8"))
-        if table is not None:
-            return frozenset(re.findall(r'"([^"]+)":', table[1]))
-    return None
-
-
-def _files(folders: list[str]) -> Iterator[Path]:
-    for folder in folders:
-        path = Path(folder, _LIGER_FILE)
-        if path.is_file():
-            yield path
+    if model_type is None or described_class is None or given.get("auto_map"):
+        return "", {}
+    return model_type, described_class.model
 
 
 _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
+import pkgutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.library_facts.value_types import accepts, described_type, listed_values, parameters_of
 from jobs.techniques import Axis, Family
 from jobs.techniques.written_form import ParametersError, read, written
-from orchestrator.planning.parameters.annotations import accepts, converted, listed_values
-from orchestrator.planning.parameters.library_class import parameters_of
+from orchestrator.planning.library_facts import facts, is_ours
 from orchestrator.planning.problems import KeyPath, advice, described
 
 
@@ -70,18 +70,19 @@ def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[
     family = axis.families.get(name)
     if family is None:
         return "", [Mistake(_no_family(axis, name))]
-    checked = _checkable(family)
-    mistakes = list(_mistakes(family, checked, parameters))
+    types = _types_of(family)
+    mistakes = list(_mistakes(family, types, parameters))
     if not mistakes and family.problem is not None:
         contradiction = family.problem(parameters)
         if contradiction:
             mistakes = [Mistake(contradiction)]
     if mistakes:
         return "", mistakes
-    plain = {}
+    plain = dict(parameters)
     for key, value in parameters.items():
-        annotation = None if checked is None else checked.get(key)
-        plain[key] = converted(annotation, value)
+        # 0 and 0.0 would have different written forms.
+        if type(value) is int and types.get(key, {}).get("accepts") == ["float"]:
+            plain[key] = float(value)
     try:
         return written(name, plain), []
     except ParametersError as error:
@@ -96,46 +97,43 @@ def _no_family(axis: Axis, name: str) -> str:
     return f'"{name}" is not known; {advice(name, list(axis.families))}'
 
 
-def _checkable(family: Family) -> dict[str, ast.expr | None] | None:
-    """Parameter -> its annotation; None if the library is not installed."""
-    fields = parameters_of(family.config_class)
-    if fields is None:
-        return None
-    extra = {name: ast.parse(text, mode="eval").body for name, text in family.extra.items()}
-    return {**fields, **extra}
+def _types_of(family: Family) -> Mapping[str, Any]:
+    """Parameter -> its type; empty if the library is not installed."""
+    if is_ours(family.config_class):
+        known = parameters_of(pkgutil.resolve_name(family.config_class))
+    else:
+        known = facts().get("parameters", {}).get(family.config_class)
+    if not known:
+        return {}
+    return {**known, **{name: described_type(kind) for name, kind in family.extra.items()}}
 
 
 def _mistakes(
-    family: Family, checked: Mapping[str, ast.expr | None] | None, parameters: Mapping[str, Any]
+    family: Family, types: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> Iterator[Mistake]:
     for name, value in parameters.items():
         problem = ""
         if name in family.decided:
             problem = f"cannot be set here: {family.decided[name]}"
-        elif checked is not None:
-            problem = _problem(family, checked, name, value)
+        elif types:
+            problem = _problem(family, types, name, value)
         if problem:
             yield Mistake(problem, (name,))
 
 
-def _problem(family: Family, checked: Mapping[str, ast.expr | None], name: str, value: Any) -> str:
+def _problem(family: Family, types: Mapping[str, Any], name: str, value: Any) -> str:
     """Why the library's class does not accept a parameter; empty if it does."""
     class_name = family.config_class.partition(":")[2]
-    if name not in checked:
-        names = sorted(checked.keys() - family.decided.keys())
+    if name not in types:
+        names = sorted(types.keys() - family.decided.keys())
         return f"{class_name} has no such parameter; {advice(name, names)}"
-    annotation = checked[name]
-    if annotation is None or accepts(annotation, value):
+    alternatives = types[name]["accepts"]
+    if accepts(alternatives, value):
         return ""
-    return _wrong_value(class_name, annotation, value)
-
-
-def _wrong_value(class_name: str, annotation: ast.expr, value: Any) -> str:
-    """What a parameter takes instead of a value; of listed words, the one that was meant."""
-    words = [item for item in listed_values(annotation) if isinstance(item, str)]
+    words = [item for item in listed_values(alternatives) if isinstance(item, str)]
     if isinstance(value, str) and words:
         return f'{class_name} does not know "{value}" here; {advice(value, words)}'
-    return f"{class_name} takes {ast.unparse(annotation)} here, not {described(value)}"
+    return f"{class_name} takes {types[name]['text']} here, not {described(value)}"
 
 
 def _unknown_name(axis: Axis, value: Any, source: str) -> str:

@@ -1,14 +1,10 @@
-"""Counts the parameters of a model without memory for them. Reads JSON and prints JSON."""
+"""Counts the parameters of a model without memory for them."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from dataclasses import replace
 from typing import Any
 
-from jobs.node.parent_death import end_with_parent
 from jobs.spec import ModelSpec
 
 
@@ -29,9 +25,8 @@ def count(model: ModelSpec) -> int:
     return sum(parameter.numel() for parameter in built.parameters())
 
 
-def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """The fields of ``ModelSize`` for a model as JSON."""
-    model = ModelSpec(**question)
+def size_of(model: ModelSpec) -> dict[str, Any]:
+    """The number of ``parameters``, or the ``mistake`` or other ``reason`` why there is none."""
     try:
         return {"parameters": count(model)}
     except Exception as error:
@@ -62,15 +57,3 @@ def _sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # One line is not enough: huggingface_hub's errors name the field first and the reason below.
     return " ".join(lines[:3])[:300] or type(error).__name__
-
-
-def main() -> None:
-    """Read a model as JSON from stdin, print the answer as JSON."""
-    # An absurd number of layers takes minutes and gigabytes, which serve nothing without an asker.
-    end_with_parent(os.getppid())
-    question = json.load(sys.stdin)
-    print(json.dumps(answer(question)))
-
-
-if __name__ == "__main__":
-    main()

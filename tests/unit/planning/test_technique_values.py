@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.techniques import AXES
-from orchestrator.planning.parameters import read_technique
+from orchestrator.planning.technique_values import read_technique
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.settings import SweepConfig

@@ -1,0 +1,32 @@
+"""Answers one question about the installed libraries: reads JSON from stdin, prints JSON.
+
+``{"classes": [...]}`` asks for all facts of ``collected.py``, ``{"model": {...}}`` for the size of
+a model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from jobs.node.parent_death import end_with_parent
+from jobs.spec import ModelSpec
+
+
+def answer(question: dict[str, Any]) -> dict[str, Any]:
+    """The answer as JSON values."""
+    if "model" in question:
+        from jobs.library_facts.model_size import size_of
+
+        return size_of(ModelSpec(**question["model"]))
+    from jobs.library_facts.collected import collected
+
+    return collected(question["classes"])
+
+
+if __name__ == "__main__":
+    # An absurd number of layers takes minutes and gigabytes, which serve nothing without an asker.
+    end_with_parent(os.getppid())
+    print(json.dumps(answer(json.load(sys.stdin))))

@@ -1,0 +1,148 @@
+"""Facts of the installed libraries and of models, asked of another process once and remembered.
+
+``jobs.library_facts`` imports the libraries, which takes seconds. So an answer is kept in the
+user's cache folder, under a name that changes with the libraries. Another process may write the
+same answer at the same time: a file appears whole, and both have the same content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from jobs import library_facts, self_process
+from jobs.techniques import AXES
+from orchestrator.storage.layout import written_beside
+
+_LIBRARIES = ("transformers", "torch", "peft", "trl", "accelerate", "liger_kernel")
+"""The packages that the answers depend on, by their import names."""
+_MOST_SECONDS = 300.0
+"""A slow network drive takes minutes to import the libraries."""
+_SHOWN_CHARACTERS = 300
+
+
+class NoAnswerError(RuntimeError):
+    """The process gave no answer; the text says why in one sentence."""
+
+
+@functools.cache
+def facts() -> Mapping[str, Any]:
+    """What ``jobs.library_facts.collected`` collects; empty if transformers is not installed.
+
+    If the libraries are broken, a note says so, and nothing is checked against them.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        return {}
+    note = f"reading the classes of transformers {_version('transformers')}, once after an upgrade"
+    families = [family for axis in AXES.values() for family in axis.families.values()]
+    # Classes of our own are at hand.
+    classes = {family.config_class for family in families if not is_ours(family.config_class)}
+    try:
+        question = {"classes": sorted(classes)}
+        answer: Mapping[str, Any] = answer_of(question, f"{note} (about 15 s)", _say)
+    except NoAnswerError as error:
+        _say(f"names and values are not checked, because the libraries cannot be read: {error}")
+        return {}
+    return answer
+
+
+def is_ours(reference: str) -> bool:
+    """Whether a class ``module:Class`` is one of this program."""
+    return reference.startswith("jobs.")
+
+
+def answer_of(question: Mapping[str, Any], note: str, say: Callable[[str], object]) -> Any:
+    """The answer of ``jobs.library_facts`` to a question, now or when it was asked before.
+
+    ``say`` is called with the note if it must be asked now. Raises NoAnswerError.
+    """
+    path = _folder() / f"{digest(question, *_identities())}.json"
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(path.read_text(encoding="utf-8"))
+    say(note)
+    answer = _asked(question)
+    # With a reason, nothing may be wrong another time: the model has been downloaded, for example.
+    if "reason" in answer:
+        return answer
+    # A cache that cannot be written costs only the time to ask again.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with written_beside(path) as partial:
+            partial.write_text(json.dumps(answer), encoding="utf-8")
+    return answer
+
+
+def digest(*parts: Any) -> str:
+    """A short name for JSON values."""
+    text = json.dumps(parts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(cache, "orchestrator", "library_facts")
+
+
+@functools.cache
+def _identities() -> list[Any]:
+    """What the answers depend on: Python, the libraries and where they lie, and our own code."""
+    identities: list[Any] = [platform.python_version()]
+    for name in _LIBRARIES:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            identities.append([name, _version(name), spec.origin, _changed_at(spec.origin)])
+    for path in sorted(Path(library_facts.__file__).parent.glob("*.py")):
+        identities.append(hashlib.sha256(path.read_bytes()).hexdigest())
+    return identities
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+def _changed_at(path: str) -> int:
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_mtime_ns
+    return 0
+
+
+def _asked(question: Mapping[str, Any]) -> Any:
+    """The answer of a process that sees no GPU and may not download from Hugging Face."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
+    try:
+        ran = subprocess.run(
+            self_process.command(library_facts.__name__),
+            input=json.dumps(question),
+            capture_output=True,
+            text=True,
+            timeout=_MOST_SECONDS,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        raise NoAnswerError(f"no answer within {_MOST_SECONDS:.0f} s") from None
+    except OSError as error:
+        raise NoAnswerError(error.strerror or type(error).__name__) from None
+    try:
+        # A library may print other lines first.
+        return json.loads(ran.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        errors = ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"]
+        raise NoAnswerError(errors[-1][:_SHOWN_CHARACTERS]) from None
+
+
+def _say(note: str) -> None:
+    print(f"note: {note}", file=sys.stderr, flush=True)
