@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
 from jobs.techniques import AXES, merge
+from orchestrator.planning import library_facts
 from tests.support.arithmetic import ENVIRONMENT
 
 # Before anything heavy is imported, and inherited by every process that a test starts.
@@ -75,6 +76,13 @@ def build_tiny_spec(
         needs=Needs(gpus=0, cpus=1),
         repeat=repeat,
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read what the libraries know before the tests, because the first reading takes a while."""
+    # Workers of pytest-xdist start after this, and find it in the cache.
+    if not hasattr(config, "workerinput"):
+        library_facts.facts()
 
 
 @pytest.fixture(scope="session")

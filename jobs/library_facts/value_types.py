@@ -8,7 +8,6 @@ An alternative is the name of a plain type, ``{"values": [...]}`` for the values
 from __future__ import annotations
 
 import collections.abc
-import dataclasses
 import inspect
 import types
 import typing
@@ -42,12 +41,13 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
 def parameters_of(kind: type) -> dict[str, Any]:
     """Parameter of a class's constructor -> its type, as text and as alternatives."""
     parameters = {}
-    own = _own_fields(kind)
-    hints = _hints(kind if own else kind.__init__)
+    inherited = _fields_of_another_library(kind)
+    # The fields of a dataclass may be declared in several modules.
+    hints = {**_hints(kind), **_hints(kind.__init__)}  # type: ignore[misc]
     for name, parameter in inspect.signature(kind).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        if own and name not in own:
+        if name in inherited:
             continue
         annotation = parameter.annotation
         if annotation is parameter.empty:
@@ -59,14 +59,13 @@ def parameters_of(kind: type) -> dict[str, Any]:
     return parameters
 
 
-def _own_fields(kind: type) -> set[str]:
-    """The fields that a dataclass of a library declares, not those of another library's base."""
-    fields: set[str] = set()
-    if dataclasses.is_dataclass(kind):
-        for base in kind.__mro__:
-            if base.__module__.partition(".")[0] == kind.__module__.partition(".")[0]:
-                fields.update(vars(base).get("__annotations__", ()))
-    return fields
+def _fields_of_another_library(kind: type) -> set[str]:
+    """The fields that a class only inherits from a class of another library."""
+    declared: dict[bool, set[str]] = {True: set(), False: set()}
+    for base in kind.__mro__:
+        is_own = base.__module__.partition(".")[0] == kind.__module__.partition(".")[0]
+        declared[is_own].update(vars(base).get("__annotations__", ()))
+    return declared[False] - declared[True]
 
 
 def _hints(function: Any) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
 from orchestrator.planning.document import Document
-from orchestrator.planning.technique_values import read_technique
 from orchestrator.planning.problems import KeyPath, Problem, closest, described, did_you_mean
+from orchestrator.planning.technique_values import read_technique
 
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"

@@ -62,7 +62,7 @@ IMPORT_BY_NAME = {
 }
 # Processes started for a trial or a build inherit the environment; nothing else takes it whole.
 WHOLE_ENVIRONMENT = {
-    "orchestrator/planning/child_process.py",
+    "orchestrator/planning/library_facts.py",
     "jobs/isolation/slot.py",
     "jobs/isolation/prewarm.py",
     "jobs/node/calibration.py",

@@ -164,7 +164,8 @@ def test_arguments_without_transformers_are_all_accepted(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.planning.base_arguments.argument_names", lambda: None)
-    monkeypatch.setattr("orchestrator.planning.config.architecture_names", lambda: None)
+    monkeypatch.setattr("orchestrator.planning.config.model_types", dict)
+    monkeypatch.setattr("orchestrator.planning.config.model_key_problems", lambda *_: ())
     assert load("training_arguments: {of_next_year: 1}").training_arguments == {"of_next_year": 1}
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from jobs.techniques import AXES
-from orchestrator.planning.technique_values import read_technique
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.planning.technique_values import read_technique
 
 MODEL = "model: {task: causal-lm, architecture: llama}\n"
 Load = Callable[[str], SweepConfig]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
-from orchestrator.planning.arguments import configuration_classes
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.model_keys import model_key_problems
@@ -74,20 +72,3 @@ def test_configuration_class_knows_defaults_under_both_names() -> None:
     assert described_class.value("max_position_embeddings", {}) == 1024
     assert described_class.value("max_position_embeddings", {"n_positions": 8}) == 8
     assert described_class.value("nothing", {}) is None
-
-
-@pytest.mark.slow
-def test_configuration_class_of_every_architecture_knows_every_real_key() -> None:
-    import transformers
-
-    model_types = configuration_classes()
-    assert model_types is not None
-    missing = {}
-    for model_type in model_types:
-        real = transformers.CONFIG_MAPPING[model_type]
-        real_keys = {field.name for field in dataclasses.fields(real)} | {*real.attribute_map}
-        described_class = configuration_class(model_type)
-        assert described_class is not None, model_type
-        if real_keys - described_class.keys:
-            missing[model_type] = real_keys - described_class.keys
-    assert missing == {}

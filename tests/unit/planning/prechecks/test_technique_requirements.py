@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from jobs.trial.requirements import unmet_reason
+from orchestrator.planning import library_facts
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, plan
 from orchestrator.planning.prechecks import technique_requirements
@@ -90,16 +91,10 @@ def test_technique_that_goes_with_the_model_is_planned(
 def test_liger_kernels_are_for_the_architectures_of_its_table(
     architecture: str, is_known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = tmp_path / "liger_kernel"
-    (package / "transformers").mkdir(parents=True)
-    (package / "__init__.py").write_text("raise SystemExit('imported')")
-    table = 'MODEL_TYPE_TO_APPLY_LIGER_FN = {\n    "llama": apply_to_llama,\n}\n'
-    (package / "transformers/monkey_patch.py").write_text(table)
-    monkeypatch.syspath_prepend(tmp_path)
-    technique_requirements._liger_model_types.cache_clear()
+    known = {**library_facts.facts(), "liger_model_types": ["llama"]}
+    monkeypatch.setattr(technique_requirements, "facts", lambda: known)
     model = {"task": "causal-lm", "architecture": architecture}
     planned = _planned(tmp_path, model, {"kernels": "liger"})
-    technique_requirements._liger_model_types.cache_clear()
     assert bool(planned.trials) is is_known
     reasons = [record.reason for record in planned.ruled_out]
     assert reasons == ([] if is_known else ["Liger has no kernels for the architecture gpt2"])

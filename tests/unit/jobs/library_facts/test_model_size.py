@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 ASK = """
-from orchestrator.planning.child_process import answer_of
+from orchestrator.planning.library_facts import answer_of
 config = {"num_hidden_layers": 10**8}
-question = {"task": "sequence-classification", "architecture": "bert", "config": config}
-answer_of("orchestrator.prediction.model_size", question, timeout_seconds=170)
+model = {"task": "sequence-classification", "architecture": "bert", "config": config}
+answer_of({"model": model}, "counting", print)
 """
 """Builds a model of so many layers that it takes longer than any test."""
 
@@ -23,7 +23,7 @@ answer_of("orchestrator.prediction.model_size", question, timeout_seconds=170)
 @pytest.fixture
 def counter() -> Iterator[psutil.Process]:
     """The process that counts, once it has loaded torch. Its parent has asked it."""
-    with subprocess.Popen([sys.executable, "-c", ASK], cwd=Path(__file__).parents[3]) as asker:
+    with subprocess.Popen([sys.executable, "-c", ASK], cwd=Path(__file__).parents[4]) as asker:
         give_up_at = time.monotonic() + 150.0
         while not (children := psutil.Process(asker.pid).children()) or not _has_torch(children[0]):
             assert asker.poll() is None

@@ -1,0 +1,95 @@
+"""The facts of the installed libraries are those that the libraries have."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from jobs.library_facts.collected import _liger_model_types
+from jobs.library_facts.value_types import accepts, described_type, listed_values
+from orchestrator.planning.arguments import argument_names
+from orchestrator.planning.library_facts import facts
+from orchestrator.planning.prechecks.configuration_class import configuration_class, model_types
+
+BITSANDBYTES = "transformers.utils.quantization_config:BitsAndBytesConfig"
+
+
+@pytest.mark.slow
+def test_every_key_and_field_of_transformers_is_known() -> None:
+    import transformers
+
+    fields = dataclasses.fields(transformers.TrainingArguments)
+    assert {field.name for field in fields if field.init} <= (argument_names() or set())
+    assert model_types().keys() == set(transformers.CONFIG_MAPPING.keys())
+    for model_type in ("bert", "gpt2", "llama", "clip", "qwen2_5_vl", "t5"):
+        real = transformers.CONFIG_MAPPING[model_type]
+        known = configuration_class(model_type)
+        assert known is not None
+        names = {field.name for field in dataclasses.fields(real)} | {*real.attribute_map}
+        assert names <= known.keys
+        assert known.value("vocab_size", {}) == getattr(real(), "vocab_size", None)
+
+
+@pytest.mark.parametrize(
+    ("reference", "parameter", "text"),
+    [
+        ("peft.tuners.lora.config:LoraConfig", "r", "int"),
+        ("peft.tuners.lora.config:LoraConfig", "target_modules", "Optional[Union[list[str], str]]"),
+        (
+            BITSANDBYTES,
+            "llm_int8_threshold",
+            "float",
+        ),
+        ("torch.optim._muon:Muon", "momentum", "float"),
+        ("trl.trainer.dpo_config:DPOConfig", "beta", "float"),
+    ],
+)
+def test_parameters_have_the_types_of_their_library(
+    reference: str, parameter: str, text: str
+) -> None:
+    assert facts()["parameters"][reference][parameter]["text"] == text
+
+
+def test_settings_of_the_trainer_are_no_parameters_of_trl() -> None:
+    for name in ("sft_config:SFTConfig", "dpo_config:DPOConfig"):
+        assert "max_steps" not in facts()["parameters"][f"trl.trainer.{name}"]
+
+
+def test_liger_is_read_without_an_import(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "liger_kernel"
+    (package / "transformers").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    table = 'MODEL_TYPE_TO_APPLY_LIGER_FN = {\n    "llama": apply_to_llama,\n}\n'
+    (package / "transformers/monkey_patch.py").write_text(table)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert _liger_model_types() == ["llama"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "valid", "wrong"),
+    [
+        (int, [1], [1.0, True, "1", None]),
+        (float, [1, 1.5], [True, "1"]),
+        (list[str] | str | None, [["a"], "a", None], [[1], 1, {}]),
+        (bool | Literal["gaussian"], [True, "gaussian"], ["gausian", 1]),
+        (Literal[1], [1], [True, 1.0]),
+        (tuple[float, float], [[1, 2]], ["12"]),
+        (dict[str, int], [{"a": 1}], [{"a": "b"}, []]),
+        (Annotated[Mapping[str, Any], "a note"], [{"a": [1]}], ["a"]),
+        (dataclasses.Field, [1, "a", None], []),
+    ],
+)
+def test_value_is_accepted_if_it_has_the_type(
+    kind: Any, valid: list[Any], wrong: list[Any]
+) -> None:
+    alternatives = described_type(kind)["accepts"]
+    assert all(accepts(alternatives, value) for value in valid)
+    assert not any(accepts(alternatives, value) for value in wrong)
+
+
+def test_listed_values_are_found_inside_lists() -> None:
+    kind = Literal["ipo"] | list[Literal["ipo", "apo"]]
+    assert list(listed_values(described_type(kind)["accepts"])) == ["ipo", "ipo", "apo"]

@@ -1,0 +1,90 @@
+"""Facts of libraries are asked for once, and never stop a command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.planning import library_facts
+from orchestrator.planning.library_facts import NoAnswerError, answer_of
+
+ASKED: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of this test alone, and a process that answers at once."""
+    monkeypatch.setattr(library_facts, "_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(library_facts, "_asked", answered)
+    ASKED.clear()
+    return tmp_path / "cache"
+
+
+def answered(question: dict[str, Any]) -> dict[str, Any]:
+    """The question itself."""
+    ASKED.append(question)
+    return question
+
+
+def asked_twice(question: dict[str, Any]) -> int:
+    """How often the process is asked."""
+    said: list[str] = []
+    for _ in range(2):
+        assert answer_of(question, "this takes a while", said.append) == question
+    assert set(said) <= {"this takes a while"}
+    return len(ASKED)
+
+
+def test_answer_is_remembered(process: Path) -> None:
+    assert asked_twice({"one": 1}) == 1
+    assert [path.suffix for path in process.iterdir()] == [".json"]
+
+
+def test_reason_without_an_answer_is_not_remembered() -> None:
+    assert asked_twice({"reason": "offline"}) == 2
+
+
+def test_unreadable_answer_is_asked_for_again(process: Path) -> None:
+    asked_twice({"one": 1})
+    (file,) = process.iterdir()
+    file.write_text('{"on')
+    assert asked_twice({"one": 1}) == 2
+
+
+def test_upgraded_library_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_twice({"one": 1})
+    monkeypatch.setattr(library_facts, "_identities", lambda: ["transformers 9"])
+    assert asked_twice({"one": 1}) == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_cache_that_cannot_be_written_is_done_without(process: Path) -> None:
+    process.mkdir(mode=0o500)
+    assert asked_twice({"one": 1}) == 2
+
+
+def test_cache_whose_place_is_taken_is_done_without(process: Path) -> None:
+    process.write_text("a file")
+    assert asked_twice({"one": 1}) == 2
+
+
+def test_process_without_an_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    with pytest.raises(NoAnswerError, match="KeyError"):
+        library_facts._asked({"nothing": 1})
+
+
+def test_broken_library_leaves_names_unchecked_with_a_note(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(question: Any) -> None:
+        raise NoAnswerError("ImportError: torch is damaged")
+
+    monkeypatch.setattr(library_facts, "_asked", fails)
+    assert library_facts.facts.__wrapped__() == {}
+    assert "are not checked, because the libraries cannot be read: ImportError" in (
+        capsys.readouterr().err
+    )
