@@ -9,6 +9,7 @@ self_process.py                  a module of ours as a process, wherever it is s
 errors.py                       exceptions, signals and exit codes as outcomes
 infrastructure.py               failures of the machine, which say nothing about a trial
 techniques/                     every training technique as a row of data; the registry of hooks
+library_facts/                  what the installed libraries know, as data for planning
 trial/                          one trial: requirements, model, data, training, effective config
 loops/                          the training loops that can be measured (Trainer, Accelerate)
 trackers/                       the instruments, one file each: allocator, NVML, host, steps ...

@@ -7,6 +7,8 @@ search_options.py    the kinds of search and their options
 loggers.py           the experiment loggers and their arguments
 config_model.py      the file's keys, types and meanings, in pydantic: one declaration each
 config_errors.py     the content typed by these models, or what is wrong with it in words
+library_facts.py     what the installed libraries know: asked of a process once, remembered
+technique_values.py  the value of a technique: a name, or a name with parameters
 arguments.py         names that the installed transformers knows, and which axis owns each
 axes.py              the keys that are written in axes: grids, exclusions, trials, baseline
 base_arguments.py    the user's TrainingArguments and DeepSpeed file, checked against the axes
@@ -16,8 +18,6 @@ validity.py          combinations that cannot run, as a table of rules with reas
 plan.py              SweepConfig -> trial specs, and records for what a rule forbids
 technique_sets.py    configurations apart from their batch, and their trials at any batch
 schema.py            the JSON schema that editors complete configs with
-child_process.py     asks a module of this program a question, in a process of its own
-parameters/          the parameters of techniques, checked against the library's source
 prechecks/           mistakes that text and files can tell before the first trial
 tune_space/          the configurations that tune chooses from, where a file names no axes
 """

@@ -8,7 +8,6 @@ intervals.py         how far a measurement may lie from a replay
 other_cards.py       the wider intervals for a GPU model that was not measured
 estimator.py         trials -> predictions; trials of one model share its traces
 model_group.py       the trials of one model: traced, replayed, predicted
-model_size.py        the parameters of a model that is built without memory
 unsupported.py       trials that are not predicted, and why
 libraries.py         how the traced libraries are imported
 gpus.py              a GPU's constants: calibration data in gpus/*.yaml
