@@ -33,7 +33,6 @@ def _eaft(parameters: Mapping[str, Any]) -> Variant:
         hooks={"loss": Hook("entropy_weighted_loss", dict(parameters))},
         requires=("task:causal-lm",),
         numerical_effect="training",
-        traits=("weighted_loss",),
     )
 
 

@@ -13,7 +13,7 @@ from orchestrator.planning.base_arguments import BaseArguments, baseline, read_b
 from orchestrator.planning.config_errors import typed
 from orchestrator.planning.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
 from orchestrator.planning.document import Document, Part, read_document
-from orchestrator.planning.prechecks.configuration_class import model_types
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration, model_types
 from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.secrets import secret_problems
 from orchestrator.planning.prechecks.user_code import read_user_code
@@ -71,7 +71,8 @@ def _model_problems(file: ConfigFile, trust_remote_code: bool) -> Iterator[tuple
         message = f'transformers has no architecture "{name}"; {hint}'
         yield ("model", "architecture"), message
     elif name is not None:
-        for at, message in model_key_problems(name, file.model.config):
+        model = ModelSpec(task=file.model.task, architecture=name, config=file.model.config)
+        for at, message in model_key_problems(ModelConfiguration.of(model), model.config):
             yield ("model", "config", *at), message
     # The command line must ask for it, too, because the file may come from a stranger.
     if file.model.trust_remote_code and not trust_remote_code:

@@ -29,7 +29,7 @@ from orchestrator.planning.axes import (
 from orchestrator.planning.base_arguments import CUSTOM, DEFAULT, deepspeed_variant
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.validity import Choices, Rule, Variants, broken_rule, own_code_rule
+from orchestrator.planning.validity import Choices, Rule, Variants, broken_rule
 
 _SAME_TRAINING = ("dataloader_", "logging_", "torch_", "include_", "ddp_", "average_tokens_")
 """Prefixes of arguments that change how a step runs, not what it computes."""
@@ -205,17 +205,18 @@ class RuleCheck:
 
     def __init__(self, config: SweepConfig) -> None:
         self._config = config
-        self._answers: dict[tuple[Choice, ...], Rule | None] = {}
+        self._rules: dict[tuple[Choice, ...], Rule | None] = {}
 
     def forbidding(self, choices: Choices, variants: Variants) -> Rule | None:
         """The rule that forbids a combination; None if none does."""
         techniques = {axis: value for axis, value in choices.items() if axis != MICRO_BATCH}
         # An accumulation of 1.5 and one of 1 differ, and so do 1 and 1.0 for a rule on integers.
         identity = (*techniques.values(), str(techniques[ACCUMULATION]))
-        if identity not in self._answers:
-            rule = broken_rule(techniques, variants)
-            self._answers[identity] = rule or own_code_rule(self._config.own_code, variants)
-        return self._answers[identity]
+        if identity not in self._rules:
+            self._rules[identity] = broken_rule(
+                techniques, variants, has_user_code=self._config.own_code is not None
+            )
+        return self._rules[identity]
 
 
 def chosen_variants(choices: Choices, config: SweepConfig) -> Variants:

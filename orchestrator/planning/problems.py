@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 KeyPath = tuple[str | int, ...]
 """Where a value is: keys and list positions from the top of the file."""
@@ -13,6 +14,15 @@ _SHOWN_PROBLEMS = 50
 probably of another program."""
 _MANY_CHOICES = 16
 """If there are more choices than this, only the similar one is shown, and not the whole list."""
+
+
+class Finding(NamedTuple):
+    """A sentence about the value of a key."""
+
+    at: KeyPath
+    message: str
+    is_note: bool = False
+    """Whether it is only worth a note, and no mistake."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from jobs.spec import DatasetFile, DataSpec, SyntheticData, Task
-from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.data_file import NoDataFileError, read_data_file
 from orchestrator.planning.prechecks.images import image_shapes
 from orchestrator.planning.prechecks.lengths import used_choices
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.prechecks.pairs import reads_pairs
 from orchestrator.planning.settings import SweepConfig
 
@@ -20,13 +19,10 @@ Shapes = Mapping[str, tuple[Size, ...]]
 """Name of a tensor -> its size in each dimension."""
 
 
-def batch_shapes(
-    config: SweepConfig, model_type: str | None, given: Mapping[str, Any], micro_batch: int
-) -> Shapes:
+def batch_shapes(config: SweepConfig, micro_batch: int) -> Shapes:
     """The shapes of the tensors that a trial gives to the model in one forward pass.
 
-    ``given`` holds keys of the model's configuration. Returns an empty mapping if the shapes cannot
-    be read from the configuration and the file.
+    Empty if the shapes cannot be read from the configuration and the file.
     """
     task = config.model.task
     data = config.data_of(config.baseline)
@@ -36,9 +32,9 @@ def batch_shapes(
         return _of_file(data.file, task, micro_batch)
     assert data.synthetic is not None
     if task == "image-classification":
-        return _of_images(model_type, given, micro_batch)
+        return _of_images(ModelConfiguration.of(config.model), micro_batch)
     if task == "image-text-to-text":
-        return image_shapes(data.synthetic, model_type, given, micro_batch)
+        return image_shapes(data.synthetic, ModelConfiguration.of(config.model), micro_batch)
     return _of_text(data.synthetic, task, micro_batch)
 
 
@@ -71,12 +67,9 @@ def _of_text(data: SyntheticData, task: Task, micro_batch: int) -> Shapes:
     return shapes
 
 
-def _of_images(model_type: str | None, given: Mapping[str, Any], micro_batch: int) -> Shapes:
-    described_class = configuration_class(model_type or "")
-    if described_class is None:
-        return {}
-    side = described_class.value("image_size", given)
-    channels = described_class.value("num_channels", given)
+def _of_images(configuration: ModelConfiguration, micro_batch: int) -> Shapes:
+    side = configuration.value("image_size")
+    channels = configuration.value("num_channels")
     if isinstance(side, int):
         side = (side, side)
     if not isinstance(side, (list, tuple)) or not isinstance(channels, int):

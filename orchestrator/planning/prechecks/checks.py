@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.spec import DatasetFile
 from jobs.techniques.hooks import service
 from orchestrator.planning.document import read_document
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
-from orchestrator.planning.prechecks.configuration_class import configuration_class
 from orchestrator.planning.prechecks.data_columns import data_problems
 from orchestrator.planning.prechecks.images import image_problems
 from orchestrator.planning.prechecks.lengths import (
@@ -20,23 +18,12 @@ from orchestrator.planning.prechecks.lengths import (
     sequence_lengths,
     used_choices,
 )
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.prechecks.model_keys import model_key_problems
 from orchestrator.planning.prechecks.model_size import ModelSize, model_size
-from orchestrator.planning.prechecks.pairs import (
-    PromptFindings,
-    pair_problems,
-    prompt_findings,
-    reads_pairs,
-)
-from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
-from orchestrator.planning.prechecks.technique_requirements import model_keys
-from orchestrator.planning.problems import ConfigError, KeyPath, Problem
+from orchestrator.planning.prechecks.pairs import long_prompts, pair_problems, reads_pairs
+from orchestrator.planning.problems import ConfigError, Finding, KeyPath, Problem
 from orchestrator.planning.settings import SweepConfig
-
-_DEFAULT_LABELS = 2
-"""Number of classes of a model whose configuration names none, as in transformers."""
-Finding = tuple[KeyPath, str]
-"""The path of a key, and a sentence about its value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,42 +58,36 @@ def check_files(
     is only a note. ``asks_hub`` says whether to ask the Hub for checkpoints that this machine does
     not have. Raises ConfigError with all problems.
     """
-    missing = list(_file_findings(config, asks_hub=asks_hub and not runs_elsewhere))
-    unusual = list(_length_notes(config))
-    mistakes = list(_text_findings(config))
-    if not missing:
-        long_prompts = _prompt_findings(config)
-        mistakes += long_prompts.mistakes
-        unusual += long_prompts.notes
+    configuration = ModelConfiguration.of(config.model)
+    missing = [
+        *_missing_checkpoints(config, asks_hub=asks_hub and not runs_elsewhere),
+        *_problems_of_data(config, configuration),
+    ]
+    found = [*_problems_of_text(config, configuration), *_long_sequences(config, configuration)]
+    if not missing and config.data.file is not None and True in _kinds_of_rows(config):
+        found += long_prompts(config.data.file, list(sequence_lengths(config)))
     if runs_elsewhere:
-        for at, message in missing:
-            unusual.append((at, f"{message} (on this machine; the trials run on others)"))
-    else:
-        mistakes += missing
-    if not mistakes and asks_hub:
+        suffix = " (on this machine; the trials run on others)"
+        missing = [Finding(at, f"{message}{suffix}", True) for at, message, _ in missing]
+    found += missing
+    if asks_hub and config.own_code is not None and all(finding.is_note for finding in found):
         # Last, because it runs the user's modules, which takes seconds.
-        mistakes += _own_code_findings(config)
+        message = service("user_code_problem")(config.own_code)
+        if message:
+            found.append(Finding(("own_code",), message))
+    mistakes = [finding for finding in found if not finding.is_note]
     if mistakes:
         raise ConfigError(_at_their_lines(config, mistakes))
-    return tuple(map(str, _at_their_lines(config, unusual)))
+    return tuple(map(str, _at_their_lines(config, found)))
 
 
-def _own_code_findings(config: SweepConfig) -> Iterator[Finding]:
-    """A problem if the user's own objects cannot be imported."""
-    if config.own_code is None:
-        return
-    message = service("user_code_problem")(config.own_code)
-    if message:
-        yield ("own_code",), message
-
-
-def _at_their_lines(config: SweepConfig, findings: Sequence[Finding]) -> list[Problem]:
+def _at_their_lines(config: SweepConfig, findings: Iterable[Finding]) -> list[Problem]:
     """The findings with their lines in the file."""
     # Reading the file again takes a while, and only a finding needs its lines.
     if not findings:
         return []
     document = read_document(config.path)
-    return [document.problem(at, message) for at, message in findings]
+    return [document.problem(at, message) for at, message, _ in findings]
 
 
 def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], object]) -> ModelFacts:
@@ -117,47 +98,28 @@ def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], obje
     """
     size = model_size(config.model, say)
     if size.mistake:
-        document = read_document(config.path)
-        raise ConfigError([document.problem(("model", "config"), _refused(size.mistake))])
-    model_type, given = model_keys(config.model)
-    return ModelFacts(size=size, shapes=batch_shapes(config, model_type, given, micro_batch))
+        message = f"transformers cannot build this model: {size.mistake}"
+        raise ConfigError(_at_their_lines(config, [Finding(("model", "config"), message)]))
+    return ModelFacts(size=size, shapes=batch_shapes(config, micro_batch))
 
 
-def _refused(mistake: str) -> str:
-    return f"transformers cannot build this model: {mistake}"
-
-
-def _file_findings(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
-    """Problems of the checkpoint, the tokenizer and the data."""
+def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
+    """Problems of the checkpoint and the tokenizer."""
     file = config.data.file
-    for at, name, check in _named_files(config):
+    named: list[tuple[KeyPath, str | None, Callable[[str], str]]] = [
+        (("model", "name_or_path"), config.model.name_or_path, checkpoints.model_problem)
+    ]
+    if file is not None:
+        at = ("data", "file", "tokenizer")
+        named.append((at, file.tokenizer, checkpoints.tokenizer_problem))
+    for at, name, check in named:
+        if name is None:
+            continue
         problem = check(name)
         if not problem and asks_hub and not checkpoints.is_on_this_machine(name):
             problem = _unreachable(name)
         if problem:
-            yield at, problem
-    if file is not None:
-        for below, message in _data_problems(config, file):
-            yield ("data", "file", *below), message
-
-
-def _data_problems(config: SweepConfig, file: DatasetFile) -> Iterator[Finding]:
-    """Problems of the data file, for each kind of rows that a loop of the plan reads from it."""
-    of_pairs = set(map(reads_pairs, used_choices(config, "loop")))
-    if True in of_pairs:
-        yield from pair_problems(file)
-    if False in of_pairs:
-        task = config.model.task
-        yield from data_problems(file, task, _num_labels(config), _vocabulary(config))
-
-
-def _named_files(config: SweepConfig) -> Iterator[tuple[KeyPath, str, Callable[[str], str]]]:
-    """The checkpoint and the tokenizer of the configuration: key, name, and the check for it."""
-    if config.model.name_or_path is not None:
-        yield ("model", "name_or_path"), config.model.name_or_path, checkpoints.model_problem
-    file = config.data.file
-    if file is not None and file.tokenizer is not None:
-        yield ("data", "file", "tokenizer"), file.tokenizer, checkpoints.tokenizer_problem
+            yield Finding(at, problem)
 
 
 @functools.cache
@@ -169,77 +131,53 @@ def _unreachable(name: str) -> str:
     return checkpoints.unreachable(name)
 
 
-def _text_findings(config: SweepConfig) -> Iterator[Finding]:
-    """Problems with the model's configuration: unknown keys, and sequences that are too long."""
-    yield from _lengths_of_images(config)
-    model_type, given = model_keys(config.model)
-    yield from image_problems(config, model_type, given)
-    if model_type is None:
-        return
-    if config.model.name_or_path is not None:
-        # Only for checkpoints: ``load_config`` has checked the keys of an architecture.
-        saved = checkpoints.checkpoint_config(config.model.name_or_path) or {}
-        for at, message in model_key_problems(model_type, config.model.config):
-            if at[0] not in saved:
-                yield ("model", "config", *at), message
-    positions = usable_positions(model_type, given)
-    for at, length in sequence_lengths(config):
-        if positions is None or length <= positions:
-            continue
-        yield (
-            at,
-            f"is {length} tokens, and {model_type} has positions for {positions}; give at most "
-            f"{positions}, or a larger model.config.max_position_embeddings",
-        )
+def _kinds_of_rows(config: SweepConfig) -> set[bool]:
+    """Whether the loops of the plan read pairs of answers from the data file, and other rows."""
+    return set(map(reads_pairs, used_choices(config, "loop")))
 
 
-def _length_notes(config: SweepConfig) -> Iterator[Finding]:
-    """A note if sequences are longer than those that the model was trained for."""
-    model_type, given = model_keys(config.model)
-    trained = trained_positions(model_type or "", given)
-    for at, length in sequence_lengths(config):
-        if trained is None or length <= trained:
-            continue
-        yield (
-            at,
-            f"is {length} tokens, and {model_type} was made for {trained}; it runs all the same",
-        )
-
-
-def _prompt_findings(config: SweepConfig) -> PromptFindings:
-    """Prompts of pairs that leave no room for an answer; none without pairs."""
+def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Finding]:
+    """Problems of the data file, for each kind of rows that a loop of the plan reads from it."""
     file = config.data.file
-    if file is None or not any(map(reads_pairs, used_choices(config, "loop"))):
-        return PromptFindings()
-    return prompt_findings(file, list(sequence_lengths(config)))
+    if file is None:
+        return
+    problems: list[tuple[KeyPath, str]] = []
+    kinds = _kinds_of_rows(config)
+    if True in kinds:
+        problems += pair_problems(file)
+    if False in kinds:
+        problems += data_problems(file, config.model.task, configuration)
+    for below, message in problems:
+        yield Finding(("data", "file", *below), message)
 
 
-def _lengths_of_images(config: SweepConfig) -> Iterator[Finding]:
-    """Sequence lengths of a model whose samples have none."""
+def _problems_of_text(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Finding]:
+    """Sequence lengths of images, random images without a layout, and unknown keys."""
     if config.model.task == "image-classification":
         for at, _ in lengths_of_axis(config):
-            yield at, "images have no tokens: remove this axis; their size is in model.config"
+            message = "images have no tokens: remove this axis; their size is in model.config"
+            yield Finding(at, message)
+    for at, message in image_problems(config, configuration):
+        yield Finding(at, message)
+    if config.model.name_or_path is None:
+        return  # ``load_config`` has checked the keys of an architecture
+    saved = checkpoints.checkpoint_config(config.model.name_or_path) or {}
+    for at, message in model_key_problems(configuration, config.model.config):
+        if at[0] not in saved:
+            yield Finding(("model", "config", *at), message)
 
 
-def _num_labels(config: SweepConfig) -> int | None:
-    """The number of classes of the model; None if its configuration is not on this machine."""
-    model_type, given = model_keys(config.model)
-    if model_type is None or configuration_class(model_type) is None:
-        return None
-    labels = given.get("id2label")
-    if "num_labels" in config.model.config or not isinstance(labels, Mapping):
-        count = given.get("num_labels", _DEFAULT_LABELS)
-        if isinstance(count, int):
-            return count
-        return None
-    return len(labels)
-
-
-def _vocabulary(config: SweepConfig) -> int | None:
-    """The number of token ids of the model; None if its configuration does not say."""
-    model_type, given = model_keys(config.model)
-    described_class = configuration_class(model_type or "")
-    if described_class is None:
-        return None
-    count = described_class.value("vocab_size", given)
-    return count if isinstance(count, int) else None
+def _long_sequences(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Finding]:
+    """Sequences that are longer than the model can be given, or than it was made for."""
+    usable, trained = configuration.usable_positions(), configuration.trained_positions()
+    name = configuration.model_type
+    for at, length in sequence_lengths(config):
+        if usable is not None and length > usable:
+            message = (
+                f"is {length} tokens, and {name} has positions for {usable}; give at most {usable},"
+                " or a larger model.config.max_position_embeddings"
+            )
+            yield Finding(at, message)
+        if trained is not None and length > trained:
+            message = f"is {length} tokens, and {name} was made for {trained}; it runs all the same"
+            yield Finding(at, message, is_note=True)

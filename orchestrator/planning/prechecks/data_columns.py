@@ -11,6 +11,7 @@ from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, Task
 from orchestrator.planning.prechecks.checkpoints import lacks_chat_template
 from orchestrator.planning.prechecks.data_file import DataFile, NoDataFileError, read_data_file
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.problems import KeyPath, closest, did_you_mean
 
 _TEXT_SOURCES = ("text", "messages", "prompt", "input_ids")
@@ -25,13 +26,9 @@ _IGNORED_LABEL = -100
 
 
 def data_problems(
-    file: DatasetFile, task: Task, num_labels: int | None, vocabulary: int | None = None
+    file: DatasetFile, task: Task, configuration: ModelConfiguration
 ) -> Iterator[tuple[KeyPath, str]]:
-    """The problems of a data file: the path of the key below ``data.file``, and a sentence.
-
-    ``num_labels`` is the number of the model's classes, and ``vocabulary`` the number of its token
-    ids; None if it is not known.
-    """
+    """The problems of a data file: the path of the key below ``data.file``, and a sentence."""
     data = read_or_problem(file)
     if not isinstance(data, DataFile):
         yield ("path",), data
@@ -41,8 +38,8 @@ def data_problems(
     if not missing:
         yield from _column_problems(file, data, task)
         yield from _empty_inputs(file, data, task)
-        yield from _label_problems(file, data, task, num_labels)
-        yield from _token_id_problems(file, data, vocabulary)
+        yield from _label_problems(file, data, task, configuration.labels)
+        yield from _token_id_problems(file, data, configuration.vocabulary)
         yield from _chat_problems(file, data)
 
 

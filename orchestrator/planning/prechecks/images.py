@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from jobs.spec import SyntheticData
 from jobs.techniques.hooks import service
-from orchestrator.planning.prechecks.configuration_class import (
-    ConfigurationClass,
-    configuration_class,
-)
 from orchestrator.planning.prechecks.lengths import sequence_lengths
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.problems import KeyPath
 from orchestrator.planning.settings import SweepConfig
 
@@ -19,12 +16,9 @@ TASK = "image-text-to-text"
 
 
 def image_problems(
-    config: SweepConfig, model_type: str | None, given: Mapping[str, Any]
+    config: SweepConfig, configuration: ModelConfiguration
 ) -> Iterator[tuple[KeyPath, str]]:
-    """The problems of random images: the path of a key, and a sentence.
-
-    ``given`` are the keys of the model's configuration that are not at their defaults.
-    """
+    """The problems of random images: the path of a key, and a sentence."""
     data = config.data.synthetic
     if data is None:
         return
@@ -34,15 +28,15 @@ def image_problems(
     if data.lengths is not None:
         at: KeyPath = ("data", "synthetic", "lengths")
         yield at, "random images with texts have one length; use padding, or your own data"
-    if model_type is None:
+    if not configuration.model_type:
         return
     source = "architecture" if config.model.name_or_path is None else "name_or_path"
     try:
-        service("family_of")(model_type)
+        service("family_of")(configuration.model_type)
     except ValueError as error:
         yield ("model", source), str(error)
         return
-    yield from _layout_problems(config, data, model_type, given)
+    yield from _layout_problems(config, data, configuration)
 
 
 def _for_no_images(data: SyntheticData) -> Iterator[tuple[KeyPath, str]]:
@@ -54,11 +48,11 @@ def _for_no_images(data: SyntheticData) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _layout_problems(
-    config: SweepConfig, data: SyntheticData, model_type: str, given: Mapping[str, Any]
+    config: SweepConfig, data: SyntheticData, configuration: ModelConfiguration
 ) -> Iterator[tuple[KeyPath, str]]:
     """Problems of the image's size, and of samples that are too short for their images."""
     try:
-        layout = _layout(data, model_type, given)
+        layout = _layout(data, configuration)
     except LookupError:
         return  # known only when the configuration is built
     except ValueError as error:
@@ -76,18 +70,18 @@ def _layout_problems(
 
 
 def image_shapes(
-    data: SyntheticData, model_type: str | None, given: Mapping[str, Any], micro_batch: int
+    data: SyntheticData, configuration: ModelConfiguration, micro_batch: int
 ) -> dict[str, tuple[int, ...]]:
     """The shapes of a batch of random images with texts; empty if they are not known."""
     try:
-        layout = _layout(data, model_type or "", given)
+        layout = _layout(data, configuration)
     except ValueError:
         return {}
     tokens = (micro_batch, data.sequence_length)
     shapes: dict[str, tuple[int, ...]] = {}
     for name in ("input_ids", "attention_mask", "labels"):
         shapes[name] = tokens
-    family = service("family_of")(model_type)
+    family = service("family_of")(configuration.model_type)
     if family.type_ids:
         shapes[family.type_ids] = tokens
     shapes["pixel_values"] = _joined(layout, layout.pixel_values, data.images, micro_batch)
@@ -98,12 +92,12 @@ def image_shapes(
     return shapes
 
 
-def _layout(data: SyntheticData, model_type: str, given: Mapping[str, Any]) -> Any:
+def _layout(data: SyntheticData, configuration: ModelConfiguration) -> Any:
     """The ``ImageLayout`` of one random image. Raises ValueError if there is none.
 
     The error is also a LookupError if it is about a value that is not known from the text alone.
     """
-    return service("layout_of")(model_type, _reader(model_type, given), data.image_size)
+    return service("layout_of")(configuration.model_type, configuration.value, data.image_size)
 
 
 def _joined(layout: Any, shape: tuple[int, ...], images: int, micro_batch: int) -> tuple[int, ...]:
@@ -112,34 +106,3 @@ def _joined(layout: Any, shape: tuple[int, ...], images: int, micro_batch: int) 
     if layout.is_stacked:
         return (micro_batch, first, *shape[1:])
     return (micro_batch * first, *shape[1:])
-
-
-def _reader(model_type: str, given: Mapping[str, Any]) -> Callable[[str], Any]:
-    """A function that returns a value of the configuration by its dotted key.
-
-    None: the value is not known from the text alone. That is so for every value of a part that is
-    not given, because the code of some architectures makes such a part.
-    """
-
-    def read(key: str) -> Any:
-        """The value as given, else the default of its class."""
-        *parts, last = key.split(".")
-        described_class = configuration_class(model_type)
-        values: Any = given
-        for part in parts:
-            values = values.get(part)
-            if described_class is None or not isinstance(values, Mapping):
-                return None
-            described_class = _class_of_part(described_class, part, values)
-        if described_class is None:
-            return values.get(last)
-        return described_class.value(last, values)
-
-    return read
-
-
-def _class_of_part(
-    described_class: ConfigurationClass, part: str, values: Mapping[str, Any]
-) -> ConfigurationClass | None:
-    """The class of a part, by its own model type or by the class that it belongs to."""
-    return configuration_class(str(values.get("model_type", described_class.parts.get(part, ""))))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.planning.prechecks.configuration_class import (
+from orchestrator.planning.prechecks.model_configuration import (
     ConfigurationClass,
-    configuration_class,
+    ModelConfiguration,
 )
 from orchestrator.planning.problems import KeyPath, advice, closest
 
@@ -40,32 +40,32 @@ _NO_QUANTIZATION = (
 )
 
 
-def model_key_problems(model_type: str, given: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Keys that the configuration of a model type would drop.
+def model_key_problems(
+    configuration: ModelConfiguration, keys: Mapping[str, Any], at: KeyPath = ()
+) -> Iterator[tuple[KeyPath, str]]:
+    """Those of the keys that the configuration would drop.
 
     Yields the path of each key below ``model.config``, and a sentence.
     """
-    described_class = configuration_class(model_type)
-    if described_class is not None:
-        yield from _problems(described_class, given, ())
-
-
-def _problems(
-    described_class: ConfigurationClass, given: Mapping[str, Any], at: KeyPath
-) -> Iterator[tuple[KeyPath, str]]:
-    for key, value in given.items():
-        if key in described_class.parts:
-            yield from _sub_config_problems(described_class, key, value, (*at, key))
+    known = configuration.known
+    if known is None:
+        return
+    for key, value in keys.items():
+        if key in known.parts:
+            # null means the defaults; transformers itself refuses any other value.
+            if isinstance(value, Mapping):
+                rest = {name: item for name, item in value.items() if name != "model_type"}
+                yield from model_key_problems(configuration.part(key, value), rest, (*at, key))
         elif key == _QUANTIZATION:
             yield (*at, key), _NO_QUANTIZATION
-        elif key not in described_class.keys and key not in described_class.model.get("names", ()):
-            yield (*at, key), _unknown(described_class, key)
+        elif key not in known.keys and key not in known.source.get("names", ()):
+            yield (*at, key), _unknown(known, key)
 
 
-def _unknown(described_class: ConfigurationClass, key: str) -> str:
-    name = described_class.name
-    hint = advice(key, sorted(described_class.keys))
-    synonym = _synonym(key, described_class.keys)
+def _unknown(known: ConfigurationClass, key: str) -> str:
+    name = known.name
+    hint = advice(key, sorted(known.keys))
+    synonym = _synonym(key, known.keys)
     if synonym:
         hint = f'did you mean "{synonym}"?'
     return f"{name} has no such key, and transformers would drop it in silence; {hint}"
@@ -79,15 +79,3 @@ def _synonym(key: str, keys: frozenset[str]) -> str:
             # Some classes take two of the names. Suggest the one that resembles the key.
             return closest(key, candidates) or candidates[0]
     return ""
-
-
-def _sub_config_problems(
-    described_class: ConfigurationClass, key: str, value: Any, at: KeyPath
-) -> Iterator[tuple[KeyPath, str]]:
-    if not isinstance(value, Mapping):
-        return  # null means the defaults; transformers itself refuses any other value
-    # A part may name its own model type. Otherwise it has the one that the class says.
-    part = configuration_class(str(value.get("model_type", described_class.parts[key])))
-    if part is not None:
-        rest = {name: item for name, item in value.items() if name != "model_type"}
-        yield from _problems(part, rest, at)

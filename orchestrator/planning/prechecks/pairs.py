@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jobs.spec import Choice, DatasetFile
@@ -15,20 +14,10 @@ from orchestrator.planning.prechecks.checkpoints import tokenizer_file
 from orchestrator.planning.prechecks.data_columns import missing_columns, read_or_problem
 from orchestrator.planning.prechecks.data_file import DataFile, Row
 from orchestrator.planning.prechecks.lengths import Length
-from orchestrator.planning.problems import KeyPath
+from orchestrator.planning.problems import Finding, KeyPath
 
 _ANSWERS = ("chosen", "rejected")
 _COLUMNS = ("prompt", *_ANSWERS)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PromptFindings:
-    """Prompts that leave no room for an answer: the path of a key, and a sentence about it."""
-
-    mistakes: tuple[tuple[KeyPath, str], ...] = ()
-    """No pair of the first rows is left to train on."""
-    notes: tuple[tuple[KeyPath, str], ...] = ()
-    """Some of the first rows are left out."""
 
 
 def reads_pairs(loop: Choice) -> bool:
@@ -84,37 +73,32 @@ def _our_rows(file: DatasetFile, data: DataFile) -> Iterator[Row]:
         yield {ours: row.get(theirs) for ours, theirs in present.items()}
 
 
-def prompt_findings(file: DatasetFile, lengths: Sequence[Length]) -> PromptFindings:
+def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Finding]:
     """What TRL would leave out, because a prompt alone has all tokens of a row.
 
     ``lengths`` are the numbers of tokens to which trials cut rows, each with its key. Nothing is
     found if the tokenizer is not on this machine.
     """
-    counts = _prompt_tokens(file)
-    mistakes = []
-    notes = list(_unclear_prompts(file))
-    for at, limit in lengths:
-        too_long = [number for number, tokens in enumerate(counts, 1) if tokens >= limit]
-        if not too_long:
-            continue
-        finding = (at, _sentence(too_long, len(counts), limit))
-        if len(too_long) == len(counts):
-            mistakes.append(finding)
-        else:
-            notes.append(finding)
-    return PromptFindings(mistakes=tuple(mistakes), notes=tuple(notes))
-
-
-def _unclear_prompts(file: DatasetFile) -> Iterator[tuple[KeyPath, str]]:
-    """The first row whose answers do not show where their common prompt ends."""
     data = read_or_problem(file)
     if not isinstance(data, DataFile):
         return
-    for number, row in enumerate(_our_rows(file, data), 1):
+    rows = list(_our_rows(file, data))
+    for number, row in enumerate(rows, 1):
+        # The answers of some rows do not show where their common prompt ends.
         note = service("implicit_prompt_note")(row)
         if note:
-            yield ("data", "file", "path"), f"row {number} {note}"
-            return
+            yield Finding(("data", "file", "path"), f"row {number} {note}", is_note=True)
+            break
+    tokenizer = _tokenizer(file.tokenizer or "")
+    if tokenizer is None:
+        return
+    counts = [_tokens_of_prompt(row, tokenizer) for row in rows]
+    for at, limit in lengths:
+        too_long = [number for number, tokens in enumerate(counts, 1) if tokens >= limit]
+        if too_long:
+            # Without any pair nothing is left to train on.
+            is_note = len(too_long) < len(counts)
+            yield Finding(at, _sentence(too_long, len(counts), limit), is_note)
 
 
 def _sentence(too_long: Sequence[int], rows: int, limit: int) -> str:
@@ -125,18 +109,6 @@ def _sentence(too_long: Sequence[int], rows: int, limit: int) -> str:
         f"is {limit} tokens, and {share} as many or more (row {too_long[0]} first): TRL leaves out "
         "such pairs, because no token of an answer is left"
     )
-
-
-def _prompt_tokens(file: DatasetFile) -> list[int]:
-    """Tokens of the first prompts, at least; empty if they cannot be counted here.
-
-    A chat counts without the tokens of its template.
-    """
-    tokenizer = _tokenizer(file.tokenizer or "")
-    data = read_or_problem(file)
-    if tokenizer is None or not isinstance(data, DataFile):
-        return []
-    return [_tokens_of_prompt(row, tokenizer) for row in _our_rows(file, data)]
 
 
 def _tokens_of_prompt(row: Row, tokenizer: Any) -> int:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jobs.spec import ModelSpec, TrialSpec
+from jobs.spec import TrialSpec
 from jobs.techniques import Variant
 from jobs.trial.requirements import unmet_reason
 from orchestrator.planning.library_facts import facts
-from orchestrator.planning.prechecks import checkpoints
-from orchestrator.planning.prechecks.configuration_class import configuration_class
-from orchestrator.planning.prechecks.positions import usable_positions
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 
 _ALL_WEIGHTS = "weights_that_train"
 """What a trial without an adapter needs."""
@@ -63,20 +61,6 @@ def unmet_requirement(spec: TrialSpec, variants: Iterable[Variant]) -> tuple[str
     return None
 
 
-def model_keys(model: ModelSpec) -> tuple[str | None, Mapping[str, object]]:
-    """The model type, and the keys of its configuration that are not at their defaults.
-
-    The type is None if the checkpoint's configuration is not on this machine.
-    """
-    if model.name_or_path is None:
-        return model.architecture, model.config
-    saved = checkpoints.checkpoint_config(model.name_or_path) or {}
-    model_type = saved.get("model_type")
-    if not isinstance(model_type, str):
-        return None, model.config
-    return model_type, {**saved, **model.config}
-
-
 def _as_on_a_node(requirement: str, spec: TrialSpec) -> str:
     """The node's own answer, where the trial alone decides it."""
     return unmet_reason(requirement, spec)
@@ -86,8 +70,7 @@ def _virtual_tokens(requirement: str, spec: TrialSpec) -> str:
     count = requirement.partition(":")[2]
     if not count:
         return unmet_reason(requirement, spec)
-    model_type, given = model_keys(spec.model)
-    positions = usable_positions(model_type or "", given)
+    positions = ModelConfiguration.of(spec.model).usable_positions()
     file = spec.data.file
     # Token ids stay as they are, so that only the node knows how many there are.
     has_no_limit = file is not None and file.tokenizer is None and file.max_tokens is None
@@ -131,28 +114,26 @@ def _adapter_dropout(spec: TrialSpec) -> str:
 
 def _dropout_of(spec: TrialSpec, names: tuple[str, ...]) -> str:
     """The first dropout of the model that is not zero, as ``name=rate``; empty if there is none."""
-    model_type, given = model_keys(spec.model)
-    described_class = configuration_class(model_type or "")
-    if described_class is None:
+    configuration = ModelConfiguration.of(spec.model)
+    if configuration.known is None:
         return ""
     for name in names:
-        rate = described_class.value(name, given)
+        rate = configuration.value(name)
         if isinstance(rate, (int, float)) and rate:
             return f"{name}={rate}"
     return ""
 
 
 def _liger_architecture(requirement: str, spec: TrialSpec) -> str:
-    model_type, _ = model_keys(spec.model)
+    model_type = ModelConfiguration.of(spec.model).model_type
     known = facts().get("liger_model_types")
-    if model_type is None or known is None or model_type in known:
+    if not model_type or known is None or model_type in known:
         return ""
     return f"Liger has no kernels for the architecture {model_type}"
 
 
 def _trainable_weights(requirement: str, spec: TrialSpec) -> str:
-    _, given = model_keys(spec.model)
-    if not given.get("quantization_config"):
+    if not ModelConfiguration.of(spec.model).given.get("quantization_config"):
         return ""
     return (
         "the weights of this checkpoint are quantized, and quantized weights do not train; choose "
@@ -161,27 +142,25 @@ def _trainable_weights(requirement: str, spec: TrialSpec) -> str:
 
 
 def _experts(requirement: str, spec: TrialSpec) -> str:
-    model_type, model = _model_facts(spec.model)
-    if model.get("has_experts", True):
+    configuration = ModelConfiguration.of(spec.model)
+    if _source(configuration).get("has_experts", True):
         return ""
-    return f"{model_type} has no experts whose implementation transformers can choose"
+    return f"{configuration.model_type} has no experts whose implementation transformers can choose"
 
 
 def _checkpointing(requirement: str, spec: TrialSpec) -> str:
-    model_type, model = _model_facts(spec.model)
-    if model.get("can_checkpoint", True):
+    configuration = ModelConfiguration.of(spec.model)
+    if _source(configuration).get("can_checkpoint", True):
         return ""
-    return f"{model_type} does not support activation checkpointing"
+    return f"{configuration.model_type} does not support activation checkpointing"
 
 
-def _model_facts(model: ModelSpec) -> tuple[str, Mapping[str, Any]]:
-    """The model type, and what the source of its model in transformers says, if that is known."""
-    model_type, given = model_keys(model)
-    described_class = configuration_class(model_type or "")
+def _source(configuration: ModelConfiguration) -> Mapping[str, Any]:
+    """What the source of the model in transformers says, if that is known."""
     # A checkpoint with code of its own is not in transformers' folders.
-    if model_type is None or described_class is None or given.get("auto_map"):
-        return "", {}
-    return model_type, described_class.model
+    if configuration.known is None or configuration.given.get("auto_map"):
+        return {}
+    return configuration.known.source
 
 
 _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {

@@ -11,7 +11,8 @@ from jobs.techniques.workload import same_workload
 from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
 from orchestrator.planning.base_arguments import CUSTOM
 from orchestrator.planning.plan import trial_spec
-from orchestrator.planning.prechecks.technique_requirements import model_keys, unmet_requirement
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
+from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space import policy
 
@@ -87,8 +88,9 @@ def _why_not(axis: str, value: str, own: Choice, any_recipe: bool) -> str:
 def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) -> str:
     """Why a value does not suit model, data or a comparison of speeds; empty if it suits all."""
     own = config.baseline[axis]
-    model_type, keys = model_keys(config.model)
-    is_quantized = model_type is None or bool(keys.get("quantization_config"))
+    configuration = ModelConfiguration.of(config.model)
+    # The configuration of a checkpoint that is not on this machine may say anything.
+    is_quantized = not configuration.model_type or "quantization_config" in configuration.given
     for_quantized = policy.FOR_QUANTIZED_WEIGHTS.get(axis, {})
     if value in for_quantized and not is_quantized:
         return f"{DOES_NOT_GO}: {for_quantized[value]}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from jobs.techniques import AXES
-from orchestrator.planning.validity import RULES, ChosenVariants
+from orchestrator.planning.validity import RULES, traits_of
 
 CASES: list[tuple[Mapping[str, str], set[str]]] = [
     ({"activations": "budget_0.5"}, {"activation_budget_needs_compilation"}),
@@ -67,7 +67,8 @@ def rules_against(choices: Mapping[str, str]) -> set[str]:
     """The names of the rules that forbid these choices; other axes keep their default."""
     chosen = {axis.name: axis.default for axis in AXES.values()} | dict(choices)
     variants = {name: AXES[name].variant(value) for name, value in chosen.items()}
-    return {rule.name for rule in RULES if rule.applies(chosen, ChosenVariants(variants))}
+    traits = traits_of(chosen, variants)
+    return {rule.name for rule in RULES if rule.applies(traits)}
 
 
 @pytest.mark.parametrize(("choices", "names"), CASES, ids=lambda case: str(case))

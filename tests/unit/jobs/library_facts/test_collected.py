@@ -10,9 +10,10 @@ import pytest
 
 from jobs.library_facts.collected import _liger_model_types
 from jobs.library_facts.value_types import accepts, described_type, listed_values
+from jobs.spec import ModelSpec
 from orchestrator.planning.arguments import argument_names
 from orchestrator.planning.library_facts import facts
-from orchestrator.planning.prechecks.configuration_class import configuration_class, model_types
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration, model_types
 
 BITSANDBYTES = "transformers.utils.quantization_config:BitsAndBytesConfig"
 
@@ -26,11 +27,11 @@ def test_every_key_and_field_of_transformers_is_known() -> None:
     assert model_types().keys() == set(transformers.CONFIG_MAPPING.keys())
     for model_type in ("bert", "gpt2", "llama", "clip", "qwen2_5_vl", "t5"):
         real = transformers.CONFIG_MAPPING[model_type]
-        known = configuration_class(model_type)
-        assert known is not None
+        configuration = ModelConfiguration.of(ModelSpec(task="causal-lm", architecture=model_type))
+        assert configuration.known is not None
         names = {field.name for field in dataclasses.fields(real)} | {*real.attribute_map}
-        assert names <= known.keys
-        assert known.value("vocab_size", {}) == getattr(real(), "vocab_size", None)
+        assert names <= configuration.known.keys
+        assert configuration.vocabulary == getattr(real(), "vocab_size", None)
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from jobs.spec import ModelSpec
 from orchestrator import predict, sweep
 from orchestrator.planning import library_facts
 from orchestrator.planning.config import ConfigError, SweepConfig, load_config
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
 from orchestrator.planning.prechecks.checks import ModelFacts, check_files
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.prechecks.model_size import ModelSize, model_size
-from orchestrator.planning.prechecks.positions import trained_positions, usable_positions
 
 BERT = "model: {task: sequence-classification, architecture: bert}\n"
 ROWS = [{"text": "good", "label": 0}, {"text": "bad", "label": 1}]
@@ -192,8 +193,10 @@ def test_missing_files_are_notes_where_trials_run_elsewhere(folder: Path) -> Non
 def test_positions_are_a_bound_only_where_there_is_a_table(
     model_type: str, given: dict[str, int], usable: int | None, trained: int | None
 ) -> None:
-    assert usable_positions(model_type, given) == usable
-    assert trained_positions(model_type, given) == trained
+    model = ModelSpec(task="causal-lm", architecture=model_type, config=given)
+    configuration = ModelConfiguration.of(model)
+    assert configuration.usable_positions() == usable
+    assert configuration.trained_positions() == trained
 
 
 def test_rotary_model_beyond_its_positions_is_a_note(tmp_path: Path) -> None:
@@ -239,8 +242,7 @@ def test_verb_with_missing_data_ends_with_2_before_anything_runs(
 )
 def test_batch_shapes_follow_task_and_data(folder: Path, text: str, words: str) -> None:
     config = config_in(folder, text)
-    architecture = config.model.architecture
-    assert in_words(batch_shapes(config, architecture, config.model.config, 4)) == words
+    assert in_words(batch_shapes(config, 4)) == words
 
 
 SHIPPED = sorted((Path(__file__).parents[4] / "configs").glob("*.yaml"))
@@ -256,18 +258,18 @@ def test_shipped_configuration_has_its_size_without_a_count(
 
 @pytest.mark.slow
 def test_model_size_is_counted_once_and_remembered(folder: Path) -> None:
-    # A number of labels that no other test has counted, whenever this one is run.
-    labels = time.time_ns() % 10**9
+    # A vocabulary that was never counted, whenever this test is run.
+    vocabulary = time.time_ns() % 10**9
     model = config_in(
         folder,
         "model: {task: sequence-classification, architecture: bert, config: {"
-        f"num_labels: {labels}, hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2, "
-        "intermediate_size: 16, vocab_size: 10, max_position_embeddings: 4}}",
+        f"vocab_size: {vocabulary}, hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2, "
+        "intermediate_size: 16, max_position_embeddings: 4}}",
     ).model
     said: list[str] = []
     first = model_size(model, said.append)
-    # Embeddings (10+4+2)·8+16, a layer 4·72+16+2·(8·16)+24+16, pooler 72, classifier 9 a label.
-    assert first == ModelSize(parameters=144 + 288 + 16 + 256 + 24 + 16 + 72 + 9 * labels)
+    # Embeddings (vocabulary+4+2)·8+16, a layer 4·72+16+2·(8·16)+24+16, pooler 72, classifier 18.
+    assert first == ModelSize(parameters=8 * vocabulary + 64 + 288 + 16 + 256 + 24 + 16 + 72 + 18)
     assert model_size(model, said.append) == first
     assert len(said) == 1
 

@@ -75,7 +75,7 @@ def test_images_of_another_task_are_refused(
 def test_shipped_vision_configuration_shows_its_batch() -> None:
     config = load_config(SHIPPED)
     check_files(config)
-    words = in_words(batch_shapes(config, "qwen2_5_vl", config.model.config, 2))
+    words = in_words(batch_shapes(config, 2))
     assert "input_ids 2 × 1024" in words
     assert "pixel_values 4608 × 1176, image_grid_thw 2 × 3" in words
 
@@ -83,7 +83,7 @@ def test_shipped_vision_configuration_shows_its_batch() -> None:
 def test_part_that_is_not_given_leaves_the_batch_unknown(tmp_path: Path) -> None:
     config = config_of(tmp_path, "model: {task: image-text-to-text, architecture: llava}\n")
     check_files(config)
-    assert batch_shapes(config, "llava", {}, 2) == {}
+    assert batch_shapes(config, 2) == {}
 
 
 def test_frozen_tower_under_an_adapter_is_ruled_out(tmp_path: Path) -> None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jobs.spec import ModelSpec
 from orchestrator.planning.config import ConfigError, load_config
-from orchestrator.planning.prechecks.configuration_class import configuration_class
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.prechecks.model_keys import model_key_problems
+from orchestrator.planning.problems import KeyPath
+
+
+def problems(architecture: str, config: dict[str, Any]) -> list[tuple[KeyPath, str]]:
+    """What is wrong with model.config."""
+    model = ModelSpec(task="causal-lm", architecture=architecture, config=config)
+    return list(model_key_problems(ModelConfiguration.of(model), config))
 
 
 @pytest.mark.parametrize(
@@ -25,7 +34,7 @@ from orchestrator.planning.prechecks.model_keys import model_key_problems
 def test_unknown_model_key_is_named_with_what_was_meant(
     architecture: str, key: str, meant: str
 ) -> None:
-    ((at, message),) = model_key_problems(architecture, {key: 2})
+    ((at, message),) = problems(architecture, {key: 2})
     assert at == (key,)
     assert meant in message
 
@@ -42,18 +51,18 @@ def test_unknown_model_key_is_named_with_what_was_meant(
     ],
 )
 def test_valid_model_keys_have_no_problem(architecture: str, config: dict[str, object]) -> None:
-    assert list(model_key_problems(architecture, config)) == []
+    assert problems(architecture, config) == []
 
 
 def test_unknown_key_of_a_sub_config_is_named_with_its_path() -> None:
-    ((at, message),) = model_key_problems("clip", {"text_config": {"hiden_size": 64}})
+    ((at, message),) = problems("clip", {"text_config": {"hiden_size": 64}})
     assert at == ("text_config", "hiden_size")
     assert "CLIPTextConfig" in message
 
 
 def test_sub_config_of_another_model_type_is_checked_against_that_type() -> None:
     part = {"model_type": "gpt2", "num_key_value_heads": 2}
-    ((at, _),) = model_key_problems("llava", {"text_config": part})
+    ((at, _),) = problems("llava", {"text_config": part})
     assert at == ("text_config", "num_key_value_heads")
 
 
@@ -66,9 +75,9 @@ def test_load_config_names_the_line_of_an_unknown_model_key(tmp_path: Path) -> N
         load_config(path)
 
 
-def test_configuration_class_knows_defaults_under_both_names() -> None:
-    described_class = configuration_class("gpt2")
-    assert described_class is not None
-    assert described_class.value("max_position_embeddings", {}) == 1024
-    assert described_class.value("max_position_embeddings", {"n_positions": 8}) == 8
-    assert described_class.value("nothing", {}) is None
+def test_value_has_a_default_and_is_known_by_both_names() -> None:
+    for config, positions in (({}, 1024), ({"n_positions": 8}, 8)):
+        model = ModelSpec(task="causal-lm", architecture="gpt2", config=config)
+        configuration = ModelConfiguration.of(model)
+        assert configuration.value("max_position_embeddings") == positions
+        assert configuration.value("nothing") is None

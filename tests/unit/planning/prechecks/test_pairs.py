@@ -105,5 +105,5 @@ def test_one_batch_of_pairs_has_both_answers_of_each(tmp_path: Path) -> None:
         "model: {task: causal-lm, architecture: llama}\n"
         "data: {synthetic: {sequence_length: 64}}\naxes: {loop: trl_dpo}\n"
     )
-    shapes = batch_shapes(load_config(path), "llama", {}, 4)
+    shapes = batch_shapes(load_config(path), 4)
     assert shapes["input_ids"] == (8, 64)
