@@ -66,7 +66,7 @@ class Configurations:
         parts = getattr(kind, "sub_configs_defaults", None) or kind.sub_configs
         for key, part in parts.items():
             part_class = getattr(part, "config_class", part)
-            model_type = getattr(part, "model_type", None)
+            model_type: Any = getattr(part, "model_type", None)
             if part_class is not self._auto:
                 yield key, self._add(part_class)
             elif model_type in self._mapping:
@@ -82,7 +82,7 @@ def _module(kind: type) -> str:
 
 def _keys(kind: type) -> set[str]:
     """All keys that a class uses, without the other names of its keys."""
-    fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    fields = {field.name for field in dataclasses.fields(kind)}
     keys = set(fields)
     for base in kind.__mro__:
         for name, member in vars(base).items():
@@ -110,7 +110,7 @@ def _constructor_keys(function: Any) -> frozenset[str]:
 def _defaults(kind: type) -> dict[str, Any]:
     """Key -> its default, if that is a plain value."""
     defaults = {}
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+    for field in dataclasses.fields(kind):
         if is_plain(field.default):
             defaults[field.name] = field.default
     return defaults

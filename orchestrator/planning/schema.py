@@ -52,7 +52,8 @@ def keys_schema() -> dict[str, Any]:
     whenever the models are imported, which takes a tenth of the time of a dry run.
     """
     schema = ConfigFile.model_json_schema()
-    for section in {ConfigFile, *_sections_below(ConfigFile)}:
+    sections: list[type[BaseModel]] = [ConfigFile, *_sections_below(ConfigFile)]
+    for section in dict.fromkeys(sections):
         described = schema["$defs"].get(section.__name__, schema)
         for key, meaning in _meanings(section).items():
             described["properties"][key] = {"description": meaning, **described["properties"][key]}

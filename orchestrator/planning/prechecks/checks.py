@@ -110,8 +110,8 @@ def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Fin
         (("model", "name_or_path"), config.model.name_or_path, checkpoints.model_problem)
     ]
     if file is not None:
-        at = ("data", "file", "tokenizer")
-        named.append((at, file.tokenizer, checkpoints.tokenizer_problem))
+        key = ("data", "file", "tokenizer")
+        named.append((key, file.tokenizer, checkpoints.tokenizer_problem))
     for at, name, check in named:
         if name is None:
             continue
