@@ -36,8 +36,6 @@ class Variant:
     ``package:bitsandbytes`` (the name to import), ``cuda``, ``capability>=8.0`` ..."""
     builds: tuple[str, ...] = ()
     """DeepSpeed ops to build once per node, before any timing."""
-    uses_host: bool = False
-    """Whether it uses the cores and the memory of the host, as offloading does."""
     numerical_effect: NumericalEffect = "exact"
     traits: tuple[str, ...] = ()
     """Properties that the rules of ``orchestrator.planning.validity`` check ("lomo",

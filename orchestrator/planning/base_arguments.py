@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.spec import Choice, DataSpec
-from jobs.techniques import AXES, Variant
+from jobs.techniques import AXES
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
 from orchestrator.planning.axes import (
     EFFECTIVE_BATCH,
@@ -35,8 +35,6 @@ _BATCH_KEYS = (
     "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps",
 )
-_OFFLOADS = ("offload_optimizer", "offload_param")
-_HOST_DEVICES = ("cpu", "nvme")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,7 +162,7 @@ def _section_problems(part: Part) -> Iterator[Problem]:
     zero = part.value.get("zero_optimization")
     sections: dict[KeyPath, Any] = {("zero_optimization",): zero}
     if isinstance(zero, dict):
-        for key in _OFFLOADS:
+        for key in ("offload_optimizer", "offload_param"):
             sections["zero_optimization", key] = zero.get(key)
     for at, section in sections.items():
         if section is not None and not isinstance(section, dict):
@@ -218,41 +216,3 @@ def _base_choices(
         if "optimizer" in deepspeed:
             choices["optimizer"] = CUSTOM
     return choices
-
-
-def deepspeed_variant(config: Mapping[str, Any]) -> Variant:
-    """The user's DeepSpeed file as a variant of the offload axis."""
-    zero = config.get("zero_optimization") or {}
-    devices = {key: (zero.get(key) or {}).get("device") for key in _OFFLOADS}
-    builds = _built_operators(devices)
-    operators = [f"deepspeed_op:{name}" for name in builds]
-    return Variant(
-        doc="your own DeepSpeed file",
-        deepspeed=config,
-        requires=("package:deepspeed", *operators),
-        builds=tuple(builds),
-        uses_host=any(device in _HOST_DEVICES for device in devices.values()),
-        numerical_effect="rounding",
-        traits=_deepspeed_traits(zero.get("stage", 0), devices["offload_optimizer"]),
-    )
-
-
-def _built_operators(devices: Mapping[str, Any]) -> list[str]:
-    """The operators that DeepSpeed compiles in order to offload to these devices."""
-    builds = []
-    if devices["offload_optimizer"] in _HOST_DEVICES:
-        builds.append("cpu_adam")
-    if "nvme" in devices.values():
-        builds.append("async_io")
-    return builds
-
-
-def _deepspeed_traits(stage: Any, optimizer_device: Any) -> tuple[str, ...]:
-    traits = ["deepspeed"]
-    if optimizer_device in _HOST_DEVICES:
-        traits.append("offloaded_optimizer")
-    if stage in (1, 2, 3):
-        traits.append("zero")
-    if stage == 3:
-        traits.append("zero3")
-    return tuple(traits)

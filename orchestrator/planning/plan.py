@@ -17,6 +17,7 @@ from jobs.spec import (
     TrialSpec,
 )
 from jobs.techniques import AXES, Variant, merge
+from jobs.techniques.axes.offload import deepspeed_row
 from jobs.techniques.variant import OTHER_WORKLOAD
 from orchestrator.planning.axes import (
     ACCUMULATION,
@@ -26,7 +27,7 @@ from orchestrator.planning.axes import (
     Assignment,
     overlay,
 )
-from orchestrator.planning.base_arguments import CUSTOM, DEFAULT, deepspeed_variant
+from orchestrator.planning.base_arguments import CUSTOM, DEFAULT
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.validity import Choices, Rule, Variants, broken_rule
@@ -229,7 +230,7 @@ def chosen_variants(choices: Choices, config: SweepConfig) -> Variants:
         choice = choices[name]
         # The user's own DeepSpeed file acts as a row of the axis.
         if name == "offload" and choice == CUSTOM and config.deepspeed is not None:
-            variants[name] = deepspeed_variant(config.deepspeed)
+            variants[name] = deepspeed_row("your own DeepSpeed file", config.deepspeed)
         elif choice != CUSTOM and not isinstance(choice, float):
             variants[name] = axis.variant(choice)
     return variants

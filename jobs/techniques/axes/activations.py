@@ -58,7 +58,6 @@ def _offload(doc: str, traits: tuple[str, ...] = (), **training_arguments: Any) 
         hooks={"checkpointing": Hook("offloaded_activations")},
         # Older versions may read an activation before it is back on the GPU.
         requires=("package:trl", "trl>=1.16", "cuda"),
-        uses_host=True,
         traits=("offloaded_activations", *traits),
     )
 

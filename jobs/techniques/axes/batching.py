@@ -64,16 +64,8 @@ def flattened_rows(
     keeps attention within a row.
     """
 
-    def collated(rows: list[Any]) -> dict[str, Any]:
-        """``input_ids``, ``labels`` and ``position_ids``; padding is left out."""
-        return one_sequence([_unpadded(collate([row])) for row in rows], attention)
-
-    def count(inputs: Mapping[str, Any]) -> Any:
-        """The number of rows in a batch, as a scalar tensor on its device."""
-        return (inputs["position_ids"] == 0).sum()
-
-    collated.flattens_rows = True  # type: ignore[attr-defined]
-    collated.count_samples = count  # type: ignore[attr-defined]
+    collated: Any = _joining(lambda row: _unpadded(collate([row])), attention, _count_rows)
+    collated.flattens_rows = True
     return dataset, collated
 
 
@@ -99,16 +91,12 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
     if not takes_row_lengths(attention):
         return packed, transformers.default_data_collator
 
-    def collated(blocks_of_batch: list[Any]) -> dict[str, Any]:
-        """The blocks as one sequence: the form in which these kernels take rows."""
-        return one_sequence([dict(block) for block in blocks_of_batch], attention)
-
     def count(inputs: Mapping[str, Any]) -> int:
         """The number of blocks in a batch."""
         return int(inputs["input_ids"].numel()) // tokens
 
-    collated.count_samples = count  # type: ignore[attr-defined]
-    return packed, collated
+    # One sequence is the form in which these kernels take rows.
+    return packed, _joining(dict, attention, count)
 
 
 @hook("packed_whole_rows")
@@ -132,17 +120,25 @@ def packed_whole_rows(
             values.append([value for index in block for value in rows[index][name]])
     packed = datasets.Dataset.from_dict(columns)
     packed.set_format("pt")
+    return packed, _joining(dict, attention, _count_rows)
 
-    def collated(blocks_of_batch: list[Any]) -> dict[str, Any]:
-        """``input_ids``, ``labels`` and ``position_ids`` of all rows, one after another."""
-        return one_sequence([dict(block) for block in blocks_of_batch], attention)
 
-    def count(inputs: Mapping[str, Any]) -> Any:
-        """The number of rows in a batch, as a scalar tensor on its device."""
-        return (inputs["position_ids"] == 0).sum()
+def _joining(
+    part: Callable[[Any], dict[str, Any]], attention: str, count: Callable[[Mapping[str, Any]], Any]
+) -> Collate:
+    """A collator that joins the ``part`` of each row to one sequence; ``count`` counts samples."""
+
+    def collated(rows: list[Any]) -> dict[str, Any]:
+        """``input_ids``, ``labels`` and ``position_ids``, each of shape (1, all tokens)."""
+        return one_sequence([part(row) for row in rows], attention)
 
     collated.count_samples = count  # type: ignore[attr-defined]
-    return packed, collated
+    return collated
+
+
+def _count_rows(inputs: Mapping[str, Any]) -> Any:
+    """The number of rows in a batch, as a scalar tensor on its device."""
+    return (inputs["position_ids"] == 0).sum()
 
 
 def _blocks_of_rows(lengths: list[int], tokens: int) -> list[list[int]]:

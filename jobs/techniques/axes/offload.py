@@ -27,40 +27,45 @@ _ADAMW = {
 """The section that DeepSpeed's CPU Adam needs. An offloaded optimizer is always this one."""
 
 
+def deepspeed_row(doc: str, config: Mapping[str, Any]) -> Variant:
+    """The row of a DeepSpeed configuration."""
+    zero = config.get("zero_optimization") or {}
+    stage = zero.get("stage", 0)
+    devices = [(zero.get(f"offload_{part}") or {}).get("device") for part in ("optimizer", "param")]
+    builds: list[str] = []
+    traits = ["deepspeed"]
+    # With its states, DeepSpeed also moves the optimizer's update to the host, and runs it there.
+    if devices[0] in ("cpu", "nvme"):
+        builds.append("cpu_adam")
+        traits.append("offloaded_optimizer")
+    if "nvme" in devices:
+        builds.append("async_io")
+    if stage == 3:
+        traits.append("zero3")
+    if stage in (1, 2, 3):
+        traits.append("zero")
+    return Variant(
+        doc=doc,
+        deepspeed=config,
+        requires=("package:deepspeed", *(f"deepspeed_op:{op}" for op in builds)),
+        builds=tuple(builds),
+        numerical_effect="rounding",
+        traits=tuple(traits),
+    )
+
+
 def _zero(
     stage: int, doc: str, *, optimizer: _Device | None = None, parameters: _Device | None = None
 ) -> Variant:
     """DeepSpeed at a ZeRO stage. ``optimizer`` and ``parameters`` are the devices to offload to."""
-    # ``section`` is part of ``config``; the lines below add to it.
     section: dict[str, Any] = {"stage": stage}
     config: dict[str, Any] = {**_COMMON, "zero_optimization": section}
-    builds: list[str] = []
-    traits = ["deepspeed"]
-    # With its states, DeepSpeed also moves the optimizer's update to the host, and runs it there.
     if optimizer is not None:
         section["offload_optimizer"] = optimizer
         config["optimizer"] = _ADAMW
-        builds.append("cpu_adam")
-        traits.append("offloaded_optimizer")
     if parameters is not None:
         section["offload_param"] = parameters
-    if _NVME in (optimizer, parameters):
-        builds.append("async_io")
-    if stage == 3:
-        traits.append("zero3")
-    if stage > 0:
-        traits.append("zero")
-    requires = ["package:deepspeed"]
-    requires += [f"deepspeed_op:{op}" for op in builds]
-    return Variant(
-        doc=doc,
-        deepspeed=config,
-        requires=tuple(requires),
-        builds=tuple(builds),
-        uses_host=optimizer is not None or parameters is not None,
-        numerical_effect="rounding",
-        traits=tuple(traits),
-    )
+    return deepspeed_row(doc, config)
 
 
 OFFLOAD = Axis(
