@@ -161,23 +161,22 @@ def compiled_regions(
         options["options"] = {"max_autotune_pointwise": True}
     if task == "seq2seq-lm" and not getattr(arguments, "use_cache", False):
         _without_cache(model)
-    blocks = 0
-    for module in _part_to_compile(model, task).modules():
-        if _is_list_of_layers(module):
-            for block in _blocks_to_compile(module):
-                block.compile(**options)
-                if any_batch:
-                    compiled: Any = block._compiled_call_impl
-                    block._compiled_call_impl = _with_any_batch(compiled)
-                blocks += 1
+    # PEFT wraps the model. The loss function and the decoder belong to the wrapped model.
+    inner: Any = model
+    if hasattr(inner, "get_base_model"):
+        inner = inner.get_base_model()
+    # Blocks of vision towers split their input by sizes that are values of the batch, and attend to
+    # windows of other sizes in some blocks. So compiled code would not serve the next block.
+    part: Any = inner.get_decoder() if task == "image-text-to-text" else model
+    blocks = [block for module in part.modules() for block in _repeated_blocks(module)]
     if not blocks:
         raise NotImplementedError(
             f"{type(model).__name__} does not support regional compilation: no repeated blocks"
         )
-    # PEFT wraps the model. The loss function belongs to the wrapped model.
-    inner: Any = model
-    if hasattr(inner, "get_base_model"):
-        inner = inner.get_base_model()
+    for block in blocks:
+        block.compile(**options)
+        if any_batch:
+            block._compiled_call_impl = _with_any_batch(block._compiled_call_impl)
     if task in _OVER_A_VOCABULARY and hasattr(inner, "loss_function"):
         _compile_loss(inner, options, any_batch)
     return model
@@ -197,20 +196,6 @@ def _without_cache(model: torch.nn.Module) -> None:
         config: Any = getattr(part, "config", None)
         if getattr(config, "use_cache", False):
             config.use_cache = False
-
-
-def _part_to_compile(model: torch.nn.Module, task: Task) -> Any:
-    """The model; of a vision-language model its language model.
-
-    Blocks of vision towers split their input by sizes that are values of the batch, and attend to
-    windows of other sizes in some blocks. So compiled code would not serve the next block.
-    """
-    if task != "image-text-to-text":
-        return model
-    inner: Any = model
-    if hasattr(inner, "get_base_model"):
-        inner = inner.get_base_model()
-    return inner.get_decoder()
 
 
 def _compile_loss(model: Any, options: Mapping[str, Any], any_batch: bool) -> None:
@@ -250,12 +235,11 @@ def _with_any_batch(compiled: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _blocks_to_compile(modules: Any) -> list[Any]:
-    """The modules of a list; none if they contain lists of layers themselves."""
-    for module in modules[0].modules():
-        if _is_list_of_layers(module):
-            return []
-    return list(modules)
+def _repeated_blocks(module: Any) -> list[Any]:
+    """The modules of a list of layers; none if they contain lists of layers themselves."""
+    if not _is_list_of_layers(module) or any(map(_is_list_of_layers, module[0].modules())):
+        return []
+    return list(module)
 
 
 def _is_list_of_layers(module: torch.nn.Module) -> bool:
