@@ -98,11 +98,6 @@ def test_chunked_loss_of_capped_logits_is_unsupported(run: Run) -> None:
     assert "computes with its logits" in run(spec, Outcome.UNSUPPORTED).reason
 
 
-def test_fused_loss_of_another_task_is_unsupported(run: Run) -> None:
-    record = run(build_tiny_spec({"loss": "chunked"}), Outcome.UNSUPPORTED)
-    assert "causal-lm only" in record.reason
-
-
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
 def test_regional_compilation_compiles_one_block_and_the_loss(architecture: str, run: Run) -> None:
     eager = run(decoder({}, architecture))
@@ -117,16 +112,11 @@ def test_regional_compilation_compiles_one_block_and_the_loss(architecture: str,
 @pytest.mark.parametrize("compiled", ["aot_eager", "aot_eager_regional"])
 def test_activation_budget_saves_memory_and_keeps_losses(compiled: str, run: Run) -> None:
     kept = run(decoder({"compile": compiled}))
-    lean = run(decoder({"compile": compiled, "activations": "budget_0.05"}))
+    lean = run(decoder({"compile": compiled, "activations": "budget_0.07"}))
     assert kept.measurements["activation_memory_budget"] == 1.0
-    assert lean.measurements["activation_memory_budget"] == 0.05
+    assert lean.measurements["activation_memory_budget"] == 0.07
     assert peak(lean) < peak(kept)
     assert lean.steps["loss"] == pytest.approx(kept.steps["loss"], rel=1e-5)
-
-
-def test_activation_budget_takes_any_share(run: Run) -> None:
-    record = run(decoder({"compile": "aot_eager_regional", "activations": "budget_0.37"}))
-    assert record.measurements["activation_memory_budget"] == 0.37
 
 
 def test_selective_checkpointing_lies_between_keeping_and_checkpointing(run: Run) -> None:
@@ -174,11 +164,6 @@ def test_vision_language_model_trains_on_texts_alone(run: Run) -> None:
     # The model is whole: nothing of its vision tower is trained.
     assert row["vision_parameters_trainable"] == 0
     assert row["parameters_trainable"] > 0
-
-
-def test_pattern_that_matches_no_weight_is_unsupported(run: Run) -> None:
-    spec = decoder({"trainable": "matching(patterns=[no_such_layer])"})
-    assert "no_such_layer" in run(spec, Outcome.UNSUPPORTED).reason
 
 
 def test_weights_in_fp16_have_16_bits_and_no_autocast(run: Run) -> None:

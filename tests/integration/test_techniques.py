@@ -13,6 +13,7 @@ from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DatasetFile, DataSpec, ModelSpec, SyntheticData, Task, TrialSpec
 from tests.conftest import TINY_BERT, build_tiny_spec
+from tests.support.word_tokenizer import save_word_tokenizer
 
 TIMEOUT = 240.0
 BUILD_TIMEOUT = 540.0
@@ -98,7 +99,6 @@ EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
         {"base": "16bit", "adapter": "vera", "precision": "bf16", "loop": "accelerate"},
         {"parameter_dtypes": "bfloat16, float32"},
     ),
-    ({"dataloader": "workers_2_prefetch_4"}, {"dataloader_workers": 2}),
     ({"loop": "trainer_async"}, {"optimizer_class": "torch.AdamW"}),
     ({"loop": "accelerate"}, {"optimizer_class": "torch.AdamW", "autocast": "off"}),
     (
@@ -156,13 +156,6 @@ def test_8_bit_optimizers_keep_8_bit_states(optimizer: str, name: str, run: Run)
     )
 
 
-def test_lora_trains_few_parameters(run: Run, plain: TrialRecord) -> None:
-    row = run({"adapter": "lora_r8"}).measurements
-    assert row["parameters_trainable"] < 0.2 * row["parameters_total"]
-    assert row["parameters_total"] > plain.measurements["parameters_total"]
-    assert row["optimizer_state_bytes"] < 0.2 * plain.measurements["optimizer_state_bytes"]
-
-
 def test_checkpointing_saves_memory_and_keeps_losses(run: Run) -> None:
     kept = run({"micro_batch": 32})
     recomputed = run({"micro_batch": 32, "activations": "checkpoint"})
@@ -175,8 +168,8 @@ def test_checkpointing_saves_memory_and_keeps_losses(run: Run) -> None:
 
 
 def test_worker_processes_keep_losses(run: Run, plain: TrialRecord) -> None:
-    record = run({"dataloader": "workers_1"})
-    assert record.measurements["dataloader_workers"] == 1
+    record = run({"dataloader": "workers_2_prefetch_4"})
+    assert record.measurements["dataloader_workers"] == 2
     assert record.steps["loss"] == plain.steps["loss"]
 
 
@@ -203,31 +196,18 @@ def test_compiled_graphs_are_counted(run: Run, plain: TrialRecord) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("offload", "effective"),
-    [
-        (
-            "zero2",
-            {
-                "zero_stage": 2,
-                "offload_optimizer_device": "none",
-                "offload_parameter_device": "none",
-            },
-        ),
-        (
-            "zero3_cpu_both",
-            {"zero_stage": 3, "offload_optimizer_device": "cpu", "offload_parameter_device": "cpu"},
-        ),
-    ],
+    ("offload", "stage", "device"), [("zero2", 2, "none"), ("zero3_cpu_both", 3, "cpu")]
 )
 @pytest.mark.timeout(600)
 def test_deepspeed_is_in_effect(
-    offload: str, effective: dict[str, Any], run: Run, plain: TrialRecord
+    offload: str, stage: int, device: str, run: Run, plain: TrialRecord
 ) -> None:
-    record = run({"offload": offload}, timeout_seconds=BUILD_TIMEOUT)
-    assert {name: record.measurements[name] for name in effective} == effective
-    assert record.measurements["parameters_total"] == plain.measurements["parameters_total"]
-    if offload == "zero3_cpu_both":
-        assert record.measurements["optimizer_class"] == "deepspeed.DeepSpeedCPUAdam"
+    row = run({"offload": offload}, timeout_seconds=BUILD_TIMEOUT).measurements
+    assert row["zero_stage"] == stage
+    assert row["offload_optimizer_device"] == row["offload_parameter_device"] == device
+    assert row["parameters_total"] == plain.measurements["parameters_total"]
+    if device == "cpu":
+        assert row["optimizer_class"] == "deepspeed.DeepSpeedCPUAdam"
 
 
 @pytest.mark.parametrize(
@@ -265,12 +245,7 @@ TASKS: dict[str, tuple[Task, str, dict[str, Any]]] = {
         "vit",
         {**TINY, "image_size": 32, "patch_size": 8},
     ),
-    "mixture of experts (olmoe)": (
-        "causal-lm",
-        "olmoe",
-        {**TINY_DECODER, "num_experts": 4, "num_experts_per_tok": 2},
-    ),
-    "mixture of experts (mixtral)": (
+    "mixture of experts": (
         "causal-lm",
         "mixtral",
         {**TINY_DECODER, "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16},
@@ -298,59 +273,22 @@ def test_padding_does_not_count_as_real_tokens(run: Run) -> None:
     assert 0.2 < row["real_tokens_per_second"] / row["tokens_per_second"] < 0.8
 
 
-WORDS = ["[PAD]", "[UNK]", "good", "bad", "film", "a", "very", "the", "was"]
-ROWS = {
-    "review": ["a good film", "the film was bad", "very very good", "a very bad film"] * 4,
-    "verdict": [1, 0, 1, 0] * 4,
-    "reviewer": ["Ada"] * 16,
-}
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with a tokenizer of nine words, made here."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    words = Tokenizer(
-        models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]")
-    )
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    folder = tmp_path_factory.mktemp("tokenizer")
-    PreTrainedTokenizerFast(
-        tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]"
-    ).save_pretrained(folder)
-    return str(folder)
-
-
-@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
-def test_users_file_is_trained_on(kind: Any, run: Run, tokenizer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_users_file_is_trained_on(kind: Any, run: Run, tmp_path: Path) -> None:
     import pandas
 
+    reviews = ["a good film", "the film was bad", "very very good", "a very bad film"]
+    rows = {"review": reviews * 4, "verdict": [1, 0, 1, 0] * 4, "reviewer": ["Ada"] * 16}
     path = tmp_path / f"reviews.{kind}"
-    frame = pandas.DataFrame(ROWS)
-    if kind == "json":
-        frame.to_json(path, orient="records", lines=True)
-    else:
-        getattr(frame, f"to_{kind}")(path, index=False)
-    columns = {"text": "review", "labels": "verdict"}
+    getattr(pandas.DataFrame(rows), f"to_{kind}")(path, index=False)
     file = DatasetFile(
-        path=str(path), format=kind, columns=columns, tokenizer=tokenizer, max_length=16
+        path=str(path),
+        format=kind,
+        columns={"text": "review", "labels": "verdict"},
+        tokenizer=save_word_tokenizer(tmp_path / "tokenizer"),
+        max_length=16,
     )
     record = run(spec=replace(build_tiny_spec(), data=DataSpec(file=file)))
     # Reviews of three and four words share batches: the shorter ones are padded.
     assert record.measurements["real_tokens_per_second"] < record.measurements["tokens_per_second"]
     assert record.measurements["steps_counted"] == 2
-
-
-def test_missing_column_of_a_file_is_named(run: Run, tokenizer: str, tmp_path: Path) -> None:
-    import pandas
-
-    path = tmp_path / "reviews.csv"
-    pandas.DataFrame(ROWS).to_csv(path, index=False)
-    file = DatasetFile(
-        path=str(path), format="csv", columns={"text": "opinion"}, tokenizer=tokenizer
-    )
-    record = run(spec=replace(build_tiny_spec(), data=DataSpec(file=file)), outcome=Outcome.FAILED)
-    assert record.phase == "data"
-    assert record.reason.endswith("has no column opinion; it has review, verdict, reviewer")

@@ -16,19 +16,16 @@ from jobs.finetuning.frozen_base import bf16_base
 from jobs.finetuning.peft_methods import METHODS
 from jobs.finetuning.quantized_base import quantized_base, torchao_int8_base
 from jobs.trial import weight_formats
+from tests.support.tiny_decoders import LLAMA
 
 TINY = {
+    **LLAMA,
     "hidden_size": 64,
-    "num_hidden_layers": 2,
     "num_attention_heads": 4,
-    "num_key_value_heads": 2,
     "intermediate_size": 128,
     "vocab_size": 256,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
 }
+TOKENS = torch.arange(3, 11).reshape(1, 8)
 ARGUMENTS = SimpleNamespace(gradient_checkpointing_kwargs=None)
 CPU = torch.device("cpu")
 NEEDED: dict[str, dict[str, Any]] = {
@@ -45,6 +42,16 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 
 
+def lora(model: Any, **parameters: Any) -> Any:
+    """The model with a LoRA adapter."""
+    return peft_adapter(model, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
+
+
+def packed(make: Any, method: str = "bnb_4bit", **parameters: Any) -> Any:
+    """A model with a frozen base of bitsandbytes."""
+    return quantized_base(make, False, CPU, method=method, parameters=parameters)
+
+
 def maker(architecture: str = "llama", **config: Any) -> functools.partial[Any]:
     """``from_config`` of a tiny causal language model."""
     full = transformers.AutoConfig.for_model(architecture, **{**TINY, **config})
@@ -58,8 +65,7 @@ def test_peft_adapter_trains_with_its_own_parameters_only(method: str) -> None:
     model = peft_adapter(
         maker()(), "causal-lm", ARGUMENTS, method=method, parameters=NEEDED.get(method, {})
     )
-    tokens = torch.arange(3, 11).reshape(1, 8)
-    model(input_ids=tokens, attention_mask=torch.ones_like(tokens), labels=tokens).loss.backward()
+    model(input_ids=TOKENS, attention_mask=torch.ones_like(TOKENS), labels=TOKENS).loss.backward()
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     untouched = [name for name, item in model.named_parameters() if item.grad is None]
     assert trained
@@ -69,13 +75,7 @@ def test_peft_adapter_trains_with_its_own_parameters_only(method: str) -> None:
 
 
 def test_peft_adapter_of_experts_has_peft_default_layers() -> None:
-    model = peft_adapter(
-        maker("mixtral", num_local_experts=2)(),
-        "causal-lm",
-        ARGUMENTS,
-        method="lora",
-        parameters={},
-    )
+    model = lora(maker("mixtral", num_local_experts=2)())
     adapted = {
         name.split(".lora_A")[0].rpartition(".")[2]
         for name, _ in model.named_parameters()
@@ -109,7 +109,7 @@ def test_quantized_base_packs_every_layer_but_the_output(method: str, bits: int)
     if method == "torchao_int8":
         model = torchao_int8_base(maker(), False, CPU)
     else:
-        model = quantized_base(maker(), False, CPU, method=method, parameters={})
+        model = packed(maker(), method)
     row = weight_formats.measurements(model)
     assert row["base_quantized_share"] == 1.0
     # Two layers of 16-bit matrices: 4 projections of attention and 3 of the gated layer.
@@ -120,15 +120,14 @@ def test_quantized_base_packs_every_layer_but_the_output(method: str, bits: int)
     assert row["parameters_total"] == sum(p.numel() for p in maker()().parameters())
     assert row["parameters_trainable"] == 0
     assert not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
-    tokens = torch.arange(3, 11).reshape(1, 8)
     # A model of random weights knows nothing: its loss is that of equal chances.
-    loss = model(input_ids=tokens, labels=tokens).loss.item()
+    loss = model(input_ids=TOKENS, labels=TOKENS).loss.item()
     assert loss == pytest.approx(torch.log(torch.tensor(256.0)).item(), rel=0.05)
 
 
 def test_quantized_base_upcast_false_keeps_the_rest_in_16_bits() -> None:
-    prepared = quantized_base(maker(), False, CPU, method="bnb_4bit", parameters={})
-    plain = quantized_base(maker(), False, CPU, method="bnb_4bit", parameters={"upcast": False})
+    prepared = packed(maker())
+    plain = packed(maker(), upcast=False)
     assert weight_formats.measurements(prepared)["weights_16bit_bytes"] == 0
     assert weight_formats.measurements(plain)["weights_32bit_bytes"] == 0
 
@@ -139,9 +138,7 @@ def test_quantized_base_of_a_checkpoint_packs_the_layers_that_transformers_packs
     maker(tie_word_embeddings=True)().save_pretrained(tmp_path)
     load = functools.partial(transformers.AutoModelForCausalLM.from_pretrained, tmp_path)
     loaded = quantized_base(load, True, CPU, method="bnb_4bit", parameters={})
-    drawn = quantized_base(
-        maker(tie_word_embeddings=True), False, CPU, method="bnb_4bit", parameters={}
-    )
+    drawn = packed(maker(tie_word_embeddings=True))
     formats = []
     for model in (loaded, drawn):
         assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
@@ -150,44 +147,20 @@ def test_quantized_base_of_a_checkpoint_packs_the_layers_that_transformers_packs
     assert weight_formats.measurements(loaded) == weight_formats.measurements(drawn)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "config"),
-    [
-        ("mixtral", {"num_local_experts": 4}),
-        (
-            "qwen2_moe",
-            {
-                "num_experts": 4,
-                "moe_intermediate_size": 64,
-                "shared_expert_intermediate_size": 64,
-            },
-        ),
-    ],
-)
-def test_quantized_base_of_fused_experts_is_flagged(
-    architecture: str, config: dict[str, Any]
-) -> None:
+def test_quantized_base_of_fused_experts_is_flagged() -> None:
     # transformers 5 holds all experts of a layer in one parameter, which no quantizer replaces.
-    model = quantized_base(
-        maker(architecture, **config), False, CPU, method="bnb_4bit", parameters={}
-    )
-    share = weight_formats.measurements(model)["base_quantized_share"]
+    share = weight_formats.measurements(packed(mixture()))["base_quantized_share"]
     flag = weight_formats.unquantized_flag(share)
     assert flag is not None
     assert flag.kind == "not_quantized"
     assert flag.value == pytest.approx(1 - share)
     assert flag.value > 0.4
-
-
-def test_unquantized_flag_is_left_out_where_all_is_quantized_or_nothing_was_asked() -> None:
     assert weight_formats.unquantized_flag(None) is None
     assert weight_formats.unquantized_flag(0.99) is None
 
 
 def test_bf16_base_has_16_bit_weights_and_32_bit_adapters() -> None:
-    model = peft_adapter(
-        bf16_base(maker(), False, CPU), "causal-lm", ARGUMENTS, method="lora", parameters={}
-    )
+    model = lora(bf16_base(maker(), False, CPU))
     row = weight_formats.measurements(model)
     assert row["weights_16bit_bytes"] == 2 * sum(p.numel() for p in maker()().parameters())
     assert row["weights_32bit_bytes"] == 4 * row["parameters_trainable"]
@@ -207,18 +180,16 @@ def test_quantized_base_packs_experts_beside_which_an_adapter_trains(
     method: str, bits: int
 ) -> None:
     torch.manual_seed(0)
-    base = quantized_base(mixture(), False, CPU, method=method, parameters=PACKED)
+    base = packed(mixture(), method, **PACKED)
     row = weight_formats.measurements(base)
     assert row["base_quantized_share"] > 0.99  # all but the router
     # Of two layers: four experts with three matrices of 64 by 128 each.
     assert row[f"weights_{bits}bit_bytes"] > 2 * 4 * 3 * 64 * 128 * bits / 8
-    parameters = {"r": 4, "target_modules": ["o_proj"]}
-    model = peft_adapter(base, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
-    tokens = torch.arange(3, 11).reshape(1, 8)
+    model = lora(base, r=4, target_modules=["o_proj"])
     losses = []
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for _ in range(12):
-        loss = model(input_ids=tokens, labels=tokens).loss
+        loss = model(input_ids=TOKENS, labels=TOKENS).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -229,20 +200,20 @@ def test_quantized_base_packs_experts_beside_which_an_adapter_trains(
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("packs", [False, True])
 def test_peft_adapter_of_experts_is_refused_where_they_are_packed(packs: bool) -> None:
-    base = mixture()()
-    if packs:
-        base = quantized_base(mixture(), False, CPU, method="bnb_4bit", parameters=PACKED)
-    parameters = {"r": 4, "target_modules": ["o_proj"], "target_parameters": ["experts.down_proj"]}
+    base = packed(mixture(), **PACKED) if packs else mixture()()
+    parameters: dict[str, Any] = {
+        "r": 4,
+        "target_modules": ["o_proj"],
+        "target_parameters": ["experts.down_proj"],
+    }
     if packs:
         with pytest.raises(ValueError, match=r"PEFT does not support .* packed in 4 bits"):
-            peft_adapter(base, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
+            lora(base, **parameters)
         return
-    model = peft_adapter(base, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
+    model = lora(base, **parameters)
     assert any("experts.lora_A" in name for name, _ in model.named_parameters())
 
 
 def test_quantized_base_without_such_experts_says_so() -> None:
     with pytest.raises(ValueError, match="does not support quantize_experts"):
-        quantized_base(
-            maker(), False, CPU, method="bnb_4bit", parameters={"quantize_experts": True}
-        )
+        packed(maker(), quantize_experts=True)

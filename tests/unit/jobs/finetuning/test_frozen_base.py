@@ -14,15 +14,23 @@ from safetensors.torch import load_file, save_file
 
 from jobs.finetuning.adapters import peft_adapter
 from jobs.finetuning.frozen_base import bf16_base, dequantized_base, fp16_base
-from jobs.finetuning.quantized_base import _pack_in_8_bits, quantized_base
+from jobs.finetuning.quantized_base import _pack_in_8_bits
 from jobs.techniques import AXES
-from tests.unit.jobs.finetuning.test_adapters import ARGUMENTS, CPU, TINY, maker, mixture
+from tests.unit.jobs.finetuning.test_adapters import (
+    ARGUMENTS,
+    CPU,
+    TINY,
+    TOKENS,
+    lora,
+    maker,
+    mixture,
+    packed,
+)
 
 
 @pytest.mark.parametrize("method", ["bnb_4bit", "bnb_8bit"])
 def test_quantized_base_in_fp16_has_no_other_format_beside_its_codes(method: str) -> None:
-    parameters = {"dtype": "float16", "upcast": False}
-    model: Any = quantized_base(maker(), False, CPU, method=method, parameters=parameters)
+    model = packed(maker(), method, dtype="float16", upcast=False)
     wide = {item.dtype for item in model.parameters() if item.is_floating_point()}
     assert wide == {torch.float16}
     if method == "bnb_4bit":
@@ -75,9 +83,7 @@ def test_dequantized_base_of_an_mxfp4_checkpoint_trains_in_bf16(tmp_path: Path) 
     pairs = torch.stack([codes[bytes_ % 16], codes[bytes_ // 16]], dim=-1)
     expected = pairs.flatten(2).transpose(1, 2) * 2.0 ** (120 - 127)
     assert torch.equal(model.model.layers[0].mlp.experts.down_proj.float(), expected)
-    adapted = peft_adapter(model, "causal-lm", ARGUMENTS, method="lora", parameters={"r": 4})
-    tokens = torch.arange(3, 11).reshape(1, 8)
-    adapted(input_ids=tokens, labels=tokens).loss.backward()
+    lora(model, r=4)(input_ids=TOKENS, labels=TOKENS).loss.backward()
 
 
 def test_dequantized_base_of_a_checkpoint_in_16_bits_is_refused(tmp_path: Path) -> None:

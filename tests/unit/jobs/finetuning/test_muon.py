@@ -9,29 +9,13 @@ from typing import Any
 import peft
 import pytest
 import torch
-import transformers
 
 from jobs.finetuning.muon import muon
+from tests.support.tiny_decoders import TOKENS, decoder
 
-TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "vocab_size": 64,
-    "pad_token_id": 0,
-}
 ARGUMENTS = SimpleNamespace(
     learning_rate=0.01, weight_decay=0.1, adam_beta1=0.9, adam_beta2=0.99, adam_epsilon=1e-8
 )
-TOKENS = torch.arange(2, 34).reshape(2, 16)
-
-
-def decoder() -> Any:
-    torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model("llama", **TINY)
-    return transformers.AutoModelForCausalLM.from_config(config).train()
 
 
 def train(model: Any, *optimizers: torch.optim.Optimizer, steps: int = 3) -> None:
@@ -90,7 +74,7 @@ def test_muon_below_an_adapter_trains_its_matrices_alone() -> None:
     lora = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
     optimizer = muon(peft.get_peft_model(decoder(), lora), ARGUMENTS)
     shapes = [tuple(p.shape) for group in optimizer.param_groups for p in group["params"]]
-    assert sorted(shapes) == [(2, 32), (32, 2)]
+    assert sorted(shapes) == [(2, 32), (2, 32), (32, 2), (32, 2)]
 
 
 def test_muon_without_a_matrix_to_train_is_unsupported() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 
 from jobs.errors import classify
 from jobs.finetuning.qat import fake_quantized_linears
@@ -15,27 +14,9 @@ from jobs.finetuning.trained_weights import trained_weights
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from jobs.trial.effective_code import code
+from tests.support.tiny_decoders import TOKENS, checkpointed, decoder
 
-TINY = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "vocab_size": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-TOKENS = torch.arange(2, 34).reshape(2, 16)
 PLAIN = SimpleNamespace(gradient_checkpointing_kwargs=None)
-
-
-def decoder(**config: Any) -> Any:
-    """A tiny decoder in training; the same weights in each call."""
-    torch.manual_seed(0)
-    full = transformers.AutoConfig.for_model("llama", **{**TINY, **config})
-    return transformers.AutoModelForCausalLM.from_config(full).train()
 
 
 def trained_names(model: Any) -> set[str]:
@@ -55,10 +36,7 @@ def test_trained_weights_are_those_that_a_pattern_matches_anywhere() -> None:
 
 
 def test_trained_weights_below_reentrant_checkpointing_get_gradients() -> None:
-    model = decoder()
-    # transformers 5.23 renamed the method.
-    enable = getattr(model, "activation_checkpointing_enable", None)
-    (enable or model.gradient_checkpointing_enable)({"use_reentrant": True})
+    model = checkpointed(decoder(), use_reentrant=True)
     arguments = SimpleNamespace(gradient_checkpointing_kwargs={"use_reentrant": True})
     trained_weights(model, "causal-lm", arguments, patterns=[r"layers\.0\."])
     model(input_ids=TOKENS, labels=TOKENS).loss.backward()

@@ -8,36 +8,22 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 
 from jobs.finetuning.weighted_loss import entropy_weighted_loss
 from jobs.techniques import AXES
 from jobs.trial.effective_code import code
+from tests.support.tiny_decoders import TOKENS, decoder
 
-TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "vocab_size": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
 PLAIN = SimpleNamespace(label_smoothing_factor=0.0)
-TOKENS = torch.arange(2, 34).reshape(2, 16)
 LABELS = torch.where(torch.arange(16) < 5, -100, TOKENS)
 
 
-def decoder() -> Any:
+def unsure() -> Any:
     """A tiny decoder in training whose predictions are not all equally sure."""
-    torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model("llama", **TINY)
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    model = decoder()
     with torch.no_grad():
         model.lm_head.weight.mul_(40)
-    return model.train()
+    return model
 
 
 def expected(logits: torch.Tensor, alpha: float, k: int) -> float:
@@ -60,7 +46,7 @@ def expected(logits: torch.Tensor, alpha: float, k: int) -> float:
 
 @pytest.mark.parametrize(("alpha", "k"), [(1.0, 20), (0.5, 3), (2.0, 1000)])
 def test_eaft_loss_is_cross_entropy_times_entropy(alpha: float, k: int) -> None:
-    model = entropy_weighted_loss(decoder(), "causal-lm", PLAIN, alpha=alpha, k=k)
+    model = entropy_weighted_loss(unsure(), "causal-lm", PLAIN, alpha=alpha, k=k)
     outputs = model(input_ids=TOKENS, labels=LABELS)
     total = expected(outputs.logits.detach(), alpha, k)
     labels = int((LABELS[:, 1:] != -100).sum())
@@ -70,7 +56,7 @@ def test_eaft_loss_is_cross_entropy_times_entropy(alpha: float, k: int) -> None:
 
 
 def test_eaft_with_exponent_0_trains_as_the_plain_loss() -> None:
-    plain, weighted = decoder(), entropy_weighted_loss(decoder(), "causal-lm", PLAIN, alpha=0.0)
+    plain, weighted = unsure(), entropy_weighted_loss(unsure(), "causal-lm", PLAIN, alpha=0.0)
     for model in (plain, weighted):
         model(input_ids=TOKENS, labels=LABELS).loss.backward()
     for one, other in zip(plain.parameters(), weighted.parameters(), strict=True):
@@ -79,14 +65,14 @@ def test_eaft_with_exponent_0_trains_as_the_plain_loss() -> None:
 
 
 def test_eaft_leaves_the_evaluation_as_it_is() -> None:
-    plain, weighted = decoder(), entropy_weighted_loss(decoder(), "causal-lm", PLAIN)
+    plain, weighted = unsure(), entropy_weighted_loss(unsure(), "causal-lm", PLAIN)
     losses = [model.eval()(input_ids=TOKENS, labels=LABELS).loss for model in (plain, weighted)]
     assert torch.equal(*losses)
 
 
 def test_eaft_with_label_smoothing_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="does not support a weighted loss"):
-        entropy_weighted_loss(decoder(), "causal-lm", SimpleNamespace(label_smoothing_factor=0.1))
+        entropy_weighted_loss(unsure(), "causal-lm", SimpleNamespace(label_smoothing_factor=0.1))
 
 
 def test_eaft_is_another_training_with_its_parameters() -> None:

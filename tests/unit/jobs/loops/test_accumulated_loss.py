@@ -13,49 +13,35 @@ import torch
 from jobs.flags import FlagKind
 from jobs.loops import accumulated_loss
 from jobs.loops.accumulated_loss import LossScale
-from jobs.spec import ModelSpec, TrialSpec
+from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
 from tests.support.one_trial import measured
-
-LLAMA = ModelSpec(
-    task="causal-lm",
-    architecture="llama",
-    config={
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-        "intermediate_size": 64,
-        "vocab_size": 128,
-    },
-)
-"""It divides by the number of items itself; the tiny BERT for classification ignores it."""
+from tests.support.tiny_decoders import MODEL
 
 
 def accumulated(**choices: Any) -> TrialSpec:
     return build_tiny_spec({"micro_batch": 2, "accumulation": 4, **choices}, inspect=False)
 
 
-def test_run_corrects_the_loss_of_a_model_that_ignores_the_count(tmp_path: Path) -> None:
-    corrected = measured(accumulated(), tmp_path)
+@pytest.mark.parametrize("compiler", ["none", "aot_eager"])
+def test_run_corrects_the_loss_of_a_model_that_ignores_the_count(
+    tmp_path: Path, compiler: str
+) -> None:
+    corrected = measured(accumulated(compile=compiler), tmp_path)
     plain = measured(build_tiny_spec({"micro_batch": 8}, inspect=False), tmp_path)
     assert corrected.measurements["accumulation_loss_scaling"] == "corrected"
     assert corrected.measurements["accumulation_loss_ratio"] == pytest.approx(1.0, rel=1e-5)
     # Two classes: the loss of random weights is about ln 2, not four times that.
     assert corrected.steps["loss"] == pytest.approx(plain.steps["loss"], rel=0.1)
     assert corrected.flags == ()
+    columns = {"accumulation_loss_scaling", "accumulation_loss_ratio"}
+    assert not columns & plain.measurements.keys()
 
 
 @pytest.mark.parametrize("compiler", ["none", "aot_eager"])
 def test_run_leaves_a_model_alone_that_divides(tmp_path: Path, compiler: str) -> None:
-    record = measured(replace(accumulated(compile=compiler), model=LLAMA), tmp_path)
+    record = measured(replace(accumulated(compile=compiler), model=MODEL), tmp_path)
     assert record.measurements["accumulation_loss_scaling"] == "native"
-    assert record.measurements["accumulation_loss_ratio"] == pytest.approx(1.0, rel=1e-5)
-
-
-def test_run_corrects_a_compiled_model(tmp_path: Path) -> None:
-    record = measured(accumulated(compile="aot_eager"), tmp_path)
-    assert record.measurements["accumulation_loss_scaling"] == "corrected"
     assert record.measurements["accumulation_loss_ratio"] == pytest.approx(1.0, rel=1e-5)
 
 
@@ -64,22 +50,15 @@ def test_run_of_accelerates_loop_says_that_it_divides(tmp_path: Path) -> None:
     assert record.measurements["accumulation_loss_scaling"] == "divided"
 
 
-def test_run_without_accumulation_has_no_such_columns(tmp_path: Path) -> None:
-    values = measured(build_tiny_spec(inspect=False), tmp_path).measurements
-    assert not {"accumulation_loss_scaling", "accumulation_loss_ratio"} & values.keys()
-
-
 def test_run_flags_accumulation_of_the_users_own_arguments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check knows nothing of the correction: without it, it finds the mistake."""
     monkeypatch.setattr(LossScale, "_decide", lambda self, *, used: setattr(self, "scaling", "?"))
     arguments = {"gradient_accumulation_steps": 4}
-    spec = build_tiny_spec(training_arguments=arguments, inspect=False)
-    settings = replace(
-        spec.settings,
-        training_arguments={**spec.settings.training_arguments, **arguments},
-    )
+    spec = build_tiny_spec(inspect=False)
+    given = {**spec.settings.training_arguments, **arguments}
+    settings = replace(spec.settings, training_arguments=given)
     record = measured(replace(spec, settings=settings), tmp_path)
     assert record.measurements["accumulation_loss_ratio"] == pytest.approx(4.0, rel=1e-5)
     assert [flag.kind for flag in record.flags] == [FlagKind.LOSS_TIMES_ACCUMULATION]

@@ -98,17 +98,10 @@ def test_meter_counts_the_steps_after_the_warm_up(clock: Clock) -> None:
     assert training.announced == ["first_step", "warm_up", "steps"]
 
 
-@pytest.mark.parametrize("warmup_steps", [0, 1, 2])
-def test_meter_announces_the_counted_steps_after_any_warm_up(
-    clock: Clock, warmup_steps: int
-) -> None:
-    training = train(clock, [1.0] * 4, warmup_steps=warmup_steps)
-    assert training.announced == ["first_step", "warm_up", "steps"]
-
-
 @pytest.mark.parametrize("total", [1, 2, 3])
 def test_meter_of_a_short_training_counts_one_step(clock: Clock, total: int) -> None:
     training = train(clock, [1.0] * total, warmup_steps=5)
+    assert training.announced[:2] == ["first_step", "warm_up"]
     assert training.reports.count("step_end") == total
     assert training.values["steps_counted"] == 1
 

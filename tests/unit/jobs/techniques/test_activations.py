@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 
 pytest.importorskip("trl")
 
@@ -18,32 +17,7 @@ from jobs.techniques.axes.activations import offloaded_activations
 from jobs.trial.effective_code import code
 from jobs.trial.requirements import unmet_reason
 from tests.conftest import build_tiny_spec
-
-TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "vocab_size": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-TOKENS = torch.arange(2, 34).reshape(2, 16)
-
-
-def decoder() -> Any:
-    """A tiny decoder in training; the same weights in each call."""
-    torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model("llama", **TINY)
-    return transformers.AutoModelForCausalLM.from_config(config).train()
-
-
-def checkpointed(model: Any) -> None:
-    """Turn checkpointing on, by the name that this transformers has for it."""
-    enable = getattr(model, "activation_checkpointing_enable", None)
-    (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
+from tests.support.tiny_decoders import TOKENS, checkpointed, decoder
 
 
 def step(model: Any) -> tuple[float, list[torch.Tensor]]:
@@ -89,10 +63,7 @@ def test_offloaded_activations_train_exactly_as_kept_ones(checkpoints: bool) -> 
 @pytest.mark.usefixtures("on_cpu")
 def test_offloaded_bytes_are_read_back_and_fewer_with_checkpointing() -> None:
     moved = []
-    for checkpoints in (False, True):
-        model = decoder()
-        if checkpoints:
-            checkpointed(model)
+    for model in (decoder(), checkpointed(decoder())):
         offloaded_activations(model, "causal-lm", None)
         step(model)
         moved.append(code(model)["offloaded_activation_bytes"])

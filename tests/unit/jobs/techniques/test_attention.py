@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 import torch
 from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
     BertConfig,
     BertForSequenceClassification,
     default_data_collator,
@@ -29,6 +27,7 @@ from jobs.techniques.axes.attention import (
 )
 from jobs.techniques.axes.batching import flattened_rows
 from jobs.trial.data.collators import PadRows
+from tests.support.tiny_decoders import decoder
 
 
 @pytest.fixture(autouse=True)
@@ -125,18 +124,7 @@ def test_variable_length_attention_is_sdpa_of_each_row(monkeypatch: pytest.Monke
 
 def _with_and_without(attention: str) -> list[float]:
     """Losses of a small Llama: of two padded rows, and of the same rows in one sequence."""
-    config = AutoConfig.for_model(
-        "llama",
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        use_cache=False,
-    )
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    model = decoder(num_attention_heads=4, use_cache=False)
     model.set_attn_implementation(attention)
     rows = [{"input_ids": torch.arange(1, 8)}, {"input_ids": torch.arange(9, 13)}]
     if attention == "sdpa":

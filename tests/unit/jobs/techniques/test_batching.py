@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from datasets import Dataset
 
 from jobs.loops.step_order import StepsInRandomOrder
@@ -17,16 +16,9 @@ from jobs.techniques.axes.batching import (
 )
 from jobs.trackers.sources.micro_batches import MicroBatches
 from jobs.trial.data.collators import PadRows
+from tests.support.tiny_decoders import decoder
 
 ROWS = [[5, 6, 7], [8, 9], [10, 11, 12, 13], [14]]
-MODEL = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 
 
 def _dataset(rows: list[list[int]] = ROWS) -> Any:
@@ -35,16 +27,10 @@ def _dataset(rows: list[list[int]] = ROWS) -> Any:
     return dataset
 
 
-def _model() -> Any:
-    torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model("llama", **MODEL, use_cache=False)
-    return transformers.AutoModelForCausalLM.from_config(config)
-
-
 def test_flattened_rows_have_the_loss_of_padded_rows() -> None:
     dataset, collate = flattened_rows(_dataset(), PadRows(0), attention="", tokens=8)
     rows = [dataset[index] for index in range(len(ROWS))]
-    model = _model()
+    model = decoder(use_cache=False)
     padded = model(**PadRows(0)(rows)).loss.detach()
     flat = model(**collate(rows)).loss.detach()
     assert float(flat) == pytest.approx(float(padded), rel=1e-6)
@@ -94,7 +80,7 @@ def test_packed_rows_are_full_blocks_of_the_same_tokens() -> None:
 def test_packed_rows_have_the_loss_of_their_pieces_alone() -> None:
     rows = [list(range(1, 21)), list(range(30, 42))]
     packed, collate = packed_rows(_dataset(rows), PadRows(0), attention="", tokens=16)
-    model = _model()
+    model = decoder(use_cache=False)
     whole = model(**collate([packed[0], packed[1]])).loss.detach()
     pieces = [rows[0][:16], rows[0][16:], rows[1]]
     total, count = 0.0, 0
@@ -127,7 +113,7 @@ def test_packed_whole_rows_fill_blocks_without_cutting_a_row() -> None:
 def test_packed_whole_rows_have_the_loss_of_padded_rows() -> None:
     rows = [list(range(1, 21)), list(range(30, 42)), list(range(50, 59))]
     packed, collate = packed_whole_rows(_dataset(rows), PadRows(0), attention="", tokens=16)
-    model = _model()
+    model = decoder(use_cache=False)
     whole = model(**collate([packed[index] for index in range(len(packed))])).loss.detach()
     cut = [{"input_ids": torch.tensor(row[:16]), "labels": torch.tensor(row[:16])} for row in rows]
     padded = model(**PadRows(0)(cut)).loss.detach()

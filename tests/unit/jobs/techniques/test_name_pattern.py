@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from jobs.techniques import AXES
-from tests.conftest import build_tiny_spec
 
 ACTIVATIONS = AXES["activations"]
 
@@ -52,14 +51,6 @@ def test_listed_name_is_the_row_that_the_pattern_makes() -> None:
     assert listed
     for name in listed:
         assert ACTIVATIONS.variants[name] == pattern.variant(name)
-
-
-def test_two_numbers_are_two_trials() -> None:
-    compiled = {"compile": "inductor_regional"}
-    first, second = (
-        build_tiny_spec({**compiled, "activations": name}) for name in ("budget_0.4", "budget_0.41")
-    )
-    assert first.trial_id != second.trial_id
 
 
 def test_names_show_the_form_of_the_pattern_once() -> None:

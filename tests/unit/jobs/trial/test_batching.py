@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import (
-    DataSpec,
-    MeasureSpec,
-    ModelSpec,
-    Needs,
-    RowLengthDistribution,
-    SyntheticData,
-    TrialSpec,
-    from_json,
-    to_json,
-)
-from jobs.techniques import AXES, merge
+from jobs.spec import DataSpec, ModelSpec, RowLengthDistribution, SyntheticData, TrialSpec
+from jobs.techniques import AXES
 from jobs.trial.run import run
+from tests.conftest import build_tiny_spec
+from tests.support.tiny_decoders import LLAMA, MODEL
 
-LLAMA = {
-    "vocab_size": 256,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 LENGTHS = RowLengthDistribution(distribution="lognormal", mean=16)
 
 
-def _spec(batching: str, architecture: str = "llama", steps: int | None = 3) -> TrialSpec:
-    choices = {name: axis.default for name, axis in AXES.items()}
-    choices |= {"batching": batching, "micro_batch": 4}
-    variants = [AXES[name].variant(value) for name, value in choices.items()]
-    return TrialSpec(
-        choices=choices,
-        model=ModelSpec(task="causal-lm", architecture=architecture, config=LLAMA),
+def _spec(batching: str, model: ModelSpec = MODEL) -> TrialSpec:
+    return replace(
+        build_tiny_spec({"batching": batching, "micro_batch": 4}, steps=3),
+        model=model,
         data=DataSpec(synthetic=SyntheticData(sequence_length=64, samples=80, lengths=LENGTHS)),
-        settings=merge(variants, {}, None),
-        measure=MeasureSpec(warmup_steps=1, steps=steps),
-        needs=Needs(gpus=0, cpus=1),
     )
 
 
@@ -97,23 +76,14 @@ def test_run_of_a_model_whose_rows_attend_to_each_other_is_refused(
     tmp_path: Path, batching: str
 ) -> None:
     # OPT computes its positions and masks without position_ids.
-    record = run(_spec(batching, "opt"), lambda phase: None, scratch=tmp_path)
+    record = run(
+        _spec(batching, replace(MODEL, architecture="opt")), lambda phase: None, scratch=tmp_path
+    )
     assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "rows_stay_separate")
     assert "attend to each other" in record.reason
 
 
 def test_run_of_a_classifier_without_padding_is_refused(tmp_path: Path) -> None:
-    spec = _spec("padding_free")
     classifier = ModelSpec(task="sequence-classification", architecture="llama", config=LLAMA)
-    moved = TrialSpec(
-        choices=spec.choices, model=classifier, data=spec.data, settings=spec.settings
-    )
-    record = run(moved, lambda phase: None, scratch=tmp_path)
+    record = run(_spec("padding_free", classifier), lambda phase: None, scratch=tmp_path)
     assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "task:causal-lm")
-
-
-def test_spec_with_lengths_is_read_back() -> None:
-    spec = _spec("packed")
-    again = from_json(TrialSpec, to_json(spec))
-    assert again == spec
-    assert again.trial_id == spec.trial_id

@@ -11,19 +11,12 @@ from typing import Any
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import DatasetFile, DataSpec, ModelSpec, Task
+from jobs.spec import DatasetFile, DataSpec, ModelSpec
 from jobs.trial.run import run
 from tests.conftest import build_tiny_spec
+from tests.support.tiny_decoders import MODEL
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
 
-LLAMA: Mapping[str, Any] = {
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "intermediate_size": 64,
-    "vocab_size": 128,
-}
 CHATS = [
     {"messages": [{"role": "user", "content": "good film"}]},
     {"messages": [{"role": "user", "content": "a very very bad film"}]},
@@ -52,16 +45,13 @@ def train(
     return run(spec, lambda phase: None, scratch=folder)
 
 
-def causal(task: Task = "causal-lm") -> ModelSpec:
-    return ModelSpec(task=task, architecture="llama", config=LLAMA)
-
-
-@pytest.mark.parametrize("rows", [CHATS, PROMPTS], ids=["chats", "prompts"])
-@pytest.mark.parametrize("loop", ["trainer", "accelerate"])
+@pytest.mark.parametrize(
+    ("rows", "loop"), [(CHATS, "trainer"), (PROMPTS, "accelerate")], ids=["chats", "prompts"]
+)
 def test_run_trains_on_chats_and_prompts(
     rows: Sequence[Mapping[str, Any]], loop: str, tmp_path: Path
 ) -> None:
-    record = train(rows, tmp_path, causal(), loop=loop, accumulation=2)
+    record = train(rows, tmp_path, MODEL, loop=loop, accumulation=2)
     assert record.outcome is Outcome.OK, record.reason
     assert record.measurements["longest_row_tokens"] > record.measurements["mean_row_tokens"]
     assert record.flags == ()
@@ -75,18 +65,17 @@ def test_run_on_names_of_classes_has_an_output_for_each(tmp_path: Path) -> None:
 
 
 def test_run_on_other_columns_fails_in_a_sentence(tmp_path: Path) -> None:
-    record = train([{"conversations": "x", "id": 1}] * 4, tmp_path, causal())
+    record = train([{"conversations": "x", "id": 1}] * 4, tmp_path, MODEL)
     assert (record.outcome, record.phase) == (Outcome.FAILED, "data")
     assert "has the columns conversations, id, and causal-lm trains on" in record.reason
 
 
-@pytest.mark.parametrize("loop", ["trainer", "accelerate"])
 def test_prompts_that_leave_no_room_for_an_answer_do_not_spoil_the_losses(
-    tmp_path: Path, loop: str
+    tmp_path: Path,
 ) -> None:
     long = {"prompt": "very " * 40, "completion": "yes"}
     with pytest.warns(UserWarning, match="4 of 16 rows .* are left out"):
-        record = train([long, *PROMPTS[:3]] * 4, tmp_path, causal(), loop=loop, micro_batch=1)
+        record = train([long, *PROMPTS[:3]] * 4, tmp_path, MODEL, micro_batch=1)
     assert record.outcome is Outcome.OK, record.reason
     assert record.flags == ()
     assert all(loss > 0 for loss in record.steps["loss"])

@@ -21,7 +21,6 @@ from jobs.spec import (
     Choice,
     DatasetFile,
     DataSpec,
-    ModelSpec,
     RowLengthDistribution,
     SyntheticData,
     TrialSpec,
@@ -30,6 +29,7 @@ from jobs.trial.data.row_lengths import PairLengths
 from jobs.trial.models import architecture_config
 from jobs.trial.run import run
 from tests.conftest import build_tiny_spec
+from tests.support.tiny_decoders import MODEL
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
 
 with warnings.catch_warnings():
@@ -37,16 +37,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import trl
 
-LLAMA = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "intermediate_size": 64,
-    "vocab_size": 128,
-    "max_position_embeddings": 64,
-}
-MODEL = ModelSpec(task="causal-lm", architecture="llama", config=LLAMA)
 RAGGED = SyntheticData(
     sequence_length=32,
     samples=40,
