@@ -87,14 +87,6 @@ def remaining(sweep: Sweep) -> Iterator[TrialSpec]:
         yield spec
 
 
-def test_session_runs_every_trial_once_in_order(sweep: Sweep) -> None:
-    for spec in remaining(sweep):
-        sweep.session.ended(record_of(spec))
-    sweep.session.write_missing_records()
-    assert sweep.session.finished
-    assert sweep.outcomes() == {trial.trial_id: (Outcome.OK, "") for trial in TRIALS}
-
-
 def test_session_with_spent_budget_starts_nothing_more(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, budget=10.0)
     first = dispatch(sweep)
@@ -175,14 +167,6 @@ def test_first_reason_to_close_stays(tmp_path: Path) -> None:
     assert sweep.session.close_reason is CloseReason.TIME_BUDGET
 
 
-def test_trials_dispatched_and_given_up_have_their_record(sweep: Sweep) -> None:
-    dispatch(sweep)
-    assert sweep.session.pending == tuple(TRIALS)
-    sweep.session.interrupt()
-    sweep.session.write_missing_records()
-    assert len(sweep.outcomes()) == len(TRIALS)
-
-
 @pytest.mark.parametrize("reason", CloseReason)
 def test_close_reason_is_the_rule_and_a_sentence(reason: CloseReason, sweep: Sweep) -> None:
     sweep.session.close(reason)
@@ -210,25 +194,14 @@ def test_reuse_keeps_final_outcomes(outcome: Outcome, resume: bool, sweep: Sweep
 
 
 @pytest.mark.parametrize("resume", [True, False])
-def test_reuse_repeats_records_of_another_environment(resume: bool, sweep: Sweep) -> None:
-    earlier = {TRIALS[0].trial_id: record_of(TRIALS[0], environment=ELSEWHERE)}
-    assert sweep.session.reuse(earlier, [HERE], resume=resume) == 0
-    assert TRIALS[0] in list(remaining(sweep))
-
-
-def test_reuse_keeps_records_of_any_node(sweep: Sweep) -> None:
-    earlier = {
-        TRIALS[0].trial_id: record_of(TRIALS[0], environment=ELSEWHERE),
-        TRIALS[1].trial_id: record_of(TRIALS[1], environment=HERE),
-    }
-    assert sweep.session.reuse(earlier, iter([HERE, ELSEWHERE]), resume=True) == 2
-
-
-def test_reuse_ignores_records_that_are_not_planned(sweep: Sweep) -> None:
+def test_reuse_keeps_planned_records_of_any_node_that_is_there(resume: bool, sweep: Sweep) -> None:
     unplanned = build_tiny_spec(repeat=99)
-    earlier = {unplanned.trial_id: record_of(unplanned)}
-    assert sweep.session.reuse(earlier, [HERE], resume=True) == 0
-    assert len(list(remaining(sweep))) == len(TRIALS)
+    measured = [record_of(TRIALS[0], environment=ELSEWHERE), record_of(TRIALS[1])]
+    earlier = {own.trial_id: own for own in (*measured, record_of(unplanned))}
+    assert sweep.session.reuse(earlier, [HERE], resume=resume) == 1
+    assert list(remaining(sweep)) == [TRIALS[0], *TRIALS[2:]]
+    again = Sweep(sweep.folder.path)
+    assert again.session.reuse(earlier, iter([HERE, ELSEWHERE]), resume=resume) == 2
 
 
 def test_earlier_record_stays_if_its_trial_is_not_repeated(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Two hundred damaged run folders: every verb reads what is intact, or says why not."""
+"""Eighty damaged run folders: every verb reads what is intact, or says why not."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def read_by_everything(folder: Path, intact: set[str], *, publish: bool) -> None
     assert contents(folder) == before, "reading changes nothing"
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(4))
 def test_verbs_on_damaged_folders_read_every_intact_trial(block: int, tmp_path: Path) -> None:
     for seed in range(20 * block, 20 * block + 20):
         folder = tmp_path / str(seed)

@@ -143,6 +143,9 @@ def test_slot_runs_its_assignment_one_trial_a_step(gpu: Gpu) -> None:
     assert record_of(slot).spec == PLAN[1]
     assert slot.is_done
     assert slot.step() is None
+    slot.assign(Assignment(specs=(), seconds_left=60.0, may_share=False, gpu_model=""))
+    assert slot.step() is None
+    assert slot.is_done
     slot.close()
     assert gpu.closed
 
@@ -155,13 +158,6 @@ def test_trial_ends_with_the_sweeps_time_budget(gpu: Gpu) -> None:
         record_of(slot)
     assert PLAN[0].measure.timeout_seconds > 60.0
     assert gpu.timeouts == [60.0, 10.0, 1.0], "one that has started gets a second at least"
-
-
-def test_slot_with_an_empty_assignment_is_done(gpu: Gpu) -> None:
-    slot = slot_of(gpu)
-    slot.assign(Assignment(specs=(), seconds_left=60.0, may_share=False, gpu_model=""))
-    assert slot.step() is None
-    assert slot.is_done
 
 
 @pytest.mark.parametrize(
@@ -202,11 +198,6 @@ def test_trial_that_fails_by_itself_has_its_record(
 ) -> None:
     gpu.outcome, gpu.reason, gpu.dead_reason = outcome, reason, dead
     assert record_of(slot_of(gpu)).outcome is outcome
-
-
-def test_shared_gpu_is_measured_on_if_it_may(gpu: Gpu) -> None:
-    gpu.shared_reason = "1.0 GiB are in use on it"
-    assert record_of(slot_of(gpu, may_share=True)).spec == PLAN[0]
 
 
 @pytest.mark.parametrize("may_share", [False, True])
@@ -264,7 +255,8 @@ def test_process_that_may_leave_is_waited_for_once(gpu: Gpu) -> None:
         assert clock.now == pytest.approx(10.0, abs=0.1)
 
 
-def test_own_processes_that_end_are_waited_for(gpu: Gpu) -> None:
+@pytest.mark.parametrize("ends", [True, False])
+def test_own_processes_are_waited_for_up_to_a_limit(ends: bool, gpu: Gpu) -> None:
     """A killed trial's memory is not another user's."""
     gpu.shared_reason = "20 GiB"
     gpu.children = 2
@@ -275,12 +267,16 @@ def test_own_processes_that_end_are_waited_for(gpu: Gpu) -> None:
 
     def sleep(seconds: float) -> None:
         clock.now += seconds
-        if clock.now > 5.0:
+        if ends and clock.now > 5.0:
             gpu.shared_reason = ""
 
     slot._sleep = sleep
-    assert record_of(slot).spec == PLAN[1]
-    assert clock.now > 5.0
+    if ends:
+        assert record_of(slot).spec == PLAN[1]
+        assert clock.now > 5.0
+    else:
+        assert unfit(slot).problem is GpuProblem.SHARED
+        assert clock.now < 2 * OWN_RELEASE_SECONDS
 
 
 def test_gpu_of_another_model_gives_its_trial_back(gpu: Gpu) -> None:
@@ -295,46 +291,31 @@ def test_gpu_of_another_model_gives_its_trial_back(gpu: Gpu) -> None:
     assert record_of(slot_of(gpu, gpu_model="A100")).spec == PLAN[0]
 
 
-def test_trial_that_loses_its_slot_is_begun_again(gpu: Gpu) -> None:
+@pytest.mark.parametrize(
+    ("rule", "outcome"),
+    [
+        ("", Outcome.CRASHED),
+        (SLOT_UNRESPONSIVE, Outcome.SKIPPED),
+        (DISK_FULL, Outcome.SKIPPED),
+    ],
+)
+def test_trial_that_loses_its_slot_is_begun_again_once(
+    rule: str, outcome: Outcome, gpu: Gpu
+) -> None:
+    gpu.death_rule = rule
     gpu.deaths = 1
     assert record_of(slot_of(gpu)).outcome is Outcome.OK
-    assert len(gpu.ran) == 2
-
-
-@pytest.mark.parametrize("rule", [SLOT_UNRESPONSIVE, DISK_FULL])
-def test_trial_that_the_machine_failed_twice_is_to_be_repeated(rule: str, gpu: Gpu) -> None:
     gpu.deaths = 2
-    gpu.death_rule = rule
     record = record_of(slot_of(gpu))
-    assert (record.outcome, record.rule) == (Outcome.SKIPPED, rule)
-    assert not record.outcome.is_final
+    assert (record.outcome, record.rule) == (outcome, rule)
     assert record.reason == "the slot's parent died, 2 times"
     assert record.started_at > 0
-
-
-def test_hung_parent_may_be_the_fault_of_its_gpu(gpu: Gpu) -> None:
     gpu.deaths = 2
-    gpu.death_rule = SLOT_UNRESPONSIVE
     gpu.dead_reason = "CUDA error"
-    assert unfit(slot_of(gpu)).problem is GpuProblem.DEAD
-
-
-def test_own_processes_that_never_end_are_not_waited_for_without_end(gpu: Gpu) -> None:
-    gpu.shared_reason = "20 GiB"
-    gpu.children = 2
-    clock = Clock()
-    slot = slot_of(gpu, *PLAN[:2], release_seconds=1.0, clock=clock)
-    gpu.shared_from_run = 1
-    record_of(slot)
-    assert unfit(slot).problem is GpuProblem.SHARED
-    assert clock.now < 2 * OWN_RELEASE_SECONDS
-
-
-def test_trial_that_loses_its_slot_twice_has_crashed(gpu: Gpu) -> None:
-    gpu.deaths = 2
-    record = record_of(slot_of(gpu))
-    assert record.outcome is Outcome.CRASHED
-    assert record.reason == "the slot's parent died, 2 times"
+    if rule == DISK_FULL:
+        assert record_of(slot_of(gpu)).rule == rule, "the GPU is not to blame"
+    else:
+        assert unfit(slot_of(gpu)).problem is GpuProblem.DEAD
 
 
 @pytest.mark.parametrize(
