@@ -49,18 +49,15 @@ def main() -> int:
     # People type "batch-size"; the module is called "batch_size".
     verb = sys.argv[1].replace("-", "_")
     if verb not in VERBS:
-        print(f"orchestrator: {_unknown_verb(sys.argv[1])}", file=sys.stderr)
+        from orchestrator.planning.problems import advice  # only a mistake needs it
+
+        hint = advice(verb, list(VERBS))
+        print(f'orchestrator: no verb "{sys.argv[1]}"; {hint}', file=sys.stderr)
         return EXIT_USAGE
     # The verb runs as with ``python -m orchestrator.VERB``, and ends the process itself.
     sys.argv = [f"orchestrator {verb}", *sys.argv[2:]]
     runpy.run_module(f"orchestrator.{verb}", run_name="__main__")
     return EXIT_OK
-
-
-def _unknown_verb(written: str) -> str:
-    from orchestrator.planning.problems import advice  # only a mistake needs it
-
-    return f'no verb "{written}"; {advice(written.replace("-", "_"), list(VERBS))}'
 
 
 def run() -> None:

@@ -32,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
-        return _report(options)
+        if isinstance(options.run, Uri):
+            return _report_uri(options.run, options)
+        return _report_folder(options.run, options)
     except FileNotFoundError as error:
         print(f"{options.run}: no records and no table to report on ({error})", file=sys.stderr)
         return cli.EXIT_USAGE
@@ -47,12 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"{error.filename or options.run}: {error.strerror or error}", file=sys.stderr)
         return cli.EXIT_FAILURE
-
-
-def _report(options: argparse.Namespace) -> int:
-    if isinstance(options.run, Uri):
-        return _report_uri(options.run, options)
-    return _report_folder(options.run, options)
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -82,18 +82,16 @@ class _Follower:
         if run.started_at != self.run.started_at:
             self._begin(run)
         self.run = run
-        for record in sorted(self._new_records(), key=_ended_at):
-            self._show(record)
+        in_order = sorted(self._new_records(), key=lambda own: own.started_at + own.slot_seconds)
+        for record in in_order:
+            if record.outcome is Outcome.UNSUPPORTED and not record.started_at:
+                continue  # ruled out when the sweep was planned
+            measured = record.started_at >= self.run.started_at
+            if measured and self._is_first_look:
+                self.progress.count(record, measured=True)
+            else:
+                self.progress.ended(record, measured=measured)
         self._is_first_look = False
-
-    def _show(self, record: TrialRecord) -> None:
-        if record.outcome is Outcome.UNSUPPORTED and not record.started_at:
-            return  # ruled out when the sweep was planned
-        measured = record.started_at >= self.run.started_at
-        if measured and self._is_first_look:
-            self.progress.count(record, measured=True)
-        else:
-            self.progress.ended(record, measured=measured)
 
     def _new_records(self) -> list[TrialRecord]:
         records = []
@@ -109,8 +107,3 @@ class _Follower:
                 self._files_read.add(version)
                 records.append(record)
         return records
-
-
-def _ended_at(record: TrialRecord) -> float:
-    """Unix time in seconds."""
-    return record.started_at + record.slot_seconds

@@ -70,7 +70,11 @@ def upload(folder: Path, uri: Uri, *, card: str = "") -> None:
             return
         local = _on_disk(folder)
         remote = _at(uri)
-        names = {name for name in local.names() if not _is_local(name)}
+        names = {
+            name
+            for name in local.names()
+            if not any(Path(name).match(pattern) for pattern in _LOCAL_FILES)
+        }
         _copy(names, local, remote)
         # Records that are only at the URI were dropped by this run.
         for name in _records(remote.names()) - names:
@@ -189,10 +193,6 @@ def _needed(names: set[str]) -> set[str]:
     # Records say everything that tables say, and more.
     tables = {name for name in names if name.endswith(".parquet") and "/" not in name}
     return (_records(names) or tables) | names.intersection({RUN})
-
-
-def _is_local(name: str) -> bool:
-    return any(Path(name).match(pattern) for pattern in _LOCAL_FILES)
 
 
 def _keep_later(downloaded: Path, path: Path) -> None:

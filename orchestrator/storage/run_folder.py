@@ -128,7 +128,7 @@ class RunFolder:
             read_run(self.path)
         except UnreadableRunError:
             with _named_errors(self.path):
-                self.superseded.take_run()
+                self.superseded.folder()
         _write(self.path / RUN, {**redacted(run), "schema_version": SCHEMA_VERSION})
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:

@@ -46,13 +46,9 @@ class Superseded:
             with contextlib.suppress(OSError):
                 self._run_json = read_regular(self._run_folder / RUN)
 
-    def take_run(self) -> None:
-        """Keep the earlier run's ``run.json`` beside what is moved aside. Raises OSError."""
-        self._folder()
-
     def take_record(self, path: Path) -> None:
         """Move a record's file aside, and its trial's log. Raises OSError."""
-        folder = self._folder()
+        folder = self.folder()
         _move(path, folder / RECORDS)
         self.records += 1
         log = self._run_folder / LOGS / f"{path.stem}.txt"
@@ -64,10 +60,10 @@ class Superseded:
         for name in _TABLES:
             table = self._run_folder / name
             if table.is_file():
-                _move(table, self._folder())
+                _move(table, self.folder())
                 self.tables += 1
 
-    def _folder(self) -> Path:
+    def folder(self) -> Path:
         """The folder to move files to, with the run.json of the earlier run. Made if missing."""
         if self.path is None:
             self.remember_run()

@@ -166,7 +166,8 @@ def _limited_start(guard: Guard, address: str) -> AbstractContextManager[None]:
 def _why_not_joined(address: str, error: Exception) -> str:
     """The error of starting or joining Ray as a sentence, with what may help."""
     refusal = _one_line(error)
-    if isinstance(error, OSError) and _is_at_home(error):
+    home = os.path.expanduser("~")
+    if isinstance(error, OSError) and str(error.filename or "").startswith(home):
         return (
             f"Ray needs a home folder: {error.filename}: {error.strerror}; set HOME to a folder"
             " that can be written"
@@ -174,12 +175,6 @@ def _why_not_joined(address: str, error: Exception) -> str:
     if address == LOCAL:
         return f"Ray could not be started here: {refusal}; try again"
     return f"cannot join the Ray cluster at {address}: {refusal}; {advice(refusal)}"
-
-
-def _is_at_home(error: OSError) -> bool:
-    """Whether the error is about a file below the home folder."""
-    home = os.path.expanduser("~")
-    return str(error.filename or "").startswith(home)
 
 
 def ask_nodes(
@@ -201,8 +196,8 @@ def ask_nodes(
         references = {}
         for node in list_nodes():
             if node["Alive"]:
-                task = on_node(node["NodeID"], gpus=0)(_call)
-                references[task.remote(question)] = node["NodeManagerAddress"]
+                task = on_node(node["NodeID"], gpus=0)(question)
+                references[task.remote()] = node["NodeManagerAddress"]
         ray.wait(list(references), num_returns=len(references), timeout=timeout_seconds)
         return [(address, answer_of(reference)) for reference, address in references.items()]
 
@@ -218,10 +213,6 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
     references = [on_node(node.node_id, node.gpus)(_build).remote(list(ops)) for node in nodes]
     addresses = [node.address for node in nodes]
     return dict(zip(addresses, ray.get(references), strict=True))
-
-
-def _call(question: Callable[[], Any]) -> Any:
-    return question()
 
 
 def _build(ops: list[str]) -> Any:

@@ -144,7 +144,12 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
         """Note since when the waiting trials have had no fit GPU."""
         # Only the models of waiting trials count. Without such trials, a model may be absent.
         waiting = self._session.waiting_gpu_models
-        if not waiting or any(self._has_fit_slot(model) for model in waiting):
+        slots = self.slots.by_model()
+        is_empty = bool(waiting)
+        for model in waiting:
+            unhealthy = self.unhealthy.count(self.placements[model].hardware)
+            is_empty = is_empty and slots[model] <= unhealthy
+        if not is_empty:
             self._empty_since = None
         elif self._empty_since is None:
             self._empty_since = now
@@ -152,7 +157,3 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
             self._session.message(
                 f"no GPU is left: waiting for one to join, at most {minutes:g} minutes"
             )
-
-    def _has_fit_slot(self, gpu_model: str) -> bool:
-        unhealthy = self.unhealthy.count(self.placements[gpu_model].hardware)
-        return self.slots.by_model()[gpu_model] > unhealthy

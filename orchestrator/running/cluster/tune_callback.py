@@ -9,7 +9,6 @@ from typing import Any
 
 from ray.tune.progress_reporter import TrialProgressCallback
 
-from jobs.spec import TrialSpec
 from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES, crashed
 from orchestrator.running.cluster.membership import Membership
@@ -90,12 +89,20 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """An actor died. Its unfinished trials start again in another Tune trial, twice at most.
 
+        After that the trial that the actor ran gets a record: it crashed.
+
         Tune's own recovery is not used: it gives up on a trial whose actor dies before the start.
         """
         unended = self._searcher.forget(trial.trial_id)
         if unended:
             # The actor ran the first of them. The others had not started, so they lost nothing.
-            self._count_loss(unended[0], _actor_error(trial))
+            spec = unended[0]
+            error = _actor_error(trial)
+            self._losses[spec.trial_id] += 1
+            if self._losses[spec.trial_id] > self._retries:
+                self._session.ended(crashed(spec, error, self._environment))
+            else:
+                self._session.message(f"trial {spec.trial_id} is repeated: {error}")
         dispatched = self._session.dispatched
         self._session.requeue([spec for spec in unended if spec.trial_id in dispatched])
 
@@ -112,14 +119,6 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
             may_share=may_share,
             gpu_model=hardware,
         )
-
-    def _count_loss(self, spec: TrialSpec, error: str) -> None:
-        """Count a lost actor. A trial that lost its actor too often gets a record: it crashed."""
-        self._losses[spec.trial_id] += 1
-        if self._losses[spec.trial_id] > self._retries:
-            self._session.ended(crashed(spec, error, self._environment))
-        else:
-            self._session.message(f"trial {spec.trial_id} is repeated: {error}")
 
 
 def _actor_error(trial: Any) -> str:

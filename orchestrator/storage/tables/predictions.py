@@ -20,7 +20,8 @@ _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "de
 def write_predictions(rows: Sequence[Mapping[str, Any]], path: Path, *, gpu: str) -> Path:
     """Write rows of ``reporting.prediction.row`` as Parquet, with the versions that made them."""
     table = pa.Table.from_pylist([dict(row) for row in rows])
-    metadata = {"gpu": gpu, "tool_version": tool_version(), **present_versions()}
+    versions = {name: version(name) for name in _LIBRARIES}
+    metadata = {"gpu": gpu, "tool_version": tool_version(), **versions}
     return write(table.replace_schema_metadata(metadata), path)
 
 
@@ -32,8 +33,3 @@ def read_predictions(path: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """
     table = pq.read_table(path)
     return table.to_pylist(), metadata_of(table)
-
-
-def present_versions() -> dict[str, str]:
-    """Versions of the libraries a prediction depends on, as installed."""
-    return {name: version(name) for name in _LIBRARIES}

@@ -63,7 +63,10 @@ def _trial_table(path: Path, table: pa.Table) -> TrialTable:
     metadata = metadata_of(table)
     axes = axes_of(table)
     rows = table.to_pylist()
-    _require(path, [column.name for column in BASE], rows)
+    for column in BASE:
+        if rows and column.name not in rows[0]:
+            lacks = f"it has no column {column.name}"
+            raise UnreadableRunError(f"{path} is no table of this program: {lacks}")
     _check_values(path, rows)
     return TrialTable(
         rows=rows,
@@ -90,12 +93,6 @@ def trial_ids_in_file(path: Path) -> frozenset[str] | None:
     return frozenset(table["trial_id"].to_pylist())
 
 
-def _require(path: Path, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    for name in names:
-        if rows and name not in rows[0]:
-            raise UnreadableRunError(f"{path} is no table of this program: it has no column {name}")
-
-
 def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Raises UnreadableRunError if a declared column holds a value of another type.
 
@@ -109,7 +106,8 @@ def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         if not all(is_possible(column.name, value) for value in values):
             raise UnreadableRunError(f"{path}: column {column.name} holds an impossible figure")
     for row in rows:
-        if not all(_is_batch(row[name]) for name in _BATCH):
+        # An accumulation that is no whole number is null.
+        if not all(row[name] is None or 0 < row[name] < 2**62 for name in _BATCH):
             raise UnreadableRunError(f"{path}: a batch is not above zero, or is beyond 62 bits")
         if len(row.get("flags") or ()) != len(row.get("flag_values") or ()):
             raise UnreadableRunError(f"{path}: a row has not as many flag_values as flags")
@@ -117,11 +115,6 @@ def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
             raise UnreadableRunError(f"{path}: the outcome {row['outcome']!r:.50} is not known")
         if not isinstance(json.loads(row["training_recipe"]), dict):
             raise UnreadableRunError(f"{path}: a training recipe is no mapping")
-
-
-def _is_batch(value: int | None) -> bool:
-    """An accumulation that is no whole number is null."""
-    return value is None or 0 < value < 2**62
 
 
 def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
