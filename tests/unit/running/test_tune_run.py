@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobs.node import nvml
+from jobs.techniques import AXES
 from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal
-from orchestrator.running.tune_run import space_of
+from orchestrator.running import tune_run
+
+
+class SpaceAskedForError(Exception):
+    """Carries what the space would leave out."""
 
 
 @pytest.mark.parametrize(
-    ("capability", "is_remote", "is_tried"),
-    [((7, 0), False, False), ((8, 0), False, True), ((7, 0), True, True)],
+    ("capability", "is_remote", "left_out"),
+    [((7, 0), False, {"bf16", "tf32"}), ((8, 0), False, set()), ((7, 0), True, set())],
 )
 def test_precision_that_no_gpu_here_supports_is_not_tried(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capability: tuple[int, int],
     is_remote: bool,
-    is_tried: bool,
+    left_out: set[str],
 ) -> None:
+    def tune_space(*_: Any, is_missing: Any, **__: Any) -> None:
+        raise SpaceAskedForError(is_missing)
+
     monkeypatch.setattr(nvml, "visible_uuids", lambda: ["GPU-1"])
     monkeypatch.setattr(nvml, "compute_capability", lambda uuid: capability)
+    monkeypatch.setattr(tune_run, "tune_space", tune_space)
     path = tmp_path / "own.yaml"
     path.write_text("model: {task: causal-lm, architecture: llama}\n")
-    space = space_of(load_config(path), Goal(), 60.0, has_gpu=True, is_remote=is_remote)
-    for precision in ("bf16", "tf32"):
-        assert (precision in space.config.axes["precision"]) == is_tried
-    assert "fp16" in space.config.axes["precision"]
+    with pytest.raises(SpaceAskedForError) as asked:
+        tune_run.space_of(load_config(path), Goal(), 60.0, has_gpu=True, is_remote=is_remote)
+    (is_missing,) = asked.value.args
+    precisions = AXES["precision"].variants
+    tried = ("bf16", "tf32", "fp16")
+    assert {name for name in tried if is_missing(precisions[name])} == left_out
