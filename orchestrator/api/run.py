@@ -1,4 +1,4 @@
-"""A run as an object with methods, which ``orchestrator.load`` returns."""
+"""A run as an object with methods, which ``load`` returns."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 
 from orchestrator.analysis.dataset import EnvironmentResults
-from orchestrator.reporting.content import Table
 from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.terminal.safe_text import visible
 
@@ -47,44 +46,30 @@ def _fence(code: str) -> str:
 
     So nothing in the code can end the block early.
     """
-    rows = re.findall(r"`+", code)
-    longest = max(map(len, rows), default=0)
+    longest = max(map(len, re.findall(r"`+", code)), default=0)
     return "`" * max(3, longest + 1)
 
 
 def _part(part: ReportPart) -> list[str]:
     content = part.content
-    lines = []
+    lines: list[str] = []
     if content.title:
         # Sections of an environment stand under its hardware's heading.
-        level = "###"
-        if part.environment is None:
-            level = "##"
+        level = "##" if part.environment is None else "###"
         lines += [f"{level} {text(content.title)}", ""]
     # Sentences, then each table, then the notes on their marks.
     lines += _sentences(content.text)
     for table in content.tables:
-        if table.caption:
-            lines += _sentences([table.caption])
-        lines += [*_table(table), ""]
+        lines += _sentences(filter(None, [table.caption]))
+        columns = table.shown_columns
+        headings = [column.heading for column in columns]
+        rows = [[column.text(row) for column in columns] for row in table.rows]
+        lines += [*grid(headings, rows, [column.is_figure for column in columns]), ""]
     return lines + _sentences(content.notes)
 
 
 def _sentences(sentences: Iterable[str]) -> list[str]:
-    lines = []
-    for sentence in sentences:
-        lines += [text(sentence), ""]
-    return lines
-
-
-def _table(table: Table) -> list[str]:
-    columns = table.shown_columns
-    headings = [column.heading for column in columns]
-    flush_right = [column.is_figure for column in columns]
-    rows = []
-    for row in table.rows:
-        rows.append([column.text(row) for column in columns])
-    return grid(headings, rows, flush_right)
+    return [line for sentence in sentences for line in (text(sentence), "")]
 
 
 def grid(

@@ -21,7 +21,7 @@ URI = "hf://datasets/user/frontier"
 UPLOAD = """
 import sys
 from pathlib import Path
-from orchestrator import load
+from orchestrator.api import load
 from orchestrator.storage.location import location
 from orchestrator.storage.remote import check_writable, upload
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.storage.tables.rows import Row
 
 SetupPart = Literal["environment", "model", "data", "training_arguments", "measure", "host"]
 VERSIONS: tuple[SetupPart, ...] = ("environment", "model", "data", "training_arguments")
@@ -56,41 +55,20 @@ def differences(
 
 
 def _settings(run: Dataset, part: SetupPart) -> Mapping[str, Any]:
+    config = run.run.config
+    rows = [] if run.main is None else [each.row for each in run.main.configurations]
     if part == "environment":
         return {} if run.main is None else run.main.environment
     if part == "measure":
-        return _schedule(run)
+        # The seed, and the steps over which the learning rate decays. Without a GPU these are the
+        # values of ``cpu_fallback``.
+        measure = dict(config.get("measure", {}))
+        if not any(row["gpu_model"] for row in rows):
+            measure |= config.get("cpu_fallback", {})
+        return {name: measure.get(name) for name in ("seed", "steps", "warmup_steps")}
     if part == "host":
-        return _host(run)
-    return run.run.config.get(part) or {}
-
-
-def _schedule(run: Dataset) -> Mapping[str, Any]:
-    """The seed, and the steps over which the learning rate decays.
-
-    Without a GPU these are the values of ``cpu_fallback``.
-    """
-    config = run.run.config
-    has_gpu = any(row["gpu_model"] for row in _measured_rows(run))
-    measure = {**config.get("measure", {})}
-    if not has_gpu:
-        measure |= config.get("cpu_fallback", {})
-    return {name: measure.get(name) for name in ("seed", "steps", "warmup_steps")}
-
-
-def _host(run: Dataset) -> Mapping[str, Any]:
-    """How many cores a trial had, and how many GPUs shared the host."""
-    rows = _measured_rows(run)
-    cores = Counter(row["cpus"] for row in rows if row.get("cpus"))
-    gpus = {row["gpu_uuid"] for row in rows if row.get("gpu_uuid")}
-    usual_cores = None
-    for number, _ in cores.most_common(1):
-        usual_cores = number
-    return {"cores per trial": usual_cores, "GPUs in use": len(gpus)}
-
-
-def _measured_rows(run: Dataset) -> list[Row]:
-    """A row of each configuration that ended ok in the run's main environment."""
-    if run.main is None:
-        return []
-    return [configuration.row for configuration in run.main.configurations]
+        cores = Counter(row["cpus"] for row in rows if row.get("cpus"))
+        usual_cores, _ = next(iter(cores.most_common(1)), (None, 0))
+        gpus = {row["gpu_uuid"] for row in rows if row.get("gpu_uuid")}
+        return {"cores per trial": usual_cores, "GPUs in use": len(gpus)}
+    return config.get(part) or {}

@@ -74,11 +74,9 @@ _RULES = {
 
 def _left_out(skipped: Mapping[str, int]) -> str:
     """``12 skipped (8 predicted not to fit, 4 not likely to be faster)``."""
+    named = [f"{trials:,} {_RULES.get(rule, rule)}" for rule, trials in skipped.items()]
     left_out = f"{sum(skipped.values()):,} skipped"
-    if skipped:
-        named = [f"{trials:,} {_RULES.get(rule, rule)}" for rule, trials in skipped.items()]
-        left_out = f"{left_out} ({', '.join(named)})"
-    return left_out
+    return f"{left_out} ({', '.join(named)})" if named else left_out
 
 
 def _result(result: BudgetResult) -> str:
@@ -123,27 +121,20 @@ def certainty(result: BudgetResult) -> str:
 def _audit(audit: Mapping[str, Any]) -> str:
     audited = count(audit["audited"], "configuration")
     contradicted = audit["contradicted"]
-    verb = "are"
-    if contradicted == 1:
-        verb = "is"
+    verb = "is" if contradicted == 1 else "are"
     # The tolerance is a share of the front's speed at equal memory.
     tolerance = f"{100 * audit['tolerance']:g} %"
     parts = [
         f"Audit: {audited} that it would have skipped, drawn at random, measured all the same; "
-        f"{contradicted or 'none'} {verb} beyond the Pareto front by more than {tolerance}",
-        _error("memory", audit["memory_error"]),
-        _error("speed", audit["speed_error"]),
+        f"{contradicted or 'none'} {verb} beyond the Pareto front by more than {tolerance}"
     ]
-    return "; ".join(filter(None, parts)) + "."
-
-
-def _error(name: str, figures: Mapping[str, float] | None) -> str:
-    if figures is None:
-        return ""
-    # Prediction errors are fractions of the measured figure.
-    median = f"{100 * figures['median']:.1f} %"
-    largest = f"{100 * figures['largest']:.1f} %"
-    return f"{name} prediction off by {median} (median), {largest} at most"
+    for name in ("memory", "speed"):
+        figures = audit[f"{name}_error"]
+        if figures is not None:
+            # Prediction errors are fractions of the measured figure.
+            median, largest = (f"{100 * figures[each]:.1f} %" for each in ("median", "largest"))
+            parts.append(f"{name} prediction off by {median} (median), {largest} at most")
+    return "; ".join(parts) + "."
 
 
 SECTION = RunSection(name="search_summary", make=make, terminal_rows=1)

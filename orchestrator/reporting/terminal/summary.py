@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from orchestrator.reporting.content import Column, Format, Row, Table
+from orchestrator.reporting.content import Format, Row, Table
 from orchestrator.reporting.json_output import to_json
 from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.terminal.safe_text import raw_stream, visible
@@ -63,13 +63,10 @@ def render(report: Report) -> RenderableType:
 def _part(part: ReportPart) -> Iterator[RenderableType]:
     content = part.content
     if content.title:
-        hardware = ""
-        if part.environment is not None:
-            hardware = f" on {part.environment.hardware}"
+        hardware = "" if part.environment is None else f" on {part.environment.hardware}"
         yield Text()
         yield Text.assemble((content.title, "bold"), visible(hardware))
-    for sentence in content.text:
-        yield _dim(sentence)
+    yield from map(_dim, content.text)
     for table in content.tables:
         yield from _table(table, part.section.terminal_rows)
     for note in content.notes:
@@ -85,27 +82,17 @@ def _table(table: Table, room: int) -> Iterator[RenderableType]:
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True, header_style="bold")
     for column in columns:
         may_wrap = column.format in (Format.TEXT, Format.CONFIGURATION)
-        grid.add_column(
-            Text(visible(column.heading)), justify=_justified(column), no_wrap=not may_wrap
-        )
+        justify: Literal["left", "right"] = "right" if column.is_figure else "left"
+        grid.add_column(Text(visible(column.heading)), justify=justify, no_wrap=not may_wrap)
     # A long curve is thinned evenly. Any other table is cut at its end.
     rows = _rows(table, room)
     for row in rows:
-        grid.add_row(*[Text(_short(column, row)) for column in columns])
+        cells = [shortened(visible(column.text(row)), MAX_CELL_CHARACTERS) for column in columns]
+        grid.add_row(*map(Text, cells))
     yield grid
     left_out = len(table.rows) - len(rows)
     if left_out:
         yield _dim(f"{count(left_out, 'more row')} in the report", indent=2)
-
-
-def _justified(column: Column) -> Literal["left", "right"]:
-    if column.is_figure:
-        return "right"
-    return "left"
-
-
-def _short(column: Column, row: Row) -> str:
-    return shortened(visible(column.text(row)), MAX_CELL_CHARACTERS)
 
 
 def _rows(table: Table, room: int) -> Sequence[Row]:
