@@ -80,7 +80,7 @@ def tune(
     """Find the fastest configuration in the memory without axes, and return the run.
 
     ``memory`` is one size or several, in bytes or as text such as "24GiB"; empty: the GPU's own.
-    ``Run.recommend`` then answers for each of them. Raises what ``sweep`` raises.
+    ``Run.tune_results`` has the result for each of them. Raises what ``sweep`` raises.
     """
     from orchestrator.planning.tune_space.space import Goal
     from orchestrator.running.tune_run import run_tune

@@ -18,14 +18,11 @@ from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.running.observers.base import Observer
 
-_CORES_PER_PROCESS = 4
-"""There is one background process for every four cores. It uses one; the rest are for trials."""
 _DEFAULT_GPU = "h200"
 """The GPU whose constants are used if a GPU model has no file of constants.
 
 The search corrects the predictions with its first measurements.
 """
-_LOWEST_PRIORITY = 19
 
 Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
 
@@ -76,7 +73,7 @@ class BackgroundPredictor(ExitStack, Observer):
 
     def _begin(self) -> None:
         # At most a quarter of the cores, because trials on this host need the others.
-        processes = max(1, cores() // _CORES_PER_PROCESS)
+        processes = max(1, cores() // 4)
         # Spawned, not forked, because the driver has threads.
         context = multiprocessing.get_context("spawn")
         pool = context.Pool(processes, _prepare_worker)
@@ -122,4 +119,4 @@ def _prepare_worker() -> None:
     """Keep a worker of the pool off the GPUs, and at the lowest priority."""
     # A library could create a context on a GPU, which would count as a trial's memory.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    os.nice(_LOWEST_PRIORITY)
+    os.nice(19)

@@ -9,11 +9,9 @@ from typing import Any
 
 from jobs.node.checks.findings import Finding, ok, problem, warning
 from jobs.spec import to_json
+from orchestrator.running.nodes import NODE_SECONDS
 from orchestrator.running.ray_address import advice, is_elsewhere, ray_address, why_unreachable
 from orchestrator.units import count
-
-NODE_SECONDS = 120.0
-"""How long a node may take to answer."""
 
 Report = Mapping[str, Any]
 """The report on a node or on the cluster: name, versions, findings and calibrations."""

@@ -29,7 +29,6 @@ VARIABLE = "ORCHESTRATOR_GUARDED_BY"
 """Environment variable with the name of the guard that ends a process after its driver."""
 END_SECONDS = 10.0
 """How long to try to end processes. One in uninterruptible sleep may take longer."""
-_PAUSE_SECONDS = 0.05
 _SETTLE_SECONDS = 2.0
 """Two pauses: after a driver was killed, because the kernel frees its memory first and its locks
 after that; and after a limit, so that the guard's sentence is printed before the driver ends."""
@@ -134,7 +133,7 @@ def end_all(name: str, seconds: float = END_SECONDS) -> None:
         for pid in pids:
             with contextlib.suppress(OSError):  # it has ended meanwhile
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(0.05)
 
 
 def _marked(entry: bytes) -> Iterator[int]:

@@ -9,6 +9,9 @@ from typing import Any
 
 from jobs.spec import Needs, TrialSpec
 
+NODE_SECONDS = 180.0
+"""How long a node may take to describe itself. A node that takes longer gets no trial."""
+
 
 class ClusterError(RuntimeError):
     """The Ray cluster cannot be joined, or was lost."""

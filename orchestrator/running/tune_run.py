@@ -28,7 +28,6 @@ SEARCH_SHARE = 0.75
 """Share of the GPU time for the search. The rest is for follow-ups, which verify its picks.
 
 A compiled pick is compiled again for its cap check, mostly from the cache of its first trial."""
-_TIE_BREAK_ROUNDS = 2
 _BF16_NEEDS = "capability>=8.0"
 """What bf16 requires of a GPU (CUDA C++ Programming Guide, compute capabilities)."""
 
@@ -64,7 +63,7 @@ def space_of(
     )
     policy = FollowUpPolicy(
         verify_budgets=config.follow_up.verify_budgets,
-        tie_break_rounds=_TIE_BREAK_ROUNDS,
+        tie_break_rounds=2,
         profiles=0,
         slot_share=0.0,
         min_seconds=gpu_seconds - search_seconds,

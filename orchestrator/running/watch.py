@@ -19,8 +19,6 @@ from orchestrator.storage.record_reader import read_record
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import RunMetadata, read_run
 
-_SECONDS_BETWEEN_LOOKS = 1.0
-
 
 def watch(
     path: Path, *, to_stderr: bool = False, sleep: Callable[[float], None] = time.sleep
@@ -43,7 +41,7 @@ def watch(
             status_line.update(Text(visible(follower.progress.status())))
             if not is_running:
                 break
-            sleep(_SECONDS_BETWEEN_LOOKS)
+            sleep(1.0)
     follower.progress.closed()
     if not follower.run.finished:
         follower.progress.message(

@@ -5,7 +5,7 @@ from __future__ import annotations
 _ELLIPSIS = " …"
 
 
-def shortened(text: str, characters: int) -> str:
+def shortened(text: str, characters: int = 400) -> str:
     """The text in one line, cut between two words if it is longer than ``characters``.
 
     A first word that is longer by itself stays whole: half a path or name is of no use.

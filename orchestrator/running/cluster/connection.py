@@ -18,6 +18,7 @@ from ray import tune
 from jobs import self_process
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
+from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.ray_nodes import answer_of, list_nodes, on_node
 from orchestrator.running.cluster.ray_watch import (
     START_SECONDS,
@@ -37,7 +38,6 @@ from orchestrator.running.ray_address import (
 )
 from orchestrator.units import duration
 
-_ERROR_CHARACTERS = 600
 _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = '\n  File "'
 """What a traceback contains: its first line, and the beginning of a line for each call."""
@@ -123,7 +123,7 @@ def _one_line(error: Exception) -> str:
     text = str(error).strip()
     if _TRACEBACK in text or _FRAME in text:
         text = text.splitlines()[-1]
-    return " ".join(text.split())[:_ERROR_CHARACTERS]
+    return shortened(text)
 
 
 def _join(address: str, guard: Guard, folder: str | None = None) -> None:

@@ -31,10 +31,6 @@ Some processes end soon, and the driver takes a moment to free the memory of a k
 """
 OWN_RELEASE_SECONDS = 120.0
 """How much longer to wait, at most, for our own processes that are ending."""
-WATCH_SECONDS = 2.0
-"""Pause between two checks of an unhealthy GPU."""
-_POLL_SECONDS = 0.02
-_REASON_CHARACTERS = 300
 _RAY_KILLED_FOR_MEMORY = ("OutOfMemoryError", "memory pressure", "low on memory")
 """Words of Ray's message about a worker that it killed to free the host's memory."""
 _CUDA_ERROR = re.compile("CUDA|cuBLAS|cuDNN", re.IGNORECASE)
@@ -110,7 +106,7 @@ class GpuSlot:
     def step(self) -> TrialRecord | UnhealthyGpu | None:
         """Run the next trial, or check the unhealthy GPU again. None if there is nothing to run."""
         if self._unhealthy is not None:
-            self._sleep(WATCH_SECONDS)
+            self._sleep(2.0)  # between two checks of an unhealthy GPU
             self._unhealthy = dataclasses.replace(self._unhealthy, reason=self._current_reason())
             return self._unhealthy
         if self.is_done:
@@ -240,7 +236,7 @@ class GpuSlot:
             has_waited = seconds_over >= 0 and self._own_processes <= 1
             if not reason or has_waited or seconds_over >= OWN_RELEASE_SECONDS:
                 return reason
-            self._sleep(_POLL_SECONDS)
+            self._sleep(0.02)
 
     def _shared(self) -> str:
         return self._probe.shared(min(1, self._own_processes))
@@ -263,7 +259,7 @@ def crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialReco
         TrialRecord(
             spec=spec,
             outcome=outcome,
-            reason=shortened(reason.partition(". ")[0], _REASON_CHARACTERS),
+            reason=shortened(reason.partition(". ")[0]),
             environment=where,
         ),
         started_at=time.time(),

@@ -12,14 +12,12 @@ from jobs.spec import Needs
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster.messages import UNHEALTHY
 from orchestrator.running.cluster.ray_nodes import ModelQueries, RayNode, list_nodes
-from orchestrator.running.cluster.searcher import StatelessPickle
+from orchestrator.running.cluster.searcher import LOOK_SECONDS, StatelessPickle
 from orchestrator.running.cluster.slots import Slots
 from orchestrator.running.cluster.unhealthy_gpus import UnhealthyGpus
 from orchestrator.running.nodes import Cluster, Placement
 from orchestrator.running.session import Session
 
-LOOK_SECONDS = 2.0
-"""Pause between two looks at the cluster."""
 NO_NODE_SECONDS = 600.0
 """How long to wait for a node if none is left. A cloud needs minutes to replace one."""
 

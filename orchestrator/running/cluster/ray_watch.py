@@ -32,8 +32,6 @@ GCS_SECONDS = 40.0
 """How long Ray's first process may take to appear. Ray itself ends this process after 60 s."""
 START_SECONDS = 180.0
 """How long Ray may take to start."""
-_ANSWER_SECONDS = 1.0
-"""How long the head may take for one answer."""
 _WATCHED = {"gcs_server": "GCS", "raylet": "raylet"}
 """Process name -> Ray's word for it."""
 _KEY = b"orchestrator"
@@ -114,7 +112,7 @@ class Head:
         """That the head does not answer, in words; empty if it does, or did a moment ago."""
         worker: Any = ray._private.worker.global_worker
         with contextlib.suppress(ray.exceptions.RayError):
-            worker.gcs_client.internal_kv_get(_KEY, namespace=_KEY, timeout=_ANSWER_SECONDS)
+            worker.gcs_client.internal_kv_get(_KEY, namespace=_KEY, timeout=1.0)
             self._last_answer = time.monotonic()
         if time.monotonic() - self._last_answer > self._limit_seconds:
             return f"its head at {self._address} does not answer"

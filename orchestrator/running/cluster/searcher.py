@@ -11,6 +11,9 @@ from jobs.spec import TrialSpec
 from orchestrator.running.nodes import Placement
 from orchestrator.running.session import Session
 
+LOOK_SECONDS = 1.0
+"""Pause between two looks of a Tune callback at the cluster or at its slots."""
+
 
 class StatelessPickle:
     """Base of the objects that Tune pickles to restore a run.

@@ -22,7 +22,7 @@ from ray.tune.experiment import Trial
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.messages import Assignment, SlotProcess
 from orchestrator.running.cluster.ray_nodes import on_node
-from orchestrator.running.cluster.searcher import StatelessPickle
+from orchestrator.running.cluster.searcher import LOOK_SECONDS, StatelessPickle
 from orchestrator.units import duration
 
 ANSWER_SECONDS = 120.0
@@ -32,8 +32,6 @@ In this time the slot may start a new parent, wait for a busy GPU, or check a GP
 """
 START_SECONDS = 300.0
 """If no slot starts for so long while none runs, a Ray without other users counts as stuck."""
-LOOK_SECONDS = 1.0
-"""Pause between two looks at the slots."""
 
 
 def allowance_seconds(assignment: Assignment) -> float:

@@ -10,12 +10,7 @@ import ray
 
 from jobs.node import environment
 from orchestrator.running.cluster.ray_nodes import RayNode, answer_of, list_nodes, on_node
-from orchestrator.running.nodes import ClusterError, Node
-
-_SURVEY_SECONDS = 180.0
-"""How long a node may take to describe itself. A node that takes longer gets no trial."""
-_RAYS_OWN_SHARE = 0.1
-"""Share of a node's memory that is kept free for Ray's own processes."""
+from orchestrator.running.nodes import NODE_SECONDS, ClusterError, Node
 
 
 def survey() -> tuple[Node, ...]:
@@ -26,7 +21,7 @@ def survey() -> tuple[Node, ...]:
     # All nodes are asked at once, because a cold node takes seconds to answer.
     nodes = _live_nodes()
     references = [on_node(node.node_id, node.gpus)(environment.of_node).remote() for node in nodes]
-    ray.wait(references, num_returns=len(references), timeout=_SURVEY_SECONDS)
+    ray.wait(references, num_returns=len(references), timeout=NODE_SECONDS)
     described = []
     for node, reference in zip(nodes, references, strict=True):
         answer = answer_of(reference)
@@ -75,6 +70,6 @@ def _node(raw: RayNode) -> Node:
         address=raw["NodeManagerAddress"],
         gpus=int(resources.get("GPU", 0)),
         cpus=int(resources["CPU"]),
-        host_bytes=int((1 - _RAYS_OWN_SHARE) * resources.get("memory", 0)),
+        host_bytes=int(0.9 * resources.get("memory", 0)),
         environment={},
     )

@@ -17,8 +17,6 @@ from orchestrator.running.cluster.searcher import SessionSearcher, StatelessPick
 from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.session import Session
 
-_ERROR_CHARACTERS = 500
-
 
 class TuneCallback(StatelessPickle, TrialProgressCallback):
     """Starts our trials on their slots, and hands every record to the session as it arrives.
@@ -128,5 +126,5 @@ def _actor_error(trial: Any) -> str:
         lines = Path(error_file).read_text().split("\n")
         for line in reversed(lines):
             if line.strip():
-                return shortened(line, _ERROR_CHARACTERS)
+                return shortened(line)
     return "the actor died"

@@ -35,7 +35,6 @@ METRICS = (
     "loss_last",
 )
 """The columns that become metrics."""
-_ERROR_CHARACTERS = 400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,4 +166,4 @@ def logged_trial(record: TrialRecord, axes: Sequence[str]) -> LoggedTrial:
 
 def _one_line(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return shortened(lines[0], _ERROR_CHARACTERS)
+    return shortened(lines[0])
