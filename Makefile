@@ -21,13 +21,16 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 SOURCES := orchestrator jobs tests docs
 SCRIPTS := orchestrator/reporting/html/scripts
 
-.PHONY: sweep test lint unit audit chaos killer docs style schema clean
+.PHONY: sweep test tests lint unit audit chaos killer docs style schema clean
 .DEFAULT_GOAL := sweep
 
 sweep: .venv/.installed
 	$(BIN)/python -m orchestrator.sweep configs/quickstart.yaml
 
-test: lint
+test: .venv/.installed-test
+	$(MAKE) --jobs 2 --output-sync lint tests
+
+tests: .venv/.installed-test
 	$(PYTEST)
 
 lint: .venv/.installed-test

@@ -146,7 +146,7 @@ def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optim
     """The optimizer that ``arguments.optim`` names, as the Trainer would build it."""
     factory, kwargs = transformers.Trainer.get_optimizer_cls_and_kwargs(
         arguments,
-        model,  # type: ignore[arg-type]
+        model,
     )
     # Layer-wise and low-rank optimizers bring parameter groups of their own.
     groups = kwargs.pop("optimizer_dict", None) or kwargs.pop("params", None)

@@ -116,7 +116,7 @@ def loss_ratio(trainer: transformers.Trainer) -> float | None:
     they are.
     """
     batch = _first_micro_batch(trainer)
-    accumulation = trainer.args.gradient_accumulation_steps
+    accumulation: int = trainer.args.gradient_accumulation_steps
     # Each of the step's equal micro-batches contributes this much to the gradient.
     share = _loss_for_gradient(trainer, batch, micro_batches=accumulation)
     reference = _loss_for_gradient(trainer, batch, micro_batches=1)

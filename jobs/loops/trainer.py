@@ -20,7 +20,7 @@ from jobs.loops.meter import Listener
 from jobs.loops.step_order import StepsInRandomOrder
 
 if TYPE_CHECKING:
-    _Base = transformers.Trainer
+    from transformers import Trainer as _Base
 else:
     _Base = object
 
@@ -79,7 +79,7 @@ class Metered(_Base):
 
     def _clip_grad_norm(self, *args: Any, **kwargs: Any) -> Any:
         self.meter.phase("clipping")
-        norm = super()._clip_grad_norm(*args, **kwargs)  # type: ignore[no-untyped-call]
+        norm = super()._clip_grad_norm(*args, **kwargs)
         self.meter.phase("upkeep")
         return norm
 
@@ -125,7 +125,7 @@ class Metered(_Base):
         updates = math.ceil(len(dataloader) / self.args.gradient_accumulation_steps)
         with reported_phases(self.model_wrapped, meter):
             while not self.control.should_training_stop:
-                self._run_epoch(  # type: ignore[no-untyped-call]
+                self._run_epoch(
                     model=self.model_wrapped,
                     epoch=0,
                     train_dataloader=dataloader,

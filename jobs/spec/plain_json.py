@@ -37,7 +37,7 @@ def from_json(kind: type[T], value: Any) -> T:
 
     Raises KeyError, TypeError or ValueError for a foreign document.
     """
-    read = _reader(kind)
+    read = _reader(cast(Any, kind))
     assert read is not None
     return cast(T, read(value))
 

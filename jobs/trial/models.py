@@ -32,7 +32,7 @@ def architecture_config(spec: ModelSpec) -> PretrainedConfig:
         config.pad_token_id = 0
     if spec.task == "seq2seq-lm" and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = config.pad_token_id
-    return config  # type: ignore[no-any-return]
+    return config
 
 
 BaseHook = Callable[[Callable[..., torch.nn.Module], bool, torch.device], torch.nn.Module]

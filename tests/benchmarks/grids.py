@@ -167,7 +167,7 @@ def under_current_stopping_rule(run: Path = RUN) -> Table:
     interval, and the trial's seconds without the steps after them.
     """
     metadata = pq.read_schema(run / "trials.parquet").metadata
-    measure = json.loads(metadata[b"config"])["measure"]
+    measure = json.loads(metadata[b"run"])["config"]["measure"]
     # The order of the rows ties the run's own trial ids to those of the replay.
     ids = pq.read_table(run / "trials.parquet", columns=["trial_id"])["trial_id"].to_pylist()
     steps: dict[str, list[float]] = {trial_id: [] for trial_id in ids}

@@ -18,7 +18,7 @@ RayNode = dict[str, Any]
 
 def list_nodes() -> Sequence[RayNode]:
     """Every node that Ray knows of, lost ones included."""
-    nodes: Sequence[RayNode] = ray.nodes()  # type: ignore[no-untyped-call]
+    nodes: Sequence[RayNode] = ray.nodes()
     return nodes
 
 

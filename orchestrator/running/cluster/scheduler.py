@@ -28,7 +28,7 @@ class SlotScheduler(StatelessPickle, FIFOScheduler):
     def __init__(
         self, slots: Callable[[], int], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._slots = slots
         self._clock = clock
         self._live: list[tuple[float, Any]] = []
