@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,7 @@ def render(report: Report) -> str:
     shown = shown_configurations(dataset)
     opening = list(_opening(report, left_out(dataset, shown)))
     facts: dict[str, Any] = {"front": None}
-    scripts: Sequence[str] = SCRIPTS[:1]
+    scripts: tuple[str, ...] = SCRIPTS[:1]
     if dataset.main is not None:
         data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
         facts = _facts(dataset, dataset.main, data)
