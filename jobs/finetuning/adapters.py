@@ -122,20 +122,10 @@ def lora(
 
     ``arguments`` are the ``TrainingArguments``.
     """
-    from peft import LoraConfig, get_peft_model
-    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
-
-    modules = target_modules or _default_modules(model, KNOWN)
-    config = LoraConfig(
-        r=rank,
-        lora_alpha=alpha,
-        lora_dropout=0.0,
-        target_modules=_in_language_model(model, task, modules),
-        task_type=_TASK_TYPES.get(task),
-    )
-    adapted: torch.nn.Module = get_peft_model(model, config)
-    _require_input_gradients(model, arguments)
-    return adapted
+    parameters: dict[str, Any] = {"r": rank, "lora_alpha": alpha, "lora_dropout": 0.0}
+    if target_modules:
+        parameters["target_modules"] = target_modules
+    return peft_adapter(model, task, arguments, method="lora", parameters=parameters)
 
 
 @hook("peft_adapter")
@@ -221,11 +211,10 @@ def _in_language_model(
     """
     import torch
 
-    is_expression = isinstance(modules, str) and modules != "all-linear"
     # Such a model may be trained on texts alone, too.
     trains_texts = task == "causal-lm" and hasattr(model.config, "vision_config")
-    has_tower = task == "image-text-to-text" or trains_texts
-    if not has_tower or is_expression:
+    is_expression = isinstance(modules, str) and modules != "all-linear"
+    if is_expression or not (trains_texts or task == "image-text-to-text"):
         return modules
     inside = {id(module) for module in model.get_decoder().modules()}  # type: ignore[operator]
     names = []
@@ -249,7 +238,6 @@ def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | 
     if default is None and hasattr(config, "vision_config"):
         # A vision-language model has the layers of its language model's architecture.
         default = known.get(config.get_text_config().model_type)
-    default = default or "all-linear"
-    if isinstance(default, str):
-        return default
+    if default is None or isinstance(default, str):
+        return default or "all-linear"
     return list(default)

@@ -50,8 +50,7 @@ def quantized_base(
             "bnb_4bit_compute_dtype": dtype,
         }
         config = transformers.BitsAndBytesConfig(load_in_4bit=True, **{**qlora, **options})
-    pack = _ExpertPacker(config) if packs_experts else None
-    model = _frozen(make, is_checkpoint, device, config, pack, dtype)
+    model = _frozen(make, is_checkpoint, device, config, packs_experts=packs_experts, dtype=dtype)
     if is_upcast:
         # Checkpointing is off here, because the training loop turns it on if the trial asks for it.
         prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
@@ -80,6 +79,7 @@ def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
     layer, and the head would be quantized.
     """
     import torch
+    from torch.nn import Linear
     from transformers.quantizers.base import get_keys_to_not_convert
 
     partial: Any = make
@@ -93,45 +93,36 @@ def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
     if not is_vision_language:
         return sorted(name.removesuffix(".bias") for name in get_keys_to_not_convert(model))
     inside = {id(module) for module in model.get_decoder().modules()}
-    names = []
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and id(module) not in inside:
-            names.append(name)
-    return names
+    linear = {name: part for name, part in model.named_modules() if isinstance(part, Linear)}
+    return [name for name, part in linear.items() if id(part) not in inside]
 
 
-class _ExpertPacker:
-    """Packs the experts of a mixture, if one parameter has the weights of all experts."""
+def _pack_experts(layer: Any, config: Any) -> None:
+    """Pack the experts in a layer or in a model, if one parameter has the weights of all."""
+    for path, module in list(layer.named_modules()):
+        if "expert" not in f"{path} {type(module).__name__}".lower():
+            continue
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            # Three dimensions: a matrix for each expert. Biases and routers have fewer.
+            if parameter.dim() == 3 and parameter.is_floating_point():
+                if config.load_in_8bit:
+                    _pack_in_8_bits(module, name)
+                else:
+                    _pack_in_4_bits(module, name, config)
 
-    def __init__(self, config: Any) -> None:
-        self._config = config
-        self.packed = 0
-        """Number of parameters that were packed."""
 
-    def __call__(self, layer: Any) -> None:
-        """Pack the experts in a layer or in a model, in place."""
-        for path, module in list(layer.named_modules()):
-            if "expert" not in f"{path} {type(module).__name__}".lower():
-                continue
-            for name, parameter in list(module.named_parameters(recurse=False)):
-                # Three dimensions: a matrix for each expert. Biases and routers have fewer.
-                if parameter.dim() == 3 and parameter.is_floating_point():
-                    pack = _pack_in_8_bits if self._config.load_in_8bit else self._pack_in_4_bits
-                    pack(module, name)
-                    self.packed += 1
+def _pack_in_4_bits(module: Any, name: str, config: Any) -> None:
+    from bitsandbytes.nn.parametrize import replace_parameter_4bit
 
-    def _pack_in_4_bits(self, module: Any, name: str) -> None:
-        from bitsandbytes.nn.parametrize import replace_parameter_4bit
-
-        replace_parameter_4bit(
-            module,
-            name,
-            compress_statistics=self._config.bnb_4bit_use_double_quant,
-            quant_type=self._config.bnb_4bit_quant_type,
-        )
-        weights = module.parametrizations[name]
-        # The scales are an attribute of the packed values, as in a linear layer of bitsandbytes.
-        weights.original.quant_state = weights[0].quant_state
+    replace_parameter_4bit(
+        module,
+        name,
+        compress_statistics=config.bnb_4bit_use_double_quant,
+        quant_type=config.bnb_4bit_quant_type,
+    )
+    weights = module.parametrizations[name]
+    # The scales are an attribute of the packed values, as in a linear layer of bitsandbytes.
+    weights.original.quant_state = weights[0].quant_state
 
 
 def _pack_in_8_bits(module: Any, name: str) -> None:
@@ -162,7 +153,8 @@ def _frozen(
     is_checkpoint: bool,
     device: torch.device,
     config: Any,
-    pack_experts: _ExpertPacker | None = None,
+    *,
+    packs_experts: bool = False,
     dtype: str = "bfloat16",
 ) -> torch.nn.Module:
     """The frozen model, quantized by ``config``; weights that are not quantized have 16 bits.
@@ -171,15 +163,16 @@ def _frozen(
     weights are quantized layer by layer, so that at most one layer with 16 bits is in memory.
     """
     import torch
+    from torch.nn.utils.parametrize import is_parametrized
 
     kind = getattr(torch, dtype)
     if is_checkpoint:
         model = make(dtype=kind, quantization_config=config, device_map={"": device})
-        if pack_experts is not None:
-            pack_experts(model)
+        if packs_experts:
+            _pack_experts(model, config)
     else:
-        model = _quantized_at_random(make, kind, config, device, pack_experts)
-    if pack_experts is not None and not pack_experts.packed:
+        model = _quantized_at_random(make, kind, config, device, packs_experts=packs_experts)
+    if packs_experts and not any(map(is_parametrized, model.modules())):
         raise ValueError(
             f"{type(model).__name__} does not support quantize_experts: no experts share one "
             "parameter"
@@ -192,7 +185,8 @@ def _quantized_at_random(
     dtype: torch.dtype,
     config: Any,
     device: torch.device,
-    pack_experts: _ExpertPacker | None,
+    *,
+    packs_experts: bool,
 ) -> torch.nn.Module:
     """A model with random weights, quantized by the quantizer of transformers."""
     import torch
@@ -208,14 +202,13 @@ def _quantized_at_random(
         for layer, owner, prefix in _layers(model):
             replaced = _drawn(layer, owner, model.dtype, device)
             _quantize(layer, prefix, replaced, model, quantizer)
-            if pack_experts is not None:
-                pack_experts(layer)
+            if packs_experts:
+                _pack_experts(layer, config)
     # A weight that two modules share was drawn twice, so it is tied again.
     model.tie_weights()
     model.hf_quantizer = quantizer
     quantizer.postprocess_model(model)
-    model.train()
-    quantized: torch.nn.Module = model
+    quantized: torch.nn.Module = model.train()
     return quantized
 
 
