@@ -7,15 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.finetuning.peft_methods import METHODS, Method
-from jobs.spec import Hook
+from jobs.spec import Hook, Task
 from jobs.techniques.hooks import hook
 from jobs.techniques.registry import add
 from jobs.techniques.variant import Axis, Family, Variant
 
 if TYPE_CHECKING:
     import torch
-
-    from jobs.spec import Task
 
 
 def _lora(doc: str, **arguments: Any) -> Variant:

@@ -12,9 +12,9 @@ import transformers
 from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
-from jobs.loops.chosen_rows import loader_of
 from jobs.loops.contract import Setup, Trained
 from jobs.loops.meter import Listener
+from jobs.loops.row_order import loader_of
 from jobs.loss_scaling import LossScaling
 from jobs.techniques.axes.optimizer import decay_groups
 
@@ -80,7 +80,10 @@ class _Loop:
                 meter.micro_batch(batch)
                 if meter.wants(left):
                     meter.loss(self._forward_and_backward(batch, meter))
-            self._update(meter)
+            meter.phase("optimizer")
+            self.optimizer.step()
+            meter.phase("upkeep")
+            self.optimizer.zero_grad()
             is_complete = meter.step_end()
         return samples
 
@@ -117,12 +120,6 @@ class _Loop:
         self.accelerator.backward(loss)
         meter.phase("upkeep")
         return loss.detach()
-
-    def _update(self, meter: Listener) -> None:
-        meter.phase("optimizer")
-        self.optimizer.step()
-        meter.phase("upkeep")
-        self.optimizer.zero_grad()
 
 
 def enable_checkpointing(model: Any, arguments: Any) -> None:

@@ -75,18 +75,16 @@ class LossScale:
             self._decide(used=self._is_used_uncompiled(compute_loss, inputs, count))
         else:
             count = watched(count)
-            loss = compute_loss(model, inputs, *args, num_items_in_batch=count, **kwargs)
+        loss = compute_loss(model, inputs, *args, num_items_in_batch=count, **kwargs)
+        if self.scaling is None:
             self._decide(used=is_used(count))
-            return loss
-        return compute_loss(model, inputs, *args, num_items_in_batch=count, **kwargs)
+        return loss
 
     def _decide(self, *, used: bool) -> None:
-        if used:
-            self.scaling = "native"
-            return
-        self.scaling = "corrected"
-        self._trainer.model_accepts_loss_kwargs = False
-        print("the model ignores num_items_in_batch: the Trainer divides its loss", flush=True)
+        self.scaling = "native" if used else "corrected"
+        if not used:
+            self._trainer.model_accepts_loss_kwargs = False
+            print("the model ignores num_items_in_batch: the Trainer divides its loss", flush=True)
 
     def _is_used_uncompiled(
         self, compute_loss: Callable[..., Any], inputs: Mapping[str, Any], count: torch.Tensor
@@ -177,7 +175,7 @@ def _same_draws() -> Iterator[None]:
 
 def _is_compiled(model: torch.nn.Module) -> bool:
     """Whether torch.compile compiled the model or one of its modules."""
-    for module in model.modules():
-        if getattr(module, "_compiled_call_impl", None) or hasattr(module, "_orig_mod"):
-            return True
-    return False
+    return any(
+        getattr(module, "_compiled_call_impl", None) or hasattr(module, "_orig_mod")
+        for module in model.modules()
+    )

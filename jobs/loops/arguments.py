@@ -26,10 +26,6 @@ def training_arguments(
         _installed_name(name, installed): value
         for name, value in spec.settings.training_arguments.items()
     }
-    # -1: ``num_train_epochs`` decides.
-    max_steps = -1
-    if total_steps is not None:
-        max_steps = total_steps
     # What a measurement decides itself: no checkpoints, evaluations, progress bars or reports.
     arguments |= {
         "output_dir": output_dir,
@@ -41,7 +37,8 @@ def training_arguments(
         "use_cpu": not torch.cuda.is_available(),
         "seed": spec.measure.seed,
         "num_train_epochs": 1,
-        "max_steps": max_steps,
+        # -1: ``num_train_epochs`` decides.
+        "max_steps": -1 if total_steps is None else total_steps,
     }
     if deepspeed is not None:
         arguments["deepspeed"] = deepspeed
@@ -54,10 +51,8 @@ def training_arguments(
 
 def _installed_name(name: str, installed: set[str]) -> str:
     """An argument's newer or older name, whichever is installed; else the name itself."""
-    replacement: str = RENAMED.get(name, name)
-    if replacement in installed:
-        return replacement
-    for older, newer in RENAMED.items():
-        if newer == name and older in installed:
-            return older
-    return name  # if it is unknown, TrainingArguments raises an error that names it
+    newer: str = RENAMED.get(name, name)
+    if newer in installed:
+        return newer
+    # If it is unknown, TrainingArguments raises an error that names it.
+    return {new: old for old, new in RENAMED.items()}.get(name, name)

@@ -49,28 +49,31 @@ class WatchedCount(torch.Tensor):
         plain_args = _unwrapped(args, counts)
         plain_kwargs = {name: _unwrapped(value, counts) for name, value in (kwargs or {}).items()}
         result = function(*plain_args, **plain_kwargs)
-        if not counts:
-            return result
-        return counts[0]._noted(getattr(function, "__name__", ""), result)
-
-    def _noted(self, name: str, result: Any) -> Any:
-        """The result of the function ``name`` on this count, after noting its use."""
-        if name in _COMPARISONS:
+        name = getattr(function, "__name__", "")
+        if not counts or name in _COMPARISONS:
             return result
         # Any other result is an attribute, such as the shape, and is no use of the count.
         is_tensor = isinstance(result, torch.Tensor)
         if is_tensor and name in _SAME_VALUE:
-            return _copy(self, result)
+            # Made from the original count, because a fake tensor cannot become a WatchedCount.
+            with torch._C.DisableTorchFunctionSubclass():
+                return watched(counts[0], result, counts[0]._uses)
         if is_tensor or name in _NUMBERS:
-            self._uses.append(name)
+            counts[0]._uses.append(name)
         return result
 
 
-def watched(count: torch.Tensor) -> WatchedCount:
-    """A form of ``count`` for which ``is_used`` says whether anything was computed with it."""
+def watched(
+    count: torch.Tensor, plain: torch.Tensor | None = None, uses: list[str] | None = None
+) -> WatchedCount:
+    """A form of ``count`` for which ``is_used`` says whether anything was computed with it.
+
+    ``plain`` takes its place in computations (None: the count itself), and ``uses`` are noted
+    already.
+    """
     shell = count.as_subclass(WatchedCount)
-    shell._plain = count
-    shell._uses = []
+    shell._plain = count if plain is None else plain
+    shell._uses = [] if uses is None else uses
     return shell
 
 
@@ -91,25 +94,18 @@ def is_used_by(
     the model needs values, this raises whatever the model raises.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.func import functional_call
 
     watched_count = watched(count)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
-        compute_loss(_fake_model(model, mode), _fake(inputs, mode), watched_count)
+        state = _fake({**dict(model.named_parameters()), **dict(model.named_buffers())}, mode)
+
+        def forward(**arguments: Any) -> Any:
+            """The forward pass of the model's class, with fake tensors in place of its weights."""
+            return functional_call(model, state, (), arguments)
+
+        compute_loss(forward, _fake(inputs, mode), watched_count)
     return is_used(watched_count)
-
-
-def _fake_model(model: torch.nn.Module, mode: Any) -> Callable[..., Any]:
-    """The model's own forward pass, with fake tensors in place of its weights."""
-    from torch.func import functional_call
-
-    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    fake_state = _fake(state, mode)
-
-    def forward(**arguments: Any) -> Any:
-        """The forward pass of the model's class."""
-        return functional_call(model, fake_state, (), arguments)
-
-    return forward
 
 
 def _fake(values: Mapping[str, Any], mode: Any) -> dict[str, Any]:
@@ -119,19 +115,6 @@ def _fake(values: Mapping[str, Any], mode: Any) -> dict[str, Any]:
         is_tensor = isinstance(value, torch.Tensor)
         fake[name] = mode.from_tensor(value) if is_tensor else value
     return fake
-
-
-def _copy(count: WatchedCount, plain: torch.Tensor) -> WatchedCount:
-    """Another form of a watched count, whose uses are noted in the same list.
-
-    It is made from the original count, because ``plain`` may be a fake tensor, which cannot become
-    a ``WatchedCount``.
-    """
-    with torch._C.DisableTorchFunctionSubclass():
-        shell = count.as_subclass(WatchedCount)
-    shell._plain = plain
-    shell._uses = count._uses
-    return shell
 
 
 def _unwrapped(value: Any, counts: list[WatchedCount]) -> Any:

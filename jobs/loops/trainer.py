@@ -13,11 +13,10 @@ import torch
 import transformers
 
 from jobs.loops.accumulated_loss import LossScale, loss_ratio
-from jobs.loops.chosen_rows import loader_of, subset
 from jobs.loops.contract import Setup, Trained
 from jobs.loops.deepspeed import reported_phases
 from jobs.loops.meter import Listener
-from jobs.loops.step_order import StepsInRandomOrder
+from jobs.loops.row_order import StepsInRandomOrder, loader_of, subset
 
 if TYPE_CHECKING:
     from transformers import Trainer as _Base

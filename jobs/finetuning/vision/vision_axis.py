@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.spec import Hook
+from jobs.spec import Hook, Task
 from jobs.techniques.hooks import hook, services_of
 from jobs.techniques.registry import add
 from jobs.techniques.variant import Axis, Variant
 
 if TYPE_CHECKING:
     import torch
-
-    from jobs.spec import Task
 
 VISION = Axis(
     name="vision",

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.spec import Hook
+from jobs.spec import Hook, Task
 from jobs.techniques.hooks import hook
 from jobs.techniques.registry import add
 from jobs.techniques.variant import Axis, Family, Variant
 
 if TYPE_CHECKING:
     import torch
-
-    from jobs.spec import Task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

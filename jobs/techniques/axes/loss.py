@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from jobs.spec import Hook
+from jobs.spec import Hook, Task
 from jobs.techniques.hooks import hook
 from jobs.techniques.registry import add
 from jobs.techniques.variant import Axis, Variant
 
 if TYPE_CHECKING:
     import torch
-
-    from jobs.spec import Task
 
 
 def _fused(doc: str, hook_name: str, requires: tuple[str, ...] = ()) -> Variant:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from datasets import Dataset
 
-from jobs.loops.step_order import StepsInRandomOrder
+from jobs.loops.row_order import StepsInRandomOrder
 from jobs.techniques.axes.batching import (
     flattened_rows,
     packed_rows,
