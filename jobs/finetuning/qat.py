@@ -51,13 +51,6 @@ def _variant(scheme: str, parameters: Mapping[str, Any]) -> Variant:
     )
 
 
-def _empty_groups(parameters: Mapping[str, Any]) -> str:
-    """Says that no weight shares a scale; empty if some do."""
-    if parameters.get("group_size", 32) < 1:
-        return "group_size must be at least 1"
-    return ""
-
-
 QAT = Axis(
     name="qat",
     doc="Training for a quantization to come: which number format the weights learn to have",
@@ -71,7 +64,9 @@ QAT = Axis(
             doc=f"{scheme} with a group_size: the number of weights that share a scale",
             config_class="jobs.finetuning.qat:Groups",
             build=functools.partial(_variant, scheme),
-            problem=_empty_groups,
+            problem=lambda parameters: (
+                "group_size must be at least 1" if parameters.get("group_size", 32) < 1 else ""
+            ),
         )
         for scheme in _WITH_GROUPS
     },

@@ -27,19 +27,15 @@ def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
     """
     content = {}
     for name, value in changed_fields(spec):
-        if name not in _LEFT_OUT:
-            content[name] = _as_json(name, value)
+        if name in _LEFT_OUT:
+            continue
+        known = _latest.get(name)
+        if known is None or known[0] is not value:
+            known = _latest[name] = (value, without_defaults(value))
+        content[name] = known[1]
     if "measure" in content:
         measure = content["measure"]
         content["measure"] = {key: measure[key] for key in measure if key != "timeout_seconds"}
     content["batch"] = [choices.get("micro_batch"), choices.get("accumulation")]
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
-
-
-def _as_json(name: str, value: Any) -> Any:
-    known = _latest.get(name)
-    if known is None or known[0] is not value:
-        known = (value, without_defaults(value))
-        _latest[name] = known
-    return known[1]

@@ -50,30 +50,22 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
     if _field_names(kind):
         readers = {name: _reader(field) for name, field in get_type_hints(kind).items()}
         known = {name: read for name, read in readers.items() if read is not None}
-        return functools.partial(_read_fields, kind, known)
+
+        def read_fields(value: Any) -> Any:
+            read = {name: known[name](value[name]) for name in known.keys() & value.keys()}
+            return kind(**{**value, **read})
+
+        return read_fields
     origin, arguments = get_origin(kind), get_args(kind)
     inner = next(filter(None, map(_reader, arguments)), None)
     if origin is UnionType and inner is not None:
         # Of a dataclass and None.
-        return functools.partial(_read_optional, inner)
+        return lambda value: inner(value) if value else None
     if origin is tuple:
         return tuple
     if origin is Mapping and inner is not None:
-        return functools.partial(_read_items, inner)
+        return lambda value: {name: inner(item) for name, item in value.items()}
     return kind if isinstance(kind, enum.EnumType) else None
-
-
-def _read_fields(kind: Any, readers: Mapping[str, Callable[[Any], Any]], value: Any) -> Any:
-    read = {name: readers[name](value[name]) for name in readers.keys() & value.keys()}
-    return kind(**{**value, **read})
-
-
-def _read_optional(read: Callable[[Any], Any], value: Any) -> Any:
-    return read(value) if value else None
-
-
-def _read_items(read: Callable[[Any], Any], value: Any) -> Any:
-    return {name: read(item) for name, item in value.items()}
 
 
 def without_defaults(value: Any) -> Any:

@@ -43,12 +43,14 @@ def _trainer(setup: Setup) -> Metered:
             "already: name a subclass of DPOTrainer in own_code.trainer instead"
         )
     attributes: dict[str, Any] = {
-        "_prepare_dataset": _as_prepared,
+        # The rows are prepared already.
+        "_prepare_dataset": lambda trainer, dataset, *_: dataset,
         "_precompute_ref_logps": _timed_reference,
     }
     is_computed_before = setup.arguments.precompute_ref_log_probs
     if is_computed_before:
-        attributes["evaluate"] = _evaluate_prepared
+        # Rows that are evaluated have the reference's log-probabilities already.
+        attributes["evaluate"] = transformers.Trainer.evaluate
     reference = None
     # TRL can switch an adapter off, and the rest of the model is then the reference.
     if not is_computed_before and not hasattr(setup.model, "peft_config"):
@@ -85,11 +87,6 @@ def _model_bytes(model: torch.nn.Module | None) -> int:
     return sum(nbytes_by_address.values())
 
 
-def _as_prepared(trainer: Metered, dataset: Any, *_: Any) -> Any:
-    """Replaces TRL's preparation, because the rows are already prepared."""
-    return dataset
-
-
 def _timed_reference(trainer: Any, *args: Any, **kwargs: Any) -> Any:
     """TRL's log-probabilities of the reference, with the time that they took."""
     # The reference is the model without its new adapter here, as it is in training.
@@ -98,11 +95,6 @@ def _timed_reference(trainer: Any, *args: Any, **kwargs: Any) -> Any:
     dataset = super(type(trainer), trainer)._precompute_ref_logps(*args, **kwargs)
     trainer.reference_seconds = time.perf_counter() - begin
     return dataset
-
-
-def _evaluate_prepared(trainer: Any, *args: Any, **kwargs: Any) -> Any:
-    """An evaluation on rows that have the reference's log-probabilities already."""
-    return transformers.Trainer.evaluate(trainer, *args, **kwargs)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ class PreparedRows:
         self.count_samples: Callable[[Mapping[str, Any]], int] | None = None
         # The shape of these batches does not say how many rows they hold.
         if flattens_rows or counts_rows:
-            self.count_samples = _counted
+            self.count_samples = lambda inputs: int(inputs[COUNT])
 
 
 class Counting:
@@ -102,10 +102,12 @@ def _prepared_by_trl(
     tokenizer = rows.tokenizer
     columns = rows.dataset.column_names
     _set_end_token(tokenizer, settings.eos_token, columns)
+    # By default, prompts are left out of the loss wherever there are prompts.
+    completion_only = parameters.get("completion_only_loss")
+    if completion_only is None:
+        completion_only = {"prompt", "completion"}.issubset(columns)
     trainer = SimpleNamespace(
-        _tokenizer=tokenizer,
-        completion_only_loss=_is_completion_only(parameters, columns),
-        chat_template=None,
+        _tokenizer=tokenizer, completion_only_loss=bool(completion_only), chat_template=None
     )
     if settings.assistant_only_loss:
         trainer.chat_template = _template_with_masks(tokenizer, rows.dataset[0])
@@ -113,14 +115,6 @@ def _prepared_by_trl(
     dataset = prepare(trainer, rows.dataset, tokenizer, settings, is_packed, None, "train")
     kept = [name for name in _READ_BY_THE_COLLATOR if name in dataset.column_names]
     return dataset.select_columns(kept)
-
-
-def _is_completion_only(parameters: Mapping[str, Any], columns: list[str]) -> bool:
-    """Whether prompts are left out of the loss: by default wherever there are prompts."""
-    asked = parameters.get("completion_only_loss")
-    if asked is not None:
-        return bool(asked)
-    return "prompt" in columns and "completion" in columns
 
 
 _READ_BY_THE_PREPARATION = (
@@ -167,8 +161,3 @@ def _template_with_masks(tokenizer: Any, row: Mapping[str, Any]) -> str | None:
         return None
     template: str | None = get_training_chat_template(tokenizer)
     return template
-
-
-def _counted(inputs: Mapping[str, Any]) -> int:
-    """The number of rows in a batch, which ``Counting`` has added."""
-    return int(inputs[COUNT])

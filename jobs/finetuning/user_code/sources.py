@@ -89,15 +89,10 @@ def _with_imports(module: str, folder: str) -> dict[str, Path]:
             continue
         files[name] = path
         # Importing a module runs the packages that it is in.
-        waiting += _parents(name)
+        parts = name.split(".")
+        waiting += [".".join(parts[:count]) for count in range(1, len(parts))]
         waiting += _imported(_parsed(path), name, is_package=path.name == "__init__.py")
     return files
-
-
-def _parents(module: str) -> Iterator[str]:
-    parts = module.split(".")
-    for count in range(1, len(parts)):
-        yield ".".join(parts[:count])
 
 
 def _imported(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:

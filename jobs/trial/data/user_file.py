@@ -16,6 +16,7 @@ from jobs.trial.data.trainable_rows import trainable_rows
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
+_TEXT_TYPES = ("string", "large_string")
 _LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
 
 
@@ -86,7 +87,10 @@ def _of_numbers(
     dataset: Any, file: DatasetFile, task: Task, config: PretrainedConfig
 ) -> tuple[Any, Collator | None]:
     """Rows that hold the model's inputs already."""
-    dataset = _without_texts(dataset)
+    # No batch can hold texts: names, comments, the text itself.
+    features = dataset.features.items()
+    texts = [name for name, kind in features if getattr(kind, "dtype", "") in _TEXT_TYPES]
+    dataset = dataset.remove_columns(texts)
     if file.max_tokens is not None:
         dataset = _cut(dataset, file.max_tokens)
     if task == "causal-lm" and "labels" not in dataset.column_names:
@@ -134,12 +138,3 @@ def _of_texts(
     dataset = trainable_rows(dataset, task, file.path, getattr(config, "vocab_size", None))
     has_labels = "labels" in dataset.column_names
     return dataset, tokenizer_collator(tokenizer, task, has_labels=has_labels)
-
-
-def _without_texts(dataset: Any) -> Any:
-    """Without columns of texts, which no batch can hold: names, comments, the text itself."""
-    texts = []
-    for name, feature in dataset.features.items():
-        if getattr(feature, "dtype", "") in ("string", "large_string"):
-            texts.append(name)
-    return dataset.remove_columns(texts)
