@@ -53,10 +53,8 @@ OPENED = {
 # Modules that the node's own environment names, and fixed lists.
 IMPORT_BY_NAME = {
     "jobs/self_process.py",  # of our own packages only
-    "orchestrator/__init__.py",
-    "orchestrator/callable_verb.py",
     "jobs/techniques/hooks.py",
-    "jobs/own_code/objects.py",  # what the user names, and only if the command line says so
+    "jobs/finetuning/user_code/objects.py",  # what the user names, and only if the command line says so
     "jobs/isolation/preload.py",
     "orchestrator/prediction/fake_step.py",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def allowance_seconds(assignment: Assignment) -> float:
     return INFRASTRUCTURE_RETRIES * longest + ANSWER_SECONDS
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class _Wait:
     """The answer that is awaited from one slot."""
 
@@ -83,10 +83,11 @@ class SlotWatch(StatelessPickle, tune.Callback):
     def began(self, tune_trial_id: str, actor: Any, process: Any, assignment: Assignment) -> None:
         """A slot was given its trials."""
         self._process_of[id(actor)] = (actor, process)
-        allowance = allowance_seconds(assignment)
-        self._waits[tune_trial_id] = _Wait(
-            actor=actor, process=process, allowance=allowance, due=self._clock() + allowance
-        )
+        self._await(tune_trial_id, actor, process, allowance_seconds(assignment))
+
+    def _await(self, tune_trial_id: str, actor: Any, process: Any, allowance: float) -> None:
+        due = self._clock() + allowance
+        self._waits[tune_trial_id] = _Wait(actor, process, allowance, due)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -109,7 +110,12 @@ class SlotWatch(StatelessPickle, tune.Callback):
             return
         self._next_look = now + LOOK_SECONDS
         waiting = [trial for trial in trials if trial.status == Trial.PENDING]
-        self._await_resets(waiting)
+        for trial in waiting:
+            # Tune resets an actor between two trials, which is an answer, too.
+            actor = trial.temporary_state.ray_actor
+            if actor is not None and trial.trial_id not in self._waits:
+                _, process = self._process_of.get(id(actor), (actor, None))
+                self._await(trial.trial_id, actor, process, ANSWER_SECONDS)
         self._watch_start(now, is_waiting=bool(waiting))
         overdue = [name for name, wait in self._waits.items() if now > wait.due]
         for name in overdue:
@@ -118,19 +124,6 @@ class SlotWatch(StatelessPickle, tune.Callback):
             self._say(f"a slot has not answered for {waited}: it is given up and killed")
             self._process_of.pop(id(wait.actor), None)
             self._kill(wait.actor, _arrived(wait.process))
-
-    def _await_resets(self, waiting: Sequence[Any]) -> None:
-        """Also await an answer from actors that Tune resets between two trials."""
-        for trial in waiting:
-            actor = trial.temporary_state.ray_actor
-            if actor is not None and trial.trial_id not in self._waits:
-                _, process = self._process_of.get(id(actor), (actor, None))
-                self._waits[trial.trial_id] = _Wait(
-                    actor=actor,
-                    process=process,
-                    allowance=ANSWER_SECONDS,
-                    due=self._clock() + ANSWER_SECONDS,
-                )
 
     def _watch_start(self, now: float, *, is_waiting: bool) -> None:
         """Notice that trials wait while no slot runs or starts."""
