@@ -53,8 +53,10 @@ OPENED = {
 # Modules that the node's own environment names, and fixed lists.
 IMPORT_BY_NAME = {
     "jobs/self_process.py",  # of our own packages only
+    "jobs/techniques/__init__.py",
     "jobs/techniques/hooks.py",
-    "jobs/finetuning/user_code/objects.py",  # what the user names, and only if the command line says so
+    # What the user names, and only if the command line says so.
+    "jobs/finetuning/user_code/objects.py",
     "jobs/isolation/preload.py",
     "orchestrator/prediction/fake_step.py",
 }
