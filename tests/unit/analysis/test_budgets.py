@@ -17,7 +17,6 @@ from orchestrator.analysis.budgets import (
 )
 from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.recommendation import Rankings
-from orchestrator.analysis.tie_breaks import PairedComparison
 from orchestrator.units import GIB, MIB
 from tests.support.configurations import make_configuration as make
 
@@ -73,23 +72,6 @@ def test_best_in_budgets_drops_what_failed_its_cap_check() -> None:
     crashed = check("fast", 8 * GIB, Outcome.CRASHED, None)
     (pick,) = best_in_budgets(Rankings(configurations, checks=[crashed]), [8 * GIB])
     assert speeds(pick) == (11.0, None)
-
-
-def test_best_in_budgets_takes_the_winner_of_a_tie_break() -> None:
-    configurations = [
-        make(GIB, 100.0, trial_id="first"),
-        make(GIB, 99.5, trial_id="second"),
-    ]
-    faster = PairedComparison(
-        trial_id="second", reference_id="first", ratio=1.02, ci95=0.01, rounds=4
-    )
-    (pick,) = best_in_budgets(Rankings(configurations, comparisons=[faster]), [GIB])
-    assert speeds(pick) == (99.5, None)
-    unsure = PairedComparison(
-        trial_id="second", reference_id="first", ratio=1.02, ci95=0.03, rounds=4
-    )
-    (pick,) = best_in_budgets(Rankings(configurations, comparisons=[unsure]), [GIB])
-    assert speeds(pick) == (100.0, None)
 
 
 def test_best_in_budgets_leave_out_what_trains_wrongly() -> None:

@@ -99,13 +99,6 @@ def test_explain_compares_losses_up_to_the_first_that_is_not_finite(tmp_path: Pa
     assert len(broken.after) == 1
 
 
-def test_explain_a_trial_with_itself_finds_nothing(tmp_path: Path) -> None:
-    explanation = explain(written(tmp_path, SLOW), SLOW.trial_id, SLOW.trial_id)
-    assert not explanation.choices
-    assert not explanation.runtime
-    assert all(term.change == 0 for term in explanation.memory_bytes.terms)
-
-
 @pytest.mark.parametrize(
     ("other", "reason"),
     [

@@ -30,10 +30,3 @@ def test_guide_rows_are_in_the_guides_order_with_their_figures() -> None:
     places = [guide().rows.index(row.published) for row in rows if row.published]
     assert set(places) == set(range(len(guide().rows)))
     assert places == sorted(places)
-
-
-def test_guide_rows_are_empty_where_no_whole_epoch_was_measured() -> None:
-    config = {**GUIDE_CONFIG, "measure": {"steps": 10}}
-    dataset = dataset_of_records(make_guide(), RunMetadata(config=config))
-    assert dataset.main is not None
-    assert dataset.main.guide_rows == ()

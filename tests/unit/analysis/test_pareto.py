@@ -73,14 +73,3 @@ def test_pareto_front_of_three_objectives_leaves_out_missing_figures(
 def is_no_worse(rival: tuple[float, ...], other: tuple[float, ...]) -> bool:
     """Whether each figure of ``rival`` is at least that of ``other``."""
     return all(left >= right for left, right in zip(rival, other, strict=True))
-
-
-def test_pareto_front_asks_each_item_once_per_objective() -> None:
-    asked: list[int] = []
-
-    def objective(item: int) -> float:
-        asked.append(item)
-        return float(item)
-
-    pareto_front(range(50), [objective, lambda item: -float(item)])
-    assert sorted(asked) == list(range(50))

@@ -14,7 +14,6 @@ from orchestrator.analysis.dataset import load_dataset
 from orchestrator.analysis.explanation import Explanation, explain
 from orchestrator.reporting.explanation import loss_lines, render, seconds
 from orchestrator.reporting.plots import explanation as plot
-from orchestrator.units import memory
 from tests.support.records import make_anatomy, make_record, write_run
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "explanation.txt"
@@ -107,7 +106,3 @@ def test_loss_lines_tell_a_match_from_a_mismatch(tmp_path: Path) -> None:
 )
 def test_seconds_reads_well(value: float, text: str) -> None:
     assert seconds(value) == text
-
-
-def test_memory_below_zero_has_a_minus() -> None:
-    assert memory(-3 * 2**20) == "−3 MiB"

@@ -158,9 +158,6 @@ def test_state_of_a_check_without_power_is_not_checked(
 ) -> None:
     assert state_of([window(own, allowed)]) is state
     assert state_of([window(1.0, 0.3), window(own, allowed)]) is state
-
-
-def test_state_of_nothing_is_not_checked() -> None:
     assert state_of([]) is CheckState.NOT_CHECKED
 
 
@@ -171,9 +168,6 @@ def test_loss_checks_without_power_raise_no_flag_and_say_so() -> None:
     assert states(*rows) == [CheckState.REFERENCE, CheckState.NOT_CHECKED]
     rows = (({}, noisy()), ({"precision": "bf16"}, noisy(seed=1)), (CHECKPOINT, noisy()))
     assert states(*rows) == [CheckState.REFERENCE, CheckState.MATCHES, CheckState.MATCHES]
-
-
-def test_loss_checks_without_losses_are_not_checks() -> None:
     assert states(({}, noisy()), (CHECKPOINT, [])) == [
         CheckState.REFERENCE,
         CheckState.NOT_CHECKED,

@@ -60,16 +60,20 @@ def test_headline_says_if_the_gain_is_no_more_than_chance(
     assert ("(no more than chance) in the same memory" in text) == chance
 
 
-def test_headline_is_about_the_smallest_named_budget(tmp_path: Path) -> None:
-    records = [at("fp32", 8000, 100.0), at("bf16", 1000, 50.0), at("bf16", 9000, 900.0, 8)]
-    assert "batch 4×1 · bf16" in sentence(tmp_path / "a", records, [2 * GIB, 40 * GIB])
-    assert "by the fastest of all: batch 8×1 · bf16" in sentence(tmp_path / "b", records, [])
-
-
-def test_headline_skips_budgets_that_nothing_fits(tmp_path: Path) -> None:
-    records = [at("fp32", 8000, 100.0), at("bf16", 9000, 900.0)]
-    text = sentence(tmp_path, records, [2**20, 2 * GIB, 16 * GIB, 40 * GIB])
-    assert "by the fastest in 16 GiB" in text
+@pytest.mark.parametrize(
+    ("budgets_gib", "words"),
+    [
+        ([3, 40], "by the fastest in 3 GiB: batch 4×1 · bf16"),
+        # Budgets that nothing fits are passed over.
+        ([1, 3, 40], "by the fastest in 3 GiB: batch 4×1 · bf16"),
+        ([], "by the fastest of all: batch 8×1 · bf16"),
+    ],
+)
+def test_headline_is_about_the_smallest_budget_that_anything_fits(
+    tmp_path: Path, budgets_gib: list[int], words: str
+) -> None:
+    records = [at("fp32", 8000, 100.0), at("bf16", 2000, 50.0), at("bf16", 9000, 900.0, 8)]
+    assert words in sentence(tmp_path, records, [size * GIB for size in budgets_gib])
 
 
 def test_headline_says_where_the_default_was_measured_at_another_batch(tmp_path: Path) -> None:
@@ -80,18 +84,21 @@ def test_headline_says_where_the_default_was_measured_at_another_batch(tmp_path:
     assert "not measured at this effective batch" in text or "inferred" in text
 
 
-def test_headline_of_the_default_itself_claims_no_gain(tmp_path: Path) -> None:
-    text = sentence(tmp_path, [at("fp32", 8000, 100.0), at("bf16", 9000, 50.0)], [])
-    assert text.startswith("No gain over the default techniques, which are the fastest of all: ")
-
-
-def test_headline_does_not_call_the_default_the_fastest_if_another_training_is_faster(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("other", "which"),
+    [
+        (at("bf16", 9000, 50.0), "of all"),
+        (
+            make_record(precision="fp32", speed=300.0, recipe={"optimizer": "sgd"}),
+            "with the same training recipe",
+        ),
+    ],
+)
+def test_headline_of_the_default_itself_claims_no_gain(
+    tmp_path: Path, other: TrialRecord, which: str
 ) -> None:
-    other = make_record(precision="fp32", speed=300.0, recipe={"optimizer": "sgd"})
-    records = [at("fp32", 8000, 100.0), other]
-    text = sentence(tmp_path, records, [])
-    assert "which are the fastest with the same training recipe: " in text
+    text = sentence(tmp_path, [at("fp32", 8000, 100.0), other], [])
+    assert text.startswith(f"No gain over the default techniques, which are the fastest {which}: ")
 
 
 def test_headline_is_absent_without_results(tmp_path: Path) -> None:
