@@ -16,11 +16,11 @@ from orchestrator.planning.technique_sets import TechniqueSet, read_choice, tech
 from orchestrator.running.early_start import CheckModel, model_facts
 from orchestrator.running.options import VerbOptions
 from orchestrator.storage.location import Location
-from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import count
 
 if TYPE_CHECKING:
     from orchestrator.running.batch_size_run import HardwareAnswers
+    from orchestrator.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

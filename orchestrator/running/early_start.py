@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from jobs.node.bytecode import keep_bytecode
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, plan
-from orchestrator.planning.prechecks import checks
-from orchestrator.planning.prechecks.checks import ModelFacts
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere, preloading
 from orchestrator.storage.location import Location
-from orchestrator.storage.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from orchestrator.planning.prechecks.checks import ModelFacts
+    from orchestrator.storage.run_folder import RunFolder
 
 CheckModel = Callable[[], object]
 """Waits until the model has been built once. Raises ConfigError if it cannot be built."""
@@ -25,6 +27,8 @@ Say = Callable[[str], object]
 
 def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
     """The configuration, with its files checked. Raises ConfigError."""
+    from orchestrator.planning.prechecks import checks  # not for --help
+
     config = load_config(
         options.config,
         trust_remote_code=options.trust_remote_code,
@@ -45,6 +49,8 @@ def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> M
     ``planned`` is the configuration's plan, if the caller has made it already. Says first if that
     takes some seconds. Raises ConfigError if the model cannot be built.
     """
+    from orchestrator.planning.prechecks import checks
+
     planned = planned or plan(config)
     smallest = min((trial.micro_batch for trial in planned.trials), default=1)
     return checks.model_facts(config, smallest, say)
