@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.node.checks.installed import build_locks
+from jobs.node.checks.installed import unheld_build_locks
 
 _LONGEST_BUILD_SECONDS = 900.0
 """No build of an op takes this long."""
@@ -50,28 +50,17 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
 def remove_abandoned_locks(begun_since: float = math.inf) -> None:
     """Remove the locks of builds that were killed: later builds of the op would wait for ever.
 
-    A running build keeps its lock file open (``torch.utils.file_baton``). If no process here has
-    the lock open, its build may still run on another node that shares the folder. So a lock is
-    removed only if it is older than any build takes, or if it was made since ``begun_since``. That
-    is the Unix time when a trial began that is known to have been killed.
+    If no process here has a lock open, its build may still run on another node that shares the
+    folder. So a lock is removed only if it is older than any build takes, or if it was made since
+    ``begun_since``, the Unix time when a trial began that is known to have been killed.
     """
-    for lock in map(Path, build_locks()):
+    for lock in map(Path, unheld_build_locks()):
         with contextlib.suppress(FileNotFoundError):  # the build has just finished
             made_at = lock.stat().st_mtime
             is_too_old = time.time() - made_at > _LONGEST_BUILD_SECONDS
             is_of_killed_trial = made_at >= begun_since
-            if (is_too_old or is_of_killed_trial) and not _is_open(lock):
+            if is_too_old or is_of_killed_trial:
                 lock.unlink()
-
-
-def _is_open(file: Path) -> bool:
-    """Whether any process that this one may inspect has the file open."""
-    path = str(file.resolve())
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
-            if os.readlink(descriptor) == path:
-                return True
-    return False
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -129,8 +130,21 @@ def headers() -> tuple[str, ...]:
     )
 
 
-def build_locks() -> tuple[str, ...]:
-    """The lock files of builds of torch extensions; a crashed build leaves its lock."""
+def unheld_build_locks() -> tuple[str, ...]:
+    """The lock files of builds of torch extensions that no process of this machine holds.
+
+    A running build keeps its lock file open (``torch.utils.file_baton``), a killed one leaves it.
+    """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     root = os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.join(caches, "torch_extensions")
-    return tuple(str(path) for path in sorted(Path(root).glob("**/lock")))
+    return tuple(str(path) for path in sorted(Path(root).glob("**/lock")) if not _is_open(path))
+
+
+def _is_open(file: Path) -> bool:
+    """Whether any process that this one may inspect has the file open."""
+    path = str(file.resolve())
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
+            if os.readlink(descriptor) == path:
+                return True
+    return False

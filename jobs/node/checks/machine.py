@@ -90,7 +90,7 @@ class Machine:
     nvcc_cuda: tuple[int, int] | None = None
     headers: tuple[str, ...] = ()
     """Which of Python.h and libaio.h this node has."""
-    build_locks: tuple[str, ...] = ()
+    unheld_build_locks: tuple[str, ...] = ()
     """Locks that builds of torch extensions hold, or left behind."""
     variables: Mapping[str, str] = field(default_factory=dict)
     host_total_bytes: int = 0
@@ -125,7 +125,7 @@ def look(nvme: Path | None = None) -> Machine:
         commands=installed.commands(),
         nvcc_cuda=installed.nvcc_cuda(),
         headers=installed.headers(),
-        build_locks=installed.build_locks(),
+        unheld_build_locks=installed.unheld_build_locks(),
         variables={name: os.environ[name] for name in VARIABLES if name in os.environ},
         host_total_bytes=min(host.total, limit),
         host_available_bytes=min(host.available, limit),

@@ -90,10 +90,10 @@ def architectures(machine: Machine) -> Iterator[Finding]:
 
 def locks(machine: Machine) -> Iterator[Finding]:
     """A build that was killed leaves its lock, and later builds wait for it for ever."""
-    for path in machine.build_locks:
+    for path in machine.unheld_build_locks:
         yield problem(
-            f"a build holds, or left behind, the lock {path}: trials that need that op wait for it",
-            "remove it, unless a build is running now",
+            f"no process here holds the lock {path}, so trials that need that op wait for it",
+            "remove it, unless a build is running on another machine that shares the folder",
         )
 
 
