@@ -1,4 +1,4 @@
-"""Whether a GPU is fit to measure on: it answers, it computes, and nobody else uses it.
+"""Whether a GPU is fit to measure on: it answers, it computes, and no other process uses it.
 
 The doctor, a slot before its trials and a slot after a suspicious end all ask here. How fast a GPU
 is for its model says ``jobs.node.checks.rates``.

@@ -96,7 +96,7 @@ def _trackers(spec: TrialSpec) -> list[Tracker]:
 
 
 class _Run:
-    """The parts of a run, in order. ``enter`` is told each phase as it begins."""
+    """The parts of a run, in order. ``enter`` is called with each phase as it begins."""
 
     def __init__(self, spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> None:
         self._spec = spec
