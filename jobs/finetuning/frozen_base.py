@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from jobs.finetuning import quantized_base
 from jobs.spec import Hook
 from jobs.techniques.hooks import hook
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, Family, Variant
+from jobs.techniques.variant import Axis, Family, Variant, add
 
 if TYPE_CHECKING:
     import torch

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.spec import Hook
 from jobs.techniques.hooks import hook
-from jobs.techniques.registry import AXES
-from jobs.techniques.variant import Family, Variant
+from jobs.techniques.variant import AXES, Family, Variant
 
 if TYPE_CHECKING:
     import torch

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook, Task
 from jobs.techniques.hooks import hook
-from jobs.techniques.registry import AXES
-from jobs.techniques.variant import Family, Variant
+from jobs.techniques.variant import AXES, Family, Variant
 
 if TYPE_CHECKING:
     import torch

@@ -1,19 +1,15 @@
 """What one trial has to run, as plain data that travels as JSON. Import these names from here.
 
-trial.py            ``TrialSpec``: all of one trial
+trial.py            ``TrialSpec``: all of one trial, how it is measured and why it is run; its id
 model_and_data.py   what is trained: model and data
-measure.py          how it is measured: steps, time limit, memory cap
-follow_up.py        why it is run: for the search, or to check its result
 recipe.py           the choices that change what a training learns
-user_code.py        the user's own code, by name
-settings.py         what is handed to which library, and what it may use of its node
-identity.py         the trial's id
+own_code.py         the user's own code, by name
+libraries.py        what is handed to which library, and what it may use of its node
 plain_json.py       any of these as JSON values, and read back
 limits.py           the largest values that a trial can run with
 """
 
-from jobs.spec.follow_up import FollowUp, Purpose
-from jobs.spec.measure import Isolation, MeasureSpec, MemoryCap
+from jobs.spec.libraries import Hook, HookPlace, LibrarySettings, Needs
 from jobs.spec.model_and_data import (
     DatasetFile,
     DataSpec,
@@ -24,11 +20,10 @@ from jobs.spec.model_and_data import (
     SyntheticData,
     Task,
 )
+from jobs.spec.own_code import UserCode
 from jobs.spec.plain_json import from_json, to_json
 from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
-from jobs.spec.settings import Hook, HookPlace, LibrarySettings, Needs
-from jobs.spec.trial import TrialSpec
-from jobs.spec.user_code import UserCode
+from jobs.spec.trial import FollowUp, Isolation, MeasureSpec, MemoryCap, Purpose, TrialSpec
 
 __all__ = [
     "PLAIN",

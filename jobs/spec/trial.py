@@ -1,17 +1,85 @@
-"""What one trial has to run: a ``TrialSpec``, plain data that travels as JSON."""
+"""What one trial has to run and why: a ``TrialSpec``, plain data that travels as JSON; its id."""
 
 from __future__ import annotations
 
+import enum
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from jobs.spec.follow_up import FollowUp, Purpose
-from jobs.spec.identity import identity
-from jobs.spec.measure import MeasureSpec
+from jobs.spec.libraries import LibrarySettings, Needs
 from jobs.spec.model_and_data import DataSpec, ModelSpec
+from jobs.spec.own_code import UserCode
+from jobs.spec.plain_json import changed_fields, without_defaults
 from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
-from jobs.spec.settings import LibrarySettings, Needs
-from jobs.spec.user_code import UserCode
+
+Isolation = Literal["fork", "fresh"]
+"""How a trial's process is made: a fork of a preloaded parent, or a new interpreter."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryCap:
+    """A smaller GPU, simulated on a larger one by capping PyTorch's allocator."""
+
+    device_bytes: int
+    """All that the trial may take, its CUDA context and libraries included."""
+    non_allocator_bytes: int = 0
+    """What context and libraries took when the configuration ran uncapped. If the trial's own
+    context takes more, that counts instead. The allocator gets the rest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasureSpec:
+    """How long and how carefully to measure."""
+
+    warmup_steps: int = 2
+    """Optimizer steps that never count."""
+    steps: int | None = 10
+    """Optimizer steps that count, at most; None: one whole epoch, as the Hugging Face guides do."""
+    relative_error: float = 0.0
+    """Stop early once the mean step is known to within this share (95 % confidence), or if it would
+    not be known even after all steps. 0: never stop early."""
+    timeout_seconds: float = 300.0
+    """Not part of the trial's identity."""
+    seed: int = 42
+    """The seed of weights, data, the order of the data, and dropout."""
+    inspect: bool = True
+    """Read the effective configuration back from the live objects."""
+    isolation: Isolation = "fork"
+    profile: bool = False
+    """Break memory and time down after the counted steps (``jobs.anatomy``)."""
+    memory_cap: MemoryCap | None = None
+    """None: the trial may use the whole GPU."""
+    evaluate_and_save: bool = False
+    """Measure the memory of an evaluation and of a checkpoint after everything else."""
+
+
+class Purpose(enum.StrEnum):
+    """Why a trial is run. Only trials of the search are ranked; the others check them."""
+
+    SEARCH = "search"
+    CAP_CHECK = "cap_check"
+    """Repeats a budget's pick under a memory cap of the budget's size: does it fit?"""
+    TIE_BREAK = "tie_break"
+    """Repeats close configurations in turn on one GPU: which is faster?"""
+    PROFILE = "profile"
+    """Repeats a configuration to see where its memory and time go."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FollowUp:
+    """Which finished trial a trial measures again, and why."""
+
+    follows_trial: str
+    """That trial's id."""
+    purpose: Purpose
+    compared_with: tuple[str, ...] = ()
+    """Ids of the trials that a tie-break compares, this one's included. One slot runs all their
+    rounds in a row."""
+    round: int = 0
+    """Number of this round of the tie-break, from 0."""
 
 
 class _CachesIdentity:
@@ -75,3 +143,35 @@ class TrialSpec(_CachesIdentity):
     def effective_batch(self) -> int:
         """Samples per optimizer step."""
         return self.micro_batch * self.accumulation
+
+
+_DIGITS = 12
+"""Hexadecimal digits of an identity. Among 20,000 trials, two collide with a chance of 1 in a
+million."""
+_LEFT_OUT = frozenset(("choices", "needs", "training_recipe"))
+_latest: dict[str, tuple[object, Any]] = {}
+"""Field -> its latest object, and that object as JSON. The trials of a plan share their model, data
+and measurement, so these are converted once."""
+
+
+def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
+    """The digest of a ``TrialSpec``, as hexadecimal digits; ``choices`` are its choices.
+
+    Fields at their defaults are left out, so that a new field with a default renames no trial. The
+    choices are left out, too, because ``settings`` holds what they decide. Only micro-batch and
+    accumulation are included: an accumulation that is not a whole number is in no settings.
+    """
+    content = {}
+    for name, value in changed_fields(spec):
+        if name in _LEFT_OUT:
+            continue
+        known = _latest.get(name)
+        if known is None or known[0] is not value:
+            known = _latest[name] = (value, without_defaults(value))
+        content[name] = known[1]
+    if "measure" in content:
+        measure = content["measure"]
+        content["measure"] = {key: measure[key] for key in measure if key != "timeout_seconds"}
+    content["batch"] = [choices.get("micro_batch"), choices.get("accumulation")]
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

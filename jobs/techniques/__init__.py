@@ -3,18 +3,19 @@
 A technique is a ``Variant`` on an ``Axis``. To add a technique, add its row to the file of its
 axis. To add an axis, or a file with rows of several axes, add its module to ``_MODULES``.
 
-variant.py        what a technique is: ``Variant``, ``Family`` and ``Axis``; merges variants
-registry.py       all axes, and what tables and plans must know about them
+variant.py        what a technique is: ``Variant``, ``Family``, ``Axis``; the registry; ``merge``
 axes/             the axes of every training, one file each
 hooks.py          the functions that techniques call in a trial, by name
 written_form.py   the text of a technique with parameters
-workload.py       which techniques change what one sample is
+sample_kind.py    which techniques change what one sample is
 """
 
 import importlib
 
-from jobs.techniques.registry import AXES, COLUMNS, INCOMPATIBLE
 from jobs.techniques.variant import (
+    AXES,
+    COLUMNS,
+    INCOMPATIBLE,
     OTHER_WORKLOAD,
     Axis,
     Family,

@@ -1,4 +1,4 @@
-"""What a technique is: a ``Variant``, a row of data on an ``Axis``. ``merge`` joins variants."""
+"""What a technique is: a ``Variant``, a row of data on an ``Axis``; the registry of all axes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from jobs.record import Column
 from jobs.spec import Hook, LibrarySettings
 from jobs.techniques.written_form import ParametersError, read
 
@@ -29,7 +30,7 @@ class Variant:
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Hook] = field(default_factory=dict)
     """Place -> hook, for a technique that needs code. A hook is a function that is registered with
-    ``jobs.techniques.hooks.hook``. ``HookPlace`` in ``jobs.spec.settings`` lists the places, and
+    ``jobs.techniques.hooks.hook``. ``HookPlace`` in ``jobs.spec.libraries`` lists the places, and
     the arguments of a hook at each."""
     requires: tuple[str, ...] = ()
     """Requirements on the node, in the syntax of ``jobs.trial.requirements``:
@@ -141,6 +142,20 @@ class Axis:
         except ParametersError:
             raise KeyError(value) from None
         return self.families[family].build(parameters)
+
+
+AXES: dict[str, Axis] = {}
+"""Name -> axis. Variants are merged in this order: if two set the same argument, the later axis
+wins. The modules that ``jobs.techniques`` imports add to it; a user's own code may, too."""
+COLUMNS: list[Column] = []
+"""Columns that only some loops measure: ``Trained.columns`` has their values."""
+INCOMPATIBLE: dict[str, tuple[tuple[str, ...], str]] = {}
+"""Name of a rule -> the traits that do not go together, and why."""
+
+
+def add(*axes: Axis) -> None:
+    """Add axes after those that are there."""
+    AXES.update((axis.name, axis) for axis in axes)
 
 
 def merge(

@@ -1,6 +1,7 @@
 """The written form of a technique with parameters: ``lora(r=16,target_modules=all-linear)``.
 
 The value of an axis is a text in every column, label and id. This module alone writes and reads it.
+To read it, its words get quotes and its signs those of JSON, which the standard library reads.
 """
 
 from __future__ import annotations
@@ -13,9 +14,16 @@ from typing import Any
 
 _WORD = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
 """A text that needs no quotes."""
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
-_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
-_KEYWORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<text>"(?:[^"\\]|\\.)*")
+    |(?P<number>-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)
+    |(?P<word>[A-Za-z_][\w./-]*)
+    |(?P<sign>[][{}:=,])
+    )\s*""",
+    re.ASCII | re.VERBOSE,
+)
+_KEYWORDS = ("true", "false", "null")
 _MOST_BITS = 63
 """Parquet's widest integer has 64 bits, and one of them is the sign."""
 _DEEPEST = 8
@@ -43,15 +51,17 @@ def read(text: str) -> tuple[str, dict[str, Any]]:
 
     Raises ParametersError, which says what is wrong.
     """
-    reader = _Reader(text)
-    name = reader.word("a name")
-    parameters: dict[str, Any] = {}
-    if reader.rest():
-        reader.expect("(")
-        parameters = reader.parameters()
-    if reader.rest():
-        raise ParametersError(f'"{reader.rest()}" follows the closing parenthesis')
-    return name, parameters
+    match = re.fullmatch(rf"\s*({_WORD.pattern})\s*(?:\((.*)\)\s*)?", text, re.ASCII | re.DOTALL)
+    if match is None:
+        raise ParametersError(f'"{text}" is neither a name nor of the form name(parameter=value)')
+    content = f"{{{' '.join(_tokens(match[2] or ''))}}}"
+    try:
+        return match[1], json.loads(content, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        rest = content[error.pos : -1].strip()
+        raise ParametersError(
+            f"{error.msg.lower()} before {f'{rest!r}' if rest else 'the end'}"
+        ) from None
 
 
 def _value_text(value: Any) -> str:
@@ -82,98 +92,43 @@ def _quoted_if_needed(text: str) -> str:
     return json.dumps(text)
 
 
-class _Reader:
-    """Reads a written form from left to right."""
-
-    def __init__(self, text: str) -> None:
-        self._rest = text
-
-    def rest(self) -> str:
-        """The text that has not been read yet, without spaces before it."""
-        return self._rest.lstrip()
-
-    def word(self, what: str) -> str:
-        """The next word. ``what`` describes it in an error."""
-        word = self._match(_WORD)
-        if word is None:
-            raise self._missing(what)
-        return word
-
-    def expect(self, symbol: str) -> None:
-        """Read a sign. Raises ParametersError if it is not the next one."""
-        if not self._accepts(symbol):
-            raise self._missing(f'"{symbol}"')
-
-    def parameters(self) -> dict[str, Any]:
-        """``name=value,...)``."""
-        parameters: dict[str, Any] = {}
-        for _ in self._items(")"):
-            name = self.word("the name of a parameter")
-            if name in parameters:
-                raise ParametersError(f"{name} is given twice")
-            self.expect("=")
-            parameters[name] = self._value(depth=0)
-        return parameters
-
-    def _value(self, depth: int) -> Any:
-        if depth > _DEEPEST:
-            raise ParametersError("the values are nested too deeply")
-        if self._accepts("["):
-            return [self._value(depth + 1) for _ in self._items("]")]
-        if not self._accepts("{"):
-            return self._scalar()
-        mapping: dict[str, Any] = {}
-        for _ in self._items("}"):
-            key = self._scalar()
-            if not isinstance(key, str):
-                raise ParametersError(f"a name in a mapping must be a text, and {key} is not")
-            if key in mapping:
-                raise ParametersError(f"{key} is given twice in a mapping")
-            self.expect(":")
-            mapping[key] = self._value(depth + 1)
-        return mapping
-
-    def _items(self, end: str) -> Iterator[None]:
-        """Yields before each item up to the sign ``end``; the items have commas between them."""
-        is_first = True
-        while not self._accepts(end):
-            if not is_first:
-                self.expect(",")
-            is_first = False
-            yield
-
-    def _scalar(self) -> Any:
-        if (quoted := self._match(_TEXT)) is not None:
-            try:
-                return json.loads(quoted)
-            except ValueError:
-                raise ParametersError(f"{quoted} is no text in double quotes") from None
-        if (number := self._match(_NUMBER)) is not None:
-            return _number(number)
-        word = self.word("a value")
-        return _KEYWORDS.get(word, word)
-
-    def _accepts(self, symbol: str) -> bool:
-        return self._match(re.compile(re.escape(symbol))) is not None
-
-    def _match(self, pattern: re.Pattern[str]) -> str | None:
-        match = pattern.match(self.rest())
+def _tokens(text: str) -> Iterator[str]:
+    """The text between the parentheses as parts of a JSON object."""
+    depth = 0
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            return None
-        self._rest = self.rest()[match.end() :]
-        return match[0]
+            raise ParametersError(f'"{text[position:]}" has no meaning here')
+        position = match.end()
+        token = match[match.lastgroup or 0]
+        if match.lastgroup == "number":
+            token = json.dumps(_number(token))
+        elif match.lastgroup == "word" and token not in _KEYWORDS:
+            token = json.dumps(token)
+        elif match.lastgroup == "sign":
+            depth += (token in "[{") - (token in "]}")
+            if depth < 0 or token == ("=" if depth else ":"):
+                raise ParametersError(f'"{token}" is at the wrong place')
+            if depth > _DEEPEST:
+                raise ParametersError("the values are nested too deeply")
+            token = token.replace("=", ":")
+        yield token
 
-    def _missing(self, what: str) -> ParametersError:
-        rest = f'"{self.rest()}"' if self.rest() else "the end"
-        return ParametersError(f"{what} is missing before {rest}")
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ParametersError(f"{name} is given twice")
+    return dict(pairs)
 
 
 def _number(text: str) -> int | float:
-    if re.fullmatch(r"-?\d+", text):
-        integer = int(text)
-        if integer.bit_length() > _MOST_BITS:
+    if text.lstrip("-").isdigit():
+        if len(text) > 20 or int(text).bit_length() > _MOST_BITS:
             raise ParametersError(f"{text} is beyond the integers of 64 bits")
-        return integer
+        return int(text)
     number = float(text)
     if not math.isfinite(number):
         raise ParametersError(f"{text} is beyond the numbers of 64 bits")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
-from jobs.loops.arguments import training_arguments
 from jobs.loops.contract import Setup
 from jobs.loops.meter import Meter
+from jobs.loops.trainer_arguments import training_arguments
 from jobs.node import environment
 from jobs.spec import TrialSpec
-from jobs.spec.settings import MODEL_PLACES, PROCESS_PLACES
+from jobs.spec.libraries import MODEL_PLACES, PROCESS_PLACES
 from jobs.steady_state import wanted_error
 from jobs.techniques.hooks import bound, hook_name, service
 from jobs.trackers.tracker import Moment, Tracker, notify

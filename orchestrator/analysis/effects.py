@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.spec import Choice
-from jobs.techniques.workload import same_workload
+from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.configuration import BATCH_AXES, Configuration
 from orchestrator.analysis.repeatability import NEARLY
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from jobs.spec import Choice, TrainingRecipe
-from jobs.techniques.workload import Workload, workload_of
+from jobs.techniques.sample_kind import Workload, workload_of
 from orchestrator.analysis.baseline import baseline_choices
 from orchestrator.analysis.budgets import BudgetPick, best_in_budgets
 from orchestrator.analysis.cap_checks import CapCheck, cap_checks

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.techniques.workload import same_workload
+from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.comparison import Comparison, compare
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset

@@ -30,9 +30,8 @@ _MODULES = (
     "finetuning/vision/random_images.py",
     "finetuning/vision/processed_images.py",
     "finetuning/trl/token_rows.py",
-    "finetuning/trl/raw_rows.py",
     "finetuning/trl/pair_rows.py",
-    "finetuning/trl/pair_data.py",
+    "finetuning/trl/raw_rows.py",
 )
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 _NOT_NEEDED = ("annotations", "TYPE_CHECKING")

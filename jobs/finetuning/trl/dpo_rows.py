@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from jobs.finetuning.trl.allowed_parameters import checked_dpo, refusal
-from jobs.finetuning.trl.pair_data import pairs_of_file, random_pairs
+from jobs.finetuning.trl.parameters import checked_dpo, refusal
+from jobs.finetuning.trl.raw_rows import pairs_of_file, random_pairs
 from jobs.finetuning.trl.sft_rows import PreparedRows
 from jobs.spec import DataSpec
 

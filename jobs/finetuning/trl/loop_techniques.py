@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from jobs.finetuning.trl.allowed_parameters import SAME_DPO, contradiction
+from jobs.finetuning.trl.parameters import SAME_DPO, contradiction
 from jobs.record import Column
 from jobs.spec import Hook
 from jobs.techniques.hooks import hooks_of, services_of
-from jobs.techniques.registry import AXES, COLUMNS, INCOMPATIBLE
-from jobs.techniques.variant import OTHER_WORKLOAD, Family, NumericalEffect, Variant
+from jobs.techniques.variant import (
+    AXES,
+    COLUMNS,
+    INCOMPATIBLE,
+    OTHER_WORKLOAD,
+    Family,
+    NumericalEffect,
+    Variant,
+)
 from jobs.techniques.written_form import written
 
 _REQUIRES = ("task:causal-lm", "package:trl", "trl>=1.16")
@@ -143,13 +150,13 @@ AXES["loop"].families.update(
 )
 hooks_of("jobs.finetuning.trl.sft_rows", {"trl_sft_rows": "sft_rows"})
 hooks_of(
-    "jobs.finetuning.trl.configurations",
+    "jobs.finetuning.trl.parameters",
     {"trl_sft_arguments": "sft_config", "trl_preference_arguments": "dpo_config"},
 )
 hooks_of("jobs.finetuning.trl.sft_loop", {"trl_sft_loop": "train"})
 hooks_of("jobs.finetuning.trl.dpo_rows", {"trl_preference_rows": "dpo_rows"})
 hooks_of("jobs.finetuning.trl.dpo_loop", {"trl_preference_loop": "train"})
-services_of("jobs.finetuning.trl.allowed_parameters", "checked_sft", "checked_dpo")
+services_of("jobs.finetuning.trl.parameters", "checked_sft", "checked_dpo")
 services_of(
     "jobs.finetuning.trl.pair_rows", "pair_problem", "prompt_of_pair", "implicit_prompt_note"
 )

@@ -1,16 +1,19 @@
-"""Rows for a loop that tokenizes them itself: chats and texts as they are, or token ids."""
+"""Rows before TRL's preparation: texts, chats, token ids, and pairs of answers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from jobs.finetuning.trl.pair_rows import ANSWERS, pair_problem
 from jobs.finetuning.trl.token_rows import padding_tokenizer, without_padding
-from jobs.spec import DatasetFile
+from jobs.spec import DatasetFile, SyntheticData
 from jobs.trial.data.recognition import Source
-from jobs.trial.data.row_lengths import ragged_lengths
+from jobs.trial.data.row_lengths import ragged_lengths, random_lengths, random_token_range
 from jobs.trial.data.tokenizing import loaded_tokenizer, tokenizer_of
-from jobs.trial.data.user_file import rows_of_file
+from jobs.trial.data.user_file import named_rows, rows_of_file
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -81,5 +84,71 @@ def raw_rows_of_tokens(
         tokenizer=padding_tokenizer(getattr(config, "pad_token_id", None) or 0),
         width=width,
         block_tokens=block_tokens,
+        seed=seed,
+    )
+
+
+_PAIR_COLUMNS = ("prompt", *ANSWERS, "tools", "chat_template_kwargs")
+"""Columns that TRL reads. Without a prompt, it is what both answers begin with."""
+
+
+def pairs_of_file(file: DatasetFile, *, seed: int) -> RawRows:
+    """The pairs of the user's file, as texts or chats. Raises ValueError for an unsuitable file."""
+    dataset = named_rows(file)
+    missing = [name for name in ANSWERS if name not in dataset.column_names]
+    if missing:
+        have = ", ".join(dataset.column_names)
+        raise ValueError(
+            f"{file.path} has the columns {have}, and a training on pairs of answers needs "
+            f"{' and '.join(missing)}: name yours in data.file.columns"
+        )
+    if "images" in dataset.column_names:
+        raise ValueError(f"{file.path} has images, and pairs of answers are made from texts alone")
+    kept = [name for name in _PAIR_COLUMNS if name in dataset.column_names]
+    dataset = dataset.select_columns(kept)
+    for number, row in enumerate(dataset, 1):
+        problem = pair_problem(row)
+        if problem:
+            raise ValueError(f"row {number} of {file.path} {problem}")
+    is_chat = isinstance(dataset[0]["chosen"], list)
+    tokenizer = tokenizer_of(file, "chosen", has_chats=is_chat)
+    if not is_chat and tokenizer.eos_token is None:
+        raise ValueError(
+            f"TRL ends each answer with an end token, and the tokenizer {file.tokenizer} has none"
+        )
+    return RawRows(dataset=dataset, tokenizer=tokenizer, tokens=file.max_length, seed=seed)
+
+
+def random_pairs(
+    spec: SyntheticData, config: PretrainedConfig, *, samples: int | None, seed: int
+) -> RawRows:
+    """Random pairs as token ids. Prompt and answer together have the tokens of a row of ``spec``.
+
+    The prompt is half of the shorter answer's row. There are at least ``samples`` pairs, but with
+    rows of unequal length as many as ``spec`` says. Raises ValueError if a row has no room for a
+    prompt and an answer.
+    """
+    from datasets import Dataset
+
+    if spec.sequence_length < 2:
+        raise ValueError("a prompt with an answer has at least 2 tokens")
+    count = spec.samples
+    if spec.lengths is None:
+        count = max(count, samples or 0)
+    rng = np.random.default_rng(seed)
+    # A prompt and an answer of one token each are the least.
+    lengths = np.stack([random_lengths(spec, count, rng, shortest=2) for _ in ANSWERS])
+    prompts = lengths.min(axis=0) // 2
+    lowest, highest = random_token_range(config.vocab_size)
+    columns: dict[str, list[Any]] = {"prompt_ids": [], "chosen_ids": [], "rejected_ids": []}
+    for index in range(count):
+        sizes = (prompts[index], *(lengths[:, index] - prompts[index]))
+        for column, size in zip(columns.values(), sizes, strict=True):
+            column.append(rng.integers(lowest, highest, size, dtype=np.int64))
+    width = spec.sequence_length if spec.padding else None
+    return RawRows(
+        dataset=Dataset.from_dict(columns),
+        tokenizer=padding_tokenizer(getattr(config, "pad_token_id", None) or 0),
+        width=width,
         seed=seed,
     )

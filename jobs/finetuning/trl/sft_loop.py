@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.finetuning.trl.allowed_parameters import refusal
+from jobs.finetuning.trl.parameters import refusal
 from jobs.finetuning.trl.sft_rows import Counting, PreparedRows
 from jobs.finetuning.user_code.objects import UserCodeError, UserObjects
 from jobs.loops.accumulated_loss import LossScale

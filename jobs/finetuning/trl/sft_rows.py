@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from jobs.finetuning.trl.allowed_parameters import checked_sft, refusal
+from jobs.finetuning.trl.parameters import checked_sft, refusal
 from jobs.finetuning.trl.raw_rows import RawRows, raw_rows_of_file, raw_rows_of_tokens
 from jobs.loops.trainer import COUNT
 from jobs.spec import DataSpec

@@ -1,4 +1,4 @@
-"""Vision axis: whether the vision tower of a vision-language model is trained.
+"""Vision axis: whether the vision tower of a vision-language model is trained; its data.
 
 It is a separate axis, because the tower can also be frozen in full fine-tuning. An adapter adapts
 the tower only if a regular expression in its targets names it.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.spec import Hook, Task
+from jobs.spec import DataSpec, Hook, Task
 from jobs.techniques.hooks import hook, services_of
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, Variant
+from jobs.techniques.variant import Axis, Variant, add
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PretrainedConfig
 
 VISION = Axis(
     name="vision",
@@ -35,7 +35,7 @@ VISION = Axis(
     },
 )
 add(VISION)
-services_of("jobs.finetuning.vision.samples", "images_with_texts", "image_tokens")
+services_of("jobs.finetuning.vision.vision_axis", "images_with_texts", "image_tokens")
 services_of("jobs.finetuning.vision.image_layouts", "layout_of", "family_of")
 
 
@@ -48,3 +48,28 @@ def frozen_vision(model: torch.nn.Module, task: Task, arguments: Any) -> torch.n
         raise NotImplementedError(f"{type(model).__name__} does not support a frozen vision tower")
     tower.requires_grad_(False)
     return model
+
+
+def images_with_texts(
+    data: DataSpec, config: PretrainedConfig, *, samples: int | None, seed: int
+) -> tuple[Any, Any]:
+    """The dataset and its collator; arguments as for ``jobs.trial.data.load``.
+
+    Raises ValueError, in one sentence, for an unsuitable file, or if no random images can be made.
+    """
+    if data.file is not None:
+        from jobs.finetuning.vision.processed_images import images_of_file
+
+        return images_of_file(data.file, config)
+    from jobs.finetuning.vision.random_images import image_texts
+
+    assert data.synthetic is not None
+    return image_texts(data.synthetic, config, samples=samples, seed=seed)
+
+
+def image_tokens(dataset: Any, config: PretrainedConfig) -> float:
+    """Tokens of a sample that images replace, on average over the first rows of a dataset."""
+    if hasattr(dataset, "image_tokens"):  # random images: the same in each sample
+        return float(dataset.image_tokens)
+    rows = dataset.select(range(min(len(dataset), 1_000)))["input_ids"]
+    return sum(list(row).count(config.image_token_id) for row in rows) / len(rows)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook, Task
 from jobs.techniques.hooks import hook
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, NamePattern, Variant
+from jobs.techniques.variant import Axis, NamePattern, Variant, add
 
 if TYPE_CHECKING:
     import torch

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from jobs.spec import Hook
 from jobs.techniques.hooks import hook
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, Variant
+from jobs.techniques.variant import Axis, Variant, add
 
 
 def _with_settings(doc: str, settings: str) -> Variant:

@@ -7,8 +7,7 @@ from typing import Any
 
 from jobs.spec import Hook
 from jobs.techniques.hooks import hook
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, Variant
+from jobs.techniques.variant import Axis, Variant, add
 
 _UNMASKED = Hook("without_full_masks")
 

@@ -3,8 +3,7 @@
 ``effective_batch`` is not an axis here: the plan computes the accumulation from it.
 """
 
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, Variant
+from jobs.techniques.variant import Axis, Variant, add
 
 add(
     Axis(

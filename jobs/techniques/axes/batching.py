@@ -7,8 +7,7 @@ from typing import Any
 
 from jobs.spec import Hook
 from jobs.techniques.hooks import hook
-from jobs.techniques.registry import add
-from jobs.techniques.variant import OTHER_WORKLOAD, Axis, Variant
+from jobs.techniques.variant import OTHER_WORKLOAD, Axis, Variant, add
 
 Collate = Callable[[list[Any]], Mapping[str, Any]]
 """From a list of rows to a batch."""

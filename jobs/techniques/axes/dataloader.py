@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, Variant
+from jobs.techniques.variant import Axis, Variant, add
 
 
 def _loader(doc: str, **options: Any) -> Variant:

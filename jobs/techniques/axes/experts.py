@@ -1,7 +1,6 @@
 """Experts axis: how transformers computes the experts of a mixture-of-experts model."""
 
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, Variant
+from jobs.techniques.variant import Axis, Variant, add
 
 
 def _experts(name: str, doc: str, requires: tuple[str, ...] = ()) -> Variant:

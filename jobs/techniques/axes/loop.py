@@ -2,8 +2,7 @@
 
 from jobs.spec import Hook
 from jobs.techniques.hooks import hooks_of
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, Variant
+from jobs.techniques.variant import Axis, Variant, add
 
 LOOP = Axis(
     name="loop",

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook, Task
 from jobs.techniques.hooks import hook
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, Variant
+from jobs.techniques.variant import Axis, Variant, add
 
 if TYPE_CHECKING:
     import torch

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
 from jobs.techniques.hooks import hook
-from jobs.techniques.registry import add
-from jobs.techniques.variant import Axis, NumericalEffect, Variant
+from jobs.techniques.variant import Axis, NumericalEffect, Variant, add
 
 if TYPE_CHECKING:
     import torch

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from jobs.techniques import AXES
-from jobs.techniques.workload import same_workload
+from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.loss_parity.windows import ROUNDING, LossWindow, loss_windows
 from orchestrator.storage.tables.rows import Row, recipe_of
 

@@ -7,7 +7,7 @@ import operator
 from dataclasses import dataclass, field
 
 from jobs.spec import TrainingRecipe
-from jobs.techniques.workload import same_workload
+from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
 from orchestrator.analysis.recommendation.candidates import Offer
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 
 from jobs.spec import PLAIN, Choice, TrainingRecipe
-from jobs.techniques.workload import without_length
+from jobs.techniques.sample_kind import without_length
 from orchestrator.analysis.cap_checks import CapCheck, decisive_check
 from orchestrator.analysis.configuration import BATCH_AXES, Configuration
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES, Variant
-from jobs.techniques.workload import same_workload
+from jobs.techniques.sample_kind import same_workload
 from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
 from orchestrator.planning.base_arguments import CUSTOM
 from orchestrator.planning.plan import trial_spec

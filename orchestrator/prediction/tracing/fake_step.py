@@ -17,9 +17,9 @@ from accelerate.utils import convert_to_fp32
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from jobs.loops import accelerate as accelerate_loop
-from jobs.loops.arguments import training_arguments
+from jobs.loops.trainer_arguments import training_arguments
 from jobs.spec import ModelSpec, TrialSpec
-from jobs.spec.settings import MODEL_PLACES
+from jobs.spec.libraries import MODEL_PLACES
 from jobs.tasks import auto_class
 from jobs.techniques.hooks import bound
 from jobs.trial import models

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec
-from jobs.techniques.workload import Workload, workload_of
+from jobs.techniques.sample_kind import Workload, workload_of
 from orchestrator.labels import trial_label
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.terminal.shortening import shortened

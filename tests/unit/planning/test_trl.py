@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.errors import UnsupportedError
-from jobs.finetuning.trl.allowed_parameters import checked_dpo, checked_sft
+from jobs.finetuning.trl.parameters import checked_dpo, checked_sft
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
 from jobs.trial.requirements import unmet_reason

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrainingRecipe
-from jobs.techniques.workload import same_workload
+from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
 from orchestrator.analysis.recommendation import Constraints
 from orchestrator.reporting.sections.longest_context import lines

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from jobs.spec.settings import MODEL_PLACES
+from jobs.spec.libraries import MODEL_PLACES
 from jobs.techniques.axes.compile import compiled_regions
 
 

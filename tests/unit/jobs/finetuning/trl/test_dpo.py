@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.finetuning.trl.configurations import plain_defaults
 from jobs.finetuning.trl.dpo_rows import prepared_pairs
-from jobs.finetuning.trl.pair_data import pairs_of_file, random_pairs
-from jobs.finetuning.trl.raw_rows import RawRows
+from jobs.finetuning.trl.parameters import plain_defaults
+from jobs.finetuning.trl.raw_rows import RawRows, pairs_of_file, random_pairs
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import (
     Choice,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobs.errors import UnsupportedError
-from jobs.finetuning.trl.configurations import plain_defaults
+from jobs.finetuning.trl.parameters import plain_defaults
 from jobs.finetuning.trl.raw_rows import RawRows
 from jobs.finetuning.trl.sft_rows import prepared, raw_rows
 from jobs.record import Outcome, TrialRecord

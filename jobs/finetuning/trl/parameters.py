@@ -1,7 +1,11 @@
-"""The settings of TRL's configuration classes that a technique may set. TRL is not imported."""
+"""The settings of TRL's configuration classes that a technique may set, and these classes' objects.
+
+Neither TRL nor transformers is imported before an object is asked for.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -156,3 +160,49 @@ def _contradicting_reference(parameters: Mapping[str, Any]) -> str:
 def refusal(what: str, error: Exception) -> UnsupportedError:
     """The outcome of a trial in which TRL refuses something, with TRL's reason in one line."""
     return UnsupportedError("trl", f"TRL refuses {what}: {' '.join(str(error).split())}")
+
+
+def sft_config(fields: Mapping[str, Any], *, batching: str, parameters: Mapping[str, Any]) -> Any:
+    """The ``SFTConfig`` for rows that are prepared already.
+
+    ``fields`` are those of ``TrainingArguments``, and ``batching`` names the trial's batching hook.
+    By default, SFTConfig trains in bf16, with checkpointing and another learning rate. These fields
+    are set to the defaults of ``TrainingArguments``, unless the trial sets them.
+    """
+    from trl import SFTConfig
+
+    given = checked_sft(parameters)
+    of_trainer = {name: value for name, value in given.items() if name not in ROW_PARAMETERS}
+    return SFTConfig(
+        **{**plain_defaults(SFTConfig), **fields, **of_trainer},
+        packing=batching == "packed_rows",
+        padding_free=batching == "flattened_rows",
+        # The rows have already been cut, and TRL refuses a limit that it would not enforce.
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},
+    )
+
+
+def dpo_config(
+    fields: Mapping[str, Any], *, batching: str, trainer: str, parameters: Mapping[str, Any]
+) -> Any:
+    """The ``DPOConfig`` for pairs that are prepared and cut already; defaults as in ``sft_config``.
+
+    Raises ValueError for a parameter that a trial may not set.
+    """
+    from trl import DPOConfig
+
+    given = checked_dpo(trainer, parameters)
+    return DPOConfig(**{**plain_defaults(DPOConfig), **fields, **given}, max_length=None)
+
+
+def plain_defaults(config_class: Any) -> dict[str, Any]:
+    """The defaults of ``TrainingArguments`` for fields that have another default in a subclass."""
+    from transformers import TrainingArguments
+
+    plain = {field.name: field.default for field in dataclasses.fields(TrainingArguments)}
+    changed = {}
+    for field in dataclasses.fields(config_class):
+        if field.name in plain and field.default != plain[field.name]:
+            changed[field.name] = plain[field.name]
+    return changed
