@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,54 +22,64 @@ from orchestrator.planning.tune_space.values import DOES_NOT_GO
 TEXT = "model: {task: causal-lm, architecture: llama}\n"
 
 
-def space(tmp_path: Path, text: str = TEXT, **goal: Any) -> TuneSpace:
-    path = tmp_path / "own.yaml"
-    path.write_text(text)
-    config = load_config(path)
-    return tune_space(config, Goal(**goal), has_gpu=True, is_missing=_nothing_is_missing)
+@functools.cache
+def space(text: str = TEXT, limit: int = 2_000, **goal: Any) -> TuneSpace:
+    """The space of a configuration file, planned once for all tests because it takes seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "own.yaml")
+        path.write_text(text)
+        config = load_config(path)
+    return tune_space(
+        config, Goal(**goal), has_gpu=True, is_missing=_nothing_is_missing, limit=limit
+    )
+
+
+def whole_space(text: str = TEXT, **goal: Any) -> TuneSpace:
+    """The space that ``tune`` has, with its thousands of configurations."""
+    return space(text, limit=policy.MAX_CONFIGURATIONS, **goal)
 
 
 def _nothing_is_missing(variant: Variant) -> bool:
     return False
 
 
-def test_tune_space_without_axes_has_thousands_of_configurations(tmp_path: Path) -> None:
-    found = space(tmp_path)
+def test_tune_space_without_axes_has_thousands_of_configurations() -> None:
+    found = whole_space()
     assert 5_000 <= len(found.plan.trials) <= policy.MAX_CONFIGURATIONS
     compiled = [own for own in found.plan.trials if own.choices["compile"] != "none"]
     assert compiled
 
 
-def test_tune_space_trains_like_the_users_arguments_unless_asked(tmp_path: Path) -> None:
-    assert {own.training_recipe for own in space(tmp_path).plan.trials} == {PLAIN}
-    recipes = {own.training_recipe for own in space(tmp_path, any_recipe=True).plan.trials}
+def test_tune_space_trains_like_the_users_arguments_unless_asked() -> None:
+    assert {own.training_recipe for own in space().plan.trials} == {PLAIN}
+    recipes = {own.training_recipe for own in space(any_recipe=True).plan.trials}
     assert len(recipes) > 10
 
 
-def test_tune_space_begins_with_the_users_own_training(tmp_path: Path) -> None:
+def test_tune_space_begins_with_the_users_own_training() -> None:
     text = TEXT + "training_arguments: {per_device_train_batch_size: 12, bf16: true}\n"
-    first = space(tmp_path, text, effective_batch=64).plan.trials[0]
+    first = space(text, effective_batch=64).plan.trials[0]
     assert first.choices["micro_batch"] == 12
     assert first.choices["accumulation"] == 1
     assert first.choices["precision"] == "bf16"
 
 
-def test_tune_space_of_a_user_with_another_optimizer_keeps_it(tmp_path: Path) -> None:
+def test_tune_space_of_a_user_with_another_optimizer_keeps_it() -> None:
     text = TEXT + "training_arguments: {optim: adafactor}\n"
-    trials = space(tmp_path, text).plan.trials
+    trials = space(text).plan.trials
     assert {own.choices["optimizer"] for own in trials} == {"adafactor"}
 
 
-def test_tune_space_with_effective_batch_reaches_it_everywhere(tmp_path: Path) -> None:
-    trials = space(tmp_path, effective_batch=48).plan.trials[1:]
+def test_tune_space_with_effective_batch_reaches_it_everywhere() -> None:
+    trials = space(effective_batch=48).plan.trials[1:]
     assert {own.effective_batch for own in trials} == {48}
     assert {own.micro_batch for own in trials} == {1, 2, 3, 4, 6, 8, 12, 16, 24, 48}
 
 
-def test_tune_space_of_a_user_who_accumulates_keeps_the_effective_batch(tmp_path: Path) -> None:
+def test_tune_space_of_a_user_who_accumulates_keeps_the_effective_batch() -> None:
     arguments = "{per_device_train_batch_size: 4, gradient_accumulation_steps: 8}"
     text = f"{TEXT}training_arguments: {arguments}\n"
-    assert {own.effective_batch for own in space(tmp_path, text).plan.trials} == {32}
+    assert {own.effective_batch for own in space(text).plan.trials} == {32}
 
 
 def test_tune_space_keeps_within_a_limit(tmp_path: Path) -> None:
@@ -91,44 +103,42 @@ def test_tune_space_leaves_out_what_the_machine_lacks(tmp_path: Path) -> None:
     assert "flash_attention_2" not in tried
 
 
-def test_tune_space_changes_the_batching_only_where_rows_differ_in_length(tmp_path: Path) -> None:
-    equal = space(tmp_path)
+def test_tune_space_changes_the_batching_only_where_rows_differ_in_length() -> None:
+    equal = space()
     assert "equally long" in equal.not_tried["batching"]["padding_free"]
     lengths = "{lengths: {mean: 100}, sequence_length: 512}"
-    unequal = space(tmp_path, text=f"{TEXT}data: {{synthetic: {lengths}}}\n")
+    unequal = space(text=f"{TEXT}data: {{synthetic: {lengths}}}\n")
     assert "padding_free" in {own.choices["batching"] for own in unequal.plan.trials}
 
 
-def test_tune_space_leaves_out_other_rows_and_techniques_of_other_tasks(tmp_path: Path) -> None:
-    found = space(tmp_path, any_recipe=True)
+def test_tune_space_leaves_out_other_rows_and_techniques_of_other_tasks() -> None:
+    found = space(any_recipe=True)
     assert "another workload" in found.not_tried["loop"]["trl_sft"]
     assert "another workload" in found.not_tried["batching"]["packed"]
     assert {own.choices["loop"] for own in found.plan.trials} == {"trainer", "trainer_async"}
-    classified = space(tmp_path, "model: {task: sequence-classification, architecture: bert}\n")
+    classified = space("model: {task: sequence-classification, architecture: bert}\n")
     assert "it is for the task causal-lm only" in classified.not_tried["loss"]["chunked"]
 
 
-def test_tune_space_drops_values_that_no_configuration_of_the_model_can_have(
-    tmp_path: Path,
-) -> None:
-    found = space(tmp_path)
+def test_tune_space_drops_values_that_no_configuration_of_the_model_can_have() -> None:
+    found = space()
     for axis in ("experts", "base"):
         assert axis not in found.config.axes
         for reason in found.not_tried[axis].values():
             assert reason.startswith(DOES_NOT_GO) or "differently" in reason
-    mixture = space(tmp_path, "model: {task: causal-lm, architecture: mixtral}\n")
+    mixture = space("model: {task: causal-lm, architecture: mixtral}\n")
     assert "grouped_mm" in mixture.config.axes["experts"]
 
 
-def test_tune_space_lists_only_values_of_its_configurations(tmp_path: Path) -> None:
-    found = space(tmp_path, any_recipe=True)
+def test_tune_space_lists_only_values_of_its_configurations() -> None:
+    found = space(any_recipe=True)
     for axis, values in found.config.axes.items():
         assert {own.choices[axis] for own in found.plan.trials} == set(values)
 
 
 def test_tune_space_of_an_adapter_offers_the_bases_that_train_like_it(tmp_path: Path) -> None:
     adapter = "baseline: {adapter: lora_r8}\n"
-    found = space(tmp_path, TEXT + adapter)
+    found = space(TEXT + adapter)
     assert "16bit" in found.config.axes["base"]
     assert "not quantized" in found.not_tried["base"]["dequantized"]
     checkpoint = tmp_path / "checkpoint"
@@ -136,23 +146,23 @@ def test_tune_space_of_an_adapter_offers_the_bases_that_train_like_it(tmp_path: 
     stored = {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}
     (checkpoint / "config.json").write_text(json.dumps(stored))
     text = f"model: {{task: causal-lm, name_or_path: {checkpoint}}}\n"
-    assert "dequantized" in space(tmp_path, text + adapter).config.axes["base"]
+    assert "dequantized" in space(text + adapter).config.axes["base"]
     # A checkpoint that is not on this machine may be quantized.
     text = "model: {task: causal-lm, name_or_path: someone/some-model}\n"
-    assert "dequantized" in space(tmp_path, text + adapter).config.axes["base"]
+    assert "dequantized" in space(text + adapter).config.axes["base"]
 
 
-def test_tune_space_of_any_recipe_changes_adapter_and_base_together(tmp_path: Path) -> None:
+def test_tune_space_of_any_recipe_changes_adapter_and_base_together() -> None:
     tried = {
         (own.choices["adapter"], own.choices["base"])
-        for own in space(tmp_path, any_recipe=True).plan.trials
+        for own in whole_space(any_recipe=True).plan.trials
     }
     assert ("lora_r8", "bnb_4bit") in tried
 
 
-def test_tune_space_of_a_vision_model_has_the_losses_of_a_language_model(tmp_path: Path) -> None:
+def test_tune_space_of_a_vision_model_has_the_losses_of_a_language_model() -> None:
     text = "model: {task: image-text-to-text, architecture: qwen2_5_vl}\n"
-    found = space(tmp_path, text + "data: {synthetic: {image_size: 56, sequence_length: 256}}\n")
+    found = space(text + "data: {synthetic: {image_size: 56, sequence_length: 256}}\n")
     assert "chunked" in found.config.axes["loss"]
     assert "padding_free" not in found.config.axes.get("batching", ())
 
@@ -171,25 +181,21 @@ def test_tune_space_names_a_value_without_room_apart_from_one_that_does_not_go(
 
 
 @pytest.mark.parametrize("compiler", ["inductor_regional", "inductor_regional_tuned"])
-def test_tune_space_combines_a_compiled_model_with_loop_loader_and_loss(
-    tmp_path: Path, compiler: str
-) -> None:
+def test_tune_space_combines_a_compiled_model_with_loop_loader_and_loss(compiler: str) -> None:
     wanted = {"compile": compiler, "activations": "budget_0.8", "loss": "chunked"}
-    trials = space(tmp_path, TEXT + "training_arguments: {bf16: true}\n").plan.trials
+    trials = whole_space(TEXT + "training_arguments: {bf16: true}\n").plan.trials
     with_loop = {**wanted, "loop": "trainer_async"}
     assert any(with_loop.items() <= own.choices.items() for own in trials)
     # The default precision is fp32, so bf16 is a change, too.
     in_bf16 = {**wanted, "precision": "bf16"}
-    assert any(in_bf16.items() <= own.choices.items() for own in space(tmp_path).plan.trials)
+    assert any(in_bf16.items() <= own.choices.items() for own in whole_space().plan.trials)
     vision = "model: {task: image-classification, architecture: vit}\n"
     compiled = {"compile": compiler, "dataloader": "workers_4"}
-    assert any(
-        compiled.items() <= own.choices.items() for own in space(tmp_path, vision).plan.trials
-    )
+    assert any(compiled.items() <= own.choices.items() for own in whole_space(vision).plan.trials)
 
 
-def test_tune_space_changes_at_most_one_axis_beside_a_rare_technique(tmp_path: Path) -> None:
-    trials = space(tmp_path).plan.trials
+def test_tune_space_changes_at_most_one_axis_beside_a_rare_technique() -> None:
+    trials = whole_space().plan.trials
     own = trials[0].choices
     beside = set()
     for trial in trials:
@@ -199,19 +205,15 @@ def test_tune_space_changes_at_most_one_axis_beside_a_rare_technique(tmp_path: P
     assert beside == {0, 1}
 
 
-def test_tune_space_never_compiles_with_the_loss_of_liger(tmp_path: Path) -> None:
+def test_tune_space_never_compiles_with_the_loss_of_liger() -> None:
     compiled = {
-        own.choices["compile"]
-        for own in space(tmp_path).plan.trials
-        if own.choices["loss"] == "liger"
+        own.choices["compile"] for own in space().plan.trials if own.choices["loss"] == "liger"
     }
     assert compiled == {"none"}
 
 
-def test_tune_space_of_a_user_who_compiles_with_the_loss_of_liger_begins_with_both(
-    tmp_path: Path,
-) -> None:
-    found = space(tmp_path, TEXT + "baseline: {loss: liger, compile: inductor}\n")
+def test_tune_space_of_a_user_who_compiles_with_the_loss_of_liger_begins_with_both() -> None:
+    found = whole_space(TEXT + "baseline: {loss: liger, compile: inductor}\n")
     first = found.plan.trials[0].choices
     assert (first["loss"], first["compile"]) == ("liger", "inductor")
     assert len(found.plan.trials) > 5_000
