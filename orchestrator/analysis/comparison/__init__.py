@@ -1,9 +1,7 @@
 """Two runs of the same configurations: what changed between them beyond what chance explains.
 
-two_runs.py         the comparison
-matching.py         which configurations of the runs belong together
+two_runs.py         the comparison: matches configurations, and finds their changes
 speed.py            changes of speed: of all rows, of techniques, of single configurations
-changes.py          changes of outcome, memory and losses
 run_differences.py  how the set-ups differ
 result.py           a comparison as data
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from jobs.record import Outcome
 from orchestrator.analysis.comparison.run_differences import SetupDifference
@@ -11,10 +11,9 @@ from orchestrator.analysis.comparison.run_differences import SetupDifference
 ChangeKind = Literal[
     "regressed", "loss mismatch", "slower", "more memory", "fixed", "faster", "less memory"
 ]
-WORSE: tuple[ChangeKind, ...] = ("regressed", "loss mismatch", "slower", "more memory")
-"""Changes for the worse, the worst kind first."""
-BETTER: tuple[ChangeKind, ...] = ("fixed", "faster", "less memory")
-"""Changes for the better, the best kind first."""
+KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
+WORSE = KINDS[:4]
+"""Changes for the worse, the worst kind first. Those for the better come after them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,17 +109,13 @@ class Comparison:
     differences: tuple[SetupDifference, ...]
     """Differences between the hardware, versions, models and data of the runs."""
 
-    def worse_than(self, tolerance: float) -> tuple[Change, ...]:
-        """The changes for the worse that are larger than a relative tolerance.
-
-        Regressions and loss mismatches have no ratio, and are always listed.
-        """
-        worse = [change for change in self.changes if change.kind in WORSE]
-        return tuple(item for item in worse if item.ratio is None or item.loss > tolerance)
-
     def fails(self, tolerance: float) -> bool:
-        """Whether a configuration, a technique or the whole run is worse by more than this."""
-        shifts = [*self.technique_shifts, self.shift]
-        real = [shift for shift in shifts if shift is not None and shift.is_real]
-        is_slower = any(1 - shift.ratio > tolerance for shift in real)
-        return is_slower or bool(self.worse_than(tolerance))
+        """Whether a configuration, a technique or the whole run is worse by more than this.
+
+        Regressions and loss mismatches have no ratio, and always count.
+        """
+        for change in self.changes:
+            if change.kind in WORSE and (change.ratio is None or change.loss > tolerance):
+                return True
+        shifts = [shift for shift in (*self.technique_shifts, self.shift) if shift is not None]
+        return any(shift.is_real and 1 - shift.ratio > tolerance for shift in shifts)

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 
 from jobs.steady_state import student_quantile
-from orchestrator.analysis.comparison.matching import Pair, log_speed_ratio
 from orchestrator.analysis.comparison.result import Change, Shift
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.repeatability import (
     BETWEEN_RUNS,
@@ -26,6 +26,8 @@ from orchestrator.analysis.repeatability import (
     difference_error,
 )
 
+Pair = tuple[Configuration, Configuration]
+"""One configuration that ended ok in both runs, before and after."""
 FALSE_ALARM = 0.01
 """Probability that two equal runs show a change, for each of the three tests."""
 MIN_ROWS = 5
@@ -61,14 +63,13 @@ def single_changes(before: Dataset, pairs: Sequence[Pair]) -> Iterator[Change]:
             break
         changed = still
     for pair in changed:
-        earlier, later = pair
-        ratio = math.exp(log_speed_ratio(pair))
+        old_speed, new_speed = (own.samples_per_second for own in pair)
         yield Change(
-            kind="slower" if ratio < 1 else "faster",
-            label=before.label(earlier.choices),
-            before=earlier.samples_per_second,
-            after=later.samples_per_second,
-            ratio=ratio,
+            kind="slower" if new_speed < old_speed else "faster",
+            label=before.label(pair[0].choices),
+            before=old_speed,
+            after=new_speed,
+            ratio=new_speed / old_speed,
             margin=math.expm1(margin_of(pair, risk)),
         )
 
@@ -82,6 +83,15 @@ def margin_of(pair: Pair, risk: float) -> float:
     return quantile * scale
 
 
+def log_speed_ratio(pair: Pair) -> float:
+    """Logarithm of the speed after divided by the speed before.
+
+    In the logarithm, a doubling and a halving are equally far from zero.
+    """
+    before, after = pair
+    return math.log(after.samples_per_second / before.samples_per_second)
+
+
 def _error(pair: Pair) -> SpeedError:
     earlier, later = pair
     return difference_error(earlier.speed_error, later.speed_error)
@@ -92,12 +102,12 @@ def common_shift(pairs: Sequence[Pair]) -> Shift | None:
     if len(pairs) < MIN_ROWS:
         return None
     mean, error = _weighted_mean(pairs)
-    return _shift(mean, math.hypot(error, BETWEEN_RUNS), FALSE_ALARM, rows=len(pairs))
+    return _shift(mean, math.hypot(error, BETWEEN_RUNS), FALSE_ALARM, len(pairs))
 
 
 def technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
     """Techniques whose rows changed by more, or by less, than all other rows."""
-    groups: list[tuple[str, str, list[Pair], list[Pair]]] = []
+    groups = []
     techniques = dict.fromkeys(
         (axis, str(value)) for earlier, _ in pairs for axis, value in earlier.choices.items()
     )
@@ -112,9 +122,7 @@ def technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
         scale = math.hypot(group_error, other_error, BETWEEN_TECHNIQUES)
         # Bonferroni: every technique is one more chance of a false alarm.
         risk = FALSE_ALARM / len(groups)
-        shift = _shift(
-            group_mean - other_mean, scale, risk, rows=len(of_group), axis=axis, value=value
-        )
+        shift = _shift(group_mean - other_mean, scale, risk, len(of_group), axis, value)
         if shift.is_real:
             yield shift
 
@@ -131,7 +139,7 @@ def _weighted_mean(pairs: Sequence[Pair]) -> tuple[float, float]:
 
 
 def _shift(
-    mean: float, scale: float, risk: float, *, rows: int, axis: str = "", value: str = ""
+    mean: float, scale: float, risk: float, rows: int, axis: str = "", value: str = ""
 ) -> Shift:
     """A shift of log speed with its interval at this risk."""
     # Means of many rows are close to normal, whatever the rows' own distribution.

@@ -1,14 +1,17 @@
 """Why one trial is faster than another, or needs less memory.
 
-two_trials.py   finds both trials, and explains them
+two_trials.py   finds both trials, and lists what ran differently
 breakdowns.py   the difference in time and memory, in parts that add up to it
-runtime.py      what ran differently
-loss_curves.py  their losses, step by step
 result.py       an explanation as data
 """
 
-from orchestrator.analysis.explanation.loss_curves import LossCurves
-from orchestrator.analysis.explanation.result import Breakdown, Difference, Explanation, Side, Term
+from orchestrator.analysis.explanation.result import (
+    Breakdown,
+    Difference,
+    Explanation,
+    LossCurves,
+    Term,
+)
 from orchestrator.analysis.explanation.two_trials import NotExplainableError, explain
 
 __all__ = [
@@ -17,7 +20,6 @@ __all__ = [
     "Explanation",
     "LossCurves",
     "NotExplainableError",
-    "Side",
     "Term",
     "explain",
 ]

@@ -77,13 +77,12 @@ def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, flo
     """
     if anatomies is None:
         return None, None
-    factors: list[float | None] = []
-    for anatomy, row in zip(anatomies, rows, strict=True):
-        # A step that is busy for longer than a counted step takes was slowed by the profiler.
-        steps_per_second = row["samples_per_second"] / row["effective_batch"]
-        factor = sum(_busy(anatomy).values()) * steps_per_second
-        factors.append(factor if factor > 1 + NEARLY else None)
-    return factors[0], factors[1]
+    # A step that is busy for longer than a counted step takes was slowed by the profiler.
+    first, second = (
+        sum(_busy(anatomy).values()) * row["samples_per_second"] / row["effective_batch"]
+        for anatomy, row in zip(anatomies, rows, strict=True)
+    )
+    return (first if first > 1 + NEARLY else None, second if second > 1 + NEARLY else None)
 
 
 def _busy(anatomy: Anatomy) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from jobs.flags import Flag
 from jobs.spec import TrainingRecipe
-from orchestrator.analysis.explanation.loss_curves import LossCurves
+from orchestrator.analysis.loss_parity import CheckState, LossWindow
 
 Source = Literal["anatomy", "columns"]
 """Where the parts of a breakdown come from: both trials' anatomies, or the table's columns."""
@@ -55,6 +55,24 @@ class Difference:
     name: str
     before: Any
     after: Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossCurves:
+    """The losses of the steps that both trials have, up to the first that is not finite."""
+
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    windows: tuple[LossWindow, ...]
+    """What loss parity compares; the reference is the first trial."""
+    state: CheckState
+    """The result of loss parity: matches, mismatch or not checked."""
+
+    @property
+    def furthest_step(self) -> int:
+        """The step, counted from 0, at which the two losses differ most."""
+        differences = [abs(b - a) for a, b in zip(self.before, self.after, strict=True)]
+        return differences.index(max(differences))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
