@@ -23,7 +23,7 @@ from orchestrator.analysis.effects import (
     useful_micro_batch,
 )
 from orchestrator.analysis.hf_guide import GuideRow, guide_rows
-from orchestrator.analysis.loss_parity import SameLosses
+from orchestrator.analysis.loss_parity.equivalence import SameLosses
 from orchestrator.analysis.pareto import fronts_by
 from orchestrator.analysis.recommendation import (
     Constraints,

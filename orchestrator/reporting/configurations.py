@@ -10,7 +10,7 @@ from jobs.spec import TrainingRecipe
 from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.loss_parity import CheckState
+from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.analysis.recommendation.longest import real_tokens_per_second
 from orchestrator.analysis.tie_breaks import PairedComparison
 from orchestrator.labels import recipe_label

@@ -12,7 +12,7 @@ from orchestrator.analysis.explanation import (
     LossCurves,
     Term,
 )
-from orchestrator.analysis.loss_parity import MAX_BOUND, CheckState, LossWindow
+from orchestrator.analysis.loss_parity.windows import MAX_BOUND, CheckState, LossWindow
 from orchestrator.analysis.repeatability import CLOSE
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.flags import with_heading

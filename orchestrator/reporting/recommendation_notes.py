@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.analysis.dataset import EnvironmentResults
-from orchestrator.analysis.loss_parity import CheckState
+from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.analysis.recommendation import Basis, Offer
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags

@@ -24,7 +24,7 @@ from orchestrator.analysis.comparison.speed import (
 )
 from orchestrator.analysis.configuration import Configuration, choices_of
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.analysis.loss_parity import ROUNDING, loss_windows, mismatch_ratio
+from orchestrator.analysis.loss_parity.windows import ROUNDING, loss_windows, mismatch_ratio
 from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.tables.rows import Row
 

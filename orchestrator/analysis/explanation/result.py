@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from jobs.flags import Flag
 from jobs.spec import TrainingRecipe
-from orchestrator.analysis.loss_parity import CheckState, LossWindow
+from orchestrator.analysis.loss_parity.windows import CheckState, LossWindow
 
 Source = Literal["anatomy", "columns"]
 """Where the parts of a breakdown come from: both trials' anatomies, or the table's columns."""

@@ -19,7 +19,8 @@ from orchestrator.analysis.explanation.breakdowns import (
     time_breakdown,
 )
 from orchestrator.analysis.explanation.result import Difference, Explanation, LossCurves, Side
-from orchestrator.analysis.loss_parity import compared, state_of
+from orchestrator.analysis.loss_parity.checks import compared
+from orchestrator.analysis.loss_parity.windows import state_of
 from orchestrator.analysis.profiles import at_speed_of, profile_sources
 from orchestrator.analysis.repeatability import CLOSE
 from orchestrator.storage.tables.rows import Row, recipe_of
@@ -178,9 +179,10 @@ def _runtime_differences(rows: Rows, anatomies: Anatomies) -> Iterator[Differenc
             yield difference
     for column in POWER_COLUMNS:
         before, after = (row.get(column) for row in rows)
+        if before is None or after is None:
+            continue
         # The variation between equal trials is about a percent, less than CLOSE.
-        is_known = before is not None and after is not None
-        if is_known and abs(before - after) > CLOSE * max(before, after):
+        if abs(before - after) > CLOSE * max(before, after):
             yield Difference(name=column, before=before, after=after)
     before, after = (row.get(FIRST_STEP) or 0.0 for row in rows)
     # Start-up times vary. So a difference is listed only if a compilation could cause it: by more

@@ -14,35 +14,7 @@ The allowed difference is large if there are few steps or small batches. So a mi
 but a match is no proof. If even a loss of zero, or of twice the reference's, would be allowed, the
 state is "not checked".
 
-checks.py       the check of every row
-references.py   the rows whose losses a row has to match, and how closely
+checks.py       the check of every row, and the rows whose losses it has to match
 windows.py      the comparison of two trials
 equivalence.py  recipes that are shown to train the same
 """
-
-from orchestrator.analysis.loss_parity.checks import LossCheck, loss_checks
-from orchestrator.analysis.loss_parity.equivalence import SameLosses
-from orchestrator.analysis.loss_parity.references import compared
-from orchestrator.analysis.loss_parity.windows import (
-    MAX_BOUND,
-    ROUNDING,
-    CheckState,
-    LossWindow,
-    loss_windows,
-    mismatch_ratio,
-    state_of,
-)
-
-__all__ = [
-    "MAX_BOUND",
-    "ROUNDING",
-    "CheckState",
-    "LossCheck",
-    "LossWindow",
-    "SameLosses",
-    "compared",
-    "loss_checks",
-    "loss_windows",
-    "mismatch_ratio",
-    "state_of",
-]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.analysis.explanation import Breakdown, Explanation, LossCurves
-from orchestrator.analysis.loss_parity import CheckState, LossWindow
+from orchestrator.analysis.loss_parity.windows import CheckState, LossWindow
 from orchestrator.reporting.explanation import seconds
 from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, new_figure, png
 from orchestrator.reporting.terminal.safe_text import visible

@@ -12,7 +12,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import FollowUp, Purpose
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.analysis.explanation import NotExplainableError, explain
-from orchestrator.analysis.loss_parity import CheckState
+from orchestrator.analysis.loss_parity.windows import CheckState
 from tests.support.records import H200, make_anatomy, make_record, write_run
 
 SLOW = make_record(
