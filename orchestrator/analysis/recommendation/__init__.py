@@ -2,20 +2,16 @@
 
 candidates.py     what one could train with: as measured, or with more accumulation
 interpolation.py  the same between two measured micro-batches
-constraints.py    the objective, and what a candidate must keep
-ranking.py        candidates in order; ``Ranking.pick`` is the only place that decides
-alternatives.py   what other constraints would allow
-recommend.py      one decision, with its runners-up and alternatives
-result.py         a recommendation as data
+ranking.py        candidates in order, by an objective and constraints; ``Ranking.pick`` is the only
+                  place that decides
+recommend.py      one decision, with its runners-up and what the constraints cost
 longest.py        the longest samples that fit
 """
 
 from orchestrator.analysis.recommendation.candidates import Basis, Offer
-from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.longest import LongestContext, longest_contexts
-from orchestrator.analysis.recommendation.ranking import Ranked, Ranking, Rankings
-from orchestrator.analysis.recommendation.recommend import recommend
-from orchestrator.analysis.recommendation.result import Alternative, Recommendation
+from orchestrator.analysis.recommendation.ranking import Constraints, Ranked, Ranking, Rankings
+from orchestrator.analysis.recommendation.recommend import Alternative, Recommendation, recommend
 
 __all__ = [
     "Alternative",

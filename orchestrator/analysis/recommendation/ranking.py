@@ -1,20 +1,79 @@
-"""Ranks the candidates, and picks the best one that fits a memory budget."""
+"""Ranks the candidates under constraints, and picks the best one that fits a memory budget."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from jobs.spec import PLAIN, TrainingRecipe
+from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.analysis.objectives import OBJECTIVES, Objective
 from orchestrator.analysis.recommendation.candidates import Basis, Offer, candidates
-from orchestrator.analysis.recommendation.constraints import Constraints
 from orchestrator.analysis.recommendation.interpolation import candidates_between
 from orchestrator.analysis.repeatability import NEARLY
 from orchestrator.analysis.tie_breaks import PairedComparison, fastest_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Constraints:
+    """The objective, and the constraints of a recommendation.
+
+    One constraint always holds: the losses must not contradict their reference. Raises ValueError
+    for a batch or a price that is no number above zero, and for a missing price.
+    """
+
+    memory_bytes: int | None = None
+    """The most that the configuration may take."""
+    effective_batch: int | None = None
+    """Samples per optimizer step."""
+    all_recipes: bool = False
+    """Whether recipes that differ from the baseline's, such as LoRA, are ranked together with it.
+
+    Recipes with other samples, such as longer sequences, are never ranked together.
+    """
+    objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
+    price_per_hour: float | None = None
+    """Price of one GPU for an hour, in any currency."""
+
+    def __post_init__(self) -> None:
+        try:
+            # Callers without a type checker give anything; numpy's integers are whole numbers, too.
+            is_count = self.effective_batch is None or operator.index(self.effective_batch) > 0
+        except TypeError:
+            is_count = False
+        if not is_count:
+            raise ValueError("effective_batch must be a whole number above zero")
+        self.objective.check_price(self.price_per_hour)
+
+    def score(self, candidate: Offer) -> float:
+        """How good a candidate is: more is better, whatever the objective."""
+        return self.objective.score(candidate.configuration, self.price_per_hour)
+
+    def ratio(self, candidate: Offer, best: Offer | None) -> float | None:
+        """A candidate's figure divided by that of the best; None if there is no best."""
+        if best is None:
+            return None
+        # If less is better, both scores are negative. Their ratio is still that of the figures.
+        return self.score(candidate) / self.score(best)
+
+    def gains(self, candidate: Offer, best: Offer | None, enough: float) -> bool:
+        """Whether a candidate is better than the best by more than a share; True without a best."""
+        if best is None:
+            return True
+        # If less is better, scores are negative. So the share is taken of the absolute value.
+        best_score = self.score(best)
+        return self.score(candidate) - best_score > enough * abs(best_score)
+
+    def allow_training(self, candidate: Offer, recipe: TrainingRecipe) -> bool:
+        """Whether a candidate's recipe is ranked, and has a figure to be ranked by."""
+        own = candidate.configuration.training_recipe
+        # Samples of another length are another workload, whatever the recipe.
+        has_recipe = own == recipe or (self.all_recipes and same_workload(own, recipe))
+        return has_recipe and self.score(candidate) != -math.inf
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,16 +1,80 @@
-"""Recommends the best candidate, with the runners-up and the cost of each constraint."""
+"""Recommends the best candidate, with the runners-up and what each constraint costs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
-from orchestrator.analysis.cap_checks import decisive_check
-from orchestrator.analysis.recommendation.alternatives import constraint_costs, nearby_batches
-from orchestrator.analysis.recommendation.candidates import Offer
-from orchestrator.analysis.recommendation.constraints import Constraints
-from orchestrator.analysis.recommendation.ranking import Rankings
-from orchestrator.analysis.recommendation.result import Recommendation
+from orchestrator.analysis.cap_checks import CapCheck, decisive_check
+from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.pareto import little_memory, pareto_front
+from orchestrator.analysis.recommendation.candidates import Offer, as_measured
+from orchestrator.analysis.recommendation.ranking import Constraints, Rankings
+from orchestrator.analysis.repeatability import NEARLY
 from orchestrator.analysis.tie_breaks import PairedComparison
+
+WORTH_MENTIONING = 0.02
+"""Loosening a constraint is mentioned if it gains more than this share."""
+LESS_MEMORY = 0.8
+"""A nearly as good one is mentioned if it needs at most this share of the best one's memory."""
+REACH = 1.5
+"""Batches up to this many times larger or smaller count as near."""
+WORTH_ANOTHER_BATCH = 0.10
+"""Another batch changes the training, so it is offered only for a gain above this.
+
+It is the nearest batch on its side, below or above, to within the same share of the best there.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Alternative:
+    """A candidate that another constraint would allow, or that is nearly as good."""
+
+    constraint: str
+    """The constraint that was loosened: memory, effective_batch or recipe.
+
+    Or "less memory": nearly as good, but much smaller. Or "nearby batch": much faster, at an
+    effective batch near the one asked for.
+    """
+    candidate: Offer
+    ratio: float | None
+    """The candidate's figure divided by that of the best.
+
+    None if no candidate keeps all constraints.
+    """
+
+    @property
+    def effective_batch(self) -> int:
+        """Samples per optimizer step."""
+        return self.candidate.effective_batch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recommendation:
+    """The best configuration under constraints, its alternatives, and its checks."""
+
+    constraints: Constraints
+    best: Offer | None
+    runners_up: tuple[Offer, ...]
+    """The best candidate of each other set of techniques."""
+    costs: tuple[Alternative, ...]
+    """What loosening each constraint would gain, and what needing less memory would lose."""
+    left_out: tuple[Offer, ...]
+    """The candidates that meet the constraints, but have wrong losses; the best first."""
+    left_out_better: int
+    """How many of them are better than the best. Without a best, all are."""
+    nearby: tuple[Alternative, ...]
+    """The nearest better effective batch below the one asked for, and the nearest above."""
+    check: CapCheck | None
+    """The cap check of the best. None if it was not checked: its fit is inferred from its peak."""
+    comparisons: tuple[PairedComparison, ...]
+    """Tie-breaks between the best and other candidates."""
+
+    def figure(self, candidate: Offer) -> float | None:
+        """The objective's figure, in its own unit."""
+        price = self.constraints.price_per_hour
+        return self.constraints.objective.of(candidate.configuration, price)
 
 
 def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
@@ -37,10 +101,10 @@ def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
         constraints=constraints,
         best=best,
         runners_up=tuple(first_of_techniques.values())[1:5],
-        costs=constraint_costs(rankings, constraints, ranked),
+        costs=_constraint_costs(rankings, constraints, ranked),
         left_out=tuple(wrong),
         left_out_better=sum(constraints.gains(each, best, 0.0) for each in wrong),
-        nearby=nearby_batches(rankings, constraints, best),
+        nearby=_nearby_batches(rankings, constraints, best),
         check=check,
         comparisons=_comparisons_of_best(ranked, rankings.comparisons),
     )
@@ -53,13 +117,136 @@ def _comparisons_of_best(
     if not ranked or ranked[0].is_inferred:
         return ()
     best_ids = set(ranked[0].configuration.trial_ids)
-    ranked_ids: set[str] = set()
-    for candidate in ranked:
-        if not candidate.is_inferred:
-            ranked_ids.update(candidate.configuration.trial_ids)
+    measured = [own.configuration for own in ranked if not own.is_inferred]
+    ranked_ids = {trial_id for own in measured for trial_id in own.trial_ids}
     of_best = []
     for comparison in comparisons:
         pair = {comparison.trial_id, comparison.reference_id}
         if pair <= ranked_ids and pair & best_ids:
             of_best.append(comparison)
     return tuple(of_best)
+
+
+def _constraint_costs(
+    rankings: Rankings, constraints: Constraints, ranked: Sequence[Offer]
+) -> tuple[Alternative, ...]:
+    """What loosening each constraint that is set would gain, and what less memory would lose.
+
+    ``ranked`` are the candidates that meet all constraints, the best first.
+    """
+    best = next(iter(ranked), None)
+    # More memory is offered in two steps: the next larger card, and the largest gain.
+    found = [("memory", own) for own in _more_memory(rankings, constraints, best)]
+    loosened = {}
+    if constraints.effective_batch is not None:
+        loosened["effective_batch"] = replace(constraints, effective_batch=None)
+    if not constraints.all_recipes:
+        loosened["recipe"] = replace(constraints, all_recipes=True)
+    for name, looser in loosened.items():
+        pick = rankings.under(looser).pick(constraints.memory_bytes)
+        if pick is not None and constraints.gains(pick, best, WORTH_MENTIONING):
+            found.append((name, pick))
+    if best is not None:
+        # Nearly as good as the best, but much smaller: both bounds are relative to the best.
+        floor = constraints.score(best) - NEARLY * abs(constraints.score(best))
+        ceiling = LESS_MEMORY * best.memory_bytes
+        near = [own for own in ranked if constraints.score(own) >= floor]
+        small = [own for own in near if own.memory_bytes <= ceiling]
+        if small:
+            found.append(("less memory", min(small, key=attrgetter("memory_bytes"))))
+    return tuple(_alternative(constraints, best, *each) for each in found)
+
+
+def _alternative(
+    constraints: Constraints, best: Offer | None, constraint: str, candidate: Offer
+) -> Alternative:
+    ratio = constraints.ratio(candidate, best)
+    return Alternative(constraint=constraint, candidate=candidate, ratio=ratio)
+
+
+def _more_memory(rankings: Rankings, constraints: Constraints, best: Offer | None) -> list[Offer]:
+    """Two candidates beyond the memory limit: the smallest that gains enough, and the best."""
+    limit = constraints.memory_bytes
+    if limit is None:
+        return []
+    beyond = [own for own in rankings.under(constraints).ranked() if own.memory_bytes > limit]
+    better = [own for own in beyond if constraints.gains(own, best, WORTH_MENTIONING)]
+    if not better:
+        return []
+    smallest = min(better, key=attrgetter("memory_bytes"))
+    return [smallest] if smallest is better[0] else [smallest, better[0]]
+
+
+def _nearby_batches(
+    rankings: Rankings, constraints: Constraints, best: Offer | None
+) -> tuple[Alternative, ...]:
+    """Effective batches near the one asked for, at which training is much faster.
+
+    They are the nearest better batch below it, and the nearest above. Empty if no effective batch
+    was asked for.
+    """
+    wanted = constraints.effective_batch
+    if wanted is None:
+        return ()
+    # Many batches are ranked, so each ranking is kept small.
+    few = rankings.of(_contenders(rankings.configurations, constraints))
+    better: list[Alternative] = []
+    for effective_batch in _near(rankings.configurations, wanted):
+        looser = replace(constraints, effective_batch=effective_batch)
+        pick = few.under(looser).pick(constraints.memory_bytes)
+        if pick is not None and constraints.gains(pick, best, WORTH_ANOTHER_BATCH):
+            better.append(_alternative(constraints, best, "nearby batch", pick))
+    nearest: list[Alternative] = []
+    for side in (
+        [batch for batch in better if batch.effective_batch < wanted],
+        [batch for batch in better if batch.effective_batch > wanted],
+    ):
+        # Only those that are nearly as good as the best of their side.
+        scores = [constraints.score(batch.candidate) for batch in side]
+        most = max(scores, default=0.0)
+        # If less is better, scores are negative. So the share is taken of the absolute value.
+        floor = most - WORTH_ANOTHER_BATCH * abs(most)
+        good = [batch for batch, score in zip(side, scores, strict=True) if score >= floor]
+        nearest += sorted(good, key=lambda batch: abs(batch.effective_batch - wanted))[:1]
+    return tuple(nearest)
+
+
+def _contenders(
+    configurations: Iterable[Configuration], constraints: Constraints
+) -> list[Configuration]:
+    """The configurations that can be the best at some effective batch and some memory budget.
+
+    Among configurations with equal micro-batch, accumulation, recipe and gradients, another
+    effective batch does not change the order. So only their Pareto front can be the best. In a
+    large run that is a small share of the configurations.
+    """
+
+    def score(configuration: Configuration) -> float:
+        return constraints.score(as_measured(configuration))
+
+    groups: dict[tuple[object, ...], list[Configuration]] = {}
+    contenders: list[Configuration] = []
+    for configuration in configurations:
+        if configuration.trains_wrongly:
+            # Rows with wrong losses are kept, because they limit what may be inferred.
+            contenders.append(configuration)
+            continue
+        batch = (configuration.micro_batch, configuration.accumulation)
+        key = (*batch, configuration.training_recipe, configuration.gradient_bytes)
+        groups.setdefault(key, []).append(configuration)
+    for members in groups.values():
+        contenders += pareto_front(members, (little_memory, score))
+    return contenders
+
+
+def _near(configurations: Iterable[Configuration], wanted: int) -> list[int]:
+    """The batches within ``REACH`` that can be made of measured micro-batches, in rising order."""
+    batches = set()
+    for configuration in configurations:
+        micro_batch = configuration.micro_batch
+        # The nearest multiples of the micro-batch: one up to the wanted batch, and one above it.
+        below = wanted // micro_batch * micro_batch
+        batches |= {below, below + micro_batch, configuration.effective_batch}
+    batches.discard(wanted)
+    # The limits are ratios: two thirds of the wanted batch is as near as one and a half times it.
+    return [batch for batch in sorted(batches) if wanted / REACH <= batch <= wanted * REACH]
