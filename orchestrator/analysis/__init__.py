@@ -19,6 +19,5 @@ comparison/             two runs
 explanation/            two trials of one run
 profiles.py             which profile belongs to which configuration
 batch_size.py           which batch to train with
-batch_size_advice.py    the same with losses checked, and faster batches nearby
 hf_guide.py             the table of the Hugging Face guides
 """

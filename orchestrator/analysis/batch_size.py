@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-from jobs.flags import Flag, FlagKind, flag_columns, has_any
-from jobs.record import Outcome
+from jobs.flags import LOSS, Flag, FlagKind, flag_columns, flags_of, has_any
+from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.configuration import MISMATCH
-from orchestrator.analysis.recommendation import Alternative
+from orchestrator.analysis.dataset import Dataset, dataset_of_records
+from orchestrator.analysis.recommendation import Alternative, Constraints
+from orchestrator.storage.run_metadata import RunMetadata
 
 FILE = "batch_size.json"
 """The file of the run folder that holds the answers."""
@@ -192,23 +194,21 @@ class BatchSizeResult:
             "predicted_next_bytes": round(self.next_bytes) if self.next_bytes else None,
             "multiples_of_8_matter": self.alignment is not None,
             "left_out": [size.to_json() for size in self.left_out],
-            "nearby_effective_batches": list(map(_nearby_json, self.nearby)),
+            "nearby_effective_batches": [
+                {
+                    "effective_batch": nearby.effective_batch,
+                    "micro_batch": nearby.candidate.micro_batch,
+                    "accumulation": nearby.candidate.accumulation,
+                    "samples_per_second": nearby.candidate.configuration.samples_per_second,
+                    "memory_bytes": nearby.candidate.memory_bytes,
+                    "inferred": nearby.candidate.is_inferred,
+                }
+                for nearby in self.nearby
+            ],
             "sizes": [size.to_json() for size in self.sizes],
             "slot_seconds": self.slot_seconds,
             "unfinished": self.unfinished,
         }
-
-
-def _nearby_json(nearby: Alternative) -> dict[str, Any]:
-    candidate = nearby.candidate
-    return {
-        "effective_batch": nearby.effective_batch,
-        "micro_batch": candidate.micro_batch,
-        "accumulation": candidate.accumulation,
-        "samples_per_second": candidate.configuration.samples_per_second,
-        "memory_bytes": candidate.memory_bytes,
-        "inferred": candidate.is_inferred,
-    }
 
 
 def margin_bytes(device_bytes: int, margin: float) -> int:
@@ -229,3 +229,33 @@ def saturation(sizes: Sequence[BatchMeasurement], tolerance: float) -> BatchMeas
     # Beyond saturation a larger batch takes more memory for no more speed.
     within = [size for size in sizes if size.speed >= (1 - tolerance) * best.speed]
     return min(within, key=attrgetter("micro_batch"))
+
+
+def advised(answer: BatchSizeResult, records: Sequence[TrialRecord]) -> BatchSizeResult:
+    """The answer with its losses checked, and with faster effective batches nearby.
+
+    ``records`` are the trials of the search. Their losses are compared with each other.
+    """
+    dataset = dataset_of_records(records, RunMetadata())
+    checked = replace(answer, sizes=tuple(_checked(size, dataset) for size in answer.sizes))
+    return replace(checked, nearby=_nearby(checked, dataset))
+
+
+def _checked(size: BatchMeasurement, dataset: Dataset) -> BatchMeasurement:
+    """The size with the loss flags that its row in the dataset has."""
+    flags = list(size.flags)
+    for row in dataset.rows:
+        if row["trial_id"] == size.trial_id:
+            flags += [flag for flag in flags_of(row) if flag.kind in LOSS]
+    return replace(size, flags=tuple(dict.fromkeys(flags)))
+
+
+def _nearby(answer: BatchSizeResult, dataset: Dataset) -> tuple[Alternative, ...]:
+    """Much faster effective batches near the one asked for, if one was asked for."""
+    if answer.effective_batch is None or dataset.main is None:
+        return ()
+    # Limits differ if other processes used the GPU during some trials. The smallest is safe.
+    limit = min((size.limit_bytes for size in answer.sizes), default=math.inf)
+    memory_bytes = int(limit) if math.isfinite(limit) else None
+    constraints = Constraints(memory_bytes=memory_bytes, effective_batch=answer.effective_batch)
+    return dataset.main.recommend(constraints).nearby

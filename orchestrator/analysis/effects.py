@@ -165,25 +165,19 @@ def cumulative_steps(
         return ()
     # The first row of the table is the baseline itself.
     added = [("", start)]
-    while True:
-        axes = [axis for axis, _ in added[1:]]
-        following = _next(configurations, baseline, start, added[-1][1], axes)
-        if following is None:
-            break
+    while following := _next(configurations, baseline, added):
         added.append(following)
     if len(added) == 1:
         return ()
-    steps = []
-    for axis, configuration in added:
-        steps.append(
-            CumulativeStep(
-                axis=axis,
-                configuration=configuration,
-                memory_ratio=_memory_ratio(configuration, start),
-                speed_ratio=_speed_ratio(configuration, start),
-            )
+    return tuple(
+        CumulativeStep(
+            axis=axis,
+            configuration=configuration,
+            memory_ratio=_memory_ratio(configuration, start),
+            speed_ratio=_speed_ratio(configuration, start),
         )
-    return tuple(steps)
+        for axis, configuration in added
+    )
 
 
 def _moved_axes(configuration: Configuration, baseline: Mapping[str, Choice]) -> list[str]:
@@ -194,14 +188,14 @@ def _moved_axes(configuration: Configuration, baseline: Mapping[str, Choice]) ->
 def _next(
     configurations: Sequence[Configuration],
     baseline: Mapping[str, Choice],
-    start: Configuration,
-    last: Configuration,
-    moved: Sequence[str],
+    added: Sequence[tuple[str, Configuration]],
 ) -> tuple[str, Configuration] | None:
     """The next step: an axis, and the configuration that differs from the last one on this axis.
 
-    ``moved`` are the axes of earlier steps. None if no such configuration was measured.
+    None if no such configuration was measured.
     """
+    (_, start), (_, last) = added[0], added[-1]
+    moved = [axis for axis, _ in added[1:]]
     # Micro-batch and accumulation change together, so only the accumulation is a step.
     kept = {*moved, *(["micro_batch"] if "accumulation" in moved else [])}
     following: list[tuple[str, Configuration]] = []

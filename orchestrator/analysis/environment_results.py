@@ -15,14 +15,6 @@ from orchestrator.analysis.baseline import baseline_choices
 from orchestrator.analysis.budgets import BudgetPick, best_in_budgets
 from orchestrator.analysis.cap_checks import CapCheck, cap_checks
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.effects import (
-    CumulativeStep,
-    TechniqueEffect,
-    cumulative_steps,
-    technique_effects,
-    useful_micro_batch,
-)
-from orchestrator.analysis.hf_guide import GuideRow, guide_rows
 from orchestrator.analysis.loss_parity.equivalence import SameLosses
 from orchestrator.analysis.pareto import fronts_by
 from orchestrator.analysis.recommendation import (
@@ -142,34 +134,10 @@ class EnvironmentResults:
     @property
     def picks(self) -> tuple[Configuration, ...]:
         """The pick of each budget, followed by the best of other recipes if that is faster."""
-        picked: list[Configuration] = []
-        for pick in self.budget_picks:
-            picked += [each for each in (pick.best, pick.other) if each is not None]
-        return tuple(picked)
+        picked = [own for pick in self.budget_picks for own in (pick.best, pick.other)]
+        return tuple(own for own in picked if own is not None)
 
     @cached_property
     def baseline(self) -> Mapping[str, Choice]:
         """Axis -> the value that techniques are compared with."""
         return baseline_choices(self.configurations, self.run.baseline)
-
-    @cached_property
-    def useful_micro_batch(self) -> int | None:
-        """The micro-batch at which the effects of techniques are stated; None if unknown."""
-        return useful_micro_batch(self.configurations, self.baseline)
-
-    @cached_property
-    def effects(self) -> tuple[TechniqueEffect, ...]:
-        """The effect of each technique on the baseline."""
-        return technique_effects(self.configurations, self.baseline, self.useful_micro_batch)
-
-    @cached_property
-    def cumulative_steps(self) -> tuple[CumulativeStep, ...]:
-        """Techniques added one after another: at the useful micro-batch, else at the baseline's."""
-        at_useful = {**self.baseline, "micro_batch": self.useful_micro_batch}
-        steps = cumulative_steps(self.configurations, at_useful)
-        return steps or cumulative_steps(self.configurations, self.baseline)
-
-    @cached_property
-    def guide_rows(self) -> tuple[GuideRow, ...]:
-        """The configurations measured as the Hugging Face guides measure."""
-        return guide_rows(self.run, self.configurations)

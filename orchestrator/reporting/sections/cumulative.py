@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.effects import CumulativeStep
+from orchestrator.analysis.effects import CumulativeStep, cumulative_steps, useful_micro_batch
 from orchestrator.labels import batch_label
 from orchestrator.reporting.configurations import MEMORY, SPEED, mark_notes, row_of
 from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
@@ -18,8 +18,10 @@ COLUMNS = (
 
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
-    """A row for each step, the baseline first."""
-    steps = results.cumulative_steps
+    """A row for each step, at the useful micro-batch, else at the baseline's."""
+    configurations, baseline = results.configurations, results.baseline
+    useful = {**baseline, "micro_batch": useful_micro_batch(configurations, baseline)}
+    steps = cumulative_steps(configurations, useful) or cumulative_steps(configurations, baseline)
     if not steps:
         return None
     # Each step is compared with the first one, the baseline.

@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.hf_guide import GuideRow, guide
+from orchestrator.analysis.hf_guide import GuideRow, guide, guide_rows
 from orchestrator.reporting.configurations import CONFIGURATION, SPEED, mark_notes, row_of
 from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Table
 
 _MEASURED = ("peak_allocated_bytes", "peak_reserved_bytes", "device_peak_bytes")
-_GUIDES = (
-    "the Hugging Face guides “Methods and tools for efficient training on a single GPU” and “Model "
-    "training anatomy”"
-)
 
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     """A row for each configuration that was measured over one whole epoch."""
-    if not results.guide_rows:
+    measured = guide_rows(dataset.run, results.configurations)
+    if not measured:
         return None
     gpu = guide().gpu
     text = [
@@ -27,18 +24,19 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         "The other columns are the steady state and true peaks.",
     ]
     # The published figures are explained only if a row has some.
-    if any(row.published for row in results.guide_rows):
+    if any(row.published for row in measured):
         text.append(
-            f"“{gpu}”: what {_GUIDES} published for a {gpu} with 16 GB. A bare CUDA context took "
-            f"{guide().context_mib:,} MiB there, and {guide().context_and_weights_mib:,} MiB with "
-            "the model's weights."
+            f"“{gpu}”: what the Hugging Face guides “Methods and tools for efficient training on a "
+            f"single GPU” and “Model training anatomy” published for a {gpu} with 16 GB. A bare "
+            f"CUDA context took {guide().context_mib:,} MiB there, and "
+            f"{guide().context_and_weights_mib:,} MiB with the model's weights."
         )
-    rows = tuple(_row(dataset, results, row) for row in results.guide_rows)
+    rows = tuple(_row(dataset, results, row) for row in measured)
     return Content(
         title="Measured as in the Hugging Face guides",
         text=tuple(text),
         tables=(Table(columns=_columns(), rows=rows),),
-        notes=mark_notes(results, [row.configuration for row in results.guide_rows]),
+        notes=mark_notes(results, [row.configuration for row in measured]),
     )
 
 
@@ -60,18 +58,16 @@ def _columns() -> tuple[Column, ...]:
 
 
 def _row(dataset: Dataset, results: EnvironmentResults, row: GuideRow) -> dict[str, Any]:
-    measured = row.configuration.row
-    figures = {name: measured.get(name) for name in _MEASURED}
-    published = row.published
+    measured, published = row.configuration.row, row.published
     return {
         **row_of(dataset, results, row.configuration),
         "by_hand_seconds": measured.get("hf_guide_seconds"),
         "by_hand_samples_per_second": measured.get("hf_guide_samples_per_second"),
         "by_hand_memory_mib": measured.get("hf_guide_memory_mib"),
-        **figures,
-        "published_seconds": None if published is None else published.seconds,
-        "published_samples_per_second": None if published is None else published.samples_per_second,
-        "published_memory_mib": None if published is None else published.memory_mib,
+        **{name: measured.get(name) for name in _MEASURED},
+        "published_seconds": published and published.seconds,
+        "published_samples_per_second": published and published.samples_per_second,
+        "published_memory_mib": published and published.memory_mib,
     }
 
 

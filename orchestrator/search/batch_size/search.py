@@ -17,9 +17,9 @@ from jobs.spec import TrialSpec
 from orchestrator.analysis.batch_size import (
     OUT_OF_MEMORY,
     BatchSizeResult,
+    advised,
     margin_bytes,
 )
-from orchestrator.analysis.batch_size_advice import advised
 from orchestrator.search.base import Search
 from orchestrator.search.batch_size.accumulation import next_way
 from orchestrator.search.batch_size.fastest_size import next_near_fastest, next_near_saturation

@@ -10,9 +10,9 @@ from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.batch_size import (
     BatchMeasurement,
     BatchSizeResult,
+    advised,
     margin_bytes,
 )
-from orchestrator.analysis.batch_size_advice import advised
 from orchestrator.reporting.batch_size import describe
 from orchestrator.search.batch_size.measured_sizes import measurement_of
 from tests.support.records import H200, make_record

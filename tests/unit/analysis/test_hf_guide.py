@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.analysis.dataset import dataset_of_records
-from orchestrator.analysis.hf_guide import guide, published
+from orchestrator.analysis.hf_guide import guide, guide_rows, published
 from orchestrator.storage.run_metadata import RunMetadata
 from tests.support.records import GUIDE_CONFIG, make_guide
 
@@ -26,7 +26,7 @@ def test_published_figures_are_found_for_optimizers_that_stand_for_another() -> 
 def test_guide_rows_are_in_the_guides_order_with_their_figures() -> None:
     dataset = dataset_of_records(make_guide(), RunMetadata(config=GUIDE_CONFIG))
     assert dataset.main is not None
-    rows = dataset.main.guide_rows
+    rows = guide_rows(dataset.run, dataset.main.configurations)
     places = [guide().rows.index(row.published) for row in rows if row.published]
     assert set(places) == set(range(len(guide().rows)))
     assert places == sorted(places)

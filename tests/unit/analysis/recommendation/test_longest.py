@@ -11,6 +11,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrainingRecipe
 from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
+from orchestrator.analysis.effects import technique_effects
 from orchestrator.analysis.recommendation import Constraints
 from orchestrator.reporting.sections.longest_context import lines
 from orchestrator.storage.run_metadata import RunMetadata
@@ -116,7 +117,9 @@ def test_other_lengths_are_other_workloads_whatever_the_recipe(dataset: Dataset)
     front = [*results.front_across_recipes, *(candidate.configuration for candidate in offered)]
     assert {own.choices["sequence_length"] for own in front} == {1024}
     assert len(results.workload_fronts) == 4
-    assert "sequence_length" not in {effect.axis for effect in results.effects}
+    assert "sequence_length" not in {
+        own.axis for own in technique_effects(results.configurations, results.baseline)
+    }
 
 
 def test_recommend_at_a_longer_baseline_never_offers_a_shorter_one() -> None:
