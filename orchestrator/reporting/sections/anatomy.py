@@ -13,14 +13,9 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.profiles import at_speed_of, profile_sources
 from orchestrator.reporting.configurations import CONFIGURATION
-from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
+from orchestrator.reporting.content import Column, Content, Format, Row, Table
 
-SMALL_MEMORY = 0.01
-"""Kinds of memory below this share in every configuration are added up in one column."""
-SMALL_MODULE = 0.03
-"""The same limit for classes of modules, as a share of the time of the passes."""
 REST = "all else"
-PAPER_ROW = "Data Movement Is All You Need (V100)"
 _OF_THE_STEP = (MOVEMENT, COMMUNICATION, OPTIMIZER, IDLE)
 
 Profiled = Sequence[tuple[str, Anatomy]]
@@ -32,11 +27,11 @@ Parts = Mapping[str, float]
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     """Three tables: memory by use, time by kind of operation, passes by class of module."""
     anatomies = anatomies_of(dataset, results.front)
-    profiled = []
-    for configuration in results.front:
-        anatomy = anatomies.get(configuration.trial_ids[0])
-        if anatomy is not None:
-            profiled.append((dataset.label(configuration.choices), anatomy))
+    profiled = [
+        (dataset.label(own.choices), anatomies[own.trial_ids[0]])
+        for own in results.front
+        if own.trial_ids[0] in anatomies
+    ]
     if not profiled:
         return None
     memory = [(label, anatomy.values("memory")) for label, anatomy in profiled]
@@ -53,9 +48,9 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         "with the module that they are in."
     )
     tables = (
-        _breakdown(memory, SMALL_MEMORY, Format.MEMORY, "memory", held),
+        _breakdown(memory, 0.01, Format.MEMORY, "memory", held),
         _time(profiled),
-        _breakdown(modules, SMALL_MODULE, Format.SHARE, "modules", passes),
+        _breakdown(modules, 0.03, Format.SHARE, "modules", passes),
     )
     return Content(
         title="Where memory and time go",
@@ -82,31 +77,39 @@ def _breakdown(
         large |= {name: None for name, value in values.items() if value > small * whole}
     rows = []
     for label, values in parts:
-        row: dict[str, Any] = {"configuration": label}
-        for part in large:
-            row[part] = values.get(part) or None
+        row: dict[str, Any] = {part: values.get(part) or None for part in large}
         rest = sum(value for part, value in values.items() if part not in large)
         # Rounding of floats can leave a tiny sum although no part is left.
         row[REST] = rest if round(rest, 3) else None
-        rows.append(row)
+        rows.append({"configuration": label, **row})
     columns = [Column(key=part, heading=part, format=format) for part in (*large, REST)]
     return Table(name=name, caption=caption, columns=(CONFIGURATION, *columns), rows=tuple(rows))
 
 
 def _time(profiled: Profiled) -> Table:
-    columns = [CONFIGURATION]
-    for name in (*GUIDE_GROUPS, *_OF_THE_STEP):
-        columns.append(Column(key=name, heading=name, format=Format.SHARE))
-    columns += [
+    kinds = (*GUIDE_GROUPS, *_OF_THE_STEP)
+    columns = [
+        CONFIGURATION,
+        *(Column(key=name, heading=name, format=Format.SHARE) for name in kinds),
         Column(key="backward_to_forward", heading=BACKWARD_TO_FORWARD, format=Format.NUMBER),
         Column(key="mfu", heading="MFU", format=Format.SHARE),
         Column(key="rules", heading="rules held"),
     ]
     rows: list[Row] = []
     for label, anatomy in profiled:
-        rows.append({"configuration": label, **_shares(anatomy), **_figures(anatomy)})
+        outcomes = [entry.held for entry in anatomy.entries if entry.held is not None]
+        rows.append(
+            {
+                "configuration": label,
+                **_shares(anatomy),
+                "backward_to_forward": anatomy.values("phases").get(BACKWARD_TO_FORWARD),
+                "mfu": anatomy.values("efficiency").get("MFU"),
+                "rules": f"{sum(outcomes)} of {len(outcomes)}" if outcomes else None,
+            }
+        )
     # The last row has the shares from the paper, for comparison.
-    rows.append({"configuration": PAPER_ROW, **{group: SHARES[group] for group in GUIDE_GROUPS}})
+    paper = "Data Movement Is All You Need (V100)"
+    rows.append({"configuration": paper, **{group: SHARES[group] for group in GUIDE_GROUPS}})
     return Table(
         name="time", caption="Time by kind of operation.", columns=tuple(columns), rows=tuple(rows)
     )
@@ -129,34 +132,20 @@ def _shares(anatomy: Anatomy) -> dict[str, float | None]:
     return shares
 
 
-def _figures(anatomy: Anatomy) -> dict[str, Any]:
-    """The ratio of backward to forward time, the MFU, and how many of the rules held."""
-    outcomes = [entry.held for entry in anatomy.entries if entry.held is not None]
-    return {
-        "backward_to_forward": anatomy.values("phases").get(BACKWARD_TO_FORWARD),
-        "mfu": anatomy.values("efficiency").get("MFU"),
-        "rules": f"{sum(outcomes)} of {len(outcomes)}" if outcomes else None,
-    }
-
-
 def anatomies_of(dataset: Dataset, configurations: Iterable[Configuration]) -> dict[str, Anatomy]:
     """First trial of each profiled configuration -> its anatomy, at its own speed."""
     if not dataset.anatomies:
         return {}
     rows = {configuration.trial_ids: configuration.row for configuration in configurations}
     sources = profile_sources(rows, dataset.follow_ups, dataset.anatomies)
-    anatomies = {}
-    for trial_ids, row in rows.items():
-        source = sources.get(trial_ids[0])
-        if source is not None:
-            anatomies[trial_ids[0]] = at_speed_of(dataset.anatomies[source], row)
-    return anatomies
+    return {
+        trial_ids[0]: at_speed_of(dataset.anatomies[sources[trial_ids[0]]], row)
+        for trial_ids, row in rows.items()
+        if trial_ids[0] in sources
+    }
 
 
 def asked_first(results: EnvironmentResults) -> list[Configuration]:
     """All configurations, in the order of interest to a reader: front, picks, then the others."""
     ordered = (*results.front, *results.picks, *results.configurations)
     return list({configuration.trial_ids: configuration for configuration in ordered}.values())
-
-
-SECTION = EnvironmentSection(name="anatomy", make=make, on_page=False)

@@ -25,7 +25,7 @@ from orchestrator.reporting.configurations import (
     row_of,
     tie_break_sentence,
 )
-from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
+from orchestrator.reporting.content import Column, Content, Format, Row, Table
 from orchestrator.units import count, memory, number
 
 INFERRED = "inferred"
@@ -34,21 +34,31 @@ UNDER_CAP = Column(key="under_cap", heading="under cap", format=Format.NUMBER)
 
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     """A row for each budget, followed by a row if another training recipe is faster."""
-    rows: list[Row] = []
-    for pick in results.budget_picks:
-        rows += _rows(dataset, results, pick)
+    rows = [row for pick in results.budget_picks for row in _rows(dataset, results, pick)]
     if not rows:
         return None
     columns = (BUDGET, SPEED, ERROR95, TOKENS, MEMORY, UNDER_CAP, CONFIGURATION, LOSSES, TRIAL)
-    # Two budgets with the same contenders have the same tie-break, which is shown once.
-    notes = dict.fromkeys([*mark_notes(results, results.picks), *_tie_breaks(dataset, results)])
+    notes = list(mark_notes(results, results.picks))
+    for pick in results.budget_picks:
+        labels = labels_of_trials(dataset, pick.contenders)
+        notes += [tie_break_sentence(comparison, labels) for comparison in pick.comparisons]
     is_inferred = any(row.get("under_cap") == INFERRED for row in rows)
-    cap_notes = _cap_notes(dataset, results, is_inferred=is_inferred)
+    notes += _cap_notes(dataset, results, is_inferred=is_inferred)
+    for pick in results.budget_picks:
+        if pick.left_out:
+            fastest = pick.left_out[0]
+            number_left_out = count(len(pick.left_out), "faster configuration")
+            notes.append(
+                f"{memory(pick.budget_bytes)}: {number_left_out} left out, whose losses do not "
+                f"match the reference; the fastest is {dataset.pick_label(fastest)} with "
+                f"{number(fastest.samples_per_second)} samples/s."
+            )
     return Content(
         title="Fastest in each memory budget",
         text=("The fastest configuration of the ranked training recipe, at any batch size.",),
         tables=(Table(columns=columns, rows=tuple(rows)),),
-        notes=(*notes, *cap_notes, *_left_out_notes(dataset, results)),
+        # Two budgets with the same contenders have the same tie-break, which is shown once.
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -83,13 +93,6 @@ def _row(
     }
 
 
-def _tie_breaks(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
-    for pick in results.budget_picks:
-        labels = labels_of_trials(dataset, pick.contenders)
-        for comparison in pick.comparisons:
-            yield tie_break_sentence(comparison, labels)
-
-
 def _cap_notes(
     dataset: Dataset, results: EnvironmentResults, *, is_inferred: bool
 ) -> Iterator[str]:
@@ -110,19 +113,3 @@ def _cap_notes(
     for check in results.cap_checks:
         if not (check.fits or check.fails):
             yield f"{memory(check.budget_bytes)}: a cap check was inconclusive ({check.outcome})."
-
-
-def _left_out_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
-    """Notes about configurations that are faster, but whose losses do not match their reference."""
-    for pick in results.budget_picks:
-        if pick.left_out:
-            fastest = pick.left_out[0]
-            number_left_out = count(len(pick.left_out), "faster configuration")
-            yield (
-                f"{memory(pick.budget_bytes)}: {number_left_out} left out, whose losses do not "
-                f"match the reference; the fastest is {dataset.pick_label(fastest)} with "
-                f"{number(fastest.samples_per_second)} samples/s."
-            )
-
-
-SECTION = EnvironmentSection(name="budgets", make=make, terminal_rows=24)

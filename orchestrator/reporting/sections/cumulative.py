@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.effects import CumulativeStep, cumulative_steps, useful_micro_batch
+from orchestrator.analysis.effects import cumulative_steps, useful_micro_batch
 from orchestrator.labels import batch_label
 from orchestrator.reporting.configurations import MEMORY, SPEED, mark_notes, row_of
-from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
+from orchestrator.reporting.content import Column, Content, Format, Table
 
 COLUMNS = (
     Column(key="added", heading="added"),
@@ -25,7 +25,17 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     if not steps:
         return None
     # Each step is compared with the first one, the baseline.
-    rows = tuple(_row(dataset, results, step) for step in steps)
+    rows = []
+    for step in steps:
+        choices = step.configuration.choices
+        added = f"{step.axis} {choices[step.axis]}" if step.axis else "baseline"
+        own = {
+            "axis": step.axis or None,
+            "added": batch_label(choices) if step.axis == "accumulation" else added,
+            "memory_ratio": step.memory_ratio,
+            "speed_ratio": step.speed_ratio,
+        }
+        rows.append({**row_of(dataset, results, step.configuration), **own})
     return Content(
         title="Cumulative effect",
         text=(
@@ -33,21 +43,6 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
             f"{steps[0].configuration.effective_batch}.",
             "The one with least memory comes next; other training recipes come last.",
         ),
-        tables=(Table(columns=COLUMNS, rows=rows),),
+        tables=(Table(columns=COLUMNS, rows=tuple(rows)),),
         notes=mark_notes(results, [step.configuration for step in steps]),
     )
-
-
-def _row(dataset: Dataset, results: EnvironmentResults, step: CumulativeStep) -> Row:
-    choices = step.configuration.choices
-    added = f"{step.axis} {choices[step.axis]}" if step.axis else "baseline"
-    return {
-        **row_of(dataset, results, step.configuration),
-        "axis": step.axis or None,
-        "added": batch_label(choices) if step.axis == "accumulation" else added,
-        "memory_ratio": step.memory_ratio,
-        "speed_ratio": step.speed_ratio,
-    }
-
-
-SECTION = EnvironmentSection(name="cumulative", make=make)

@@ -8,7 +8,7 @@ from orchestrator.analysis.effects import (
     technique_effects,
     useful_micro_batch,
 )
-from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
+from orchestrator.reporting.content import Column, Content, Format, Row, Table
 
 COLUMNS = (
     Column(key="axis", heading="axis"),
@@ -53,6 +53,3 @@ def _row(effect: TechniqueEffect) -> Row:
         "micro_batch": effect.micro_batch,
         "pairs": effect.pairs,
     }
-
-
-SECTION = EnvironmentSection(name="effects", make=make)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.reporting.content import Column, Content, EnvironmentSection, Table
+from orchestrator.reporting.content import Column, Content, Table
 from orchestrator.units import memory
 
 COLUMNS = (Column(key="name", heading="name"), Column(key="value", heading="value"))
@@ -23,6 +23,3 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         text=(f"Rows of this environment have the id {results.environment_id}.",),
         tables=(Table(columns=COLUMNS, rows=tuple(rows)),),
     )
-
-
-SECTION = EnvironmentSection(name="environment", make=make)

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.reporting.content import Column, Content, Format, Row, RunSection, Table
+from orchestrator.reporting.content import Column, Content, Format, Row, Table
 from orchestrator.storage.layout import LOGS
 
 _MEMORY_ERRORS = (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY)
@@ -59,8 +59,9 @@ def _row(dataset: Dataset, rows: list[Mapping[str, Any]]) -> Row:
     trials = []
     for row in rows:
         trial = {"configuration": dataset.row_label(row), "trial_id": row["trial_id"]}
-        log = log_file(row)
-        if log:
+        log = str(row.get("log_file") or "")
+        # It becomes a link, so a file elsewhere than among the run's logs is left out.
+        if re.fullmatch(rf"{LOGS}/\w+\.txt", log):
             trial["log_file"] = log
         trials.append(trial)
     return {
@@ -71,12 +72,3 @@ def _row(dataset: Dataset, rows: list[Mapping[str, Any]]) -> Row:
         "reason": first["reason"] or "",
         "trials": trials,
     }
-
-
-def log_file(row: Mapping[str, Any]) -> str:
-    """The file of a trial's output, for a link; empty unless it lies among the run's logs."""
-    name = str(row.get("log_file") or "")
-    return name if re.fullmatch(rf"{LOGS}/\w+\.txt", name) else ""
-
-
-SECTION = RunSection(name="failures", make=make, terminal_rows=5)

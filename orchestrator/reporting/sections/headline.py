@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.gain import Defaults, Gain
 from orchestrator.analysis.recommendation import Constraints
-from orchestrator.reporting.content import Content, RunSection
+from orchestrator.reporting.content import Content
 from orchestrator.units import memory, number
 
 _SAME = 0.05
@@ -92,6 +92,3 @@ def _memory(ratio: float) -> str:
     if abs(ratio - 0.5) <= _SAME:
         return "at half its memory"
     return f"at {100 * ratio:.0f} % of its memory" if ratio < 1 else f"at {ratio:.1f} × its memory"
-
-
-SECTION = RunSection(name="headline", make=make, terminal_rows=1, on_page=False)

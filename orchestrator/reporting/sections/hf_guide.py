@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.hf_guide import GuideRow, guide, guide_rows
 from orchestrator.reporting.configurations import CONFIGURATION, SPEED, mark_notes, row_of
-from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Table
+from orchestrator.reporting.content import Column, Content, Format, Table
 
 _MEASURED = ("peak_allocated_bytes", "peak_reserved_bytes", "device_peak_bytes")
 
@@ -69,6 +69,3 @@ def _row(dataset: Dataset, results: EnvironmentResults, row: GuideRow) -> dict[s
         "published_samples_per_second": published and published.samples_per_second,
         "published_memory_mib": published and published.memory_mib,
     }
-
-
-SECTION = EnvironmentSection(name="hf_guide", make=make)

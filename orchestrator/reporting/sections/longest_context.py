@@ -17,7 +17,7 @@ from orchestrator.reporting.configurations import (
     memory_meaning,
     row_of,
 )
-from orchestrator.reporting.content import Column, Content, EnvironmentSection, Format, Row, Table
+from orchestrator.reporting.content import Column, Content, Format, Row, Table
 from orchestrator.units import memory, number
 
 NOT_VARIED = "no sequence length was varied: give axes.sequence_length a list of lengths"
@@ -143,6 +143,3 @@ def _notes(
         yield "no longer one was tried, so the limit may be higher"
     else:
         yield f"the next length that was tried, {context.next_tokens:,} tokens, does not fit"
-
-
-SECTION = EnvironmentSection(name="longest_context", make=make, terminal_rows=12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.reporting.content import Column, Content, Format, Row, RunSection, Table
+from orchestrator.reporting.content import Column, Content, Format, Row, Table
 
 COLUMNS = (
     Column(key="node", heading="node"),
@@ -26,6 +26,3 @@ def make(dataset: Dataset) -> Content | None:
         text=("Paid once, outside every trial's time.",),
         tables=(Table(columns=COLUMNS, rows=tuple(rows)),),
     )
-
-
-SECTION = RunSection(name="one_time_costs", make=make)

@@ -17,7 +17,7 @@ from orchestrator.reporting.configurations import (
     memory_meaning,
     row_of,
 )
-from orchestrator.reporting.content import Content, EnvironmentSection, Table
+from orchestrator.reporting.content import Content, Table
 from orchestrator.units import count
 
 
@@ -51,6 +51,3 @@ def scope(results: EnvironmentResults) -> str:
         recipes = count(others, "other training recipe")
         return f"{sentence} {recipes} ({OTHER_RECIPE}) listed separately."
     return "" if results.is_baseline_recipe else sentence
-
-
-SECTION = EnvironmentSection(name="pareto_front", make=make, terminal_rows=20, on_page=False)

@@ -8,59 +8,9 @@ from typing import Any
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.reporting.content import Content, RunSection
+from orchestrator.reporting.content import Content
 from orchestrator.storage.search_summary import BudgetResult, SearchSummary
 from orchestrator.units import change, count, memory
-
-_CERTAIN = 0.0005
-"""A possible gain below this share is written as no gain."""
-_TOO_LITTLE_KNOWN = 3.0
-"""A possible gain above this share is no figure to plan with. It follows from little more than the
-prior, for example while every measured row waits for the host."""
-
-
-def make(dataset: Dataset) -> Content | None:
-    """Sentences that open the report."""
-    text = (*progress(dataset), *search_sentences(dataset.run.search_summary), *dataset.run.notes)
-    if not text:
-        return None
-    return Content(title="", text=text)
-
-
-def progress(dataset: Dataset) -> list[str]:
-    """A sentence about the progress of an unfinished run; empty if the run has finished."""
-    run = dataset.run
-    if run.finished:
-        return []
-    # Trials that the plan ruled out have a row from the beginning, so they are not counted.
-    ended = sum(not _is_ruled_out(row) for row in dataset.rows)
-    so_far = count(ended, "trial")
-    if run.planned and ended >= run.planned:
-        return [f"Unfinished run: {so_far} ended, but not all follow-ups; a pick may still change."]
-    if run.planned:
-        so_far = f"{ended} of {count(run.planned, 'trial')}"
-    return [f"Unfinished run: {so_far} so far, so every figure may still change."]
-
-
-def _is_ruled_out(row: Mapping[str, Any]) -> bool:
-    return row["outcome"] == Outcome.UNSUPPORTED and row["started_at"] is None
-
-
-def search_sentences(search: SearchSummary | None) -> Iterator[str]:
-    """What the search measured and left out; nothing if it measured everything."""
-    if search is None:
-        return
-    measured = f"{search.measured} of {count(search.planned, 'trial')} measured"
-    yield f"Search ({search.kind}): {measured}, {_left_out(search.skipped)}."
-    yield from map(_result, search.results)
-    # The audit compares the predictions of the search with measurements.
-    if not search.skipped or search.audit is None:
-        return
-    if search.audit["audited"]:
-        yield _audit(search.audit)
-    else:
-        yield "No skipped configuration was measured as an audit, so the error is unknown."
-
 
 _RULES = {
     "cannot_gain": "not likely to be faster",
@@ -72,11 +22,50 @@ _RULES = {
 """Rule of a skipped trial -> its words. Other rules are shown by their names."""
 
 
-def _left_out(skipped: Mapping[str, int]) -> str:
-    """``12 skipped (8 predicted not to fit, 4 not likely to be faster)``."""
-    named = [f"{trials:,} {_RULES.get(rule, rule)}" for rule, trials in skipped.items()]
-    left_out = f"{sum(skipped.values()):,} skipped"
-    return f"{left_out} ({', '.join(named)})" if named else left_out
+def make(dataset: Dataset) -> Content | None:
+    """Sentences that open the report."""
+    text = (*progress(dataset), *search_sentences(dataset.run.search_summary), *dataset.run.notes)
+    return Content(title="", text=text) if text else None
+
+
+def progress(dataset: Dataset) -> list[str]:
+    """A sentence about the progress of an unfinished run; empty if the run has finished."""
+    run = dataset.run
+    if run.finished:
+        return []
+    # Trials that the plan ruled out have a row from the beginning, so they are not counted.
+    ruled_out = [
+        row
+        for row in dataset.rows
+        if row["outcome"] == Outcome.UNSUPPORTED and row["started_at"] is None
+    ]
+    ended = len(dataset.rows) - len(ruled_out)
+    so_far = count(ended, "trial")
+    if run.planned and ended >= run.planned:
+        return [f"Unfinished run: {so_far} ended, but not all follow-ups; a pick may still change."]
+    if run.planned:
+        so_far = f"{ended} of {count(run.planned, 'trial')}"
+    return [f"Unfinished run: {so_far} so far, so every figure may still change."]
+
+
+def search_sentences(search: SearchSummary | None) -> Iterator[str]:
+    """What the search measured and left out; nothing if it measured everything."""
+    if search is None:
+        return
+    measured = f"{search.measured} of {count(search.planned, 'trial')} measured"
+    left_out = f"{sum(search.skipped.values()):,} skipped"
+    named = [f"{trials:,} {_RULES.get(rule, rule)}" for rule, trials in search.skipped.items()]
+    if named:
+        left_out = f"{left_out} ({', '.join(named)})"
+    yield f"Search ({search.kind}): {measured}, {left_out}."
+    yield from map(_result, search.results)
+    # The audit compares the predictions of the search with measurements.
+    if not search.skipped or search.audit is None:
+        return
+    if search.audit["audited"]:
+        yield _audit(search.audit)
+    else:
+        yield "No skipped configuration was measured as an audit, so the error is unknown."
 
 
 def _result(result: BudgetResult) -> str:
@@ -107,9 +96,11 @@ def certainty(result: BudgetResult) -> str:
         return "nothing measured fits; whether anything does is not known"
     if at_most is None or not math.isfinite(at_most):
         return "how much faster the unmeasured configurations could be is not known"
-    if at_most > _TOO_LITTLE_KNOWN:
+    # A gain above 300 % is no figure to plan with. It follows from little more than the prior, for
+    # example while every measured row waits for the host.
+    if at_most > 3:
         return "too little is known: an unmeasured configuration could be several times faster"
-    if at_most < _CERTAIN:
+    if at_most < 0.0005:
         return f"none of the unmeasured configurations is faster, with {sure} probability"
     most = change(1 + at_most)
     # Few percent are written with a decimal.
@@ -135,6 +126,3 @@ def _audit(audit: Mapping[str, Any]) -> str:
             median, largest = (f"{100 * figures[each]:.1f} %" for each in ("median", "largest"))
             parts.append(f"{name} prediction off by {median} (median), {largest} at most")
     return "; ".join(parts) + "."
-
-
-SECTION = RunSection(name="search_summary", make=make, terminal_rows=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobs.flags import FlagKind, flags_of
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting import flags
-from orchestrator.reporting.content import Column, Content, Format, Row, RunSection, Table
+from orchestrator.reporting.content import Column, Content, Format, Row, Table
 
 COLUMNS = (
     Column(key="count", heading="trials", format=Format.COUNT),
@@ -23,24 +23,20 @@ def make(dataset: Dataset) -> Content | None:
             groups.setdefault(flag.kind, []).append((flag.value, dataset.row_label(row)))
     if not groups:
         return None
-    rows = [_row(kind, flagged) for kind, flagged in groups.items()]
+    rows: list[Row] = []
+    for kind, flagged in groups.items():
+        rows.append(
+            {
+                "count": len(flagged),
+                "kind": kind.value,
+                "heading": flags.heading(kind),
+                "text": flags.description(kind, [value for value, _ in flagged]),
+                "trials": [{"configuration": label} for _, label in flagged],
+            }
+        )
     rows.sort(key=lambda row: -row["count"])
     return Content(
         title="Warnings",
         text=("What to know before trusting a figure.",),
         tables=(Table(columns=COLUMNS, rows=tuple(rows)),),
     )
-
-
-def _row(kind: FlagKind, flagged: list[tuple[float | None, str]]) -> Row:
-    """``flagged`` are the values of the flags, and the labels of their rows."""
-    return {
-        "count": len(flagged),
-        "kind": kind.value,
-        "heading": flags.heading(kind),
-        "text": flags.description(kind, [value for value, _ in flagged]),
-        "trials": [{"configuration": label} for _, label in flagged],
-    }
-
-
-SECTION = RunSection(name="warnings", make=make, terminal_rows=12)
