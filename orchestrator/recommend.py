@@ -123,8 +123,7 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
 
 
 def _print(answer: Answer, options: argparse.Namespace) -> None:
-    from orchestrator.reporting.recommendation import render
-    from orchestrator.reporting.recommendation_json import to_json
+    from orchestrator.reporting.recommendation import render, to_json
     from orchestrator.reporting.workload import Workload
 
     workload = None

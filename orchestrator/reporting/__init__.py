@@ -16,8 +16,8 @@ schema_page.py     docs/schema.md
 tune_result.py     the result of tune, computed once and stored with the run
 recommendation.py  what verbs print; so do comparison.py, explanation.py,
                    batch_size.py, plan.py and prediction.py
-recommendation_json.py, recommendation_notes.py
-                   a recommendation as JSON; notes to read before training
+recommendation_notes.py
+                   what to know before training with a recommendation
 workload.py        a user's own training: its time, price and energy
 config_reference.py  docs: every key of a config
 """

@@ -14,37 +14,35 @@ from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.recommendation import figures
 from orchestrator.reporting.terminal.safe_text import visible
 
-_WIDTH = 118
-_HEADINGS = f"  {'':<22}{'batch':>10}{'samples/s':>20}{'memory':>12}"
-
 
 def describe(answer: BatchSizeResult, hardware: str) -> str:
     """Lines under 120 columns: a heading, a table of the answers, notes."""
-    lines = [_heading(answer, hardware), *_table(answer)]
+    limit = "no GPU: memory is what tensors hold, without a limit"
+    if answer.device_bytes is not None and answer.margin_bytes is not None:
+        margin = units.memory(answer.margin_bytes) if answer.margin_bytes else "nothing"
+        limit = f"{units.memory(answer.device_bytes)}, {margin} kept free"
+    lines = [f"{answer.techniques} on {hardware} ({limit})", *_table(answer)]
     for note in _notes(answer):
-        filled = textwrap.fill(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        filled = textwrap.fill(note, 118, initial_indent="  ", subsequent_indent="    ")
         lines.append(filled)
     return visible("\n".join(lines))
-
-
-def _heading(answer: BatchSizeResult, hardware: str) -> str:
-    if answer.device_bytes is None or answer.margin_bytes is None:
-        memory = "no GPU: memory is what tensors hold, without a limit"
-        return f"{answer.techniques} on {hardware} ({memory})"
-    margin = units.memory(answer.margin_bytes) if answer.margin_bytes else "nothing"
-    size = units.memory(answer.device_bytes)
-    return f"{answer.techniques} on {hardware} ({size}, {margin} kept free)"
 
 
 def _table(answer: BatchSizeResult) -> Iterator[str]:
     largest, fastest, saturation = answer.largest, answer.fastest, answer.saturation
     if largest is None or fastest is None or saturation is None:
         return
-    yield _HEADINGS
+    yield f"  {'':<22}{'batch':>10}{'samples/s':>20}{'memory':>12}"
     yield _line("largest that fits", largest, _why_largest(answer, largest))
     yield _line("fastest", fastest, "")
-    why = _why_saturation(answer, saturation, fastest)
-    yield _line(f"saturation, {answer.tolerance:.0%}", saturation, why)
+    reasons = []
+    if saturation.memory_bytes and fastest.memory_bytes and saturation is not fastest:
+        share = saturation.memory_bytes / fastest.memory_bytes
+        reasons.append(f"{share:.0%} of the fastest's memory")
+    below = answer.below_saturation
+    if below is not None:
+        reasons.append(f"{below.micro_batch} is {1 - below.speed / fastest.speed:.1%} slower")
+    yield _line(f"saturation, {answer.tolerance:.0%}", saturation, "; ".join(reasons))
     if answer.accumulated is not None:
         # Within the tolerance the reader asked for, speeds count as equal.
         slower = 1 - answer.accumulated.speed / fastest.speed
@@ -87,19 +85,6 @@ def _refusal(size: BatchMeasurement) -> str:
     return size.outcome.value.replace("_", " ")
 
 
-def _why_saturation(
-    answer: BatchSizeResult, saturation: BatchMeasurement, fastest: BatchMeasurement
-) -> str:
-    parts = []
-    if saturation.memory_bytes and fastest.memory_bytes and saturation is not fastest:
-        share = saturation.memory_bytes / fastest.memory_bytes
-        parts.append(f"{share:.0%} of the fastest's memory")
-    below = answer.below_saturation
-    if below is not None:
-        parts.append(f"{below.micro_batch} is {1 - below.speed / fastest.speed:.1%} slower")
-    return "; ".join(parts)
-
-
 def _notes(answer: BatchSizeResult) -> Iterator[str]:
     # What the answer does not know, before what qualifies it.
     if answer.largest is None and answer.unfinished:
@@ -113,7 +98,12 @@ def _notes(answer: BatchSizeResult) -> Iterator[str]:
     for size in answer.left_out:
         reasons = ", ".join(map(with_heading, size.flags))
         yield f"left out: {_batch(size)} ({units.number(size.speed)} samples/s): {reasons}"
-    yield from _nearby(answer)
+    for nearby in answer.nearby:
+        candidate = nearby.candidate
+        yield (
+            f"effective batch {nearby.effective_batch} instead of {answer.effective_batch}: "
+            f"{candidate.micro_batch}×{candidate.accumulation}, {' in '.join(figures(candidate))}"
+        )
     if answer.unfinished:
         yield f"unfinished: {answer.unfinished}"
     if answer.alignment is not None:
@@ -132,23 +122,12 @@ def _notes(answer: BatchSizeResult) -> Iterator[str]:
         yield f"{trials}, {spent} of slot time: {', '.join(listed)}"
 
 
-def _nearby(answer: BatchSizeResult) -> Iterator[str]:
-    """Effective batches near the one asked for that are much faster."""
-    for nearby in answer.nearby:
-        candidate = nearby.candidate
-        yield (
-            f"effective batch {nearby.effective_batch} instead of {answer.effective_batch}: "
-            f"{candidate.micro_batch}×{candidate.accumulation}, {' in '.join(figures(candidate))}"
-        )
-
-
 def _precision(answer: BatchSizeResult) -> Iterator[str]:
     """That speeds are known less well than the tolerance that was asked for."""
     fastest = answer.fastest
-    if fastest is None or answer.tolerance >= fastest.error95:
-        return
-    if math.isfinite(fastest.error95):
-        error = units.error(fastest.error95)
-        yield f"speeds are known to {error}: closer sizes cannot be ranked"
-    else:
-        yield "speeds come from a single step: close sizes cannot be ranked"
+    if fastest is not None and answer.tolerance < fastest.error95:
+        if math.isfinite(fastest.error95):
+            error = units.error(fastest.error95)
+            yield f"speeds are known to {error}: closer sizes cannot be ranked"
+        else:
+            yield "speeds come from a single step: close sizes cannot be ranked"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jobs.spec import MeasureSpec, TrialSpec
@@ -24,10 +24,22 @@ def describe(plan: Plan, config: SweepConfig, model_facts: Iterable[tuple[str, s
 
     ``model_facts`` are names and texts about the model, which come first.
     """
-    lines = [f"{config.name}: {_subject(config)}"]
+    model = config.model
+    weights = model.name_or_path
+    if model.architecture:
+        weights = f"{model.architecture}, random weights"
+    lines = [f"{config.name}: {model.task} ({weights}) on {_data(config)}"]
     lines += _table([*model_facts, *_facts(plan, config)])
-    lines += _ruled_out(plan)
-    lines += _first_trials(plan.trials, config)
+    counts = Counter((record.rule, record.reason) for record in plan.ruled_out)
+    if counts:
+        listed = [(rule, f"{n} × {reason}") for (rule, reason), n in counts.most_common()]
+        lines += ["\nruled out", *_table(listed)]
+    left_out = len(plan.trials) - _SHOWN_TRIALS
+    lines.append("\nfirst trials" if left_out > 0 else "\ntrials")
+    for trial in plan.trials[:_SHOWN_TRIALS]:
+        lines.append(f"  {trial.trial_id}  {trial_label(trial, config.axes_in_play)}")
+    if left_out > 0:
+        lines.append(f"  … and {left_out:,} more")
     return visible("\n".join(lines))
 
 
@@ -54,14 +66,6 @@ def _trial_json(trial: TrialSpec, config: SweepConfig) -> dict[str, Any]:
         "effective_batch": trial.effective_batch,
         "repeat": trial.repeat,
     }
-
-
-def _subject(config: SweepConfig) -> str:
-    model = config.model
-    weights = model.name_or_path
-    if model.architecture:
-        weights = f"{model.architecture}, random weights"
-    return f"{model.task} ({weights}) on {_data(config)}"
 
 
 def _data(config: SweepConfig) -> str:
@@ -149,23 +153,6 @@ def _measure(measure: MeasureSpec) -> str:
         if without_gpu != measure.relative_error:
             early += f" ({error(without_gpu)} without a GPU)"
     return f"{steps} after {warmup}{early}; timeout {duration(measure.timeout_seconds)}"
-
-
-def _ruled_out(plan: Plan) -> Iterator[str]:
-    counts = Counter((record.rule, record.reason) for record in plan.ruled_out)
-    if counts:
-        yield "\nruled out"
-        ordered = counts.most_common()
-        yield from _table([(rule, f"{number} × {reason}") for (rule, reason), number in ordered])
-
-
-def _first_trials(trials: Sequence[TrialSpec], config: SweepConfig) -> Iterator[str]:
-    left_out = len(trials) - _SHOWN_TRIALS
-    yield "\nfirst trials" if left_out > 0 else "\ntrials"
-    for trial in trials[:_SHOWN_TRIALS]:
-        yield f"  {trial.trial_id}  {trial_label(trial, config.axes_in_play)}"
-    if left_out > 0:
-        yield f"  … and {left_out:,} more"
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

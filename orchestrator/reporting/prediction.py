@@ -16,9 +16,6 @@ from orchestrator.units import GIB, MIB
 if TYPE_CHECKING:
     from orchestrator.prediction.prediction import Figure, Prediction
 
-_SHOWN_BYTES = MIB
-"""Smaller parts of the anatomy are left out."""
-
 
 def table(
     predictions: Sequence[Prediction],
@@ -36,34 +33,27 @@ def table(
     # Every prediction is judged for the same cards.
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
     header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}"
-    lines = [_version_line(versions or installed_versions()), f"{header}  {cards} GB"]
+    listed = [f"{name} {number}" for name, number in (versions or installed_versions()).items()]
+    lines = [f"for {' and '.join(listed)}; other versions may take other memory"]
+    lines.append(f"{header}  {cards} GB")
     for prediction in predictions:
         lines += _trial_lines(prediction, labels.get(prediction.trial_id, ""))
-    lines += _explanations(predictions)
+    # A line of explanation for each word of the table, and for each reason of a wider interval.
+    lines += dict.fromkeys(note for own in predictions for note in own.notes)
+    fits = {fit for own in predictions for fit in own.cards.values()}
+    if "maybe" in fits:
+        lines.append(
+            "maybe: fits by the constants of the GPU that was predicted for; the context, kernels "
+            "and workspaces of this card were not measured"
+        )
+    if "tight" in fits:
+        lines.append("tight: fits only if the allocator gives cached memory back")
     return visible("\n".join(lines))
 
 
 def installed_versions() -> dict[str, str]:
     """The libraries that decide the figures, with their versions on this machine."""
     return {name: version(name) for name in ("transformers", "torch")}
-
-
-def _version_line(versions: Mapping[str, str]) -> str:
-    listed = " and ".join(f"{name} {number}" for name, number in versions.items())
-    return f"for {listed}; other versions may take other memory"
-
-
-def _explanations(predictions: Sequence[Prediction]) -> Iterator[str]:
-    """A line of explanation for each word of the table, and for each reason of a wider interval."""
-    yield from dict.fromkeys(note for own in predictions for note in own.notes)
-    fits = {fit for own in predictions for fit in own.cards.values()}
-    if "maybe" in fits:
-        yield (
-            "maybe: fits by the constants of the GPU that was predicted for; the context, kernels "
-            "and workspaces of this card were not measured"
-        )
-    if "tight" in fits:
-        yield "tight: fits only if the allocator gives cached memory back"
 
 
 def labels(predictions: Sequence[Prediction], config: SweepConfig) -> dict[str, str]:
@@ -110,9 +100,9 @@ def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
             f"device {_device(prediction.device)}; typical batch: {prediction.typical_tokens} "
             f"tokens, device {_device(prediction.typical_device)}"
         )
-    # The kinds of memory, the largest first.
+    # The kinds of memory, the largest first, without those too small to matter.
     sizes = sorted(prediction.anatomy.items(), key=lambda size: -size[1])
-    parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in sizes if nbytes >= _SHOWN_BYTES]
+    parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in sizes if nbytes >= MIB]
     yield f"{'':<12}  at the peak: {', '.join(parts)}"
 
 

@@ -1,18 +1,22 @@
-"""A recommendation as people read it."""
+"""A recommendation as lines of text, and as plain JSON values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Alternative, Offer, Recommendation
 from orchestrator.labels import recipe_label
+from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import (
+    check_to_json,
     labels_of_trials,
     memory_meaning,
     tie_break_sentence,
 )
+from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.recommendation_notes import notes, short_notes
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.workload import Workload
@@ -31,22 +35,6 @@ def render(
     dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
 ) -> str:
     """Lines of text: the best, its notes, the next ones, and what each constraint costs."""
-    asked = _asked(recommendation)
-    results = dataset.main
-    lines = [f"{dataset.name}{asked}", "  no measured configuration keeps these constraints"]
-    if results is not None:
-        lines = [f"{dataset.name} on {results.hardware}{asked}"]
-        lines.append(f"  memory: {memory_meaning(results)}")
-        if len(dataset.environments) > 1:
-            others = count(len(dataset.environments) - 1, "smaller one")
-            lines.append(f"  environments are never ranked together: {others} left out")
-        text = RecommendationText(dataset, results, recommendation)
-        lines += text.best(workload)
-        lines += text.alternatives()
-    return visible("\n".join(lines))
-
-
-def _asked(recommendation: Recommendation) -> str:
     constraints = recommendation.constraints
     parts = []
     if constraints.effective_batch is not None:
@@ -55,8 +43,19 @@ def _asked(recommendation: Recommendation) -> str:
         parts.append(f"within {memory(constraints.memory_bytes)}")
     if constraints.all_recipes:
         parts.append("all training recipes")
-    parts.append(" ".join(_WORDS[constraints.objective.name]))
-    return f": {', '.join(parts)}"
+    asked = ", ".join([*parts, " ".join(_WORDS[constraints.objective.name])])
+    results = dataset.main
+    lines = [f"{dataset.name}: {asked}", "  no measured configuration keeps these constraints"]
+    if results is not None:
+        lines = [f"{dataset.name} on {results.hardware}: {asked}"]
+        lines.append(f"  memory: {memory_meaning(results)}")
+        if len(dataset.environments) > 1:
+            others = count(len(dataset.environments) - 1, "smaller one")
+            lines.append(f"  environments are never ranked together: {others} left out")
+        text = RecommendationText(dataset, results, recommendation)
+        lines += text.best(workload)
+        lines += text.alternatives()
+    return visible("\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +188,83 @@ def figures(candidate: Offer) -> tuple[str, str]:
     if candidate.has_bounds:
         return f"at least {speed}", f"at most {size}"
     return speed, size
+
+
+def to_json(
+    dataset: Dataset,
+    results: EnvironmentResults | None,
+    recommendation: Recommendation,
+    workload: Workload | None = None,
+) -> dict[str, Any]:
+    """The best, the next ones, what constraints cost, and the evidence: bytes and seconds.
+
+    ``results`` are those of the environment that is recommended from; None if nothing ended ok.
+    """
+
+    def entry(candidate: Offer | None) -> dict[str, Any] | None:
+        if candidate is None or results is None:
+            return None
+        return _entry(dataset, results, recommendation, candidate, workload)
+
+    costs = [
+        {"constraint": own.constraint, "ratio": own.ratio, **(entry(own.candidate) or {})}
+        for own in recommendation.costs
+    ]
+    nearby = [
+        {"effective_batch": own.effective_batch, "ratio": own.ratio, **(entry(own.candidate) or {})}
+        for own in recommendation.nearby
+    ]
+    document: dict[str, Any] = strict(
+        {
+            "run": dataset.name,
+            "hardware": results and results.hardware,
+            "memory_column": results and results.memory_column,
+            "objective": recommendation.constraints.objective.name,
+            "best": entry(recommendation.best),
+            "runners_up": list(map(entry, recommendation.runners_up)),
+            "costs": costs,
+            "nearby_effective_batches": nearby,
+            "left_out_for_loss_parity": len(recommendation.left_out),
+            "left_out": {
+                "count": len(recommendation.left_out),
+                "better": recommendation.left_out_better,
+                "best": entry(next(iter(recommendation.left_out), None)),
+            },
+            "cap_check": check_to_json(recommendation.check),
+            "tie_breaks": list(map(asdict, recommendation.comparisons)),
+        }
+    )
+    return document
+
+
+def _entry(
+    dataset: Dataset,
+    results: EnvironmentResults,
+    recommendation: Recommendation,
+    candidate: Offer,
+    workload: Workload | None,
+) -> dict[str, Any]:
+    """A candidate's configuration, figures, notes, and what the user's own training takes."""
+    configuration = candidate.configuration
+    entry = {
+        "configuration": dataset.pick_label(configuration),
+        "trial_id": candidate.measured.trial_ids[0],
+        "choices": configuration.choices,
+        "training_recipe": configuration.training_recipe,
+        "accumulation": candidate.accumulation,
+        "effective_batch": candidate.effective_batch,
+        "micro_batch": candidate.micro_batch,
+        "inferred": candidate.is_inferred,
+        "basis": candidate.basis,
+        "loss_check": candidate.measured.loss_state,
+        "same_losses": configuration.same_losses,
+        "memory_bytes": configuration.memory_bytes,
+        "samples_per_second": configuration.samples_per_second,
+        recommendation.constraints.objective.name: recommendation.figure(candidate),
+        "flags": flags.to_json(configuration.flags),
+        "notes": notes(results, candidate),
+    }
+    if workload is not None:
+        price_per_hour = recommendation.constraints.price_per_hour
+        entry["training"] = workload.to_json(candidate, price_per_hour)
+    return entry

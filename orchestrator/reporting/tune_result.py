@@ -20,7 +20,7 @@ from orchestrator.analysis.recommendation import Constraints, Offer
 from orchestrator.analysis.recommendation.candidates import as_measured
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation import RecommendationText
-from orchestrator.reporting.recommendation_json import to_json as recommendation_json
+from orchestrator.reporting.recommendation import to_json as recommendation_json
 from orchestrator.reporting.sections.search_summary import certainty, counts
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.storage.layout import RESULT, written_beside
@@ -96,16 +96,16 @@ def read(dataset: Dataset) -> TuneResults:
 
     Raises UnreadableRunError if the file is damaged.
     """
-    if dataset.folder is None:
-        return computed(dataset)
-    path = dataset.folder / RESULT
-    try:
-        return _FILE.validate_json(read_regular(path))
-    except FileNotFoundError:
-        return computed(dataset)
-    except (OSError, ValueError):
-        reason = "damaged or not of this program; move the file away to read the run without it"
-        raise UnreadableRunError(f"{path}: {reason}") from None
+    if dataset.folder is not None:
+        path = dataset.folder / RESULT
+        try:
+            return _FILE.validate_json(read_regular(path))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError):
+            reason = "damaged or not of this program; move the file away to read the run without it"
+            raise UnreadableRunError(f"{path}: {reason}") from None
+    return computed(dataset)
 
 
 def write(dataset: Dataset, folder: Path) -> None:
@@ -121,23 +121,18 @@ def computed(dataset: Dataset) -> TuneResults:
     results: list[TuneResult] = []
     for environment in dataset.environments:
         search = dataset.run.search_summary
-        effective_batch = None
-        found: tuple[BudgetResult, ...] = ()
         if search is not None:
-            found = search.of_gpu_model(environment.hardware).results
-            effective_batch = search.of_gpu_model(environment.hardware).effective_batch
-        for of_budget in found:
+            search = search.of_gpu_model(environment.hardware)
+        # A run that was killed has no summary of its search.
+        asked: list[tuple[int | None, BudgetResult | None]]
+        asked = [(own.budget_bytes, own) for own in (search.results if search else ())]
+        for budget, found in asked or [(own, None) for own in dataset.run.budgets or (None,)]:
             constraints = Constraints(
-                memory_bytes=of_budget.budget_bytes,
-                effective_batch=effective_batch,
-                all_recipes=of_budget.recipe == "any",
+                memory_bytes=budget,
+                effective_batch=search.effective_batch if search else None,
+                all_recipes=found is not None and found.recipe == "any",
             )
-            results.append(_result(dataset, environment, constraints, of_budget))
-        if not found:
-            # A run that was killed has no summary of its search.
-            for budget in dataset.run.budgets or (None,):
-                constraints = Constraints(memory_bytes=budget, effective_batch=effective_batch)
-                results.append(_result(dataset, environment, constraints, None))
+            results.append(_result(dataset, environment, constraints, found))
     return TuneResults(name=dataset.name, results=tuple(results))
 
 
@@ -150,8 +145,8 @@ def _result(
     recommendation = environment.recommend(constraints)
     best = recommendation.best
     measured = list(map(as_measured, environment.configurations))
-    baseline = [own for own in measured if own.configuration.choices == environment.baseline]
-    user = next(iter(baseline), None)
+    choices = environment.baseline
+    user = next((own for own in measured if own.configuration.choices == choices), None)
     gain = None
     if best is not None and user is not None:
         gain = best.configuration.samples_per_second / user.configuration.samples_per_second
@@ -159,6 +154,13 @@ def _result(
     if best is None:
         least = min(measured, key=attrgetter("memory_bytes"), default=None)
     lines = RecommendationText(dataset, environment, recommendation).best()
+    folder_name = ["train", "all-memory"]
+    if constraints.memory_bytes is not None:
+        folder_name[1] = memory(constraints.memory_bytes).replace(" ", "")
+    if constraints.all_recipes:
+        folder_name.append("any-recipe")
+    if len(dataset.environments) > 1:
+        folder_name.append(environment.hardware.replace(" ", "-"))
     return TuneResult(
         environment_id=environment.environment_id,
         hardware=environment.hardware,
@@ -171,7 +173,7 @@ def _result(
         least_memory=_plain(dataset, least),
         gain=gain,
         search=search,
-        folder_name=_folder_name(dataset, environment, constraints),
+        folder_name="-".join(folder_name),
         recommendation=recommendation_json(dataset, environment, recommendation),
     )
 
@@ -197,19 +199,6 @@ def _plain(dataset: Dataset, candidate: Offer | None, *text: str) -> ResultConfi
     )
 
 
-def _folder_name(
-    dataset: Dataset, environment: EnvironmentResults, constraints: Constraints
-) -> str:
-    parts = ["train", "all-memory"]
-    if constraints.memory_bytes is not None:
-        parts[1] = memory(constraints.memory_bytes).replace(" ", "")
-    if constraints.all_recipes:
-        parts.append("any-recipe")
-    if len(dataset.environments) > 1:
-        parts.append(environment.hardware.replace(" ", "-"))
-    return "-".join(parts)
-
-
 def candidate_of(dataset: Dataset, result: TuneResult) -> Offer | None:
     """The best of a result as a candidate, for export; None if it has none."""
     environment = dataset.environment_of(result.environment_id)
@@ -225,9 +214,7 @@ def candidate_of(dataset: Dataset, result: TuneResult) -> Offer | None:
 
 def to_json(results: TuneResults, exported: Mapping[str, str]) -> dict[str, Any]:
     """The results as JSON values, each with where its files to train with are."""
-    listed = [
-        {**asdict(result), "files": exported.get(result.folder_name)} for result in results.results
-    ]
+    listed = [{**asdict(own), "files": exported.get(own.folder_name)} for own in results.results]
     return {"name": results.name, "results": listed}
 
 

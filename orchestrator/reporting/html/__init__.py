@@ -5,8 +5,6 @@ section.html.j2   how any section of the report is written
 chart_data.py     the data of the page's script, column by column
 decisions.py      what recommend answers, at every memory budget
 details.py        the anatomies of configurations, and why pairs of them differ
-batch_lines.py    throughput by micro-batch
-downsampling.py   which of very many configurations the page shows
 scripts/          state.js and choice.js hold what the reader chose and what follows; plot.js draws
                   a chart's specification; the others show a part of the page each
 """

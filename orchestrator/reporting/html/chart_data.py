@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from jobs.spec import Choice, TrainingRecipe
@@ -14,10 +15,8 @@ from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
 from orchestrator.labels import label
 from orchestrator.reporting.configurations import LOSS_STATES, memory_meaning, recipe_name
 from orchestrator.reporting.flags import with_heading
-from orchestrator.reporting.html.batch_lines import batch_lines
 from orchestrator.reporting.html.decisions import decisions, offered_batches, short
 from orchestrator.reporting.html.details import anatomies, explained_pairs
-from orchestrator.reporting.html.downsampling import Shown
 from orchestrator.reporting.plots.encoding import (
     encoded_axes,
     key_of,
@@ -30,10 +29,12 @@ from orchestrator.reporting.sections.headline import first_budget
 
 MAX_SIGNS = 12
 """Numbers that have a colour each; more are coloured in bands."""
-MAX_COLOURS = 60
-"""Colours for parts of anatomies and for lines, which then repeat."""
-_MAX_SAFE_INTEGER = 2**53
-"""Larger integers lose digits in JavaScript."""
+MAX_LINES = 7
+"""Lines for the fastest sets of techniques. With the baseline's line there are as many as colours.
+"""
+_BATCH_AXES = ("micro_batch", "accumulation", "effective_batch")
+Shown = Mapping[str, Sequence[Configuration]]
+"""Environment's id -> its configurations that a page shows."""
 MEASURES = {
     "memory_bytes": ("memory", "B", "Least memory"),
     "samples_per_second": ("samples per second", "samples/s", "Fastest"),
@@ -129,7 +130,8 @@ def _encodings(
         "encodings": encodings,
         "colour": colour or next(iter(axes), ""),
         "marker": marker or "",
-        "palette": colours_of([str(number) for number in range(MAX_COLOURS)]),
+        # Colours for parts of anatomies and for lines, which then repeat.
+        "palette": colours_of([str(number) for number in range(60)]),
     }
 
 
@@ -145,8 +147,8 @@ def _encoding(name: str, title: str, values: Sequence[Choice]) -> dict[str, Any]
             for band in range(len(RISING))
         ]
         names = [f"{members[0]} to {members[-1]}" for members in bands]
-    texts_by_key = {"name": name, "title": title, "values": texts, "names": names}
-    return {**texts_by_key, "colours": colours, "of": groups}
+    about = {"name": name, "title": title, "values": texts}
+    return {**about, "names": names, "colours": colours, "of": groups}
 
 
 def _environment(
@@ -158,17 +160,16 @@ def _environment(
 ) -> dict[str, Any]:
     """What the page shows of an environment: what it is, its budgets, decisions and lines."""
     choices = results.configurations[0].choices
-    names = []
-    for recipe in recipes:
-        is_measured_here = recipe in results.fronts
-        names.append(recipe_name(results, recipe) if is_measured_here else None)
     return {
         "hardware": results.hardware,
         "id": results.environment_id,
         "memoryMeaning": memory_meaning(results),
-        # An unknown size is infinite, which JSON cannot hold.
-        "deviceBytes": min(results.device_bytes, _MAX_SAFE_INTEGER),
-        "recipes": names,
+        # An unknown size is infinite, which JSON cannot hold; above 2**53 JavaScript loses digits.
+        "deviceBytes": min(results.device_bytes, 2**53),
+        # None for a recipe that was measured elsewhere only.
+        "recipes": [
+            recipe_name(results, own) if own in results.fronts else None for own in recipes
+        ],
         "ranked": recipes.index(results.recipe),
         "fixed": {axis: value for axis, value in choices.items() if axis not in axes},
         "budgets": shown_budgets(dataset, results),
@@ -193,11 +194,18 @@ def _columns(
     for axis, values in axes.items():
         places = {key_of(value): index for index, value in enumerate(values)}
         choices.append([places[key_of(own.choices[axis])] for own in configurations])
+    # The columns of ``DETAILS`` in which any configuration has a value.
+    details: dict[str, Any] = {}
+    for name in DETAILS:
+        measured = [short(configuration.row.get(name)) for configuration in configurations]
+        if any(value not in (None, "") for value in measured):
+            is_text = any(isinstance(value, str) for value in measured)
+            details[name] = _dictionary(measured) if is_text else measured
     return {
         **columns,
         "choices": choices,
         "flags": _dictionary(columns.get("flags", [])),
-        "details": _details(configurations),
+        "details": details,
     }
 
 
@@ -207,6 +215,11 @@ def _rows(
     """A row for each configuration, one environment after another."""
     for index, results in enumerate(dataset.environments):
         short_axes = label_axes(dataset, results)
+        conclusive = [
+            (check, short(check.samples_per_second))
+            for check in results.cap_checks
+            if check.fits or check.fails
+        ]
         for own in shown[results.environment_id]:
             layers = memory_layers(own.row)
             yield {
@@ -214,7 +227,12 @@ def _rows(
                 "recipe": recipes.index(own.training_recipe),
                 "label": dataset.label(own.choices),
                 "short": label(own.choices, short_axes),
-                "capChecks": _cap_checks(own, results),
+                "capChecks": [
+                    # The cap's bytes, whether it fitted, its speed and its memory.
+                    [check.budget_bytes, int(check.fits), speed, check.memory_bytes]
+                    for check, speed in conclusive
+                    if check.follows_trial in own.trial_ids
+                ],
                 "batch": own.effective_batch,
                 "repeats": len(own.trial_ids),
                 "trial": own.trial_ids[0],
@@ -227,28 +245,6 @@ def _rows(
             }
 
 
-def _cap_checks(configuration: Configuration, results: EnvironmentResults) -> list[list[Any]]:
-    """Four values per cap check: the cap's bytes, whether it fitted, its speed and its memory."""
-    checks: list[list[Any]] = []
-    for check in results.cap_checks:
-        is_conclusive = check.fits or check.fails
-        if is_conclusive and check.follows_trial in configuration.trial_ids:
-            speed = short(check.samples_per_second)
-            checks.append([check.budget_bytes, int(check.fits), speed, check.memory_bytes])
-    return checks
-
-
-def _details(configurations: Sequence[Configuration]) -> dict[str, Any]:
-    """The columns of ``DETAILS`` in which any configuration has a value."""
-    columns: dict[str, Any] = {}
-    for name in DETAILS:
-        values = [short(configuration.row.get(name)) for configuration in configurations]
-        if any(value not in (None, "") for value in values):
-            is_text = any(isinstance(value, str) for value in values)
-            columns[name] = _dictionary(values) if is_text else values
-    return columns
-
-
 def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
     """A compact form of a column that repeats a few values.
 
@@ -258,3 +254,42 @@ def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
     at = [index_of.setdefault(repr(value), len(index_of)) for value in values]
     different = [values[at.index(index)] for index in range(len(index_of))]
     return {"of": different, "at": at}
+
+
+def batch_lines(
+    dataset: Dataset, results: EnvironmentResults, index_of: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Throughput by micro-batch: name, rows of the page's data by micro-batch, and which view.
+
+    ``single`` lines differ from the baseline in one technique at most; ``best`` ones are the
+    fastest sets of techniques and the baseline's. A line has at least two micro-batches.
+    """
+    sets: dict[tuple[tuple[str, Choice], ...], list[Configuration]] = {}
+    for own in results.configurations:
+        if own.trial_ids[0] in index_of:
+            choices = [each for each in own.choices.items() if each[0] not in _BATCH_AXES]
+            sets.setdefault(tuple(choices), []).append(own)
+    axes = [axis for axis in dataset.varying_axes if axis not in _BATCH_AXES]
+    lines: list[dict[str, Any]] = []
+    for techniques, members in sets.items():
+        fastest: dict[int, Configuration] = {}
+        for own in sorted(members, key=attrgetter("samples_per_second"), reverse=True):
+            fastest.setdefault(own.micro_batch, own)
+        if len(fastest) > 1:
+            moved = sum(value != results.baseline[axis] for axis, value in techniques)
+            name = label(dict(techniques), axes)
+            lines.append(
+                {
+                    "name": name if moved else f"{name} (baseline)",
+                    "moved": moved,
+                    "points": [index_of[fastest[size].trial_ids[0]] for size in sorted(fastest)],
+                    "sizes": sorted(fastest),
+                    "speed": max(own.samples_per_second for own in members),
+                }
+            )
+    lines.sort(key=itemgetter("speed"), reverse=True)
+    # The fastest sets come first. The baseline's line is added for comparison.
+    for number, line in enumerate(lines):
+        line["best"] = int(number < MAX_LINES or not line["moved"])
+        line["single"] = int(line["moved"] <= 1)
+    return [line for line in lines if line["best"] or line["single"]]

@@ -63,7 +63,14 @@ def decisions(
     room = max(1, limit // max(1, len(results.configurations)))
     for query in itertools.islice(_queries(results), room):
         listed = steps[key_of(query, recipes)] = []
-        ranking = results.rankings.under(_constraints(query), query[2])
+        objective, batch, recipe = query
+        constraints = Constraints(
+            effective_batch=batch,
+            all_recipes=recipe is None,
+            objective=OBJECTIVES[objective],
+            price_per_hour=_ANY_PRICE,
+        )
+        ranking = results.rankings.under(constraints, recipe)
         for step in ranking.decision_steps():
             decision = plain_decision(dataset, results, step.candidate, defaults)
             decision["point"] = index_of.get(step.candidate.measured.trial_ids[0])
@@ -72,28 +79,13 @@ def decisions(
     return {"steps": steps, "candidates": list(map(json.loads, numbers))}
 
 
-def _constraints(query: Query) -> Constraints:
-    """The same for ``recommend``, without a memory budget."""
-    objective, batch, recipe = query
-    return Constraints(
-        effective_batch=batch,
-        all_recipes=recipe is None,
-        objective=OBJECTIVES[objective],
-        price_per_hour=_ANY_PRICE,
-    )
-
-
 def decision_at(
     decisions: Mapping[str, Any], key: str, budget: float | None
 ) -> dict[str, Any] | None:
     """The candidate of a query at a budget in bytes, as the page's script looks it up."""
-    fitting = [
-        index for least, index in decisions["steps"][key] if budget is None or least <= budget
-    ]
-    if not fitting:
-        return None
-    candidate: dict[str, Any] = decisions["candidates"][fitting[-1]]
-    return candidate
+    steps = decisions["steps"][key]
+    fitting = [index for least, index in steps if budget is None or least <= budget]
+    return decisions["candidates"][fitting[-1]] if fitting else None
 
 
 def _queries(results: EnvironmentResults) -> Iterator[Query]:
@@ -101,10 +93,11 @@ def _queries(results: EnvironmentResults) -> Iterator[Query]:
     others = [recipe for recipe in results.fronts if recipe != results.recipe]
     # With a single recipe there is nothing to mix.
     recipes = [results.recipe, *([None] if others else []), *others]
-    objectives = []
-    for name, objective in OBJECTIVES.items():
-        if any(objective.of(own, _ANY_PRICE) is not None for own in results.configurations):
-            objectives.append(name)
+    objectives = [
+        name
+        for name, objective in OBJECTIVES.items()
+        if any(objective.of(own, _ANY_PRICE) is not None for own in results.configurations)
+    ]
     batches = [None, *offered_batches(results)]
     for recipe, objective_name, batch in itertools.product(recipes, objectives, batches):
         yield objective_name, batch, recipe

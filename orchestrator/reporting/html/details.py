@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
-from jobs.anatomy_record import Anatomy, Part, Timeline
-from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from jobs.anatomy_record import Anatomy, Part
+from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.explanation import NotExplainableError, explain
 from orchestrator.analysis.gain import has_default_techniques
 from orchestrator.reporting.explanation import render
@@ -28,14 +27,11 @@ _PARTS: tuple[Part, ...] = ("memory", "operations", "modules", "step")
 
 def anatomies(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, Any]:
     """Index of a configuration -> its anatomy: front and picks first, then the others."""
-    wanted: list[Configuration] = []
-    for results in dataset.environments:
-        wanted += asked_first(results)
+    wanted = [own for results in dataset.environments for own in asked_first(results)]
     shown: dict[str, Any] = {}
-    if dataset.anatomies:
-        for trial_id, anatomy in anatomies_of(dataset, wanted).items():
-            if trial_id in index_of and len(shown) < MAX_ANATOMIES:
-                shown[str(index_of[trial_id])] = plain_anatomy(anatomy)
+    for trial_id, anatomy in anatomies_of(dataset, wanted).items():
+        if trial_id in index_of and len(shown) < MAX_ANATOMIES:
+            shown[str(index_of[trial_id])] = plain_anatomy(anatomy)
     return shown
 
 
@@ -49,6 +45,7 @@ def plain_anatomy(anatomy: Anatomy) -> dict[str, Any]:
         # Six digits are more than a profiler's precision.
         values = anatomy.values(part).items()
         parts[part] = [(name, float(f"{value:.6g}")) for name, value in values if value > 0]
+    timeline = anatomy.timeline
     ratio = anatomy.values("phases").get(BACKWARD_TO_FORWARD)
     mfu = anatomy.values("efficiency").get("MFU")
     rules = [
@@ -63,19 +60,15 @@ def plain_anatomy(anatomy: Anatomy) -> dict[str, Any]:
             "" if mfu is None else f"{100 * mfu:.1f} %",
         ],
         "rules": rules,
-        "timeline": _timeline(anatomy.timeline),
-    }
-
-
-def _timeline(timeline: Timeline) -> dict[str, Any]:
-    # A tenth of a MiB and five digits of a second are below a pixel of the drawn timeline.
-    sizes = {}
-    for name, samples in timeline.held.items():
-        sizes[name] = [round(nbytes / MIB, 1) for nbytes in samples]
-    return {
-        "seconds": [float(f"{seconds:.5g}") for seconds in timeline.seconds],
-        "mib": sizes,
-        "phases": list(map(list, timeline.phases)),
+        # A tenth of a MiB and five digits of a second are below a pixel of the drawn timeline.
+        "timeline": {
+            "seconds": [float(f"{seconds:.5g}") for seconds in timeline.seconds],
+            "mib": {
+                name: [round(nbytes / MIB, 1) for nbytes in samples]
+                for name, samples in timeline.held.items()
+            },
+            "phases": list(map(list, timeline.phases)),
+        },
     }
 
 
@@ -86,11 +79,12 @@ def explained_pairs(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, 
     """
     explanations = {}
     for results in dataset.environments:
-        indices = {}
-        for configuration in _often_compared(results):
-            trial_id = configuration.trial_ids[0]
-            if trial_id in index_of:
-                indices[index_of[trial_id]] = trial_id
+        # The picks, the ends of the front, the default, then the rest of the front.
+        defaults = [own for own in results.configurations if has_default_techniques(results, own)]
+        front = results.front
+        ordered = [*results.picks, *front[:1], *front[-1:], *defaults[:1], *front]
+        often_compared = list(dict.fromkeys(own.trial_ids[0] for own in ordered))[:MAX_EXPLAINED]
+        indices = {index_of[own]: own for own in often_compared if own in index_of}
         # Every unordered pair once, the smaller row first.
         for first, second in itertools.combinations(sorted(indices), 2):
             try:
@@ -99,12 +93,3 @@ def explained_pairs(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, 
                 continue
             explanations[f"{first},{second}"] = render(explanation)
     return explanations
-
-
-def _often_compared(results: EnvironmentResults) -> list[Configuration]:
-    """The picks, the ends of the front, the default, then the rest of the front."""
-    defaults = [own for own in results.configurations if has_default_techniques(results, own)]
-    front = results.front
-    ordered = [*results.picks, *front[:1], *front[-1:], *defaults[:1], *front]
-    different = {configuration.trial_ids: configuration for configuration in ordered}
-    return list(different.values())[:MAX_EXPLAINED]

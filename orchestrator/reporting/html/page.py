@@ -9,13 +9,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.pareto import fronts_by
 from orchestrator.reporting.configurations import MARKS_MEAN
-from orchestrator.reporting.html.chart_data import chart_data
+from orchestrator.reporting.html.chart_data import Shown, chart_data
 from orchestrator.reporting.html.decisions import decision_at
-from orchestrator.reporting.html.downsampling import left_out, shown_configurations
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.plots.encoding import is_logarithmic
 from orchestrator.reporting.report import Report, ReportPart
@@ -44,8 +45,8 @@ SCRIPTS = (
 )
 """Modules of the page's script. Each comes after those whose values it reads when it begins."""
 _IMPORT = re.compile(r"^import \{[^}]*\} from .*\n", re.MULTILINE)
-_ESCAPED = "<>&\u2028\u2029"
-"""Signs that could end a script element, or a line of JavaScript."""
+MAX_CONFIGURATIONS = 20_000
+"""A chart of this many points still zooms smoothly; each takes about 200 bytes of the page."""
 
 
 def render(report: Report) -> str:
@@ -54,7 +55,11 @@ def render(report: Report) -> str:
 
     dataset = report.dataset
     shown = shown_configurations(dataset)
-    opening = list(_opening(report, left_out(dataset, shown)))
+    opening = [f"{report.headline}."]
+    for part in report.parts:
+        if part.section.on_page and not part.content.title:
+            opening += part.content.text
+    opening += left_out(dataset, shown)
     facts: dict[str, Any] = {"front": None}
     scripts: tuple[str, ...] = SCRIPTS[:1]
     if dataset.main is not None:
@@ -64,6 +69,7 @@ def render(report: Report) -> str:
         scripts = SCRIPTS
     style = _read("page.css")
     script = bundle(scripts)
+    config = dataset.run.config
     page = _templates().get_template("page.html.j2")
     return page.render(
         **facts,
@@ -74,9 +80,37 @@ def render(report: Report) -> str:
         opening=opening,
         parts=list(_parts(report)),
         command=dataset.run.command,
-        config=_config(dataset),
+        config=config and json.dumps(config, indent=2, sort_keys=True),
         queries=queries(dataset),
     )
+
+
+def shown_configurations(dataset: Dataset, limit: int = MAX_CONFIGURATIONS) -> Shown:
+    """About ``limit`` configurations, and those on a front of equal recipe and batch."""
+    # Rounded up, so that the even choice alone never exceeds the limit.
+    every = max(1, -(-sum(len(own.configurations) for own in dataset.environments) // limit))
+    shown = {}
+    for results in dataset.environments:
+        # Identity, because configurations are not hashable by value.
+        kept = set(map(id, results.configurations[::every]))
+        if every > 1:
+            for front in fronts_by(results.configurations, attrgetter("trains_like")).values():
+                kept.update(map(id, front))
+        shown[results.environment_id] = [own for own in results.configurations if id(own) in kept]
+    return shown
+
+
+def left_out(dataset: Dataset, shown: Shown) -> list[str]:
+    """A sentence about the configurations that a page does not show; empty if it shows all."""
+    total = sum(len(own.configurations) for own in dataset.environments)
+    shown_count = sum(map(len, shown.values()))
+    if shown_count == total:
+        return []
+    return [
+        f"Map and table show {shown_count:,} of {total:,} configurations: all on a Pareto front of "
+        "equal recipe and effective batch, and an even choice of the others. trials.parquet holds "
+        "all."
+    ]
 
 
 def bundle(modules: tuple[str, ...]) -> str:
@@ -94,21 +128,14 @@ def content_security_policy(script: str, style: str) -> str:
 
     A hash allows exactly one text; anything that a run smuggles in has another.
     """
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src 'sha256-{_digest(script)}'",
-            f"style-src 'sha256-{_digest(style)}'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
+    of_script, of_style = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (script, style)
     )
-
-
-def _digest(text: str) -> str:
-    """SHA-256 in base64, of the text between two tags."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{of_script}'; style-src 'sha256-{of_style}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 @functools.cache
@@ -184,16 +211,6 @@ def _options(environments: list[dict[str, Any]]) -> dict[str, list[tuple[Any, st
     }
 
 
-def _opening(report: Report, missing: str) -> Iterator[str]:
-    """What the run was, the sentences of sections without a title, and what the page leaves out."""
-    yield f"{report.headline}."
-    for part in report.parts:
-        if part.section.on_page and not part.content.title:
-            yield from part.content.text
-    if missing:
-        yield missing
-
-
 def _parts(report: Report) -> Iterator[tuple[ReportPart, str, str]]:
     """Each section with tables on the page, its id, and its hardware if there are several."""
     environments = report.dataset.environments
@@ -209,12 +226,6 @@ def _parts(report: Report) -> Iterator[tuple[ReportPart, str, str]]:
             if index:
                 section_id = f"{part.section.name}-{index + 1}"
         yield part, section_id, on
-
-
-def _config(dataset: Dataset) -> str:
-    if not dataset.run.config:
-        return ""
-    return json.dumps(dataset.run.config, indent=2, sort_keys=True)
 
 
 def first_decision(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,7 +245,8 @@ def first_decision(data: Mapping[str, Any]) -> dict[str, Any]:
 def script_json(value: Any) -> str:
     """JSON that cannot end the script element it stands in; NaN and infinities become null."""
     text = json.dumps(strict(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for sign in _ESCAPED:
+    # Signs that could end a script element, or a line of JavaScript.
+    for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
 

@@ -70,7 +70,13 @@ def lines(
         lengths = {item.choices.get("sequence_length") for item in results.configurations}
         yield f"  {NOT_VARIED if lengths == {'data'} else 'nothing measured fits'}"
     for context in contexts:
-        yield f"  {_line(dataset, context)}"
+        # 32,768 tokens: batch 1 · checkpoint: 9,870 tokens/s, 22.1 GiB, trial 0123456789ab
+        configuration = context.configuration
+        figures = [memory(configuration.memory_bytes), f"trial {configuration.trial_ids[0]}"]
+        if context.tokens_per_second is not None:
+            figures.insert(0, f"{number(context.tokens_per_second)} tokens/s")
+        label = dataset.pick_label(configuration)
+        yield f"  {context.tokens:,} tokens: {label}: {', '.join(figures)}"
         for note in _notes(results, context, memory_bytes):
             yield f"    {note}"
 
@@ -117,16 +123,6 @@ def _fit(results: EnvironmentResults, context: LongestContext, memory_bytes: int
         return "verified"
     is_whole = memory_bytes is None or memory_bytes >= results.device_bytes
     return "whole GPU" if is_whole else INFERRED
-
-
-def _line(dataset: Dataset, context: LongestContext) -> str:
-    """``32,768 tokens: batch 1 · checkpoint: 9,870 tokens/s, 22.1 GiB, trial 0123456789ab``."""
-    configuration = context.configuration
-    figures = [memory(configuration.memory_bytes), f"trial {configuration.trial_ids[0]}"]
-    if context.tokens_per_second is not None:
-        figures.insert(0, f"{number(context.tokens_per_second)} tokens/s")
-    label = dataset.pick_label(configuration)
-    return f"{context.tokens:,} tokens: {label}: {', '.join(figures)}"
 
 
 def _notes(

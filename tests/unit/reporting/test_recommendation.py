@@ -12,8 +12,7 @@ import pytest
 from jobs.record import Outcome
 from orchestrator import recommend
 from orchestrator.api import load
-from orchestrator.reporting.recommendation import render
-from orchestrator.reporting.recommendation_json import to_json
+from orchestrator.reporting.recommendation import render, to_json
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.workload import Workload
 from tests.support.records import make_record, write_run

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.record import TrialRecord
 from orchestrator.analysis.dataset import load_dataset
-from orchestrator.reporting.html.batch_lines import MAX_LINES, batch_lines
+from orchestrator.reporting.html.chart_data import MAX_LINES, batch_lines
 from tests.support.records import make_record, write_run
 
 

@@ -11,7 +11,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import FollowUp, MemoryCap, Purpose
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.reporting.html.chart_data import chart_data
-from orchestrator.reporting.html.downsampling import left_out, shown_configurations
+from orchestrator.reporting.html.page import left_out, shown_configurations
 from tests.support.records import H200, make_anatomy, make_grid, make_record, write_run
 
 
@@ -87,6 +87,6 @@ def test_shown_configurations_keep_fronts_and_an_even_choice(tmp_path: Path) -> 
     (kept,) = shown.values()
     assert 40 < len(kept) < 280
     assert set(map(id, dataset.main.front)) <= set(map(id, kept))
-    sentence = left_out(dataset, shown)
+    (sentence,) = left_out(dataset, shown)
     assert f"Map and table show {len(kept)} of 280 configurations" in sentence
-    assert left_out(dataset, shown_configurations(dataset)) == ""
+    assert left_out(dataset, shown_configurations(dataset)) == []
