@@ -2,7 +2,6 @@
 
 style.py            colours, and a figure as PNG
 frontier.py         frontier.png: memory against speed
-frontier_legend.py  its legend
 labels.py           which configurations of the front it names, and where
 explanation.py      where two trials' memory and time went, and their losses
 """

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from orchestrator.analysis.explanation import Breakdown, Explanation, LossCurves
-from orchestrator.analysis.loss_parity.windows import CheckState, LossWindow
+from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.reporting.explanation import seconds
 from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, new_figure, png
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import memory
 
-_WIDTH = 10.0
-"""Width of the picture, in inches."""
 _HEADING = 0.66
 """Height of its two lines of text, in inches."""
 _PANEL = 2.42
@@ -23,52 +20,32 @@ MAX_PARTS = len(PALETTE) - 1
 """Parts with a colour of their own; smaller ones are drawn as one."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Part:
-    """One part of a bar, in both trials."""
-
-    name: str
-    before: float
-    after: float
-
-
 def render(explanation: Explanation) -> bytes:
     """A PNG, 1600 pixels wide."""
     losses = explanation.losses
-    panels = 2
-    if losses is not None:
-        panels += 1
     # The picture grows with its panels.
-    height = _HEADING + _PANEL * panels
-    figure = new_figure(_WIDTH, height)
-    _heading(figure, explanation, height)
+    height = _HEADING + _PANEL * (2 if losses is None else 3)
+    figure = new_figure(10, height)
+    for index, (name, side) in enumerate((("A", explanation.before), ("B", explanation.after))):
+        # 0.2 inches below the top edge, each line 0.27 inches below the former.
+        y = 1 - (0.2 + 0.27 * index) / height
+        text = visible(f"{name}  {side.label}")
+        figure.text(0.03, y, text, fontsize=11, color=INK, va="top", parse_math=False)
     breakdowns: list[tuple[str, Breakdown, Callable[[float], str]]] = [
         ("Time per sample", explanation.seconds_per_sample, seconds),
         ("Memory at the peak", explanation.memory_bytes, memory),
     ]
     for index, (title, breakdown, write) in enumerate(breakdowns):
-        axes = _panel(figure, index, height, f"{title}: {_source(breakdown)}")
-        _bars(axes, breakdown, write)
+        is_profiled = breakdown.source == "anatomy"
+        source = "both profiled" if is_profiled else "from the table's columns"
+        _bars(_panel(figure, index, height, f"{title}: {source}"), breakdown, write)
     if losses is not None:
-        _curves(_panel(figure, panels - 1, height, _losses_title(losses)), losses)
+        meaning = "Loss of each step; grey is where B's mean (dashed) matches A"
+        # Without a band, the losses were not checked.
+        if losses.state is CheckState.NOT_CHECKED:
+            meaning = "Loss of each step; not checked: over so few steps a mismatch could be chance"
+        _curves(_panel(figure, 2, height, meaning), losses)
     return png(figure)
-
-
-def _losses_title(losses: LossCurves) -> str:
-    """What the band means; without a band, that the losses were not checked."""
-    if losses.state is CheckState.NOT_CHECKED:
-        return "Loss of each step; not checked: over so few steps a mismatch could be chance"
-    return "Loss of each step; grey is where B's mean (dashed) matches A"
-
-
-def _heading(figure: Any, explanation: Explanation, height: float) -> None:
-    """The names of the two trials."""
-    sides = {"A": explanation.before, "B": explanation.after}
-    for index, (name, side) in enumerate(sides.items()):
-        # 0.2 inches below the top edge, each line 0.27 inches below the former.
-        y = 1 - (0.2 + 0.27 * index) / height
-        text = visible(f"{name}  {side.label}")
-        figure.text(0.03, y, text, fontsize=11, color=INK, va="top", parse_math=False)
 
 
 def _panel(figure: Any, index: int, height: float, title: str) -> Any:
@@ -88,7 +65,14 @@ def _curves(axes: Any, losses: LossCurves) -> None:
     """Both curves, over the band around the first one's mean that counts as a match."""
     for window in losses.windows:
         if window.has_power:
-            _band(axes, window)
+            # The bound is relative to the window's scale; half a step on either side fills the
+            # band.
+            margin = window.allowed * window.scale
+            low, high = window.reference - margin, window.reference + margin
+            steps = (window.begin + 0.5, window.end + 0.5)
+            axes.fill_between(steps, low, high, color=FAINT, alpha=0.5, linewidth=0)
+            means = (window.own, window.own)
+            axes.plot(steps, means, color=PALETTE[1], linewidth=1, linestyle="--")
     numbers = range(1, len(losses.after) + 1)
     curves = {"A": losses.before, "B": losses.after}
     for (name, curve), colour in zip(curves.items(), PALETTE, strict=False):
@@ -100,57 +84,32 @@ def _curves(axes: Any, losses: LossCurves) -> None:
     _legend(axes)
 
 
-def _band(axes: Any, window: LossWindow) -> None:
-    """The band that counts as a match in this window, and the second trial's mean."""
-    # The bound is relative to the window's scale; half a step on either side fills the band.
-    margin = window.allowed * window.scale
-    steps = (window.begin + 0.5, window.end + 0.5)
-    axes.fill_between(
-        steps,
-        window.reference - margin,
-        window.reference + margin,
-        color=FAINT,
-        alpha=0.5,
-        linewidth=0,
-    )
-    axes.plot(steps, (window.own, window.own), color=PALETTE[1], linewidth=1, linestyle="--")
-
-
 def _legend(axes: Any) -> None:
     axes.legend(
         bbox_to_anchor=(1.02, 1.02), loc="upper left", frameon=False, fontsize=9, labelcolor=SOFT
     )
 
 
-def _source(breakdown: Breakdown) -> str:
-    if breakdown.source == "anatomy":
-        return "both profiled"
-    return "from the table's columns"
-
-
-def _parts(breakdown: Breakdown) -> list[_Part]:
-    """The largest first, the small ones as one; parts below zero are not drawn."""
-    parts = []
-    for term in breakdown.terms:
-        part = _Part(name=term.name, before=max(0.0, term.before), after=max(0.0, term.after))
-        if max(part.before, part.after) > 0:
-            parts.append(part)
+def _parts(breakdown: Breakdown) -> list[tuple[str, float, float]]:
+    """(name, before, after): the largest first, the small ones as one; none is below zero."""
+    listed = [(own.name, max(0.0, own.before), max(0.0, own.after)) for own in breakdown.terms]
+    parts = [part for part in listed if max(part[1:]) > 0]
     # The largest parts have the palette's first colours.
-    parts.sort(key=_largest, reverse=True)
+    parts.sort(key=lambda part: max(part[1:]), reverse=True)
     rest = parts[MAX_PARTS:]
     if rest:
-        before = sum(part.before for part in rest)
-        after = sum(part.after for part in rest)
-        parts = [*parts[:MAX_PARTS], _Part(name="all else", before=before, after=after)]
-    return parts or [_Part(name="all", before=breakdown.before, after=breakdown.after)]
-
-
-def _largest(part: _Part) -> float:
-    return max(part.before, part.after)
+        before, after = sum(part[1] for part in rest), sum(part[2] for part in rest)
+        parts = [*parts[:MAX_PARTS], ("all else", before, after)]
+    return parts or [("all", breakdown.before, breakdown.after)]
 
 
 def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> None:
-    ends = _stacked(axes, _parts(breakdown))
+    # Each part begins where the one before ended, in both bars.
+    ends = [0.0, 0.0]
+    for (name, before, after), colour in zip(_parts(breakdown), PALETTE, strict=False):
+        look = {"height": 0.62, "edgecolor": "white", "linewidth": 0.8}
+        axes.barh([0, 1], [before, after], left=ends, color=colour, label=visible(name), **look)
+        ends = [ends[0] + before, ends[1] + after]
     for index, whole in enumerate((breakdown.before, breakdown.after)):
         axes.text(ends[index], index, f" {write(whole)}", va="center", fontsize=9.5, color=INK)
     axes.set_yticks([0, 1], ["A", "B"], fontsize=11, color=INK)
@@ -159,22 +118,3 @@ def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> Non
     axes.set_xlim(0, 1.16 * max(ends))
     axes.set_xticks([])
     _legend(axes)
-
-
-def _stacked(axes: Any, parts: Iterable[_Part]) -> list[float]:
-    """Draw both bars; returns where they end."""
-    # Each part begins where the one before ended, in both bars.
-    ends = [0.0, 0.0]
-    for part, colour in zip(parts, PALETTE, strict=False):
-        axes.barh(
-            [0, 1],
-            [part.before, part.after],
-            left=ends,
-            height=0.62,
-            color=colour,
-            label=visible(part.name),
-            edgecolor="white",
-            linewidth=0.8,
-        )
-        ends = [ends[0] + part.before, ends[1] + part.after]
-    return ends

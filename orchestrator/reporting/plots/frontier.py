@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from jobs.spec import Choice
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.labels import label as label_of
-from orchestrator.reporting.configurations import memory_meaning
+from orchestrator.reporting.configurations import memory_meaning, recipe_name
 from orchestrator.reporting.plots.encoding import (
     encoded_axes,
     is_logarithmic,
@@ -19,7 +19,6 @@ from orchestrator.reporting.plots.encoding import (
     shown_budgets,
     values_of,
 )
-from orchestrator.reporting.plots.frontier_legend import DOTTED, Encoding, draw_legend
 from orchestrator.reporting.plots.labels import Label, Line, labelled, write
 from orchestrator.reporting.plots.style import (
     FAINT,
@@ -35,9 +34,25 @@ from orchestrator.units import GIB, MIB, count, memory, number
 
 MAX_RINGS = 40
 """Configurations of the front that get a ring, at most."""
+DOTTED = (0, (1, 2))
+"""The style of the line across recipes."""
 _RANKED_POINTS = {"s": 40, "alpha": 0.9, "zorder": 4}
 _OTHER_RECIPE_POINTS = {"s": 20, "alpha": 0.28, "zorder": 2}
 """Area of a point in square points, its opacity, and the layer that it is drawn in."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Encoding:
+    """An axis that is shown by colours or by markers."""
+
+    axis: str | None
+    """None: all configurations have the same sign."""
+    signs: Mapping[Choice, str]
+    """Value of the axis -> its colour or marker."""
+
+    def sign_of(self, configuration: Configuration) -> str:
+        """The colour or the marker of a configuration."""
+        return self.signs[None if self.axis is None else configuration.choices[self.axis]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,19 +63,12 @@ class _Picture:
     axes: Any
     dataset: Dataset
     results: EnvironmentResults
-    unit_name: str
     unit: int
 
-    def coordinates(
-        self, configurations: Sequence[Configuration]
-    ) -> tuple[list[float], list[float]]:
+    def coordinates(self, configurations: Iterable[Configuration]) -> Line:
         """Memory and speed, in the axes' units."""
-        sizes: list[float] = []
-        speeds: list[float] = []
-        for configuration in configurations:
-            sizes.append(configuration.memory_bytes / self.unit)
-            speeds.append(configuration.samples_per_second)
-        return sizes, speeds
+        points = [(own.memory_bytes / self.unit, own.samples_per_second) for own in configurations]
+        return [memory for memory, _ in points], [speed for _, speed in points]
 
 
 def render(dataset: Dataset) -> bytes:
@@ -70,51 +78,35 @@ def render(dataset: Dataset) -> bytes:
     if dataset.main is None:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "No trial ended ok", ha="center", va="center", fontsize=16)
-    else:
-        _draw(figure, axes, dataset, dataset.main)
-    return png(figure)
-
-
-def _draw(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults) -> None:
-    picture = _picture(figure, axes, dataset, results)
+        return png(figure)
+    results = dataset.main
+    largest = max(own.memory_bytes for own in results.configurations)
+    unit = GIB if largest >= GIB else MIB
+    picture = _Picture(figure=figure, axes=axes, dataset=dataset, results=results, unit=unit)
     colour_axis, marker_axis = encoded_axes(dataset, results)
     colours = _encoding(results, colour_axis, colours_of)
-    markers = _encoding(results, marker_axis, _markers_of)
+    markers = _encoding(results, marker_axis, lambda values: MARKERS[: len(values)])
     _scatter(picture, colours, markers)
     _fronts(picture)
     _dress(picture)
     _budgets(picture)
-    draw_legend(figure, results, colours, markers)
+    _legends(picture, colours, markers)
     _title(picture)
     _labels(picture)
-
-
-def _picture(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults) -> _Picture:
-    """The empty picture. Its unit is GiB if the largest memory is at least 1 GiB, else MiB."""
-    largest = max(own.memory_bytes for own in results.configurations)
-    unit_name, unit = "MiB", MIB
-    if largest >= GIB:
-        unit_name, unit = "GiB", GIB
-    return _Picture(
-        figure=figure, axes=axes, dataset=dataset, results=results, unit_name=unit_name, unit=unit
-    )
+    return png(figure)
 
 
 def _encoding(
-    results: EnvironmentResults, axis: str | None, signs_of: Callable[[Sequence[Choice]], list[str]]
-) -> Encoding:
+    results: EnvironmentResults,
+    axis: str | None,
+    signs_of: Callable[[Sequence[Choice]], Sequence[str]],
+) -> _Encoding:
     """A colour or marker for each value of an axis, in the order that report.html lists them."""
-    if axis is None:
-        return Encoding(axis=None, signs={None: signs_of([None])[0]})
-    values = values_of(axis, results.configurations)
-    return Encoding(axis=axis, signs=dict(zip(values, signs_of(values), strict=True)))
+    values = [None] if axis is None else values_of(axis, results.configurations)
+    return _Encoding(axis=axis, signs=dict(zip(values, signs_of(values), strict=True)))
 
 
-def _markers_of(values: Sequence[Choice]) -> list[str]:
-    return [MARKERS[index % len(MARKERS)] for index in range(len(values))]
-
-
-def _scatter(picture: _Picture, colours: Encoding, markers: Encoding) -> None:
+def _scatter(picture: _Picture, colours: _Encoding, markers: _Encoding) -> None:
     """Draw a point for each configuration. Those of other training recipes are small and pale."""
     # matplotlib draws one marker per call, so points that look the same are drawn together.
     groups: dict[tuple[bool, str, str], list[Configuration]] = {}
@@ -123,17 +115,10 @@ def _scatter(picture: _Picture, colours: Encoding, markers: Encoding) -> None:
         key = (is_ranked, markers.sign_of(configuration), colours.sign_of(configuration))
         groups.setdefault(key, []).append(configuration)
     for (is_ranked, marker, colour), members in groups.items():
-        emphasis = _OTHER_RECIPE_POINTS
-        if is_ranked:
-            emphasis = _RANKED_POINTS
-        picture.axes.scatter(
-            *picture.coordinates(members),
-            c=colour,
-            marker=marker,
-            linewidths=0.5,
-            edgecolors="white",
-            **emphasis,
-        )
+        emphasis = _RANKED_POINTS if is_ranked else _OTHER_RECIPE_POINTS
+        points = picture.coordinates(members)
+        look = {"linewidths": 0.5, "edgecolors": "white", **emphasis}
+        picture.axes.scatter(*points, c=colour, marker=marker, **look)
 
 
 def _fronts(picture: _Picture) -> None:
@@ -153,8 +138,13 @@ def _fronts(picture: _Picture) -> None:
 
 def _dress(picture: _Picture) -> None:
     """Set the scales, the grid, the ticks and the axis labels."""
+    from matplotlib.ticker import FormatStrFormatter, NullLocator
+
     axes = picture.axes
-    _scale(picture)
+    if is_logarithmic(picture.results.configurations):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axes.xaxis.set_minor_locator(NullLocator())
     # Room for the labels of the outermost points.
     axes.margins(x=0.06, y=0.12)
     # Speeds start at zero, so that heights compare.
@@ -165,40 +155,25 @@ def _dress(picture: _Picture) -> None:
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(FAINT)
-    axes.set_xlabel(f"memory, {picture.unit_name}", color=SOFT, fontsize=10)
+    axes.set_xlabel(f"memory, {'GiB' if picture.unit == GIB else 'MiB'}", color=SOFT, fontsize=10)
     axes.set_ylabel("samples per second", color=SOFT, fontsize=10)
-
-
-def _scale(picture: _Picture) -> None:
-    """Give the memory a logarithmic scale if its sizes differ much."""
-    if not is_logarithmic(picture.results.configurations):
-        return
-    from matplotlib.ticker import FormatStrFormatter, NullLocator
-
-    picture.axes.set_xscale("log", base=2)
-    picture.axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-    picture.axes.xaxis.set_minor_locator(NullLocator())
 
 
 def _budgets(picture: _Picture) -> None:
     """Draw a vertical line at each memory budget."""
+    axes = picture.axes
+    least, most = axes.get_xlim()
     # The axis is widened to show budgets that the run names. It is not widened for the sizes of
-    # common cards.
-    named = picture.dataset.run.budgets
+    # common cards. A margin of two percent keeps the line away from the frame.
+    named = [budget / picture.unit for budget in picture.dataset.run.budgets]
     if named:
-        least, most = picture.axes.get_xlim()
-        # A margin of two percent keeps the line away from the frame.
-        margin = 1.02
-        picture.axes.set_xlim(
-            min(least, min(named) / picture.unit / margin),
-            max(most, max(named) / picture.unit * margin),
-        )
-    least, most = picture.axes.get_xlim()
+        least, most = min(least, min(named) / 1.02), max(most, max(named) * 1.02)
+        axes.set_xlim(least, most)
     for budget in shown_budgets(picture.dataset, picture.results):
         x = budget / picture.unit
         if least < x < most:
-            picture.axes.axvline(x, color="#8fb4d9", linewidth=1, zorder=1)
-            picture.axes.annotate(
+            axes.axvline(x, color="#8fb4d9", linewidth=1, zorder=1)
+            axes.annotate(
                 memory(budget),
                 (x, 1),
                 xycoords=("data", "axes fraction"),
@@ -210,25 +185,73 @@ def _budgets(picture: _Picture) -> None:
             )
 
 
-def _title(picture: _Picture) -> None:
-    # The title names the run. The subtitle says what was measured, and on which hardware.
-    title = "Memory against speed"
-    if picture.dataset.run.name:
-        title = f"{picture.dataset.run.name}: memory against speed"
-    heading = {"va": "top", "parse_math": False}
-    text = picture.figure.text
-    text(0.018, 0.968, visible(title), **heading, color=INK, fontsize=15, fontweight="bold")
-    text(0.018, 0.912, visible(_subtitle(picture)), **heading, color=SOFT, fontsize=9.5)
+def _legends(picture: _Picture, colours: _Encoding, markers: _Encoding) -> None:
+    """One column beside the axes: what colours, markers and lines mean."""
+    from matplotlib.lines import Line2D
 
+    def dot(colour: str, marker: str) -> Any:
+        look: dict[str, Any] = {"linestyle": "", "markersize": 6.5, "markeredgecolor": "white"}
+        return Line2D([], [], color=colour, marker=marker, **look)
 
-def _subtitle(picture: _Picture) -> str:
-    """How many configurations were measured, where, and what their memory means."""
     results = picture.results
+    # With several recipes there are several fronts, so the line is named by its recipe.
+    has_other_recipes = len(results.fronts) > 1
+    front_name = recipe_name(results, results.recipe) if has_other_recipes else "no other is better"
+    ring = Line2D(
+        [], [], color=INK, linewidth=1.8, marker="o", markerfacecolor="none", markersize=9
+    )
+    lines: list[tuple[Choice, Any]] = [(front_name, ring)]
+    if has_other_recipes:
+        dotted = Line2D([], [], color=SOFT, linewidth=1.3, linestyle=DOTTED)
+        pale = Line2D([], [], color=SOFT, marker="o", linestyle="", markersize=4, alpha=0.4)
+        lines += [("across recipes", dotted), ("other recipes", pale)]
+    # As a share of the figure's height: the top of the axes beside the legend.
+    top = 0.835
+    for heading, entries in (
+        (colours.axis, [(value, dot(colour, "o")) for value, colour in colours.signs.items()]),
+        (markers.axis, [(value, dot(SOFT, marker)) for value, marker in markers.signs.items()]),
+        ("Pareto front", lines),
+    ):
+        if heading is not None:
+            top -= _legend(picture.figure, heading, entries, top)
+
+
+def _legend(figure: Any, heading: str, entries: Sequence[tuple[Choice, Any]], top: float) -> float:
+    """Draw a part of the legend below ``top``; returns the share of the figure that it takes."""
+    names = [visible(str(name)) for name, _ in entries]
+    legend = figure.legend(
+        [handle for _, handle in entries],
+        [name if len(name) <= 24 else f"{name[:23]}…" for name in names],
+        title=visible(heading).replace("_", " ").replace("$", r"\$"),
+        loc="upper left",
+        bbox_to_anchor=(0.81, top),
+        frameon=False,
+        alignment="left",
+        fontsize=9,
+        labelcolor=INK,
+        borderaxespad=0,
+    )
+    legend.get_title().set(fontweight="bold", fontsize=9)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    # The legend's height in pixels as a share of the figure, and a gap to the next one.
+    box = legend.get_window_extent(figure.canvas.get_renderer())
+    return float(box.height / figure.bbox.height + 0.018)
+
+
+def _title(picture: _Picture) -> None:
+    """The run's name, then what was measured, on which hardware, and what its memory means."""
+    results, name = picture.results, picture.dataset.run.name
+    title = f"{name}: memory against speed" if name else "Memory against speed"
     measured = f"{count(len(results.configurations), 'configuration')} on {results.hardware}"
     skipped = sum(row["outcome"] == Outcome.SKIPPED for row in picture.dataset.rows)
     if skipped:
         measured = f"{measured} ({skipped} more skipped)"
-    return f"{measured}. Memory: {memory_meaning(results)}."
+    subtitle = f"{measured}. Memory: {memory_meaning(results)}."
+    heading = {"va": "top", "parse_math": False}
+    text = picture.figure.text
+    text(0.018, 0.968, visible(title), **heading, color=INK, fontsize=15, fontweight="bold")
+    text(0.018, 0.912, visible(subtitle), **heading, color=SOFT, fontsize=9.5)
 
 
 def _labels(picture: _Picture) -> None:
@@ -243,32 +266,21 @@ def _labels(picture: _Picture) -> None:
     # Label the picks of budgets that the run names, but not those of common card sizes.
     if picture.dataset.run.budgets:
         wanted = [pick.best for pick in results.budget_picks if pick.best is not None]
-    labels = [_label(picture, own, axes) for own in labelled(results.front, wanted)]
-    lines = [
-        _steps(picture.coordinates(results.front)),
-        _steps(picture.coordinates(results.front_across_recipes)),
-    ]
+    labels = []
+    for own in labelled(results.front, wanted):
+        name = visible(label_of(own.choices, axes))
+        speed = own.samples_per_second
+        text = f"{name}\n{memory(own.memory_bytes)}, {number(speed)}/s"
+        labels.append(Label(x=own.memory_bytes / picture.unit, y=speed, text=text))
+    fronts = (results.front, results.front_across_recipes)
+    lines = [_steps(picture.coordinates(front)) for front in fronts]
     write(picture.axes, labels, picture.coordinates(ranked), lines)
-
-
-def _label(picture: _Picture, configuration: Configuration, axes: Sequence[str]) -> Label:
-    size = configuration.memory_bytes
-    speed = configuration.samples_per_second
-    name = visible(label_of(configuration.choices, axes))
-    text = f"{name}\n{memory(size)}, {number(speed)}/s"
-    return Label(x=size / picture.unit, y=speed, text=text)
 
 
 def _steps(corners: Line) -> Line:
     """The corners of a step line through points. Each step rises at the next point."""
     xs, ys = corners
-    across: list[float] = []
-    up: list[float] = []
-    for index, x in enumerate(xs):
-        # The line keeps the height of the point before until here, then rises.
-        if index:
-            across.append(x)
-            up.append(ys[index - 1])
-        across.append(x)
-        up.append(ys[index])
+    # The line keeps the height of the point before until a point, then rises.
+    across = [x for x in xs for _ in range(2)][1:]
+    up = [y for y in ys for _ in range(2)][:-1]
     return across, up

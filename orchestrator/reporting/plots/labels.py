@@ -39,20 +39,12 @@ def labelled(
     chosen = list(by_trials.values())[:MAX_LABELS]
     while len(chosen) < MAX_LABELS:
         # Farthest-point sampling: next comes the configuration whose nearest label is furthest.
-        distances = [_distance_to_nearest(item, chosen, front) for item in front]
+        distances = [min(_distance(item, other, front) for other in chosen) for item in front]
         largest = max(distances)
         if largest < MIN_DISTANCE:
             break
         chosen.append(front[distances.index(largest)])
     return chosen
-
-
-def _distance_to_nearest(
-    configuration: Configuration,
-    chosen: Sequence[Configuration],
-    front: Sequence[Configuration],
-) -> float:
-    return min(_distance(configuration, other, front) for other in chosen)
 
 
 def _distance(first: Configuration, second: Configuration, front: Sequence[Configuration]) -> float:
