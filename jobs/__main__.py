@@ -21,10 +21,7 @@ from jobs.spec.limits import problem_of
 
 
 def main() -> None:
-    """Run the trial that a file describes; the exit status is 0 whatever its outcome.
-
-    The exit status is 2 if the file describes no trial, or one that must not run like this.
-    """
+    """Run the trial of a file; exit status 2 if it has none that may run, else 0."""
     parser = _command_line()
     options = parser.parse_args()
     try:
@@ -76,10 +73,7 @@ def _command_line() -> argparse.ArgumentParser:
 
 
 def _read_spec(file: Path) -> TrialSpec:
-    """The spec in a file, which holds the spec itself or a record.
-
-    Raises ValueError for a file that holds neither.
-    """
+    """The spec in a file, which holds the spec or a record. Raises ValueError for any other."""
     try:
         content = json.loads(file.read_text())
         return from_json(TrialSpec, content.get("spec", content))

@@ -19,10 +19,7 @@ _MEMORY_DISK = "/dev/shm"
 
 
 def problem_of_path(path: str) -> str:
-    """Why some file that a path or pattern names, at any depth, is no data; empty if all are.
-
-    A path that names nothing has no problem here.
-    """
+    """Why a file that a path or pattern names, at any depth, is no data; empty if none is such."""
     if "://" in path or "::" in path:
         return f"{path} is not a path on this machine"
     for file in _named_files(path):
@@ -77,10 +74,7 @@ def _fixed_part(pattern: str) -> Path:
 
 
 def _odd_files(folder: Path) -> Iterator[Path]:
-    """The links, pipes and devices in a folder, at any depth.
-
-    Like datasets, it follows no link to a folder.
-    """
+    """The links, pipes and devices in a folder, at any depth; follows no link, like datasets."""
     waiting = [folder]
     while waiting:
         for entry in _entries(waiting.pop()):

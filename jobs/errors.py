@@ -122,10 +122,7 @@ def requested_bytes(error: BaseException) -> int | None:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether an exception, or a cause of it, is about a disk without room or quota.
-
-    Libraries wrap the system's error, or repeat only its text.
-    """
+    """Whether an exception, a cause or its text is about a disk without room or quota."""
     for cause in _chain(error):
         if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
             return True

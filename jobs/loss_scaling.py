@@ -26,10 +26,7 @@ bf16."""
 
 
 def scaling_flag(ratio: float | None, accumulation: int) -> Flag | None:
-    """The flag of a loss that is ``ratio`` times what it is without accumulation; None: no flag.
-
-    If ``ratio`` is None, the loss was not checked.
-    """
+    """The flag of a loss that is ``ratio`` times what it is without accumulation; None: unknown."""
     if ratio is None or math.isnan(ratio) or abs(ratio - 1) <= TOLERANCE:
         return None
     # The usual mistake has a flag of its own: neither model nor loop divides by the accumulation.

@@ -169,10 +169,7 @@ def record_to_json(record: TrialRecord) -> dict[str, Any]:
 
 
 def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
-    """The inverse of ``record_to_json``.
-
-    Raises KeyError, TypeError or ValueError on a foreign document.
-    """
+    """The inverse. Raises KeyError, TypeError or ValueError on a foreign document."""
     # Every other field is plain JSON already.
     parsed = {
         "spec": from_json(TrialSpec, raw["spec"]),

@@ -45,10 +45,7 @@ MIN_STEPS_HOST_BOUND = 5
 
 
 def relative_half_width(values: Sequence[float]) -> float:
-    """Half the 95 % confidence interval of the mean (Student's t), relative to the mean.
-
-    Infinite for fewer than two values.
-    """
+    """Half the 95 % interval of the mean, relative to it; infinite for fewer than two values."""
     if len(values) < 2:
         return math.inf
     # The standard error of a mean of n independent values: their standard deviation / sqrt(n).
@@ -66,10 +63,7 @@ def mean_step_error(seconds: Sequence[float]) -> float:
 
 
 def wanted_error(relative_error: float, device_type: str) -> float:
-    """How well the mean step is to be known on a device; 0: every step is to run.
-
-    On a CPU a goal of 1 % is out of reach, and a trial that gives it up early knows even less.
-    """
+    """How well to know the mean step (0: run every step). On a CPU 1 % is out of reach."""
     if relative_error == 0 or device_type != "cpu":
         return relative_error
     return max(relative_error, CPU_ERROR)
@@ -95,11 +89,7 @@ def steady_from(seconds: Sequence[float], relative_error: float) -> int:
 def are_enough(
     seconds: Sequence[float], relative_error: float, limit: int, host_bound_share: float
 ) -> bool:
-    """Whether no further step is worth its time.
-
-    There are three cases: the mean step is known to ``relative_error``; the host sets the pace and
-    there are enough steps; even ``limit`` steps would not settle the mean.
-    """
+    """Whether no further step is worth its time."""
     return (
         is_settled(seconds, relative_error)
         or is_enough_of_the_host(seconds, relative_error, host_bound_share)

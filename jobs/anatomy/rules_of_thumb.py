@@ -116,10 +116,7 @@ def backward_ratio(ratio: float) -> Entry:
 
 
 def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
-    """Compares the profiled step's peak with that of the counted steps.
-
-    If the peaks differ, the profiled step was not like the counted ones.
-    """
+    """Compares the peaks of the profiled and the counted steps: were the steps alike?"""
     counted = row.get("peak_allocated_bytes")
     if counted:
         name, rule = "peak of the profiled step", "the counted steps' peak"

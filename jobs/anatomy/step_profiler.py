@@ -195,10 +195,7 @@ class StepProfiler(Listener):
             torch.cuda.synchronize()
 
     def _library_workspaces(self) -> dict[int, str]:
-        """Address -> name of cuBLAS's workspaces: the blocks that disappear when they are released.
-
-        The release changes the allocator's state, so it comes after everything that is measured.
-        """
+        """Address -> name of cuBLAS's workspaces: the blocks that go when they are released."""
         if not self._on_gpu:
             return {}
         before = _allocated_blocks()
@@ -237,11 +234,7 @@ class PhaseTimer:
         self._steps.append([self._steps[-1][-1]])
 
     def median_seconds(self) -> dict[Phase, float]:
-        """Phase -> its median seconds over all finished steps. The device must be idle.
-
-        The median, because a single step can be held up by the host or by Python's garbage
-        collector. A step that skipped a phase spent no time in it.
-        """
+        """Phase -> its median seconds over the finished steps. The device must be idle."""
         steps = [_seconds_by_phase(marks) for marks in self._steps if len(marks) > 1]
         phases = dict.fromkeys(phase for step in steps for phase in step)
         return {name: statistics.median(step.get(name, 0.0) for step in steps) for name in phases}

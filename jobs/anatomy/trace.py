@@ -78,10 +78,7 @@ class Trace:
     """Micro-batches of a real step for each micro-batch that was traced."""
 
     def weighted_work(self) -> Iterator[tuple[Work, str, float]]:
-        """Each piece of work, the phase it was launched in, and its seconds in a real step.
-
-        The trace has only some of a step's micro-batches, so the passes count several times.
-        """
+        """Each piece of work, the phase it was launched in, and its seconds in a whole step."""
         index = PhaseIndex(self.phases)
         for work in self.work:
             phase = index.at(work.launched).name

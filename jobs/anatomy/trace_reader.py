@@ -172,10 +172,7 @@ class _EventTreeReader:
         return context
 
     def _note_node(self, name: str, sequence_number: int, outer: _Context) -> bool:
-        """Remember the module of the autograd node that an operator makes.
-
-        Returns whether the operator computes activations again.
-        """
+        """Note the module of the node that an operator makes; whether the operator recomputes."""
         if sequence_number < 0:
             return False
         if not outer.in_backward:

@@ -1,7 +1,4 @@
-"""Builds DeepSpeed ops before any timing: ``python -m jobs.isolation.build_ops OP...``.
-
-Prints a JSON object: op -> seconds to build or load it, or the error's last line.
-"""
+"""Builds DeepSpeed ops before any timing: ``python -m jobs.isolation.build_ops OP...``."""
 
 from __future__ import annotations
 

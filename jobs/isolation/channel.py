@@ -47,10 +47,7 @@ class Channel:
         self._received = b""
 
     def send(self, message: Any, deadline: float) -> None:
-        """Send a message. Raises ConnectionError if the parent has ended.
-
-        Raises TimeoutError at ``deadline``.
-        """
+        """Send. Raises ConnectionError if the parent has ended, TimeoutError at ``deadline``."""
         self._set_timeout(deadline)
         try:
             self._socket.sendall(_line(message))

@@ -63,11 +63,7 @@ class Child:
         return not select.select([self._pidfd], [], [], 0)[0]
 
     def is_ready(self, deadline: float, owner: Owner) -> bool:
-        """Wait until the child is ready for a trial. Returns whether it is, with its CUDA context.
-
-        Without a GPU no context is needed. ``deadline`` is in monotonic seconds. Exits this process
-        if the owner's requests end.
-        """
+        """Wait until it is ready; returns whether it has a context, or needs none."""
         self._wait(lambda: self._ready is not None, deadline, owner)
         return self._ready is not None and self._ready[1]
 
@@ -81,10 +77,7 @@ class Child:
                 self._connection.shutdown(socket.SHUT_WR)
 
     def wait(self, deadline: float, owner: Owner) -> bool:
-        """Wait for its result or its end; False if neither came by ``deadline``.
-
-        ``deadline`` is in monotonic seconds. Exits this process if the owner's requests end.
-        """
+        """Wait for its result or its end; False at ``deadline`` (monotonic seconds)."""
         # The status begins with the ``READY.size`` bytes that say when the child was ready.
         return self._wait(lambda: self._status.endswith(DONE, READY.size), deadline, owner)
 
@@ -95,10 +88,7 @@ class Child:
         return STARTED in self._status[READY.size :] or self.phase != ""
 
     def _wait(self, is_over: Callable[[], bool], deadline: float, owner: Owner) -> bool:
-        """Wait until a message of the child makes ``is_over`` true, or until the child has ended.
-
-        False if neither came by ``deadline``. Meanwhile the owner gets heartbeats of this process.
-        """
+        """Wait for ``is_over`` or the child's end, with heartbeats; False at ``deadline``."""
         # A pidfd is readable once its process has ended.
         watched: list[Any] = [self._pidfd, owner.connection]
         if self._connection is not None:
@@ -173,10 +163,7 @@ class Child:
 
 
 def fork(folder: Path, owner: Owner) -> Child:
-    """Fork a child that waits for its trial.
-
-    Raises OSError if the folder has no room for the child's files.
-    """
+    """Fork a child that waits for its trial. Raises OSError without room for its files."""
     own_folder = _make_folder(folder)
     parent = os.getpid()
     ours, childs = socket.socketpair()
@@ -195,10 +182,7 @@ def fork(folder: Path, owner: Owner) -> Child:
 
 
 def spawn(spec: TrialSpec, folder: Path) -> Child:
-    """Start a fresh interpreter with its trial.
-
-    Raises OSError if the folder has no room for the child's files.
-    """
+    """Start an interpreter with its trial. Raises OSError without room for its files."""
     own_folder = _make_folder(folder)
     spec_file = own_folder / "spec.json"
     try:

@@ -36,10 +36,7 @@ UNWRITABLE = 73
 
 
 def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
-    """The life of a forked child: it gets its trial from its parent, and reports to it.
-
-    The reports are ``READY``, ``STARTED`` and ``DONE``, in this order.
-    """
+    """A forked child's life: it gets its trial, and reports READY, STARTED and DONE."""
     status = 1
     try:
         with contextlib.suppress(PermissionError):
@@ -80,10 +77,7 @@ def run_and_record(
     phase: mmap.mmap | None,
     context_bytes: int = 0,
 ) -> int:
-    """Run a trial in this process and write its record to ``result``.
-
-    Returns this process's exit status: 0, or ``UNWRITABLE`` if the record could not be written.
-    """
+    """Run a trial and write its record; returns the exit status: 0, or ``UNWRITABLE``."""
 
     def announce(name: str) -> None:
         """Write the phase where it outlives this process."""
@@ -118,10 +112,7 @@ def _flush() -> None:
 
 
 def _create_context() -> bool:
-    """Create the CUDA context; returns whether the trial need not, which is so without a GPU.
-
-    It cannot be created yet if the previous child's memory is not free.
-    """
+    """Whether there is a context, or no GPU; False while the last child's memory is not free."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return True

@@ -24,10 +24,7 @@ _ELF_HEADER = struct.Struct("<40xQ10xHHxx")
 
 
 def remove_incomplete(since: float) -> list[Path]:
-    """Remove the incomplete libraries that changed after ``since``, in seconds of Unix time.
-
-    Libraries that another process still writes are kept. Returns what was removed.
-    """
+    """Remove incomplete libraries that changed after ``since`` (Unix time) and change no more."""
     before = _incomplete(since)
     if not before:
         return []

@@ -79,10 +79,7 @@ def _run(
 def _requests(
     connection: socket.socket, children: ChildRunner, idle_seconds: float = IDLE_CHILD_SECONDS
 ) -> Iterator[dict[str, Any]]:
-    """The requests as they come.
-
-    A child that was forked ahead is ended if no request comes within ``idle_seconds``.
-    """
+    """The requests as they come. Without one for ``idle_seconds``, the waiting child is ended."""
     with connection.makefile() as lines, contextlib.suppress(ConnectionError):
         while True:
             # ``select`` sees every request. None waits in the buffer of ``lines``, because each is

@@ -53,10 +53,7 @@ class GpuAccount:
             self.context_bytes = None
 
     def wait_for_release(self, *, has_waiting_child: bool) -> None:
-        """Wait until the driver has freed a dead child's memory, or give up.
-
-        With ``has_waiting_child`` the context of the child that waits for its trial stays.
-        """
+        """Wait until a dead child's memory is free, or give up; a waiting child's context stays."""
         give_up = time.monotonic() + self._release_seconds
         staying = 0
         if has_waiting_child:

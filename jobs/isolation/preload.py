@@ -1,8 +1,4 @@
-"""Imports everything that a trial may need, and initialises nothing.
-
-Afterwards the process has no CUDA context, no further thread and no child process. So it is safe to
-fork.
-"""
+"""Imports everything that a trial may need, and initialises nothing, so that it can be forked."""
 
 from __future__ import annotations
 

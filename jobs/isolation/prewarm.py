@@ -190,10 +190,7 @@ class PrewarmedParent:
 
 
 def take_over(cpus: int) -> tuple[PrewarmedParent, socket.socket, int] | None:
-    """A waiting parent for these cores on the visible GPU, its socket, and its stderr's descriptor.
-
-    None if there is none.
-    """
+    """A waiting parent for these cores, its socket, and its stderr's descriptor; None: none."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return None

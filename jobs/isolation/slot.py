@@ -136,11 +136,7 @@ class Slot:
         self.hello = self._answer(math.inf, silence_seconds=self._limits.start)
 
     def run(self, spec: TrialSpec, timeout_seconds: float) -> TrialRecord:
-        """Run one trial and wait for its record.
-
-        A timeout beyond ``channel.LONGEST_TIMEOUT_SECONDS`` is cut to that. Raises SlotDiedError
-        if the parent dies, or if it had to be killed because it did not answer.
-        """
+        """Run a trial and wait for its record. Raises SlotDiedError if the parent dies or hangs."""
         self.start()
         seconds = bounded_timeout(timeout_seconds)
         now = time.monotonic()

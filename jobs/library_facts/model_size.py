@@ -9,10 +9,7 @@ from jobs.spec import ModelSpec
 
 
 def count(model: ModelSpec) -> int:
-    """The number of parameters of a model. Tied weights count once.
-
-    Raises what transformers raises for a value of the model's configuration that it refuses.
-    """
+    """A model's parameters; tied weights count once. Raises whatever transformers raises."""
     import torch
 
     from jobs.tasks import auto_class

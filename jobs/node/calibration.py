@@ -1,7 +1,4 @@
-"""Measures a GPU's constants and rates under load.
-
-``python -m jobs.node.calibration`` prints those of the first visible GPU as JSON.
-"""
+"""A GPU's constants and rates under load: ``python -m jobs.node.calibration`` prints them."""
 
 from __future__ import annotations
 

@@ -70,10 +70,7 @@ def describe() -> dict[str, Any]:
 
 
 def simulated_gpu_bytes() -> int:
-    """Memory of the smaller GPU that this machine's GPUs simulate; 0: they simulate none.
-
-    Raises ValueError if ``ORCHESTRATOR_GPU_GIB`` is no number.
-    """
+    """Bytes of the smaller GPU that is simulated; 0: none. Raises ValueError if it is no number."""
     # The variable counts GiB, all else counts bytes.
     return round(float(os.environ.get(SIMULATED_GPU_VARIABLE, "0")) * 2**30)
 

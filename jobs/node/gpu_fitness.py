@@ -22,10 +22,7 @@ answer."""
 
 
 def lost() -> str:
-    """The driver's error if a visible GPU no longer answers; empty if all do.
-
-    A GPU that has fallen off the bus is such a case.
-    """
+    """The driver's error if a visible GPU has fallen off the bus; empty if all answer."""
     import pynvml
 
     try:
@@ -57,10 +54,7 @@ def is_in_use(processes: int, used_bytes: int, waiting: int = 0) -> bool:
 
 
 def shared(waiting: int = 0) -> str:
-    """How other processes use the first visible GPU; empty if none does.
-
-    Call it only while no trial of ours runs. For ``waiting`` see ``is_in_use``.
-    """
+    """How others use the first visible GPU while no trial of ours runs; empty if none does."""
     uuids = nvml.visible_uuids()
     if not uuids:
         return ""

@@ -15,10 +15,7 @@ kernels take 160 MiB, and NCCL, which DeepSpeed starts, 960 MiB (docs/results)."
 
 
 def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
-    """At most one flag: how another process used the GPU before or during the trial.
-
-    In a container NVML may show the memory that others use, but not their processes.
-    """
+    """At most one flag: how another process used the GPU before or during the trial."""
     processes = row.get("gpu_foreign_processes")
     if processes:
         return [Flag(FlagKind.SHARED_PROCESSES, processes)]

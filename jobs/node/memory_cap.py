@@ -20,11 +20,7 @@ def of(spec: TrialSpec) -> MemoryCap | None:
 
 
 def impose(cap: MemoryCap, context_bytes: int | None) -> None:
-    """Limit this process's allocator to the cap, less what context and libraries take.
-
-    ``context_bytes`` is what the bare context took; None without a GPU. Raises UnsupportedError
-    without a GPU, because there is no CUDA allocator.
-    """
+    """Limit the allocator to the cap, less what is outside it. UnsupportedError without a GPU."""
     import torch
 
     if context_bytes is None:

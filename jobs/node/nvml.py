@@ -1,7 +1,4 @@
-"""What NVIDIA's management library (NVML) reports about the visible GPUs, identified by UUID.
-
-Nothing here creates a CUDA context.
-"""
+"""What NVML reports about the visible GPUs, by UUID. Nothing here creates a CUDA context."""
 
 from __future__ import annotations
 

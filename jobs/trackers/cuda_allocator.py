@@ -11,10 +11,7 @@ from jobs.trackers.tracker import Moment, Tracker
 
 
 class Allocator(Tracker):
-    """Peaks over the training, warm-up included. Without CUDA there is nothing to measure.
-
-    Equal trials have equal peaks, to the byte.
-    """
+    """Peaks over the training, warm-up included; equal trials have equal ones, to the byte."""
 
     columns: ClassVar = (
         Column.nbytes(

@@ -141,10 +141,7 @@ class Device(Tracker):
         return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
 
     def _foreign_processes(self, *, has_context: bool) -> int:
-        """How many processes other than this one and its children are on the GPU.
-
-        This process is on the GPU if it has a CUDA context.
-        """
+        """How many processes that are not ours are on the GPU. We are if we have a context."""
         own_processes = int(has_context)
         try:
             processes = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)

@@ -74,10 +74,7 @@ class RaggedData(Tracker):
             self._operators.release()
 
     def cpu_step_peak_bytes(self) -> int | None:
-        """On a CPU, most bytes that tensors held in the worst step beyond persistent_bytes.
-
-        None on a GPU, and if there was no such step.
-        """
+        """The worst step's bytes beyond persistent_bytes on a CPU; None if it was not measured."""
         if self._operators is None:
             return None
         peak: int | None = self._operators.measurements().get("cpu_step_peak_bytes")

@@ -154,10 +154,7 @@ class Steps(Tracker):
         return are_enough(seconds, relative_error, limit, host_bound_share)
 
     def _device_seconds_so_far(self, first_step: int, finished: int) -> list[float]:
-        """Seconds of the steps from index ``first_step`` to ``finished`` (excluded), on a GPU.
-
-        Waits for the last backward pass among them, and not for the optimizer after it.
-        """
+        """Seconds of some steps on a GPU. Waits for their last backward pass, not its optimizer."""
         self._backward_events[finished - 1].synchronize()
         # All steps but the last are measured from step end to step end. The last step has no end
         # yet, because its optimizer may still run. So that step is measured from the backward pass
@@ -181,10 +178,7 @@ class Steps(Tracker):
         return end - sum(seconds[self._first_counted :]), end
 
     def series(self) -> Mapping[str, list[float]]:
-        """Seconds of every step: by the host's clock, of the wait for data, by the device's clock.
-
-        Waits for the device.
-        """
+        """Steps' seconds by the host, of the data wait, by the device, which this waits for."""
         series = {"step_seconds": _differences(self._marks), "data_seconds": self._data_seconds}
         if self._events:
             import torch

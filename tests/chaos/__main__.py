@@ -1,6 +1,6 @@
 """Break a real cluster under real sweeps, and check that no record is lost, missing or repeated.
 
-    python -m tests.chaos [--faults 100] [--seed 1] [--kinds PART ...] [--train] [--page PAGE]
+    python -m tests.chaos [--faults 100] [--seed 1] [--kinds PART ...] [--page PAGE]
 
 Every node is a network namespace with its own raylet and GPU (SIMULATED), which cannot see the run
 folder. Trials only pretend to train, but their actor, slot and forked child are real. A trial
@@ -11,18 +11,13 @@ drawn by the seed. Exit status 0 if every fault had the effect that it has to ha
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tests.chaos import arena, page
-from tests.chaos.campaign import Campaign, SweepResult, draw
-from tests.chaos.kinds import KINDS, Kind
-
-NODES = 2
-AT_ONCE = 15
+from tests.chaos import campaign, namespaces, page
+from tests.chaos.arena import Arena
+from tests.chaos.kinds import KINDS
 
 
 def main() -> int:
@@ -35,46 +30,33 @@ def main() -> int:
     parser.add_argument(
         "--kinds", nargs="+", default=[""], help="only kinds with one of these words in their name"
     )
-    parser.add_argument(
-        "--train", action="store_true", help="what a trial does to itself it does in real training"
-    )
     parser.add_argument("--page", type=Path, help="the Markdown page to write the table into")
     options = parser.parse_args()
-    arena.enter()
+    if not namespaces.enter("--net", tools=("nsenter", "ip")):
+        sys.exit(
+            "a chaos run needs iproute2, util-linux and namespaces,"
+            " which this system does not grant"
+        )
     kinds = [kind for kind in KINDS if any(word in kind.name for word in options.kinds)]
-    drawn = draw(options.seed, options.faults, kinds)
+    faults = campaign.draw(options.seed, options.faults, kinds)
     begin = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - begin:6.0f} s  {text}", flush=True)
 
-    inside = [fault for fault in drawn if not fault[0].is_outside]
-    outside = [fault for fault in drawn if fault[0].is_outside]
-    parts = {"training": inside, "standin": outside} if options.train else {"standin": drawn}
-    results: list[SweepResult] = []
-    for trials, faults in parts.items():
-        for result in _sweeps(trials, faults, options.seed, say):
+    results = []
+    with Arena().machines(nodes=2) as machines:
+        for result in campaign.Campaign(machines, options.seed, say).run(faults):
             results.append(result)
-            counted = f"{len(result.faults)} faults in {result.trials} trials"
-            say("\n  !! ".join([counted, *result.wrong]))
+            say(f"{len(result.faults)} faults in {result.trials} trials")
+            for name, found in result.wrong.items():
+                for what in found:
+                    say(f"  !! {name}: {what}")
             if options.page:
-                page.write(
-                    options.page,
-                    results,
-                    len(drawn),
-                    f"python -m tests.chaos {shlex.join(sys.argv[1:])}",
-                )
-    print("\n".join(page.table(results, len(drawn))))
-    return any(result.wrong for result in results)
-
-
-def _sweeps(
-    trials: str, faults: Sequence[tuple[Kind, str]], seed: int, say: Callable[[str], None]
-) -> Iterator[SweepResult]:
-    if faults:
-        with arena.Arena(trials).machines() as machines:
-            machines.start(NODES)
-            yield from Campaign(machines, seed, say).run(faults, at_once=AT_ONCE)
+                table = campaign.table(results, len(faults))
+                page.write(options.page, "chaos", "tests.chaos", table)
+    print("\n".join(campaign.table(results, len(faults))))
+    return int(any(found for result in results for found in result.wrong.values()))
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from tests.chaos import control, namespaces
+from tests.chaos.control import Control
 
 CODE = Path(__file__).parents[2]
 ROOT = Path("/mnt")
@@ -24,9 +24,8 @@ RUN = ROOT / "run"
 """Where the sweeps write: a small file system that only the head and the driver can see."""
 HEAD = "10.77.0.1"
 ADDRESS = f"{HEAD}:6379"
-_RUN_SIZE = "64m"
-_QUICK = {
-    # Ray's patience, in small change: a lost node is found out in seconds instead of minutes.
+_VARIABLES = {
+    # A lost node is found out in seconds instead of minutes.
     "RAY_health_check_initial_delay_ms": "2000",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "4000",
@@ -36,6 +35,8 @@ _QUICK = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": "0" * 64,
     "RAY_enable_metrics_collection": "0",
+    "CHAOS_CONTROL": str(ROOT / "control"),
+    "PYTHONPATH": os.pathsep.join((str(CODE / "tests/chaos/standin"), str(CODE))),
 }
 _ASK_GCS = """
 import json, sys
@@ -52,116 +53,71 @@ else:
 """
 
 
-def enter() -> None:
-    """Go on in namespaces of one's own, in which whatever is left behind dies with this process."""
-    if not namespaces.enter("--net", tools=("nsenter", "ip")):
-        sys.exit(
-            "a chaos run needs iproute2, util-linux and namespaces,"
-            " which this system does not grant"
-        )
-
-
 @dataclass(kw_only=True)
 class Node:
     """One machine: the process that keeps its namespaces, and Ray's processes in them."""
 
     name: str
     address: str
-    holder: subprocess.Popen[bytes] | None
+    holder: subprocess.Popen[bytes] | None = None
     ray: list[psutil.Process] = field(default_factory=list)
+
+    @property
+    def inside(self) -> Sequence[str]:
+        """What a command begins with that runs on the node."""
+        if self.holder is None:
+            return ()
+        return ("nsenter", "--target", str(self.holder.pid), "--net", "--mount")
 
     def process(self, name: str) -> psutil.Process:
         """Ray's ``raylet`` or ``gcs_server`` of this node."""
         return next(one for one in self.ray if one.name() == name)
 
-    def workers(self) -> list[psutil.Process]:
-        """What the raylet has started, slots and trials among it."""
-        return [*self.process("raylet").children(recursive=True)]
-
-    def everything(self) -> list[psutil.Process]:
-        """Ray's processes and whatever they have started."""
-        found: list[psutil.Process] = []
-        for one in self.ray:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                found += [one, *one.children(recursive=True)]
-        return found
-
     def kill(self) -> None:
         """The power fails."""
-        for one in self.everything():
+        for one in self.ray:
             with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
+                for process in (*one.children(recursive=True), one):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        process.kill()
         if self.holder is not None:
             self.holder.kill()
             self.holder.wait()
 
 
 class Arena:
-    """The machines: a head without a GPU, and nodes with one each.
+    """The machines: a head without a GPU, and nodes with one each."""
 
-    ``trials`` is "standin" or "training".
-    """
-
-    def __init__(self, trials: str) -> None:
-        self.trials = trials
+    def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
-        self.control = control.Control(ROOT / "control")
+        self.control = Control(ROOT / "control")
         self._made = 0
 
     @contextlib.contextmanager
-    def machines(self) -> Iterator[Arena]:
-        """The network and the file systems, empty at first."""
-        _do("mount", "-t", "tmpfs", "tmpfs", str(ROOT))
-        # Ray leaves word there of the cluster started last, which would be found from outside.
+    def machines(self, nodes: int) -> Iterator[Arena]:
+        """The network, the file systems, the head, and so many nodes."""
+        _do(f"mount -t tmpfs tmpfs {ROOT}")
+        # Ray notes there which cluster was started last, which would be found from outside.
         Path("/tmp/ray").mkdir(exist_ok=True)
-        _do("mount", "-t", "tmpfs", "tmpfs", "/tmp/ray")
+        _do("mount -t tmpfs tmpfs /tmp/ray")
         RUN.mkdir()
-        _do("mount", "-t", "tmpfs", "-o", f"size={_RUN_SIZE}", "tmpfs", str(RUN))
-        (ROOT / "control").mkdir()
+        _do(f"mount -t tmpfs -o size=64m tmpfs {RUN}")
         self.control.clear()
-        _do("ip", "link", "set", "lo", "up")
-        _do("ip", "link", "add", "bridge", "type", "bridge")
-        _do("ip", "address", "add", f"{HEAD}/24", "dev", "bridge")
-        _do("ip", "link", "set", "bridge", "up")
+        _do("ip link set lo up")
+        _do("ip link add bridge type bridge")
+        _do(f"ip address add {HEAD}/24 dev bridge")
+        _do("ip link set bridge up")
+        self._start(nodes)
         try:
             yield self
         finally:
-            self.stop()
-            _do("ip", "link", "delete", "bridge")
-            for place in (str(RUN), str(ROOT), "/tmp/ray"):
-                _do("umount", "--lazy", place)  # what was killed a moment ago may still hold a file
-
-    def start(self, nodes: int) -> None:
-        """Start the head, and so many nodes."""
-        options = [
-            "--head",
-            "--node-ip-address",
-            HEAD,
-            "--port",
-            "6379",
-            "--num-cpus",
-            "0",
-            "--num-gpus",
-            "0",
-        ]
-        head = Node(name="head", address=HEAD, holder=None)
-        self._start_ray(
-            head, [*options, "--include-dashboard", "false", "--temp-dir", str(ROOT / "ray")]
-        )
-        self.nodes["head"] = head
-        for _ in range(nodes):
-            self.add()
-
-    def stop(self) -> None:
-        """Every machine is switched off."""
-        while self.nodes:
-            self.lose(next(iter(self.nodes)))
+            self._stop()
 
     def restart(self) -> None:
         """Switch everything off, and on again with as many nodes."""
         nodes = len(self.nodes) - 1
-        self.stop()
-        self.start(nodes)
+        self._stop()
+        self._start(nodes)
 
     def add(self) -> str:
         """A node joins; its name."""
@@ -169,37 +125,14 @@ class Arena:
         name, address = f"node{self._made}", f"10.77.0.{self._made + 1}"
         hidden = f"mount -t tmpfs tmpfs {RUN} && exec sleep infinity"
         holder = subprocess.Popen(["unshare", "--net", "--mount", "sh", "-c", hidden])
-        _await(lambda: Path(f"/proc/{holder.pid}/comm").read_text().strip() == "sleep")
-        _do(
-            "ip",
-            "link",
-            "add",
-            name,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "eth0",
-            "netns",
-            str(holder.pid),
-        )
-        _do("ip", "link", "set", name, "master", "bridge", "up")
+        while Path(f"/proc/{holder.pid}/comm").read_text().strip() != "sleep":
+            time.sleep(0.05)
         node = Node(name=name, address=address, holder=holder)
+        _do(f"ip link add {name} type veth peer name eth0 netns {holder.pid}")
+        _do(f"ip link set {name} master bridge up")
         for command in ("link set lo up", f"address add {address}/24 dev eth0", "link set eth0 up"):
-            _do(*_inside(node), "ip", *command.split())
-        gpus = "1" if self.trials == "standin" else "0"
-        options = [
-            "--address",
-            ADDRESS,
-            "--node-ip-address",
-            address,
-            "--num-cpus",
-            "1",
-            "--num-gpus",
-            gpus,
-        ]
-        self._start_ray(node, options)
-        self.nodes[name] = node
+            _do(f"ip {command}", node.inside)
+        self._start_ray(node, f"--address {ADDRESS} --num-cpus 1 --num-gpus 1")
         return name
 
     def lose(self, name: str) -> None:
@@ -208,11 +141,11 @@ class Arena:
 
     def cut(self, name: str) -> None:
         """The node's cable is pulled."""
-        _do("ip", "link", "set", name, "down")
+        _do(f"ip link set {name} down")
 
     def heal(self, name: str) -> None:
         """It is put back."""
-        _do("ip", "link", "set", name, "up")
+        _do(f"ip link set {name} up")
 
     def is_alive(self, name: str) -> bool:
         """Whether Ray believes so."""
@@ -222,32 +155,34 @@ class Arena:
         """Let the cluster say that it runs another Ray; what it said before."""
         return str(self._ask_gcs("version", version))
 
-    def environment(self, node: str) -> Mapping[str, str]:
+    def environment(self, node: str = "") -> dict[str, str]:
         """What every process of a node is started with; "" is the driver."""
-        own = control.environment(self.control.folder, node, trials=self.trials, code=CODE)
-        return {**os.environ, **_QUICK, **own}
+        return {**os.environ, **_VARIABLES, "CHAOS_NODE": node}
+
+    def _start(self, nodes: int) -> None:
+        temporary = f"--include-dashboard false --temp-dir {ROOT / 'ray'}"
+        head = f"--head --port 6379 --num-cpus 0 --num-gpus 0 {temporary}"
+        self._start_ray(Node(name="head", address=HEAD), head)
+        for _ in range(nodes):
+            self.add()
+
+    def _stop(self) -> None:
+        while self.nodes:
+            self.lose(next(iter(self.nodes)))
 
     def _ask_gcs(self, *question: str) -> Any:
         """From a process of its own: Ray's client ends the one that it is in when the head dies."""
         command = [sys.executable, "-c", _ASK_GCS, ADDRESS, *question]
-        done = subprocess.run(
-            command, env={**self.environment("")}, capture_output=True, check=True
-        )
+        done = subprocess.run(command, env=self.environment(), capture_output=True, check=True)
         return json.loads(done.stdout)
 
-    def _start_ray(self, node: Node, options: Sequence[str]) -> None:
+    def _start_ray(self, node: Node, options: str) -> None:
         before = set(psutil.pids())
-        small = [
-            "--object-store-memory",
-            "80000000",
-            "--memory",
-            "2000000000",
-            "--disable-usage-stats",
-        ]
-        ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *options, *small]
+        small = "--object-store-memory 80000000 --memory 2000000000 --disable-usage-stats"
+        words = f"-m ray.scripts.scripts start --node-ip-address {node.address} {options} {small}"
         started = subprocess.run(
-            [*_inside(node), *ray],
-            env={**self.environment(node.name)},
+            [*node.inside, sys.executable, *words.split()],
+            env=self.environment(node.name),
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -257,21 +192,8 @@ class Arena:
             raise RuntimeError(f"{node.name} did not start:\n{started.stdout}\n{started.stderr}")
         # Ray's daemons are orphans by now, and adopted by the first process of these namespaces.
         node.ray = [one for one in psutil.Process(1).children() if one.pid not in before]
+        self.nodes[node.name] = node
 
 
-def _inside(node: Node) -> Sequence[str]:
-    if node.holder is None:
-        return ()
-    return ("nsenter", "--target", str(node.holder.pid), "--net", "--mount")
-
-
-def _do(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
-
-
-def _await(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {seconds:g} s")
-        time.sleep(0.05)
+def _do(command: str, inside: Sequence[str] = ()) -> None:
+    subprocess.run([*inside, *command.split()], check=True, capture_output=True, text=True)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from jobs.flags import SHARED, has_any
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.storage.record_reader import read_records
-from tests.chaos import judge
+from tests.chaos import judge, page
 from tests.chaos.arena import ROOT, Arena
-from tests.chaos.control import Arm
+from tests.chaos.control import Arm, Control
 from tests.chaos.kinds import KINDS, Kind
 from tests.chaos.scene import WAIT_SECONDS, Scene, UnexpectedError
 
@@ -37,86 +38,68 @@ cpu_fallback: {{warmup_steps: 1, steps: 2}}
 resources: {{screen_gpus: false}}
 budgets: [2GiB]
 """
-
-
-HANGING_SECONDS = {"standin": 15.0, "training": 60.0}
+HANGING_SECONDS = 15.0
 """The timeout of trials that hang."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Drawn:
-    """One fault: of which kind, in which phase of which trial."""
-
-    kind: Kind
-    phase: str
-    trial: TrialSpec
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Effect:
-    """What became of one fault."""
-
-    kind: str
-    phase: str
-    outcome: str
-    reason: str
-    starts: int
-    seconds: float
-    wrong: str = ""
-    """What is not as it has to be."""
+AT_ONCE = 15
+"""Faults in one sweep."""
+CHECKS: Mapping[str, str] = {
+    "lost": "finished trials lost or changed, or another program's files touched",
+    "without_row": "planned trials without exactly one row, in the records or in the table",
+    "repeated": "trials begun again after their record was written",
+    "different": "records different from the undisturbed sweep's, of trials that were not struck",
+    "effect": "faults with another effect than in the table below",
+}
+"""What must not be."""
+_OF_THE_MOMENT = {
+    "gpu_uuid",
+    "overhead_seconds",
+    "gpu_used_before_bytes",
+    "gpu_foreign_processes",
+    "flags",
+    "flag_values",
+}
+"""Measurements that say where a trial ran, and beside whom."""
 
 
 @dataclass(kw_only=True)
-class _Struck:
-    """A fault that has struck, and whose trial has no record yet."""
+class Fault:
+    """One fault: of which kind, in which phase of which trial, and what became of it."""
 
-    drawn: Drawn
-    begin: float
-    earlier: int
+    kind: Kind
+    phase: str
+    trial_id: str = ""
+    struck_at: float | None = None
+    earlier: int = 0
     """How often earlier faults had made the trial begin again."""
     repeats: int = 0
     """How often later faults may have made the trial begin again."""
+    outcome: str = ""
+    """Of its trial; empty until the fault has had its effect."""
+    seconds: float = 0.0
+    """From the strike to the trial's record."""
 
 
 @dataclass(kw_only=True)
 class SweepResult:
-    """What became of a sweep, and everything that must not be."""
+    """What became of a sweep, and by the names of ``CHECKS`` everything that must not be."""
 
-    trials: int = 0
-    faults: list[Effect] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    without_one_row: list[str] = field(default_factory=list)
-    repeated: list[str] = field(default_factory=list)
-    different: list[str] = field(default_factory=list)
-
-    @property
-    def wrong(self) -> list[str]:
-        """Everything that must not be."""
-        faults = [
-            f"{effect.kind} in {effect.phase}: {effect.wrong}"
-            for effect in self.faults
-            if effect.wrong
-        ]
-        sweep = [*self.lost, *self.without_one_row, *self.repeated, *self.different]
-        return [*faults, *sweep]
+    trials: int
+    faults: list[Fault] = field(default_factory=list)
+    wrong: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
-def draw(seed: int, count: int, kinds: Sequence[Kind] = KINDS) -> list[tuple[Kind, str]]:
-    """Faults with their phases.
-
-    First what a trial does to itself, in every phase; then each other kind once, and more of them
-    by their weights.
-    """
-    generator = random.Random(seed)
-    inside = [(kind, phase) for kind in kinds if not kind.is_outside for phase in kind.phases]
-    outside = [kind for kind in kinds if kind.is_outside]
-    generator.shuffle(inside)
-    drawn = generator.sample(outside, len(outside))
+def draw(seed: int, count: int, kinds: Sequence[Kind]) -> list[Fault]:
+    """What a trial does to itself, in every phase; then each other kind once; then by weight."""
+    chance = random.Random(seed)
+    inside = [(kind, phase) for kind in kinds if not kind.strike for phase in kind.phases]
+    chance.shuffle(inside)
+    outside = [kind for kind in kinds if kind.strike]
+    drawn = chance.sample(outside, len(outside))
     if outside:
-        weights = [kind.weight for kind in outside]
         missing = max(0, count - len(inside) - len(drawn))
-        drawn += generator.choices(outside, weights, k=missing)
-    return [*inside, *((kind, generator.choice(kind.phases)) for kind in drawn)][:count]
+        drawn += chance.choices(outside, [kind.weight for kind in outside], k=missing)
+    pairs = [*inside, *((kind, chance.choice(kind.phases)) for kind in drawn)][:count]
+    return [Fault(kind=kind, phase=phase) for kind, phase in pairs]
 
 
 def _config(timeout_seconds: float) -> Path:
@@ -133,154 +116,176 @@ class Campaign:
         self._arena = arena
         self._chance = random.Random(seed)
         self._say = say
-        config = load_config(_config(WAIT_SECONDS))
-        self.trials = plan(config, has_gpu=arena.trials == "standin").trials
+        trials = plan(load_config(_config(WAIT_SECONDS)), has_gpu=True).trials
+        self._planned = [trial.trial_id for trial in trials]
         self._sweeps = 0
         self._undisturbed: Mapping[str, TrialRecord] = {}
 
-    def run(self, faults: Sequence[tuple[Kind, str]], *, at_once: int) -> Iterator[SweepResult]:
-        """One undisturbed sweep, then sweeps with ``at_once`` faults each until all have struck.
+    def run(self, faults: Sequence[Fault]) -> Iterator[SweepResult]:
+        """One undisturbed sweep, then sweeps until all faults have struck.
 
         What a trial does to itself comes first, with a short timeout for those that hang. Trials
         that other faults strike may have to wait for long.
         """
         yield self._sweep([], WAIT_SECONDS)
-        waiting = list(faults)
-        while waiting:
-            outside = all(kind.is_outside for kind, _ in waiting)
-            batch = [one for one in waiting if one[0].is_outside is outside][:at_once]
-            timeout_seconds = WAIT_SECONDS if outside else HANGING_SECONDS[self._arena.trials]
-            result = self._sweep(self._spread(batch), timeout_seconds)
+        while waiting := [fault for fault in faults if not fault.outcome]:
+            inside = [fault for fault in waiting if not fault.kind.strike]
+            batch = (inside or waiting)[:AT_ONCE]
+            # On some of the first trials, so that undisturbed ones follow. A fault that ends the
+            # driver comes last, because it ends all others, too; one that must strike several
+            # times comes first.
+            batch.sort(key=lambda fault: (fault.kind.is_last, not fault.kind.always))
+            first_trials = self._planned[: len(self._planned) * 3 // 4]
+            chosen = set(self._chance.sample(first_trials, len(batch)))
+            in_order = [trial_id for trial_id in first_trials if trial_id in chosen]
+            for fault, trial_id in zip(batch, in_order, strict=True):
+                fault.trial_id = trial_id
+                fault.struck_at = None
+                fault.earlier = fault.repeats = 0
+            result = self._sweep(batch, HANGING_SECONDS if inside else WAIT_SECONDS)
             yield result
             if not result.faults:
-                raise UnexpectedError(f"no fault struck: {result.wrong}")
-            struck = [(effect.kind, effect.phase) for effect in result.faults]
-            waiting = [one for one in waiting if not _take(struck, (one[0].name, one[1]))]
+                raise UnexpectedError(f"no fault struck: {dict(result.wrong)}")
 
-    def _spread(self, faults: Sequence[tuple[Kind, str]]) -> list[Drawn]:
-        """The faults on some of the first trials, so that undisturbed ones follow.
-
-        A fault that ends the driver comes last, because it ends all others, too. One that must
-        strike several times comes first.
-        """
-        first_trials = range(len(self.trials) * 3 // 4)
-        indices = sorted(self._chance.sample(first_trials, len(faults)))
-        ordered = sorted(faults, key=lambda fault: (fault[0].is_last, not fault[0].always))
-        return [
-            Drawn(kind=kind, phase=phase, trial=self.trials[index])
-            for (kind, phase), index in zip(ordered, indices, strict=True)
-        ]
-
-    def _sweep(self, faults: Sequence[Drawn], timeout_seconds: float) -> SweepResult:
+    def _sweep(self, faults: Sequence[Fault], timeout_seconds: float) -> SweepResult:
         control = self._arena.control
-        result = SweepResult(trials=len(self.trials))
+        result = SweepResult(trials=len(self._planned))
         control.clear()
-        by_trial = {fault.trial.trial_id: fault for fault in faults}
+        by_trial = {fault.trial_id: fault for fault in faults}
         for trial_id, fault in by_trial.items():
-            kind = fault.kind
-            control.arm(trial_id, Arm(phase=fault.phase, act=kind.act, always=kind.always))
+            arm = Arm(phase=fault.phase, act=fault.kind.act, always=fault.kind.always)
+            control.write(f"armed/{trial_id}", asdict(arm))
         self._sweeps += 1
         scene = Scene(self._arena, _config(timeout_seconds), f"sweep{self._sweeps}")
-        finished: dict[Path, tuple[int, bytes]] = {}
-        struck: dict[str, _Struck] = {}
+        first_seen: dict[str, bytes] = {}
         scene.start()
         try:
-            while scene.status() is None:
-                announcement = control.announced()
-                if announcement is not None:
-                    scene.victim = announcement
-                    self._strike(scene, by_trial[announcement.trial_id], struck)
-                    finished = {**scene.finished(), **finished}
-                result.faults += self._settled(scene, struck)
+            while scene.driver.poll() is None:
+                if (victim := control.victim()) is not None:
+                    scene.victim = victim
+                    self._strike(scene, by_trial)
+                    first_seen = judge.final_records(scene.folder) | first_seen
+                self._settle(scene, faults, result)
                 time.sleep(0.02)
             scene.ends(0)
-            result.faults += self._settled(scene, struck)
-            self._judge(scene, by_trial, finished, result)
         except UnexpectedError as error:
-            result.different.append(str(error))
-            scene.give_up()
+            result.wrong["different"].append(str(error))
+            scene.kill_driver()
             self._arena.restart()
+            return result
+        self._settle(scene, faults, result)
+        result.wrong["lost"] += judge.lost(scene.folder, first_seen)
+        for path, content in scene.planted.items():
+            if path.read_bytes() != content:
+                result.wrong["lost"].append(f"{path.name} is another program's and was changed")
+        result.wrong["without_row"] += judge.without_row(scene.folder, self._planned)
+        result.wrong["repeated"] += _repeated(scene)
+        records = {record.trial_id: record for record in read_records(scene.folder)}
+        if not faults:
+            # Which follow-ups run depends on speeds, so only trials of the plan are compared.
+            self._undisturbed = {name: records[name] for name in self._planned if name in records}
+        hurt = {fault.trial_id: fault.kind.outcome for fault in result.faults}
+        result.wrong["different"] += _unflagged(control, self._arena.nodes, records)
+        result.wrong["different"] += _different(records, self._undisturbed, hurt)
         return result
 
-    def _strike(self, scene: Scene, drawn: Drawn, struck: dict[str, _Struck]) -> None:
+    def _strike(self, scene: Scene, by_trial: Mapping[str, Fault]) -> None:
         """Let the fault happen to the trial that stands still."""
-        kind, trial_id = drawn.kind, drawn.trial.trial_id
-        self._say(f"{kind.name}, in {drawn.phase} of {trial_id} on {scene.victim.node}")
-        for other in struck.values():
-            other.repeats += kind.starts - 1
-        if trial_id not in struck:
-            earlier = len(scene.control.starts(trial_id)) - 1
-            struck[trial_id] = _Struck(drawn=drawn, begin=time.monotonic(), earlier=earlier)
+        fault = by_trial[scene.victim.trial_id]
+        kind = fault.kind
+        self._say(f"{kind.name}, in {fault.phase} of {fault.trial_id} on {scene.victim.node}")
+        for other in by_trial.values():
+            if other.struck_at is not None and not other.outcome:
+                other.repeats += kind.starts - 1
+        if fault.struck_at is None:
+            fault.earlier = len(scene.control.starts(fault.trial_id)) - 1
+            fault.struck_at = time.monotonic()
         assert kind.strike is not None
         kind.strike(scene)
         scene.release()
-        scene.control.next_turn(trial_id)
 
-    def _settled(self, scene: Scene, struck: dict[str, _Struck]) -> list[Effect]:
-        """What became of the faults whose trials have their record by now."""
-        done = [trial_id for trial_id in struck if scene.record(trial_id) is not None]
-        return [self._look(scene, fault.drawn, fault) for fault in map(struck.pop, done)]
-
-    def _look(self, scene: Scene, drawn: Drawn, struck: _Struck | None = None) -> Effect:
-        """What became of a fault's trial."""
-        kind, record = drawn.kind, scene.record(drawn.trial.trial_id)
-        starts = len(scene.control.starts(drawn.trial.trial_id))
-        wrong = []
-        if record is None or record.outcome is not kind.outcome or kind.reason not in record.reason:
-            wrong.append(f"its record is {record and (record.outcome, record.reason)}")
-        if (
-            record
-            and record.outcome is not Outcome.OK
-            and not kind.always
-            and record.phase != drawn.phase
-        ):
-            wrong.append(f"its record's phase is {record.phase}")
-        fewest = kind.starts + (struck.earlier if struck else 0)
-        if not fewest <= starts <= fewest + (struck.repeats if struck else 0):
-            wrong.append(f"begun {starts} times, not {kind.starts}")
-        return Effect(
-            kind=kind.name,
-            phase=drawn.phase,
-            outcome=record.outcome if record else "",
-            reason=record.reason if record else "",
-            starts=starts,
-            seconds=time.monotonic() - struck.begin if struck else 0.0,
-            wrong="; ".join(wrong),
-        )
-
-    def _judge(
-        self,
-        scene: Scene,
-        drawn: Mapping[str, Drawn],
-        finished: Mapping[Path, tuple[int, bytes]],
-        result: SweepResult,
-    ) -> None:
-        inside = [fault for fault in drawn.values() if not fault.kind.is_outside]
-        result.faults += [self._look(scene, fault) for fault in inside]
-        result.lost += judge.lost(scene, finished)
-        result.without_one_row += judge.without_one_row(scene.folder, self.trials)
-        result.repeated += judge.repeated(scene, scene.finished())
-        records = {record.trial_id: record for record in read_records(scene.folder)}
-        if not drawn:
-            # Which follow-ups run depends on speeds, so only trials of the plan are compared.
-            planned = {trial.trial_id for trial in self.trials}
-            self._undisturbed = {name: own for name, own in records.items() if name in planned}
-        struck = {(effect.kind, effect.phase) for effect in result.faults}
-        hurt = {
-            trial_id: fault.kind.outcome
-            for trial_id, fault in drawn.items()
-            if (fault.kind.name, fault.phase) in struck
-        }
-        result.different += judge.unflagged(scene, records)
-        all_figures = self._arena.trials == "standin"
-        result.different += judge.different(
-            records, self._undisturbed, hurt, all_figures=all_figures
-        )
+    def _settle(self, scene: Scene, faults: Sequence[Fault], result: SweepResult) -> None:
+        """See what became of the faults whose trials have their record by now."""
+        for fault in faults:
+            is_open = not fault.outcome and (fault.struck_at is not None or not fault.kind.strike)
+            record = scene.record(fault.trial_id) if is_open else None
+            if record is None:
+                continue
+            kind, where = fault.kind, f"{fault.kind.name} in {fault.phase}"
+            fault.outcome = record.outcome.value
+            if fault.struck_at is not None:
+                fault.seconds = time.monotonic() - fault.struck_at
+            result.faults.append(fault)
+            wrong = result.wrong["effect"]
+            if record.outcome is not kind.outcome or kind.reason not in record.reason:
+                wrong.append(f"{where}: its record is {record.outcome}, {record.reason}")
+            is_hurt = record.outcome is not Outcome.OK and not kind.always
+            if is_hurt and record.phase != fault.phase:
+                wrong.append(f"{where}: its record's phase is {record.phase}")
+            starts = len(scene.control.starts(fault.trial_id)) - fault.earlier
+            if not kind.starts <= starts <= kind.starts + fault.repeats:
+                wrong.append(f"{where}: begun {starts} times, not {kind.starts}")
 
 
-def _take(struck: list[tuple[str, str]], one: tuple[str, str]) -> bool:
-    """Whether it is among them; it is taken out then."""
-    if one in struck:
-        struck.remove(one)
-        return True
-    return False
+def _repeated(scene: Scene) -> Iterator[str]:
+    """Trials that were begun once more after their record was final."""
+    for trial_id in judge.final_records(scene.folder):
+        written = (scene.folder / "records" / f"{trial_id}.json").stat().st_mtime
+        for at, node in scene.control.starts(trial_id):
+            if at > written:
+                yield f"{trial_id} was begun on {node} {at - written:.1f} s after its record"
+
+
+def _unflagged(
+    control: Control, nodes: Mapping[str, object], records: Mapping[str, TrialRecord]
+) -> Iterator[str]:
+    """Records measured on a shared GPU that do not say so."""
+    for node in nodes:
+        if control.read(f"gpus/{node}") != "foreign":
+            continue
+        since = (control.folder / f"gpus/{node}").stat().st_mtime
+        for trial_id, record in records.items():
+            row = record.measurements
+            was_here = row.get("gpu_uuid", "").endswith(f"-{node}") and record.started_at > since
+            if was_here and "flags" in row and not has_any(record.flags, SHARED):
+                yield f"{trial_id} was measured on {node}'s shared GPU, and has no flag for it"
+
+
+def _different(
+    records: Mapping[str, TrialRecord],
+    undisturbed: Mapping[str, TrialRecord],
+    hurt: Mapping[str, Outcome],
+) -> Iterator[str]:
+    """Trials whose record is not the undisturbed sweep's.
+
+    Those in ``hurt`` have to have that outcome instead.
+    """
+    for trial_id, before in undisturbed.items():
+        now, expected = records.get(trial_id), hurt.get(trial_id, Outcome.OK)
+        if now is None or now.outcome is not expected:
+            yield f"{trial_id} is {now and (now.outcome, now.reason)}, not {expected}"
+        elif expected is Outcome.OK:
+            for name in before.measurements.keys() - _OF_THE_MOMENT:
+                value, was = now.measurements.get(name), before.measurements[name]
+                if value != was:
+                    yield f"{trial_id}: {name} is {value}, undisturbed {was}"
+
+
+def table(results: Sequence[SweepResult], drawn: int) -> Iterator[str]:
+    """Markdown: what held, then a row for each kind of fault. ``drawn`` are to strike in all."""
+    faults = [fault for result in results for fault in result.faults]
+    trials = sum(result.trials for result in results)
+    kinds = len({fault.kind.name for fault in faults})
+    struck = f"{len(faults)} of {drawn} faults, of {kinds} kinds"
+    yield f"{struck}, in {len(results)} sweeps of {trials} trials together."
+    yield from page.checks(CHECKS, [result.wrong for result in results])
+    yield "| fault | times | what becomes of it | records of the trials | longest until then |"
+    yield "| --- | ---: | --- | --- | ---: |"
+    for kind in KINDS:
+        own = [fault for fault in faults if fault.kind is kind]
+        if own:
+            counts = Counter(fault.outcome for fault in own).items()
+            rows = ", ".join(f"{count} {outcome}" for outcome, count in counts)
+            longest = max(fault.seconds for fault in own)
+            until = f"{longest:.1f} s" if kind.strike else ""
+            yield f"| {kind.name} | {len(own)} | {kind.answer} | {rows} | {until} |"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,77 +15,55 @@ from jobs.spec import TrialSpec
 from jobs.trackers.device import Device
 from jobs.trackers.tracker import Moment
 from jobs.trial import run as trial
-from tests.chaos.control import Announcement, Control
+from tests.chaos.control import Control, Victim
 from tests.support import faults
 
-PHASES: Sequence[str] = (
-    "requirements",
-    "context",
-    "data",
-    "model",
-    "trainer",
-    "first_step",
-    "warm_up",
-    "steps",
-    "inspection",
-)
+PHASES = ("requirements", "context", "data", "model", "trainer", "first_step", "warm_up", "steps")
+PHASES += ("inspection",)
 """In the order in which a trial announces them."""
 
 
-def install(*, training: bool) -> None:
-    """Let a slot's parent fork children that meet their faults, and train or only pretend to.
+def install() -> None:
+    """Let a slot's parent fork children that meet their faults and only pretend to train.
 
     Called before the parent's own code is imported.
     """
-    run = trial.run if training else _pretend
-
-    def run_with_fault(
-        spec: TrialSpec,
-        announce: trial.Announce,
-        *,
-        scratch: Path,
-        context_bytes: int = 0,
-    ) -> TrialRecord:
-        control, node = Control.here(), os.environ["CHAOS_NODE"]
-        control.started(spec.trial_id, node)
-
-        def enter(phase: str) -> None:
-            announce(phase)
-            _meet_fault(control, spec.trial_id, node, phase)
-
-        return run(spec, enter, scratch=scratch, context_bytes=context_bytes)
-
-    trial.run = run_with_fault
-    if not training:
-        preload.preload = lambda: 0.0
-        preload.unclean = lambda: ""
+    trial.run = _pretend
+    preload.preload = lambda: 0.0
+    preload.unclean = lambda: ""
 
 
-def _meet_fault(control: Control, trial_id: str, node: str, phase: str) -> None:
+def _meet_fault(trial_id: str, phase: str) -> None:
+    control = Control()
     arm = control.armed(trial_id)
     if arm is None or arm.phase != phase:
         return
-    if arm.act != "announce":
+    if arm.act:
         getattr(faults, arm.act)(None, "", None)
         return
     parent = os.getppid()
-    actor = faults.parent_of(parent)
-    announcement = Announcement(
-        trial_id=trial_id, node=node, child=os.getpid(), parent=parent, actor=actor
+    victim = Victim(
+        trial_id=trial_id,
+        node=os.environ["CHAOS_NODE"],
+        child=os.getpid(),
+        parent=parent,
+        actor=faults.parent_of(parent),
     )
-    control.announce(announcement, always=arm.always)
+    control.stand_still(victim, always=arm.always)
 
 
 def _pretend(
-    spec: TrialSpec, announce: trial.Announce, *, scratch: Path, context_bytes: int
+    spec: TrialSpec, announce: trial.Announce, *, scratch: Path, context_bytes: int = 0
 ) -> TrialRecord:
     """Go through all phases of a trial, with figures that follow from its choices alone."""
+    Control().started(spec.trial_id, os.environ["CHAOS_NODE"])
     outcome, reason, phase = Outcome.OK, "", ""
     figures: dict[str, Any] = {}
     with Device() as device:
         try:
             for phase in PHASES:
                 announce(phase)
+                _meet_fault(spec.trial_id, phase)
                 if phase == "requirements":
                     device.start(context_bytes)
                 elif phase == "trainer":

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 _ENTERED = "CHAOS_NAMESPACES"
 
@@ -15,14 +14,12 @@ _ENTERED = "CHAOS_NAMESPACES"
 def enter(*kinds: str, tools: Sequence[str] = ()) -> bool:
     """Start this program again in new mount and process namespaces, and in ``kinds`` of more.
 
-    Returns True inside of them. Returns False where the system does not grant them or lacks one of
+    Returns True inside of them, and False where the system does not grant them or lacks one of
     ``tools``.
     """
     if os.environ.get(_ENTERED):
         return True
-    own_user: list[str] = []
-    if os.geteuid() != 0:
-        own_user = ["--user", "--map-root-user"]
+    own_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     options = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     unshare = ["unshare", *own_user, *kinds, *options]
     if not all(shutil.which(tool) for tool in ("unshare", "mount", "umount", *tools)):
@@ -32,8 +29,4 @@ def enter(*kinds: str, tools: Sequence[str] = ()) -> bool:
     # A shell is the namespace's first process, because it reaps orphans: Ray takes a zombie for a
     # living raylet.
     shell = ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, *sys.orig_argv[1:]]
-    return _become([*unshare, *shell])
-
-
-def _become(command: Sequence[str]) -> NoReturn:
-    os.execvpe(command[0], [*command], {**os.environ, _ENTERED: "1"})
+    return os.execvpe(unshare[0], [*unshare, *shell], {**os.environ, _ENTERED: "1"})

@@ -6,23 +6,24 @@ import ast
 import re
 from pathlib import Path
 
-from tests.chaos import page
-from tests.chaos.killer import page as killer_page
 from tests.chaos.kinds import KINDS
+from tests.chaos.page import split
 
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/reliability.md").read_text()
 
 
-def without(text: str, begin: str, end: str) -> tuple[str, str]:
-    """The text without the part between two markers, and that part."""
-    before, _, rest = text.partition(begin)
-    part, _, after = rest.partition(end)
-    return before + after, part
+def counts(table: str) -> set[str]:
+    """The distinct counts in a campaign's table of what must not be."""
+    rows = table.partition("| what must not be |")[2].partition("\n\n")[0].splitlines()[2:]
+    return {row.strip("| ").split(" | ")[1] for row in rows}
 
 
 def test_every_row_of_the_reliability_page_names_a_test_that_exists() -> None:
-    by_hand, _ = without((ROOT / "docs/reliability.md").read_text(), page.BEGIN, page.END)
-    by_hand, _ = without(by_hand, killer_page.BEGIN, killer_page.END)
+    by_hand = PAGE
+    for campaign in ("chaos", "killer"):
+        before, _, after = split(by_hand, campaign)
+        by_hand = before + after
     rows = []
     for section in re.split(r"^## ", by_hand, flags=re.MULTILINE):
         # The other tables are of campaigns, printed by a command.
@@ -41,25 +42,18 @@ def test_every_row_of_the_reliability_page_names_a_test_that_exists() -> None:
 def test_the_table_of_the_chaos_run_is_of_the_kinds_there_are_and_nothing_in_it_went_wrong() -> (
     None
 ):
-    table = (
-        (ROOT / "docs/reliability.md").read_text().partition(page.BEGIN)[2].partition(page.END)[0]
-    )
-    _, wrongs, faults = (
-        part.splitlines() for part in re.split(r"^\| --- .*\n", table, flags=re.MULTILINE)
-    )
-    kinds = {kind.name: kind.answer for kind in KINDS}
-    rows = [line.strip("| ").split(" | ") for line in faults if line.startswith("| ")]
+    _, table, _ = split(PAGE, "chaos")
+    answers = {kind.name: kind.answer for kind in KINDS}
+    lines = table.partition("| fault |")[2].splitlines()[2:]
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
     assert len(rows) > 10
-    assert [row[0] for row in rows if kinds.get(row[0]) != row[2]] == []
-    assert {line.strip("| ").split(" | ")[1] for line in wrongs[: wrongs.index("")]} == {"0"}
+    assert [row[0] for row in rows if answers.get(row[0]) != row[2]] == []
+    assert counts(table) == {"0"}
 
 
 def test_the_random_killers_table_has_ten_sweeps_and_nothing_in_it_went_wrong() -> None:
-    text = (ROOT / "docs/reliability.md").read_text()
-    _, table = without(text, killer_page.BEGIN, killer_page.END)
+    _, table, _ = split(PAGE, "killer")
     sweeps = re.search(r"^(\d+) sweeps of", table, flags=re.MULTILINE)
     assert sweeps is not None
     assert int(sweeps[1]) >= 10
-    checks = table.partition("| what must not be |")[2].partition("\n\n")[0]
-    counts = {line.strip("| ").split(" | ")[1] for line in checks.splitlines()[2:]}
-    assert counts == {"0"}
+    assert counts(table) == {"0"}

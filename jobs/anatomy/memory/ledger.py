@@ -35,11 +35,7 @@ class DeviceReadings:
 def ledger(
     memory: StepMemory, readings: DeviceReadings | None, live_tensors: Sequence[LiveTensor]
 ) -> Iterator[Entry]:
-    """The part "memory", in bytes.
-
-    The entries add up to ``readings.peak``; without readings, to the bytes of the tensors at the
-    peak.
-    """
+    """The part "memory" in bytes: adds up to ``readings.peak``, without them to the tensors."""
     for name, nbytes in sorted(memory.at_peak.items(), key=lambda item: -item[1]):
         yield _entry("memory", name, nbytes, kind_of(name))
     if readings is None:

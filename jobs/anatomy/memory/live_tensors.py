@@ -57,10 +57,7 @@ def live_tensors(model: Any, optimizer: Any, reference: Any = None) -> list[Live
 
 
 def _named_values(model: Any, optimizer: Any, reference: Any) -> Iterator[tuple[str, Any]]:
-    """Names with the tensors that they are for, nested or not.
-
-    Some tensors come twice: the more specific name comes first.
-    """
+    """Names with their tensors, nested or not. Of several names the more specific comes first."""
     for name, parameter in model.named_parameters():
         kind = "LoRA adapters" if "lora_" in name else "weights"  # peft's naming
         yield kind, parameter.data
@@ -87,20 +84,14 @@ def _named_values(model: Any, optimizer: Any, reference: Any) -> Iterator[tuple[
 
 
 def optimizer_layers(optimizer: Any) -> Iterator[Any]:
-    """An optimizer and the optimizers that it wraps, outermost first.
-
-    Accelerate and DeepSpeed wrap the optimizer that they are given.
-    """
+    """An optimizer and those that it wraps (Accelerate's, DeepSpeed's), outermost first."""
     while optimizer is not None:
         yield optimizer
         optimizer = getattr(optimizer, "optimizer", None)
 
 
 def nested_tensors(value: Any, depth: int = 4) -> Iterator[torch.Tensor]:
-    """The plain tensors in nested lists and mappings, down to ``depth`` levels.
-
-    A quantised subclass (torchao) is opened into the tensors that it holds.
-    """
+    """The plain tensors in nested containers; a quantised one (torchao) is opened."""
     import torch
 
     if isinstance(value, torch.Tensor):

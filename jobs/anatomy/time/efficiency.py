@@ -80,10 +80,7 @@ def _product_flop(left: tuple[int, ...], right: tuple[int, ...]) -> int:
 
 
 def _attention_flop(shapes: list[tuple[int, ...]], *, is_backward: bool) -> int:
-    """Scaled dot-product attention: two products forward, four of the same size backward.
-
-    Fused backward kernels also repeat one forward product, which is not counted.
-    """
+    """Attention: two products forward, four backward; a product that is repeated is not counted."""
     if is_backward:
         # The backward operators have the output's gradient before query, key and value.
         return 2 * _attention_flop(shapes[1:], is_backward=False)

@@ -18,10 +18,7 @@ OUTSIDE = "outside all modules"
 
 
 def modules(trace: Trace) -> Iterator[Entry]:
-    """The part "modules", longest first; empty if no module is known.
-
-    Adds up to the time of all operators in the forward and backward passes.
-    """
+    """The part "modules": all of the forward and backward passes, longest first."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for work, phase, spent in trace.weighted_work():
         if phase in ("forward", "backward"):

@@ -65,10 +65,7 @@ _COMPILED_KERNELS: _Patterns = (
 
 @functools.cache
 def group_of(kernel: str, operator: str, phase: str) -> str:
-    """The group of a kernel, or of an operator on the host; ``phase`` is when it was launched.
-
-    The kernel's name decides if it shows the group, else the operator's.
-    """
+    """The group of a kernel, or of an operator on the host, launched in ``phase``."""
     transfer = _first_match(_TRANSFER_KERNELS, kernel)
     if transfer is not None:
         return transfer
@@ -92,11 +89,7 @@ def _first_match(patterns: _Patterns, name: str) -> str | None:
 
 
 def operations(trace: Trace, step_seconds: float) -> Iterator[Entry]:
-    """The parts "operations" and "kernels", in seconds; of kernels the twelve longest.
-
-    ``step_seconds`` is a step without profiler. The idle time is the part of it that no kernel
-    filled; on a CPU, the host's own time between operators.
-    """
+    """The parts "operations" (idle: what no kernel fills of ``step_seconds``) and "kernels"."""
     by_group: defaultdict[str, float] = defaultdict(float)
     by_kernel: defaultdict[str, float] = defaultdict(float)
     for work, phase, seconds in trace.weighted_work():

@@ -40,10 +40,7 @@ def packages() -> dict[str, str]:
 
 
 def requirements() -> tuple[str, ...]:
-    """The requirements of this program, without its extras.
-
-    They are read from the installed distribution, else from the source tree's pyproject.toml.
-    """
+    """This program's requirements without extras, of the distribution or the source tree."""
     try:
         lines = importlib.metadata.requires("training-frontier") or ()
     except importlib.metadata.PackageNotFoundError:
@@ -86,10 +83,7 @@ def bitsandbytes_cuda() -> tuple[str, ...]:
 
 
 def prebuilt_ops() -> tuple[str, ...]:
-    """The ops that DeepSpeed compiled when it was installed.
-
-    They are read as text from a file of DeepSpeed, because importing deepspeed imports torch.
-    """
+    """The ops that DeepSpeed compiled when it was installed, without importing it (and torch)."""
     folder = _package_folder("deepspeed")
     if folder is None:
         return ()

@@ -101,10 +101,7 @@ class Machine:
 
 
 def look(nvme: Path | None = None) -> Machine:
-    """The node that this runs on.
-
-    ``nvme`` is a folder whose speed is measured: 512 MiB are written there, read and removed.
-    """
+    """The node that this runs on, with the disk of the folder ``nvme``."""
     import psutil
 
     host = psutil.virtual_memory()
@@ -144,10 +141,7 @@ def _nvml() -> dict[str, Any]:
 
 
 def ask_nvml(nvml: Any) -> dict[str, Any]:
-    """Driver and GPUs as fields of ``Machine``; ``nvml`` is the module ``pynvml``.
-
-    An NVMLError becomes ``nvml_error``.
-    """
+    """Driver and GPUs, or the NVMLError, as fields of ``Machine``; ``nvml`` is ``pynvml``."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -183,10 +177,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 
 def probe_disk(folder: Path, size: int = 512 * 2**20) -> Disk:
-    """Measure a folder: write ``size`` bytes to the disk, read them from it, and remove them.
-
-    Most disks' own caches are smaller than ``size``.
-    """
+    """Measure a folder by writing and reading ``size`` bytes, more than most disks' caches hold."""
     path = str(folder)
     try:
         free_bytes = shutil.disk_usage(folder).free

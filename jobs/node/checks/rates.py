@@ -62,10 +62,7 @@ def _largest_slowdown(
     calibrations: Sequence[Values],
     reference: Callable[[Iterable[float]], float],
 ) -> tuple[str, float]:
-    """The name of the rate with the largest slowdown, and that slowdown as a share.
-
-    ``reference`` is the maximum or the median, taken over all GPUs of the same model.
-    """
+    """The rate with the largest slowdown from the ``reference`` of its model, and that share."""
     same_model = [_rates(c) for c in calibrations if c["device"] == calibration["device"]]
     slowdowns: dict[str, float] = {}
     for name, value in _rates(calibration).items():

@@ -26,10 +26,7 @@ def recorded() -> torch.cuda.Event:
 
 
 def is_reached_at_once(event: torch.cuda.Event) -> bool:
-    """Whether the device reaches a new event within ``IDLE_LAG_SECONDS``: it waited for the host.
-
-    The host looks again and again meanwhile, so this takes at most that long.
-    """
+    """Whether the device waited for the host: it reaches a new event in ``IDLE_LAG_SECONDS``."""
     give_up = time.perf_counter() + IDLE_LAG_SECONDS
     while True:
         if event.query():

@@ -42,10 +42,7 @@ class MicroBatches:
             self._real_tokens.append(mask.sum())
 
     def rates(self, first: int, seconds: float) -> dict[str, Any]:
-        """Columns about throughput, of the micro-batches from index ``first`` on.
-
-        ``seconds`` is how long they took. Waits for the device if the inputs had attention masks.
-        """
+        """Throughput of the micro-batches from ``first`` on, which took ``seconds``. May wait."""
         samples: list[float] = [*self._samples]
         if len(self._samples_on_device) > 0:
             samples = self._samples_on_device.values()

@@ -1,11 +1,12 @@
-"""What became of a sweep under a random killer."""
+"""What became of sweeps under a random killer, and the table of it."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+
+from tests.chaos import page
 
 CHECKS: Mapping[str, str] = {
     "lost": "finished trials lost or changed",
@@ -18,7 +19,7 @@ CHECKS: Mapping[str, str] = {
     "unexpected": "strikes with another effect than promised",
     "unreadable": "reads of tables and reports that failed",
 }
-"""Each list of a ``SweepOutcome`` that has to be empty, and what is in it."""
+"""What must not be."""
 
 
 @dataclass(kw_only=True)
@@ -28,45 +29,49 @@ class Struck:
     name: str
     seconds: float = 0.0
     """Until the next record, or the driver's end."""
-    statuses: list[int] = field(default_factory=list)
+    status: int | None = None
     """The driver's exit status, if it ended before another record."""
+
+    def end(self) -> str:
+        """What became of the driver, in words."""
+        if self.status is None:
+            return "went on"
+        if self.status == 0:
+            return "completed the sweep"
+        was = "was killed" if self.status < 0 else f"ended with status {self.status}"
+        return f"{was}, then resumed"
 
 
 @dataclass(kw_only=True)
 class SweepOutcome:
-    """What became of one sweep. Each list of ``CHECKS`` has to be empty."""
+    """What became of one sweep, and by the names of ``CHECKS`` everything that did not hold."""
 
     trials: int
     drivers: int = 0
     reads: int = 0
     strikes: list[Struck] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    repeated: list[str] = field(default_factory=list)
-    without_row: list[str] = field(default_factory=list)
-    left_over: list[str] = field(default_factory=list)
-    temporary: list[str] = field(default_factory=list)
-    hangs: list[str] = field(default_factory=list)
-    tracebacks: list[str] = field(default_factory=list)
-    unexpected: list[str] = field(default_factory=list)
-    unreadable: list[str] = field(default_factory=list)
-
-    def wrong(self) -> Iterator[str]:
-        """Everything that did not hold."""
-        for name in CHECKS:
-            for what in getattr(self, name):
-                yield f"{name}: {what}"
+    wrong: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def line(self) -> str:
         """The sweep in one line."""
         struck = ", ".join(f"{strike.name} ({strike.seconds:.0f} s)" for strike in self.strikes)
         return f"{self.trials} trials, {self.drivers} drivers, {self.reads} reads; {struck}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, which ``from_json`` reads."""
-        return dataclasses.asdict(self)
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The outcome that ``to_json`` has written."""
-        strikes = [Struck(**strike) for strike in values["strikes"]]
-        return cls(**{**values, "strikes": strikes})
+def table(outcomes: Sequence[SweepOutcome], kinds: Sequence[str]) -> Iterator[str]:
+    """Markdown: what held, then a row for each kind of strike."""
+    strikes = [strike for outcome in outcomes for strike in outcome.strikes]
+    trials = sum(outcome.trials for outcome in outcomes)
+    drivers = sum(outcome.drivers for outcome in outcomes)
+    reads = sum(outcome.reads for outcome in outcomes)
+    counts = f"{len(strikes)} strikes, {drivers} drivers, {reads} reads"
+    yield f"{len(outcomes)} sweeps of {trials} trials, {counts}."
+    yield from page.checks(CHECKS, [outcome.wrong for outcome in outcomes])
+    yield "| strike | times | the driver | longest wait for a record or the driver's end |"
+    yield "| --- | ---: | --- | ---: |"
+    for name in kinds:
+        own = [strike for strike in strikes if strike.name == name]
+        ends = Counter(strike.end() for strike in own).most_common()
+        words = ", ".join(f"{what} ({times})" for what, times in ends) or "not run"
+        longest = f"{max(strike.seconds for strike in own):.0f} s" if own else ""
+        yield f"| {name} | {len(own)} | {words} | {longest} |"

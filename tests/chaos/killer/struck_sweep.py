@@ -6,33 +6,46 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
+import threading
 import time
+import traceback
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 
+from orchestrator.analysis.dataset import load_dataset
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.storage.layout import record_files
-from orchestrator.storage.record_reader import read_record
-from tests.chaos.killer import disks
-from tests.chaos.killer.judge import judge, left_in
-from tests.chaos.killer.left_over import left_over
+from orchestrator.reporting import markdown
+from orchestrator.reporting.html import page
+from orchestrator.reporting.report import Report
+from orchestrator.running.observers.event_log import LOG
+from orchestrator.storage import layout
+from tests.chaos import judge
+from tests.chaos.killer import victims
 from tests.chaos.killer.outcome import Struck, SweepOutcome
 from tests.chaos.killer.victims import Strike, StrikeError, Target
 
 CODE = Path(__file__).parents[3]
 CONFIG = Path(__file__).with_name("sweep.yaml")
+DEADLINE_SECONDS = 500.0
+"""How long nothing may happen: no record is written and the driver does not end.
+
+The limits of docs/reliability.md, one after the other: a slot is given up after twice the trial's
+timeout and two minutes, no other slot starts for five minutes, and Ray shuts down."""
 MOST_DRIVERS = 12
 """A sweep that is not complete after as many drivers has not gone on."""
-_MARK = "CHAOS_KILLER"
+END_SECONDS = 20.0
+"""How long a sweep's processes have to end after their driver."""
 _LONGEST_PAUSE = 20.0
 """Seconds between two strikes, at most."""
+_MARK = "CHAOS_KILLER"
+"""Environment variable of all processes of a sweep."""
 
 
 def planned_trials() -> list[str]:
@@ -41,21 +54,19 @@ def planned_trials() -> list[str]:
 
 
 class StruckSweep:
-    """A sweep in a folder below ``root``."""
+    """A sweep of the ``planned`` trials in a folder below ``root``."""
 
     def __init__(
         self,
         root: Path,
         number: int,
         chance: random.Random,
-        *,
-        deadline_seconds: float,
-        has_mounts: bool,
         planned: Sequence[str],
+        *,
+        has_mounts: bool,
     ) -> None:
-        """``planned``: the ids of the trials that ``CONFIG`` plans."""
         self._chance = chance
-        self._deadline_seconds = deadline_seconds
+        self._planned = planned
         self._has_mounts = has_mounts
         self._mark = uuid.uuid4().hex
         # Ray's sockets lie below the temporary folder, so its path has to be short.
@@ -63,103 +74,103 @@ class StruckSweep:
         self._disk = root / f"d{number}"
         self._folder = self._disk / "run"
         self._log = root / f"run{number}.log"
-        self._reads = root / f"run{number}.reads"
-        self._planned = planned
         self._finished: dict[str, bytes] = {}
         """Trial -> its final record as it was first seen."""
-        self._outcome = SweepOutcome(trials=len(self._planned))
+        self.outcome = SweepOutcome(trials=len(planned))
 
-    def run(self, kinds: Sequence[Strike], *, evidence: Path | None = None) -> SweepOutcome:
+    def run(self, kinds: Sequence[Strike]) -> SweepOutcome:
         """Run to the end with the strikes of these kinds, in their order.
 
-        A strike is left out if the sweep is complete before it could happen. If anything is wrong,
-        ``evidence`` gets the run folder and what the drivers printed.
+        A strike is left out if the sweep is complete before it could happen.
         """
         left = list(kinds)
-        with self._disks():
+        wrong = self.outcome.wrong
+        with contextlib.ExitStack() as stack:
+            for folder, size in ((self._disk, "64m"), (self._temporary, "256m")):
+                folder.mkdir()
+                if self._has_mounts:
+                    stack.enter_context(victims.mounted(folder, size))
             with self._reader():
                 while not self._run_driver(left):
-                    if self._outcome.drivers >= MOST_DRIVERS:
-                        self._outcome.hangs.append(f"not complete after {MOST_DRIVERS} drivers")
+                    if self.outcome.drivers >= MOST_DRIVERS:
+                        wrong["hangs"].append(f"not complete after {MOST_DRIVERS} drivers")
                         break
-            outcome = self._outcome
-            judge(outcome, self._folder, planned=self._planned, finished=self._finished)
-            outcome.temporary += left_in(self._temporary)
-            if evidence is not None and any(outcome.wrong()):
-                self._keep(evidence)
-        if self._reads.exists():
-            reads = json.loads(self._reads.read_text())
-            outcome.reads = reads["reads"]
-            outcome.unreadable += reads["failures"]
-        return outcome
-
-    def _keep(self, evidence: Path) -> None:
-        kept = evidence / self._disk.name
-        shutil.copytree(self._disk, kept, dirs_exist_ok=True)
-        shutil.copy(self._log, kept)
-
-    @contextlib.contextmanager
-    def _disks(self) -> Iterator[None]:
-        """The run folder and the temporary files have a small disk each, where that is granted."""
-        with contextlib.ExitStack() as stack:
-            sizes = {self._disk: disks.RUN_SIZE, self._temporary: disks.TEMPORARY_SIZE}
-            for folder, size in sizes.items():
-                if self._has_mounts:
-                    stack.enter_context(disks.mounted(folder, size))
-                else:
-                    folder.mkdir()
-            yield
+            wrong["lost"] += judge.lost(self._folder, self._finished)
+            wrong["without_row"] += judge.without_row(self._folder, self._planned)
+            wrong["repeated"] += _repeated(self._folder / LOG)
+            # torch.compile keeps a cache for all of a user's programs.
+            left_names = [path.name for path in self._temporary.iterdir()]
+            wrong["temporary"] += [n for n in left_names if not n.startswith("torchinductor_")]
+        return self.outcome
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[None]:
-        reader = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.chaos.killer.reader",
-                str(self._folder),
-                str(self._reads),
-            ],
-            cwd=CODE,
-            env=self._environment() | {_MARK: "", "TMPDIR": str(self._disk.parent)},
-        )
+        """Open the tables and render the report again and again while the context lasts."""
+        is_over = threading.Event()
+
+        def read() -> None:
+            while not is_over.wait(0.5):
+                try:
+                    self._read(with_page=self.outcome.reads % 10 == 0)  # a page costs a second
+                    self.outcome.reads += 1
+                except FileNotFoundError:
+                    continue  # nothing is written yet, or the folder has another name for a moment
+                except Exception:
+                    self.outcome.wrong["unreadable"].append(traceback.format_exc()[-2000:])
+
+        reader = threading.Thread(target=read)
+        reader.start()
         try:
             yield
         finally:
-            reader.terminate()
-            reader.wait()
+            is_over.set()
+            reader.join()
+
+    def _read(self, *, with_page: bool) -> None:
+        for name in (layout.TRIALS, layout.STEPS, layout.ANATOMY, layout.FRONTIER):
+            if (self._folder / name).exists():
+                pq.read_table(self._folder / name)
+        report = Report(dataset=load_dataset(self._folder))
+        markdown.render(report, picture=layout.FRONTIER_PLOT)
+        if with_page:
+            page.render(report)
 
     def _run_driver(self, kinds: list[Strike]) -> bool:
         """One driver, struck until ``kinds`` is empty; whether it completed the sweep."""
-        self._outcome.drivers += 1
-        begin = 0
-        if self._log.exists():
-            begin = self._log.stat().st_size
+        self.outcome.drivers += 1
+        begin = self._log.stat().st_size if self._log.exists() else 0
         driver = self._start()
         awaiting = []
         if kinds and kinds[0].is_at_start:
             driver = self._start_beside(driver)
             awaiting.append(Struck(name=kinds.pop(0).name))
-            self._outcome.strikes += awaiting
+            self.outcome.strikes += awaiting
         self._watch(driver, kinds, awaiting)
         printed = self._log.read_bytes()[begin:].decode(errors="replace")
         if "Traceback (most recent call last)" in printed:
-            self._outcome.tracebacks.append(printed[-1500:])
-        self._outcome.left_over += left_over(_MARK, self._mark)
+            self.outcome.wrong["tracebacks"].append(printed[-1500:])
+        self.outcome.wrong["left_over"] += _left_over(self._mark)
         self._see_finished()
         # A trial that met a full disk is repeated by --resume, though the driver ended well.
         return driver.returncode == 0 and set(self._planned) <= set(self._finished)
 
     def _start(self) -> subprocess.Popen[bytes]:
         """A driver. It resumes the sweep if there is one."""
-        options = []
-        if self._outcome.drivers > 1 and (self._folder / "run.json").exists():
-            options.append("--resume")
+        command = [sys.executable, "-m", "orchestrator.sweep", str(CONFIG)]
+        command += ["--output", str(self._folder)]
+        if self.outcome.drivers > 1 and (self._folder / "run.json").exists():
+            command.append("--resume")
+        own = {
+            "TMPDIR": str(self._temporary),
+            "HF_HUB_OFFLINE": "1",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            _MARK: self._mark,
+        }
         with open(self._log, "ab") as log:
             return subprocess.Popen(
-                self._command(*options),
+                command,
                 cwd=CODE,
-                env=self._environment(),
+                env=os.environ | own,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -168,13 +179,13 @@ class StruckSweep:
     def _start_beside(self, first: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         """Start another driver at the same moment; returns the one that goes on."""
         second = self._start()
-        give_up_at = time.monotonic() + self._deadline_seconds
+        give_up_at = time.monotonic() + DEADLINE_SECONDS
         while first.poll() is None and second.poll() is None and time.monotonic() < give_up_at:
             time.sleep(0.05)
         if first.returncode is not None:
             first, second = second, first
         if second.poll() != 1:
-            self._outcome.unexpected.append(
+            self.outcome.wrong["unexpected"].append(
                 f"of two drivers at once, neither was refused: {second.returncode}"
             )
             second.kill()
@@ -191,7 +202,9 @@ class StruckSweep:
         strike_at = time.monotonic() + self._chance.uniform(1, _LONGEST_PAUSE)
         progress_at = time.monotonic()
         written = self._written()
-        while True:
+        status = None
+        while status is None:
+            time.sleep(0.05)
             status = driver.poll()
             now = time.monotonic()
             if self._written() != written or status is not None:
@@ -199,28 +212,23 @@ class StruckSweep:
                 self._see_finished()
                 for struck in awaiting:
                     struck.seconds = now - progress_at
-                    if status is not None:
-                        struck.statuses.append(status)
+                    struck.status = status
                 awaiting = []
                 progress_at = now
-            if status is not None:
-                return
-            if now - progress_at > self._deadline_seconds:
-                self._outcome.hangs.append(f"nothing happened for {self._deadline_seconds:g} s")
+            elif now - progress_at > DEADLINE_SECONDS:
+                self.outcome.wrong["hangs"].append(f"nothing for {DEADLINE_SECONDS:g} s")
                 progress_at = now
                 driver.kill()
-            if kinds and not kinds[0].is_at_start and now > strike_at and not awaiting:
+            elif kinds and now > strike_at and not awaiting:
                 self._see_finished()
-                struck = self._strike(driver, kinds)
-                if struck is not None:
-                    self._outcome.strikes.append(struck)
-                    awaiting.append(struck)
+                if self._strike(driver, kinds[0]):
+                    awaiting = [Struck(name=kinds.pop(0).name)]
+                    self.outcome.strikes += awaiting
                     progress_at = now
                 strike_at = time.monotonic() + self._chance.uniform(1, _LONGEST_PAUSE)
-            time.sleep(0.05)
 
-    def _strike(self, driver: subprocess.Popen[bytes], kinds: list[Strike]) -> Struck | None:
-        """Strike with the first of the kinds, and take it off; None if there was no victim."""
+    def _strike(self, driver: subprocess.Popen[bytes], kind: Strike) -> bool:
+        """Strike; whether there was a victim."""
 
         def has_ended(seconds: float) -> bool:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -232,57 +240,62 @@ class StruckSweep:
             driver=psutil.Process(driver.pid),
             has_ended=has_ended,
             folder=self._folder,
-            run_disk=self._disk,
             temporary_disk=self._temporary,
             chance=self._chance,
-            second_driver=self._second_driver,
+            second_driver=lambda: self._start().wait(),
             forget=self._finished.clear,
         )
         try:
-            if not kinds[0].strike(target):
-                return None
+            return kind.strike(target)
         except StrikeError as error:
-            self._outcome.unexpected.append(str(error))
-        return Struck(name=kinds.pop(0).name)
-
-    def _second_driver(self) -> int:
-        done = subprocess.run(
-            self._command("--resume"),
-            cwd=CODE,
-            env=self._environment(),
-            capture_output=True,
-            check=False,
-        )
-        return done.returncode
-
-    def _command(self, *options: str) -> list[str]:
-        verb = [sys.executable, "-m", "orchestrator.sweep", str(CONFIG)]
-        return [*verb, "--output", str(self._folder), *options]
-
-    def _environment(self) -> dict[str, str]:
-        return {
-            **os.environ,
-            "TMPDIR": str(self._temporary),
-            "HF_HUB_OFFLINE": "1",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            _MARK: self._mark,
-        }
+            self.outcome.wrong["unexpected"].append(str(error))
+            return True
 
     def _written(self) -> frozenset[tuple[str, int]]:
         """The records that there are: name and time of writing."""
         written = set()
-        for path in record_files(self._folder):
-            try:
+        for path in layout.record_files(self._folder):
+            with contextlib.suppress(FileNotFoundError):
                 written.add((path.name, path.stat().st_mtime_ns))
-            except FileNotFoundError:
-                continue
         return frozenset(written)
 
     def _see_finished(self) -> None:
         """Remember every final record as it was first seen."""
-        for path in record_files(self._folder):
-            if path.stem in self._finished:
-                continue
-            record = read_record(path)
-            if record is not None and record.outcome.is_final:
-                self._finished[path.stem] = path.read_bytes()
+        self._finished = judge.final_records(self._folder) | self._finished
+
+
+def _repeated(log: Path) -> Iterator[str]:
+    """Trials that were started after their final record was there, according to the sweep's log."""
+    ended: set[str] = set()
+    for line in log.read_text().splitlines() if log.exists() else ():
+        try:
+            event = json.loads(line)
+        except ValueError:  # a full disk cut the line
+            continue
+        if event["event"] == "ended" and event["outcome"] != "skipped":
+            ended.add(event["trial_id"])
+        elif event["event"] == "started" and event["trial_id"] in ended:
+            yield f"{event['trial_id']} was started again at {event['time']}"
+
+
+def _left_over(mark: str) -> Iterator[str]:
+    """What did not end in time of a sweep's processes, in words; it is killed."""
+    give_up_at = time.monotonic() + END_SECONDS
+    while (left := _marked(mark)) and time.monotonic() < give_up_at:
+        time.sleep(0.2)
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            command = " ".join(process.cmdline())[:300]
+            yield f"{process.name()} ({process.status()}): {command}"
+            process.kill()
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    """Every living process of a sweep, stopped ones too."""
+    listed = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            is_alive = process.status() != psutil.STATUS_ZOMBIE
+            if is_alive and process.environ().get(_MARK) == mark:
+                listed.append(process)
+    return listed

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import shutil
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-
-from tests.chaos.killer import disks
 
 STOP_OF_DRIVER_SECONDS = 3.0
 """A stopped driver is continued after this time: nothing else could go on without it."""
@@ -24,11 +22,42 @@ NOTICE_SECONDS = 240.0
 The next record may be the first that cannot be written, so a slot may have to start before."""
 _LONGEST_FULL_SECONDS = 30.0
 """How long the disk of temporary files stays full, at most."""
-_AGENTS = ("DashboardAgent", "RuntimeEnvAgent")
+_INODES = 4096
+_FILLER = "filler"
+
+Damage = Callable[[Path], contextlib.AbstractContextManager[None]]
+"""Does something to a folder for as long as the context lasts."""
 
 
 class StrikeError(Exception):
     """A strike had another effect than docs/reliability.md promises."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A sweep that runs."""
+
+    driver: psutil.Process
+    has_ended: Callable[[float], bool]
+    """Waits for the driver's end for so many seconds at most; whether it has ended."""
+    folder: Path
+    """The run folder, the only one on its disk."""
+    temporary_disk: Path
+    chance: random.Random
+    second_driver: Callable[[], int]
+    """Starts another driver on the folder; its exit status."""
+    forget: Callable[[], None]
+    """The records that there were are deleted by the strike, so they may be measured again."""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a run in the folder."""
+        return (self.folder / "run.json").exists()
+
+    def await_end(self, what: str) -> None:
+        """Raises StrikeError if the driver has not ended after ``NOTICE_SECONDS``."""
+        if not self.has_ended(NOTICE_SECONDS):
+            raise StrikeError(f"{what}, and the driver went on for {NOTICE_SECONDS:g} s")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,63 +71,32 @@ class Strike:
     needs_mounts: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
-    """A sweep that runs."""
-
-    driver: psutil.Process
-    has_ended: Callable[[float], bool]
-    """Waits for the driver's end for so many seconds at most; whether it has ended."""
-    folder: Path
-    run_disk: Path
-    temporary_disk: Path
-    chance: random.Random
-    second_driver: Callable[[], int]
-    """Starts another driver on the folder; its exit status."""
-    forget: Callable[[], None]
-    """The records that there were are deleted by the strike, so they may be measured again."""
+def _role(process: psutil.Process) -> str:
+    name = process.name()
+    if name.startswith("ray::"):
+        return "" if name.endswith(("DashboardAgent", "RuntimeEnvAgent")) else "worker"
+    if "jobs.isolation.forkserver" not in process.cmdline():
+        return name.removesuffix("_server")  # "raylet" or "gcs" among them
+    parent = process.parent()
+    # A child is forked from the parent, so it has the parent's command line.
+    is_child = parent is not None and "jobs.isolation.forkserver" in parent.cmdline()
+    return "child" if is_child else "parent"
 
 
-def with_environment(name: str, value: str) -> list[psutil.Process]:
-    """Every living process with this environment variable, stopped ones too."""
-    listed = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            is_alive = process.status() != psutil.STATUS_ZOMBIE
-            if is_alive and process.environ().get(name) == value:
-                listed.append(process)
-    return listed
-
-
-def _processes(target: Target, role: str) -> list[psutil.Process]:
-    """The processes of a role below the driver."""
+def _processes(target: Target, role: str) -> Iterator[psutil.Process]:
+    """The processes of a role, below the driver or the driver itself."""
     if role == "driver":
-        return [target.driver]
-    listed = []
+        yield target.driver
+        return
     for process in target.driver.children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if _role(process) == role:
-                listed.append(process)
-    return listed
-
-
-def _role(process: psutil.Process) -> str:
-    name = process.name()
-    if name in ("gcs_server", "raylet"):
-        return name
-    if name.startswith("ray::"):
-        return "" if name.endswith(_AGENTS) else "worker"
-    if "jobs.isolation.forkserver" not in process.cmdline():
-        return ""
-    parent = process.parent()
-    if parent is not None and "jobs.isolation.forkserver" in parent.cmdline():
-        return "child"  # forked from the parent, it has the parent's command line
-    return "parent"
+                yield process
 
 
 def _signalled(role: str, number: signal.Signals) -> Strike:
     def strike(target: Target) -> bool:
-        victims = _processes(target, role)
+        victims = list(_processes(target, role))
         if not victims:
             return False
         with contextlib.suppress(psutil.Error):
@@ -109,55 +107,44 @@ def _signalled(role: str, number: signal.Signals) -> Strike:
                 victim.send_signal(signal.SIGCONT)
         return True
 
-    return Strike(name=f"{number.name} of the {role.replace('_server', '')}", strike=strike)
-
-
-def _is_begun(target: Target) -> bool:
-    return (target.folder / "run.json").exists()
-
-
-def _await_end(target: Target, what: str) -> None:
-    """Raises StrikeError if the driver has not ended after ``NOTICE_SECONDS``."""
-    if not target.has_ended(NOTICE_SECONDS):
-        raise StrikeError(f"{what}, and the driver went on for {NOTICE_SECONDS:g} s")
+    return Strike(name=f"{number.name} of the {role}", strike=strike)
 
 
 def _rename_folder(target: Target) -> bool:
     """The run folder has another name until the driver has ended."""
-    if not _is_begun(target):
+    if not target.is_begun:
         return False
     elsewhere = target.folder.with_name(f"{target.folder.name}-renamed")
     target.folder.rename(elsewhere)
     try:
-        _await_end(target, "the run folder was renamed")
+        target.await_end("the run folder was renamed")
         if target.folder.exists():
             raise StrikeError("a folder was made in place of the one that was renamed")
     finally:
-        if target.folder.exists():
-            shutil.rmtree(target.folder)
+        shutil.rmtree(target.folder, ignore_errors=True)
         elsewhere.rename(target.folder)
     return True
 
 
 def _delete_folder(target: Target) -> bool:
     """The run folder is deleted file by file, as ``rm -r`` does."""
-    if not _is_begun(target):
+    if not target.is_begun:
         return False
     shutil.rmtree(target.folder, ignore_errors=True)
     target.forget()
-    _await_end(target, "the run folder was deleted")
+    target.await_end("the run folder was deleted")
     return True
 
 
 def _delete_lock(target: Target) -> bool:
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(target.folder / "lock")
+        (target.folder / "lock").unlink()
         return True
     return False
 
 
 def _start_second_driver(target: Target) -> bool:
-    if not _is_begun(target):
+    if not target.is_begun:
         return False
     status = target.second_driver()
     if status != 1 and not target.has_ended(0):
@@ -165,39 +152,86 @@ def _start_second_driver(target: Target) -> bool:
     return True
 
 
-def _damaged_run_folder(name: str, damage: disks.Damage, *, is_disk: bool) -> Strike:
+def _damaged_run_folder(name: str, damage: Damage) -> Strike:
     """The run folder cannot be written from now until the driver has ended."""
 
     def strike(target: Target) -> bool:
-        if not _is_begun(target):
+        if not target.is_begun:
             return False
-        folder = target.folder
-        if is_disk:
-            folder = target.run_disk
-        with damage(folder):
-            _await_end(target, name)
+        with damage(target.folder):
+            target.await_end(name)
         return True
 
     return Strike(name=name, strike=strike, needs_mounts=True)
 
 
-def _damaged_temporary_disk(name: str, damage: disks.Damage) -> Strike:
+def _damaged_temporary_disk(name: str, damage: Damage) -> Strike:
     """Temporary files cannot be made for a while, at any time from the driver's start."""
 
     def strike(target: Target) -> bool:
-        with damage(target.temporary_disk):
+        with damage(target.temporary_disk / _FILLER):
             target.has_ended(target.chance.uniform(1, _LONGEST_FULL_SECONDS))
         return True
 
     return Strike(name=name, strike=strike, needs_mounts=True)
 
 
-def _nothing_more(target: Target) -> bool:
-    """The strike was the start of two drivers."""
-    return True
+@contextlib.contextmanager
+def mounted(folder: Path, size: str) -> Iterator[None]:
+    """A small disk of ``size`` at the folder, where it is granted."""
+    _do("mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes={_INODES}", "tmpfs", str(folder))
+    try:
+        yield
+    finally:
+        _do("umount", "--lazy", str(folder))  # a stopped process may still have a file open
 
 
-ROLES = ("driver", "raylet", "gcs_server", "worker", "parent", "child")
+@contextlib.contextmanager
+def _without_room(beside: Path) -> Iterator[None]:
+    """No byte is free on the disk that a folder lies on."""
+    filler = beside.with_name(_FILLER)
+    try:
+        with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
+            for size in (2**16, 1):
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(bytes(size))
+        yield
+    finally:
+        filler.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _without_inodes(beside: Path) -> Iterator[None]:
+    """No new file can be made on the disk that a folder lies on, though it has free bytes."""
+    fillers = [beside.with_name(f"{_FILLER}-{number}") for number in range(2 * _INODES)]
+    try:
+        with contextlib.suppress(OSError):
+            for filler in fillers:
+                filler.touch()
+        yield
+    finally:
+        for filler in fillers:
+            filler.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _read_only(folder: Path) -> Iterator[None]:
+    """The folder is read-only. Files that are open stay writable."""
+    # A bind mount, because the kernel makes no disk read-only while a file is open for writing.
+    _do("mount", "--bind", str(folder), str(folder))
+    try:
+        _do("mount", "-o", "remount,bind,ro", str(folder))
+        yield
+    finally:
+        _do("umount", "--lazy", str(folder))
+
+
+def _do(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+ROLES = ("driver", "raylet", "gcs", "worker", "parent", "child")
 
 STRIKES: Sequence[Strike] = (
     *(_signalled(role, signal.SIGKILL) for role in ROLES),
@@ -206,12 +240,10 @@ STRIKES: Sequence[Strike] = (
     Strike(name="the run folder is deleted", strike=_delete_folder),
     Strike(name="the lock is deleted", strike=_delete_lock),
     Strike(name="a second driver starts", strike=_start_second_driver),
-    Strike(name="two drivers start at once", strike=_nothing_more, is_at_start=True),
-    _damaged_run_folder("the run folder's disk fills up", disks.without_room, is_disk=True),
-    _damaged_run_folder(
-        "the run folder's disk runs out of inodes", disks.without_inodes, is_disk=True
-    ),
-    _damaged_run_folder("the run folder becomes read-only", disks.read_only, is_disk=False),
-    _damaged_temporary_disk("the disk of temporary files fills up", disks.without_room),
-    _damaged_temporary_disk("the disk of temporary files runs out of inodes", disks.without_inodes),
+    Strike(name="two drivers start at once", strike=lambda _: True, is_at_start=True),
+    _damaged_run_folder("the run folder's disk fills up", _without_room),
+    _damaged_run_folder("the run folder's disk runs out of inodes", _without_inodes),
+    _damaged_run_folder("the run folder becomes read-only", _read_only),
+    _damaged_temporary_disk("the disk of temporary files fills up", _without_room),
+    _damaged_temporary_disk("the disk of temporary files runs out of inodes", _without_inodes),
 )

@@ -1,4 +1,4 @@
-"""A SIMULATED GPU per node, in the place of NVML. Its state stands in the control folder."""
+"""A SIMULATED GPU per node, in the place of NVML. Its state is in the control folder."""
 
 from __future__ import annotations
 
@@ -11,59 +11,29 @@ from tests.chaos.control import Control
 NVML_CLOCK_SM = NVML_TEMPERATURE_GPU = 0
 _GIB = 2**30
 _NODE = os.environ["CHAOS_NODE"]
+_PROCESSES = {"foreign": 1, "busy": 2}
+"""State -> processes on the GPU."""
 
 
 class NVMLError(Exception):
     """As NVML says it."""
 
 
-def nvmlInit() -> None:
-    if not _NODE or os.environ["CHAOS_TRIALS"] == "training":
-        raise NVMLError("Driver Not Loaded")
-
-
-def nvmlShutdown() -> None:
-    return None
-
-
-def _state() -> str:
-    if (state := Control.here().gpu(_NODE)) == "lost":
+def _state(*_: Any) -> str:
+    """The state of this node's GPU, which is also its handle's only use."""
+    state = str(Control().read(f"gpus/{_NODE}") or "")
+    if state == "lost":
         raise NVMLError("GPU is lost")
     return state
 
 
-def nvmlDeviceGetCount() -> int:
-    return 1
+def _silent(*_: Any) -> Any:
+    raise NVMLError("Not Supported")
 
 
-def nvmlDeviceGetHandleByIndex(index: int) -> str:
-    _state()
-    return _NODE
-
-
-def nvmlDeviceGetHandleByUUID(uuid: str) -> str:
-    _state()
-    return _NODE
-
-
-def nvmlDeviceGetIndex(handle: str) -> int:
-    return 0
-
-
-def nvmlDeviceGetUUID(handle: str) -> str:
-    return f"GPU-simulated-{handle}"
-
-
-def nvmlDeviceGetName(handle: str) -> str:
-    return "SIMULATED"
-
-
-def nvmlSystemGetDriverVersion() -> str:
-    return "simulated"
-
-
-_PROCESSES = {"foreign": 1, "busy": 2}
-"""State -> processes on the GPU."""
+def nvmlInit() -> None:
+    if not _NODE:
+        raise NVMLError("Driver Not Loaded")
 
 
 def nvmlDeviceGetMemoryInfo(handle: str) -> Any:
@@ -74,10 +44,13 @@ def nvmlDeviceGetComputeRunningProcesses(handle: str) -> list[Any]:
     return [SimpleNamespace(pid=1, usedGpuMemory=20 * _GIB)] * _PROCESSES.get(_state(), 0)
 
 
-def _silent(handle: str, *which: int) -> Any:
-    raise NVMLError("Not Supported")
-
-
+nvmlShutdown = _PROCESSES.copy
+nvmlDeviceGetHandleByIndex = nvmlDeviceGetHandleByUUID = _state
+nvmlDeviceGetCount = lambda: 1  # noqa: E731
+nvmlDeviceGetIndex = lambda handle: 0  # noqa: E731
+nvmlDeviceGetUUID = lambda handle: f"GPU-simulated-{_NODE}"  # noqa: E731
+nvmlDeviceGetName = lambda handle: "SIMULATED"  # noqa: E731
+nvmlSystemGetDriverVersion = lambda: "simulated"  # noqa: E731
 nvmlDeviceGetTotalEnergyConsumption = nvmlDeviceGetUtilizationRates = _silent
 nvmlDeviceGetClockInfo = nvmlDeviceGetTemperature = nvmlDeviceGetCudaComputeCapability = _silent
 nvmlDeviceGetCurrentClocksThrottleReasons = _silent

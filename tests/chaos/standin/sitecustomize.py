@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+
+from tests.chaos.control import Control
 
 if sys.orig_argv[-1:] == ["jobs.isolation.forkserver"]:
     from tests.chaos import child
 
-    child.install(training=os.environ["CHAOS_TRIALS"] == "training")
+    child.install()
 elif "orchestrator.sweep" in sys.orig_argv:
-    from tests.chaos import clock
-
-    clock.install()
+    real = time.time
+    # Files keep the system's time.
+    time.time = lambda: real() + Control().read("clock")
 elif sys.orig_argv[-1:] == ["jobs.node.gpu_fitness"]:
-    from tests.chaos.control import Control
-
-    os._exit(Control.here().gpu(os.environ["CHAOS_NODE"]) == "dead")
+    os._exit(Control().read(f"gpus/{os.environ['CHAOS_NODE']}") == "dead")
