@@ -53,13 +53,24 @@ def relative_half_width(values: Sequence[float]) -> float:
     return student_t95(len(values) - 1) * standard_error / statistics.fmean(values)
 
 
-def mean_step_error(seconds: Sequence[float]) -> float:
+def mean_step_error(seconds: Sequence[float], count: int | None = None) -> float:
     """Half the 95 % interval of the mean step, relative to it; infinite for fewer than two steps.
 
-    It combines the steps' own spread with the usual spread of trials (``PRIOR_SPREAD``). So the
-    interval stays wide for a few steps that happen to agree.
+    ``count``: of so many steps that vary like these. A scaled inverse chi-squared posterior of the
+    variance combines the steps' sum of squares with the usual spread of trials, which has the
+    weight of one degree of freedom. So the interval stays wide for a few steps that happen to
+    agree. Source: Gelman et al., Bayesian Data Analysis, 3rd edition, section 2.6.
     """
-    return _error_of_mean(len(seconds), seconds)
+    if len(seconds) < MIN_STEPS:
+        return math.inf
+    # All variances are relative to the squared mean, so that trials of any speed compare.
+    mean = statistics.fmean(seconds)
+    prior = min(PRIOR_SPREAD, PRIOR_SECONDS / mean)
+    sum_of_squares = (len(seconds) - 1) * statistics.variance(seconds) / mean**2
+    # The prior has one degree of freedom and the steps n - 1: together n.
+    variance = (prior**2 + sum_of_squares) / len(seconds)
+    count = count or len(seconds)
+    return student_t95(count) * math.sqrt(variance / count)
 
 
 def wanted_error(relative_error: float, device_type: str) -> float:
@@ -122,7 +133,7 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
     # Too short a sample says little about the spread of the steps to come.
     if len(steady) < MIN_STEPS_TO_GIVE_UP or sum(steady) < MIN_SECONDS:
         return False
-    return _error_of_mean(limit - first, steady) > relative_error
+    return mean_step_error(steady, limit - first) > relative_error
 
 
 def launch_bound_share(row: Mapping[str, Any]) -> float:
@@ -169,21 +180,3 @@ def student_t95(degrees_of_freedom: float) -> float:
     """Half the width of a 95 % interval of Student's t."""
     # 95 % in the middle leave 2.5 % on each side.
     return student_quantile(0.975, degrees_of_freedom)
-
-
-def _error_of_mean(count: int, sample: Sequence[float]) -> float:
-    """Half the 95 % interval of the mean of ``count`` steps that vary like ``sample``, relative.
-
-    The variance is a scaled inverse chi-squared posterior. It combines the sample's sum of squares
-    with the prior spread, which has the weight of one degree of freedom. Source: Gelman et al.,
-    Bayesian Data Analysis, 3rd edition, section 2.6.
-    """
-    if len(sample) < MIN_STEPS:
-        return math.inf
-    # All variances are relative to the squared mean, so that trials of any speed compare.
-    mean = statistics.fmean(sample)
-    prior = min(PRIOR_SPREAD, PRIOR_SECONDS / mean)
-    sum_of_squares = (len(sample) - 1) * statistics.variance(sample) / mean**2
-    # The prior has one degree of freedom and the sample n - 1: together n.
-    variance = (prior**2 + sum_of_squares) / len(sample)
-    return student_t95(count) * math.sqrt(variance / count)

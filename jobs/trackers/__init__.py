@@ -6,7 +6,7 @@ device          the whole GPU by NVML: memory, other processes, clocks and energ
 host            resident and pinned host memory, CPU time
 operators       attention kernels and the dtype of matrix products; on a CPU, a step's memory
 step_times      the time of every step, and the rates over the counted ones
-launch_bound    time that the GPU waits for launches; step_gaps, the gap between two steps
+launch_bound    time that the GPU waits for launches, and the gaps between steps
 step_losses     the loss of every step
 ragged_data     rows of unequal length: lengths, padding, memory of random batches
 sources/        what these are read from: CUDA events, sensors, dispatched operators

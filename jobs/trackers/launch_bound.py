@@ -6,16 +6,15 @@ The launch points that show it also give the times of these parts, and the gaps 
 from __future__ import annotations
 
 import statistics
+import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from jobs.record import Column
-from jobs.trackers import step_gaps
 from jobs.trackers.sources import cuda_events
 from jobs.trackers.sources.cuda_events import IDLE_LAG_SECONDS, LaunchPoint
-from jobs.trackers.step_gaps import StepGaps
 from jobs.trackers.tracker import Moment, Phase, Tracker
 
 if TYPE_CHECKING:
@@ -50,6 +49,14 @@ class LaunchBound(Tracker):
     Measuring synchronises nothing. The lag at the end of a part comes from two CUDA events: the
     time between them on the GPU, less the time between their launches. The first event is at a
     point where the GPU was seen to be idle, so the lag was zero there.
+
+    The gap between two steps is measured between points that are recorded anyway. An accumulating
+    step has one gap, before its first micro-batch, and a step with several updates one behind the
+    last of them: DeepSpeed's engine updates first, and the Trainer's own update then does nothing::
+
+        host  │ update │ upkeep: schedule, logging, callbacks │ data │ inputs │ forward
+        GPU   │ ▪▪▪▪▪▪▪▪▪ │                gap                          │▪▪│ ▪▪▪▪▪▪
+                          └ event                             copies ┘    └ event
     """
 
     columns: ClassVar = (
@@ -69,7 +76,23 @@ class LaunchBound(Tracker):
             "update_seconds_median",
             "Median time on the GPU of a counted step's update (clipping and optimizer)",
         ),
-        *step_gaps.COLUMNS,
+        Column.seconds(
+            "step_gap_seconds_median",
+            "Median time on the GPU between two steps, from the end of an update to the next "
+            "step's first forward pass; the GPU idles then, but for copies of inputs and small "
+            "kernels",
+        ),
+        Column.number("step_gap_share", "Share of the counted time in the gaps between steps"),
+        Column.seconds(
+            "step_gap_host_seconds_median",
+            "Median time on the host between the launches at the two ends of a gap",
+        ),
+        Column.seconds(
+            "step_gap_upkeep_seconds_median",
+            "Median part of that host time before the wait for data: learning-rate schedule, "
+            "zeroing gradients, logging and callbacks (the wait is data_seconds_median; the rest "
+            "prepares the inputs)",
+        ),
     )
 
     def __init__(self) -> None:
@@ -81,7 +104,12 @@ class LaunchBound(Tracker):
         self._begins: dict[StepPart, LaunchPoint] = {}
         self._spans: list[_Span] = []
         self._finished_steps = 0
-        self._gaps = StepGaps()
+        self._update_end: LaunchPoint | None = None
+        """End of the last update so far in the current step."""
+        self._gap_begin: LaunchPoint | None = None
+        """Where the open gap began. The next forward pass ends it. None: no gap is open."""
+        self._data_begin: float | None = None
+        self._gaps: list[_Gap] = []
         self._values: dict[str, float] = {}
 
     def at(self, moment: Moment, seconds: float) -> None:
@@ -95,8 +123,8 @@ class LaunchBound(Tracker):
         """Begin or end a forward pass, an update, or the gap between two steps."""
         if self._idle_point is None:
             return
-        if name == "data":
-            self._gaps.data_begins()
+        if name == "data" and self._gap_begin is not None and self._data_begin is None:
+            self._data_begin = time.perf_counter()
         previous = self._phase
         self._phase = name
         part = _PART_OF_PHASE.get(name)
@@ -114,7 +142,9 @@ class LaunchBound(Tracker):
     def step_end(self) -> None:
         """Record an event after the update."""
         self._record_event()
-        self._gaps.step_ended()
+        # The gap began at the end of the step's last update.
+        self._gap_begin, self._update_end = self._update_end, None
+        self._data_begin = None
         self._finished_steps += 1
 
     def counted(self, begin: float, end: float) -> None:
@@ -134,7 +164,10 @@ class LaunchBound(Tracker):
                 by_step[span.step] += span.seconds
             if spans:
                 self._values[f"{part}_seconds_median"] = statistics.median(by_step.values())
-        self._values |= self._gaps.figures(begin, end)
+        # A gap belongs to the step that it delays.
+        gaps = [gap for gap in self._gaps if begin <= gap.end.seconds <= end]
+        if gaps:
+            self._values |= _gap_figures(gaps, end - begin)
 
     def measurements(self) -> Mapping[str, Any]:
         """All columns, once the counted steps are over; empty without a GPU."""
@@ -149,8 +182,11 @@ class LaunchBound(Tracker):
         self._last_event = None
         if is_idle:
             self._idle_point = here
-        if part == "forward":
-            self._gaps.forward_begins(here)
+        if part == "forward" and self._gap_begin is not None:
+            # Without a phase for its data the loop has none before the pass.
+            data_begin = here.seconds if self._data_begin is None else self._data_begin
+            self._gaps.append(_Gap(self._gap_begin, data_begin, here))
+            self._gap_begin = None
 
     def _end(self, part: StepPart, idle_point: LaunchPoint) -> None:
         begin = self._begins.pop(part, None)
@@ -159,7 +195,7 @@ class LaunchBound(Tracker):
         end = LaunchPoint.now()
         self._spans.append(_Span(self._finished_steps, part, idle_point, begin, end))
         if part == "update":
-            self._gaps.update_ended(end)
+            self._update_end = end
 
     def _record_event(self) -> None:
         if self._idle_point is not None:
@@ -191,3 +227,27 @@ class _Span:
         # At the idle point the lag was zero, so the lag since then is the whole lag. Without a lag,
         # the last kernel ended as soon as it was launched.
         return self.idle_point.lag_at(self.end) < IDLE_LAG_SECONDS
+
+
+class _Gap(NamedTuple):
+    """The gap between two steps, from the end of an update to the next step's forward pass."""
+
+    begin: LaunchPoint
+    data_begin: float
+    """When the host turned to the next step's data (``time.perf_counter``)."""
+    end: LaunchPoint
+
+
+def _gap_figures(gaps: Sequence[_Gap], counted_seconds: float) -> dict[str, float]:
+    """The columns about gaps. The device must have reached all points."""
+    device = [gap.begin.device_seconds_to(gap.end) for gap in gaps]
+    host = [gap.end.seconds - gap.begin.seconds for gap in gaps]
+    upkeep = [gap.data_begin - gap.begin.seconds for gap in gaps]
+    return {
+        # The median, because one step may wait for a garbage collection or a new epoch.
+        "step_gap_seconds_median": statistics.median(device),
+        # A share of all counted time, so that it adds up with the launch-bound shares.
+        "step_gap_share": sum(device) / counted_seconds,
+        "step_gap_host_seconds_median": statistics.median(host),
+        "step_gap_upkeep_seconds_median": statistics.median(upkeep),
+    }
