@@ -72,10 +72,7 @@ def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
 
 
 def run_and_record(
-    spec: TrialSpec,
-    result: Path,
-    phase: mmap.mmap | None,
-    context_bytes: int = 0,
+    spec: TrialSpec, result: Path, phase: mmap.mmap | None, context_bytes: int = 0
 ) -> int:
     """Run a trial and write its record; returns the exit status: 0, or ``UNWRITABLE``."""
 

@@ -204,11 +204,7 @@ def _record_without_result(
     spec: TrialSpec, outcome: Outcome, reason: str, phase: str
 ) -> TrialRecord:
     return TrialRecord(
-        spec=spec,
-        outcome=outcome,
-        reason=reason,
-        phase=phase,
-        environment=environment.describe(),
+        spec=spec, outcome=outcome, reason=reason, phase=phase, environment=environment.describe()
     )
 
 

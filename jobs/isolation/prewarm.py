@@ -85,10 +85,7 @@ def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
     variables = {**os.environ, **process_variables(cpus)}
     if uuid:
         variables["CUDA_VISIBLE_DEVICES"] = nvml.visible_device(uuid)
-    with (
-        socket.socket(socket.AF_UNIX) as listener,
-        open(path.with_suffix(".err"), "w") as errors,
-    ):
+    with socket.socket(socket.AF_UNIX) as listener, open(path.with_suffix(".err"), "w") as errors:
         # Bound and listening before the parent starts: a slot can connect at once and wait for it.
         listener.bind(str(path))
         listener.listen(1)

@@ -24,11 +24,7 @@ WHOLE: Sequence[TrialRecord] = (
         micro_batch=64, memory_mib=900, speed=95.0, optimizer="adamw_torch", anatomy=make_anatomy()
     ),
     make_record(
-        micro_batch=8,
-        memory_mib=1500,
-        speed=90.0,
-        optimizer="sgd",
-        recipe={"optimizer": "sgd"},
+        micro_batch=8, memory_mib=1500, speed=90.0, optimizer="sgd", recipe={"optimizer": "sgd"}
     ),
     make_record(
         micro_batch=16,

@@ -8,14 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from jobs.record import Outcome, Provenance, TrialRecord
-from jobs.spec import (
-    DataSpec,
-    LibrarySettings,
-    MeasureSpec,
-    ModelSpec,
-    SyntheticData,
-    TrialSpec,
-)
+from jobs.spec import DataSpec, LibrarySettings, MeasureSpec, ModelSpec, SyntheticData, TrialSpec
 from orchestrator.search.base import Search
 from tests.benchmarks.grids import recorded
 from tests.support.records import GPU_BOUND

@@ -289,10 +289,7 @@ def make_guide() -> list[TrialRecord]:
                 started_at=1_700_000_000.0 + 30 * place,
                 recipe={} if optimizer == plain["optimizer"] else {"optimizer": optimizer},
                 flags=[Flag(FlagKind.HOST_BOUND, 0.9)] if host_bound else [],
-                measurements={
-                    **docs,
-                    "samples_per_second_ci95": 0.004 + 0.01 * place,
-                },
+                measurements={**docs, "samples_per_second_ci95": 0.004 + 0.01 * place},
                 **own,
             )
         )

@@ -166,10 +166,7 @@ def sweep_that_nodes_join(nodes: RayNodes, cluster: Cluster, folder: Path) -> di
     slots = cluster.slots_by_model()
     searches = {model: Grid(for_gpu_model(equal_trials(MOST_TRIALS), model)) for model in slots}
     run_folder, observer = RunFolder(folder / "joined"), Recorder()
-    with (
-        run_folder.locked(),
-        mock.patch.object(membership, "ModelQueries", InventedQueries),
-    ):
+    with run_folder.locked(), mock.patch.object(membership, "ModelQueries", InventedQueries):
         session = UntilJoined(PerGpuModel(searches, slots), run_folder, [observer])
         options: dict[str, Any] = {"on_slots": slots.update, "trainable": NamedSlot}
         running = threading.Thread(target=run_trials, args=(session, cluster), kwargs=options)

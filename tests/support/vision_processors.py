@@ -52,9 +52,7 @@ def llava_processor() -> Any:
 def idefics_processor() -> Any:
     """A processor for tiles of 32 pixels, four tokens each, of images of at most 64 pixels."""
     from transformers import Idefics3Processor
-    from transformers.models.idefics3.image_processing_pil_idefics3 import (
-        Idefics3ImageProcessorPil,
-    )
+    from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 
     special = ["<fake_token_around_image>", "<image>", "<end_of_utterance>", "<global-img>"]
     special += [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
@@ -67,9 +65,7 @@ def idefics_processor() -> Any:
 def qwen_processor() -> Any:
     """A processor for patches of 8 pixels, of which four make a token."""
     from transformers import Qwen2VLProcessor
-    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
-        Qwen2VLImageProcessorPil,
-    )
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
     from transformers.processing_utils import ProcessorMixin
 
     images = Qwen2VLImageProcessorPil(

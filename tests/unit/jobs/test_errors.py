@@ -200,10 +200,7 @@ def test_error_of_a_worker_that_the_kernel_killed_is_found_behind_its_wrapper() 
     ("error", "reason"),
     [
         (OSError(errno.ENOSPC, "no room", "/tmp/x/states.bin"), "no room for /tmp/x/states.bin: /"),
-        (
-            OSError(errno.EDQUOT, "no quota"),
-            "a file could not be written ([Errno 122] no quota)",
-        ),
+        (OSError(errno.EDQUOT, "no quota"), "a file could not be written ([Errno 122] no quota)"),
         (RuntimeError("No space left on device"), "a file could not be written (No space left"),
     ],
 )

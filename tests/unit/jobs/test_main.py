@@ -53,10 +53,7 @@ FOREIGN = pytest.mark.parametrize("make", [with_remote_code, with_attention_of_t
 
 @FOREIGN
 def test_main_refuses_foreign_code_without_the_option(
-    make: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         start({"spec": to_json(make()), "outcome": "ok"}, tmp_path, monkeypatch)

@@ -41,9 +41,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproc
         parent.kill()
 
 
-def test_prewarmed_parent_that_stands_still_is_tried_once(
-    stopped: subprocess.Popen[bytes],
-) -> None:
+def test_prewarmed_parent_that_stands_still_is_tried_once(stopped: subprocess.Popen[bytes]) -> None:
     first = prewarm.take_over(cpus=1)
     assert first is not None
     parent, connection, errors = first

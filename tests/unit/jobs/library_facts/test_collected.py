@@ -39,11 +39,7 @@ def test_every_key_and_field_of_transformers_is_known() -> None:
     [
         ("peft.tuners.lora.config:LoraConfig", "r", "int"),
         ("peft.tuners.lora.config:LoraConfig", "target_modules", "Optional[Union[list[str], str]]"),
-        (
-            BITSANDBYTES,
-            "llm_int8_threshold",
-            "float",
-        ),
+        (BITSANDBYTES, "llm_int8_threshold", "float"),
         ("torch.optim._muon:Muon", "momentum", "float"),
         ("trl.trainer.dpo_config:DPOConfig", "beta", "float"),
     ],
