@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,55 +48,33 @@ def with_attention_of_the_hub() -> TrialSpec:
     return replace(spec, settings=settings)
 
 
-# The two kinds of trials that would run code from elsewhere.
-FOREIGN = pytest.mark.parametrize("make", [with_remote_code, with_attention_of_the_hub])
-
-
-@FOREIGN
-def test_main_refuses_foreign_code_without_the_option(
-    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        start({"spec": to_json(make()), "outcome": "ok"}, tmp_path, monkeypatch)
-    assert ended.value.code == 2
-    assert "to allow that, give --trust-remote-code" in capsys.readouterr().err
-
-
-@FOREIGN
-def test_main_runs_foreign_code_with_the_option(
-    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (spec,) = start(make(), tmp_path, monkeypatch, "--trust-remote-code")
-    assert spec == make()
-
-
 def with_own_code() -> TrialSpec:
     own = UserCode(callbacks=("os:abort",), folder="/stranger")
     return replace(build_tiny_spec(), own_code=own)
 
 
-@pytest.mark.parametrize("options", [(), ("--trust-remote-code",)])
-def test_main_refuses_own_code_of_a_record_without_the_word(
-    options: tuple[str, ...],
+@pytest.mark.parametrize(
+    ("make", "option", "other"),
+    [
+        (with_remote_code, "--trust-remote-code", "--allow-own-code"),
+        (with_attention_of_the_hub, "--trust-remote-code", "--allow-own-code"),
+        (with_own_code, "--allow-own-code", "--trust-remote-code"),
+    ],
+)
+def test_main_runs_foreign_code_with_its_option_only(
+    make: Callable[[], TrialSpec],
+    option: str,
+    other: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    record = {"spec": to_json(with_own_code()), "outcome": "ok"}
+    record = {"spec": to_json(make()), "outcome": "ok"}
     with pytest.raises(SystemExit) as ended:
-        start(record, tmp_path, monkeypatch, *options)
+        start(record, tmp_path, monkeypatch, other)
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert "'os:abort'; to allow that, give --allow-own-code" in said
-    (spec,) = start(record, tmp_path, monkeypatch, "--allow-own-code")
-    assert spec == with_own_code()
-
-
-def test_main_with_the_option_changes_no_other_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (spec,) = start(build_tiny_spec(), tmp_path, monkeypatch, "--trust-remote-code")
-    assert not spec.model.trust_remote_code
+    assert f"to allow that, give {option}" in capsys.readouterr().err
+    assert start(record, tmp_path, monkeypatch, option) == [make()]
 
 
 @pytest.mark.parametrize(

@@ -49,26 +49,6 @@ def test_interval_is_students() -> None:
     assert relative_half_width([0.9, 1.1]) == pytest.approx(1.27062, rel=1e-4)
 
 
-def test_interval_of_many_steps_is_normal() -> None:
-    seconds = [0.9, 1.1] * 50
-    normal_quantile = 1.96
-    # The mean is 1, and the root of 100 steps is 10.
-    expected = normal_quantile * statistics.stdev(seconds) / 10.0
-    assert relative_half_width(seconds) == pytest.approx(expected, rel=0.02)
-
-
-@given(st.lists(SECONDS, min_size=2, max_size=40), st.floats(min_value=0.1, max_value=10))
-def test_interval_does_not_depend_on_the_unit(seconds: list[float], unit: float) -> None:
-    assert relative_half_width([s * unit for s in seconds]) == pytest.approx(
-        relative_half_width(seconds), abs=1e-9
-    )
-
-
-@given(st.integers(min_value=2, max_value=60))
-def test_interval_narrows_with_more_steps(pairs: int) -> None:
-    assert relative_half_width([0.9, 1.1] * (pairs + 1)) < relative_half_width([0.9, 1.1] * pairs)
-
-
 def test_prior_spread_is_worth_one_degree_of_freedom() -> None:
     steps = [0.099, 0.1, 0.101]
     mean = 0.1
@@ -83,11 +63,6 @@ def test_is_settled_after_fewer_steps_if_they_are_long(seconds: float, fewest: i
     for steps in (1, 2, 3):
         assert is_settled([seconds] * steps, 0.01) is (steps >= fewest)
     assert not is_settled([seconds, 1.02 * seconds], 0.01)
-
-
-def test_error_of_a_large_spread_is_students_interval() -> None:
-    steps = [0.9, 1.0, 1.1, 1.0] * 5
-    assert mean_step_error(steps) == pytest.approx(relative_half_width(steps), rel=0.03)
 
 
 @given(st.floats(min_value=0.001, max_value=20), st.integers(min_value=2, max_value=30))
@@ -122,10 +97,6 @@ def test_steady_from_leaves_out_steps_unlike_the_later_half(
 def test_steady_from_keeps_at_least_half(seconds: list[float], relative_error: float) -> None:
     assert steady_from(seconds, relative_error) <= len(seconds) // 2
     assert steady_from(seconds, 0.0) == 0
-
-
-def test_is_settled_is_false_for_unequal_steps() -> None:
-    assert not is_settled([0.1, 0.2, 0.1, 0.2], 0.01)
 
 
 @given(st.lists(st.floats(min_value=0.1, max_value=0.2), min_size=1, max_size=40, unique=True))
@@ -179,23 +150,17 @@ def test_is_enough_of_the_host_after_some_steps(
     assert is_enough_of_the_host(seconds, 0.01, host_bound_share) is is_enough
 
 
-@pytest.mark.parametrize(("spread", "given_up"), [(0.005, 0), (0.05, 200)])
-def test_is_out_of_reach_only_for_a_large_spread(spread: float, given_up: int) -> None:
-    draw = random.Random(0)
-    trials = [[draw.gauss(1.0, spread) for _ in range(8)] for _ in range(200)]
-    times_given_up = sum(is_out_of_reach(trial, 0.01, 10) for trial in trials)
-    assert times_given_up == pytest.approx(given_up, abs=4)
-
-
 @pytest.mark.parametrize(
     "figures",
     [
         {"host_bound_share": 0.5, "launch_bound_share": 0.1, "allocator_retries": 1},
         {"half_width": 0.02},
         {"half_width": 0.01, "relative_error": 0.001},
+        {"half_width": 0.5, "relative_error": 0.0},  # a fixed number of steps
+        {"host_bound_share": None},  # no GPU
     ],
 )
-def test_flags_of_a_row_at_the_bounds_are_none(figures: dict[str, float]) -> None:
+def test_flags_of_a_row_at_the_bounds_are_none(figures: dict[str, Any]) -> None:
     assert flags(**{**STEADY, **figures}) == []
 
 
@@ -215,14 +180,6 @@ def test_flags_of_a_row_at_the_bounds_are_none(figures: dict[str, float]) -> Non
 )
 def test_flags_of_an_unreliable_row(figures: dict[str, float], flag: Flag) -> None:
     assert flags(**{**STEADY, **figures}) == [flag]
-
-
-def test_flags_with_a_fixed_number_of_steps_are_never_unstable() -> None:
-    assert flags(**{**STEADY, "relative_error": 0.0, "half_width": 0.5}) == []
-
-
-def test_flags_without_a_gpu_are_never_host_bound() -> None:
-    assert flags(**{**STEADY, "host_bound_share": None}) == []
 
 
 @pytest.mark.parametrize(

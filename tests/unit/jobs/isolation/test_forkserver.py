@@ -147,14 +147,6 @@ def test_runner_with_a_fresh_trial_ends_the_child_forked_ahead(
     assert (gpu.children[1].context_bytes, gpu.contexts) == (-1, 0)
 
 
-def test_runner_replaces_an_idle_child_that_has_ended(
-    gpu: Gpu, run: Callable[[str], FakeChild]
-) -> None:
-    run("fork")
-    gpu.children[1].kill()
-    assert run("fork") is gpu.children[2]
-
-
 def test_runner_on_a_shared_gpu_measures_each_context_anew(
     gpu: Gpu, run: Callable[[str], FakeChild]
 ) -> None:

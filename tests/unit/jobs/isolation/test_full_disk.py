@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import errors, infrastructure
 from jobs.infrastructure import DISK_FULL
 from jobs.isolation import prewarm
 from jobs.record import Outcome
-from tests.conftest import build_tiny_spec
 from tests.support import full_disk
 
 ROOT = Path(__file__).parents[4]
@@ -50,35 +48,6 @@ def test_trial_on_a_full_disk_is_to_be_repeated(case: str) -> None:
     else:
         assert "has 0 B free" in reason
     assert after == [Outcome.OK, "", ""], "the same slot goes on once there is room"
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x/states.bin"),
-        OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "/tmp/x/states.bin"),
-        RuntimeError("unable to write to file </torch_1_2>: No space left on device (28)"),
-        Exception("Error while serializing: I/O error: No space left on device (os error 28)"),
-        OSError("[Errno 122] Error writing bytes to file. Detail: [errno 122] Disk quota exceeded"),
-    ],
-    ids=["room", "quota", "shared memory", "safetensors", "arrow"],
-)
-def test_classify_disk_without_room_names_the_disk(error: Exception) -> None:
-    outcome, rule, reason = errors.classify(error)
-    assert (outcome, rule) == (Outcome.SKIPPED, DISK_FULL)
-    assert " free" in reason
-
-
-def test_classify_cause_without_room_is_found() -> None:
-    error = RuntimeError("the checkpoint could not be saved")
-    error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
-    assert errors.classify(error)[1] == DISK_FULL
-
-
-def test_unmeasured_record_says_when_it_was_tried() -> None:
-    record = infrastructure.unmeasured(build_tiny_spec(), DISK_FULL, "why")
-    assert record.started_at > 0
-    assert not record.outcome.is_final
 
 
 def test_prewarming_on_a_full_disk_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from jobs.infrastructure import DISK_FULL, NOT_STARTED, SLOT_UNRESPONSIVE
 from jobs.isolation import prewarm
-from jobs.isolation.channel import LONGEST_TIMEOUT_SECONDS, Channel, Owner, bounded_timeout
+from jobs.isolation.channel import Channel, Owner
 from jobs.isolation.slot import Limits, Slot, SlotDiedError
 from jobs.record import Outcome
 from jobs.spec import TrialSpec, to_json
@@ -101,30 +101,6 @@ def test_stopped_parent_during_a_trial_is_killed_and_replaced(note: Path, slot: 
     record = slot.run(trial(), 60.0)
     assert record.outcome is Outcome.OK
     assert record.provenance.slot_pid == slot.parent_pid != stopped
-
-
-def test_parent_stopped_between_trials_is_replaced(slot: Slot) -> None:
-    slot.run(trial(), 60.0)
-    stopped = slot.parent_pid
-    assert stopped is not None
-    os.kill(stopped, signal.SIGSTOP)
-    with pytest.raises(SlotDiedError, match="did not answer"):
-        slot.run(trial(), 60.0)
-    assert slot.parent_pid is None
-    assert slot.run(trial(), 60.0).outcome is Outcome.OK
-
-
-def test_parent_that_is_alive_but_has_no_record_is_killed_after_the_grace(
-    slot: Slot, monkeypatch: pytest.MonkeyPatch, note: Path
-) -> None:
-    thread = when_begun(note, lambda child: None)
-    monkeypatch.setattr("jobs.isolation.slot.bounded_timeout", lambda seconds: 600.0)
-    slot._limits = replace(LIMITS, grace=-594.0)  # the slot stops waiting before the parent does
-    with pytest.raises(SlotDiedError, match="was alive, but had no record after") as died:
-        slot.run(trial("hang"), timeout_seconds=600.0)
-    thread.join()
-    assert died.value.rule == SLOT_UNRESPONSIVE
-    assert has_ended(int(note.read_text()))
 
 
 def test_parent_that_beats_is_waited_for_longer_than_its_silence(slot: Slot) -> None:
@@ -235,20 +211,6 @@ def test_trial_whose_processes_never_begin_is_to_be_repeated(
     assert (record.outcome, record.rule) == (Outcome.SKIPPED, NOT_STARTED)
     assert record.reason.startswith("3 processes ended before the trial began")
     assert not record.outcome.is_final
-
-
-# Timeouts that no operating system can wait for.
-
-
-@pytest.mark.parametrize(
-    ("seconds", "bounded"),
-    [
-        (300.0, 300.0),
-        *((endless, LONGEST_TIMEOUT_SECONDS) for endless in (1e12, math.inf, math.nan)),
-    ],
-)
-def test_bounded_timeout_cuts_endless_ones(seconds: float, bounded: float) -> None:
-    assert bounded_timeout(seconds) == bounded
 
 
 def test_trial_with_an_endless_timeout_runs(slot: Slot) -> None:

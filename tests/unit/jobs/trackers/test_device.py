@@ -77,13 +77,6 @@ def test_device_in_a_container_counts_no_foreign_process(
         assert foreign_processes(tracker) == 0
 
 
-def test_device_before_the_context_counts_every_process(gpu: FakeNvml) -> None:
-    gpu.processes = [OTHER]
-    with Device() as tracker:
-        tracker.start(0)
-        assert foreign_processes(tracker) == 1
-
-
 def test_device_counts_no_process_of_the_trial_itself(gpu: FakeNvml) -> None:
     with (
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as worker,

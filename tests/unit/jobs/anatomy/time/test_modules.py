@@ -117,10 +117,6 @@ def test_modules_add_up_to_both_passes() -> None:
     assert found == [("A", 12), ("B", 6), (OUTSIDE, 6)]
 
 
-def test_modules_are_empty_where_no_module_is_known() -> None:
-    assert list(modules(Trace(work=[work("", 20)], phases=PHASES))) == []
-
-
 def test_class_name_has_its_package_where_torch_has_that_name_too() -> None:
     other = type("Linear", (torch.nn.Module,), {"__module__": "peft.tuners.lora.layer"})()
     names = [class_name(module) for module in (other, torch.nn.Linear(1, 1), Wave())]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.anatomy.time.operations import busy_seconds, group_of, operations
+from jobs.anatomy.time.operations import group_of, operations
 from tests.support.traces import BUSY_STEP, nanoseconds
 
 
@@ -26,10 +26,6 @@ def test_operations_weight_the_passes_by_their_repetitions() -> None:
     found = nanoseconds(operations(trace, 200e-9), "operations")
     assert (found["tensor contractions"], found["optimizer and clipping"]) == (30, 4)
     assert found["idle"] == 200 - 2 - 3 * (15 + 4) - 4, "data of all micro-batches were fetched"
-
-
-def test_busy_seconds_count_overlapping_kernels_once() -> None:
-    assert busy_seconds(BUSY_STEP) == pytest.approx(25e-9)
 
 
 @pytest.mark.parametrize(
