@@ -116,7 +116,7 @@ def backward_ratio(ratio: float) -> Entry:
 
 
 def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
-    """Compares the peaks of the profiled and the counted steps: were the steps alike?"""
+    """Compares the peaks of the profiled and the counted steps, which should agree."""
     counted = row.get("peak_allocated_bytes")
     if counted:
         name, rule = "peak of the profiled step", "the counted steps' peak"
