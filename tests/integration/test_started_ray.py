@@ -73,6 +73,14 @@ def must_end_in(driver: psutil.Popen, sentence: str, *, seconds: float) -> None:
     assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 
 
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray waits 10 s instead of 30 s for a silent head, and 5 s for one that starts."""
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "20")
+    monkeypatch.setenv("RAY_gcs_server_port_wait_time_s", "5")
+
+
+@pytest.mark.usefixtures("short_patience")
 @pytest.mark.parametrize("name", ["gcs_server", "raylet"])
 def test_ray_killed_while_it_starts_is_a_sentence(name: str, driver: psutil.Popen) -> None:
     victim(driver, name).kill()
@@ -106,12 +114,6 @@ def test_raylet_killed_in_mid_run_is_a_sentence_at_once(
     assert RunFolder(tmp_path / "run").records()
 
 
-@pytest.fixture
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A head that is silent for 10 s is lost, instead of 30 s."""
-    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "20")
-
-
 @pytest.mark.usefixtures("short_patience")
 def test_head_that_stands_still_is_a_sentence(driver: psutil.Popen, tmp_path: Path) -> None:
     await_record(driver, tmp_path / "run")
@@ -132,7 +134,12 @@ def test_no_home_folder_is_a_sentence(tmp_path: Path) -> None:
     done = subprocess.run(
         command(config, tmp_path / "run"),
         cwd=ROOT,
-        env={**os.environ, **light_parent.variables(), "HOME": "/proc/none"},
+        env={
+            **os.environ,
+            **light_parent.variables(),
+            "HOME": "/proc/none",
+            "XDG_CACHE_HOME": str(Path.home() / ".cache"),  # the facts of libraries stand there
+        },
         capture_output=True,
         text=True,
         timeout=120,
