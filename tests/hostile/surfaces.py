@@ -23,6 +23,7 @@ from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.run_metadata import UnreadableRunError
 from tests.hostile.payloads import CANARY
 from tests.support.guarded_export import run_guarded
+from tests.support.report_pages import watch
 
 REFUSALS = (1, 2, 3)
 """Exit statuses of a verb that says no in a sentence."""
@@ -154,17 +155,10 @@ def page(browser: Any, html: Path) -> Finding:
     """The report in a browser: no script of the run's, no request to anywhere, no error."""
     wrong: list[str] = []
     opened = browser.new_page()
-    opened.on("request", lambda request: _note_request(request.url, wrong))
-    opened.on("pageerror", lambda error: wrong.append(f"script error: {error}"))
-    opened.on("dialog", lambda dialog: (wrong.append("a dialog opened"), dialog.dismiss()))
+    watch(opened, wrong)
     opened.goto(html.as_uri())
     opened.wait_for_load_state()
     if opened.evaluate(f"typeof window.{CANARY}") != "undefined":
         wrong.append("a payload was executed")
     opened.close()
     return Finding(surface="report.html in a browser", refused=False, wrong="; ".join(wrong))
-
-
-def _note_request(url: str, wrong: list[str]) -> None:
-    if not url.startswith(("file:", "data:", "blob:")):
-        wrong.append(f"a request to {url[:80]}")

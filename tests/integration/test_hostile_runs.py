@@ -15,7 +15,7 @@ SEEDS = range(1000, 1005)
 
 @pytest.mark.timeout(600)
 def test_hostile_runs_are_inert_on_every_surface(tmp_path: Path) -> None:
-    tallies = campaign(SEEDS, tmp_path, jobs_too=True)
+    tallies = campaign(SEEDS, tmp_path)
     assert {surface: tally.wrong for surface, tally in tallies.items() if tally.wrong} == {}
     assert tallies["report"].runs == len(SEEDS)
     assert tallies["jobs"].runs == 1

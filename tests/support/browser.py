@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 """What distributions call it."""
-VARIABLE = "CHROMIUM"
-"""Environment variable that names the program, before all others."""
-REQUIRED = "BROWSER_TESTS"
-"""Environment variable; with ``required``, a missing browser fails the page tests."""
 
 
 def chromium() -> str | None:
-    """The program's path; None where there is none."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        return shutil.which(named)
-    for name in NAMES:
-        path = shutil.which(name)
-        if path is not None:
-            return path
-    return None
+    """The program's path, the one that the variable CHROMIUM names if it is set; None: none."""
+    named = os.environ.get("CHROMIUM")
+    paths = (shutil.which(name) for name in ([named] if named else NAMES))
+    return next((path for path in paths if path is not None), None)
 
 
 def is_required() -> bool:
-    """Whether page tests must run."""
-    return os.environ.get(REQUIRED) == "required"
+    """Whether page tests must run: BROWSER_TESTS=required, as in CI."""
+    return os.environ.get("BROWSER_TESTS") == "required"
+
+
+@contextmanager
+def headless() -> Iterator[Any]:
+    """A headless Chromium; None without the program or playwright."""
+    path = chromium()
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        path = None
+    if path is None:
+        yield None
+        return
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()

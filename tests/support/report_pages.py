@@ -9,34 +9,21 @@ from typing import Any
 
 import pytest
 
-from tests.support.browser import chromium, is_required
+from tests.support.browser import headless, is_required
 
 DRAWN = "#chart > svg"
 """What is there as soon as the page has drawn its chart."""
 
 
-def require_browser() -> str:
-    """The browser's path. Skips the tests where there is none, or fails where one is required."""
-    path = chromium()
-    if path is None and is_required():
-        pytest.fail("BROWSER_TESTS=required, but there is no Chromium", pytrace=False)
-    if path is None:
-        pytest.skip("no Chromium on this machine")
-    return path
-
-
 @contextmanager
 def running_browser() -> Iterator[Any]:
-    """A headless Chromium."""
-    path = require_browser()
-    if is_required():
-        from playwright import sync_api as playwright
-    else:
-        playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    """A headless Chromium. Skips the tests where there is none, or fails where it is required."""
+    with headless() as browser:
+        if browser is None and is_required():
+            pytest.fail("BROWSER_TESTS=required, but there is no Chromium", pytrace=False)
+        if browser is None:
+            pytest.skip("no Chromium or no playwright on this machine")
         yield browser
-        browser.close()
 
 
 @contextmanager
