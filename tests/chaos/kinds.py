@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -21,6 +20,7 @@ from jobs.record import Outcome
 from tests.chaos.arena import RUN
 from tests.chaos.child import PHASES
 from tests.chaos.scene import Scene, UnexpectedError
+from tests.support.disks import without_room
 
 Strike = Callable[[Scene], None]
 
@@ -263,16 +263,6 @@ def start_second_driver(scene: Scene) -> None:
     second.ends(1, says=f"{scene.folder} is in use by another running sweep")
 
 
-@contextlib.contextmanager
-def _full_disk() -> Iterator[Path]:
-    filler = RUN / "filler"
-    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-    yield filler
-    filler.unlink(missing_ok=True)
-
-
 def _ends_unwritten(scene: Scene, says: str, meanwhile: Callable[[], None] = lambda: None) -> None:
     """The trial's record cannot be written, so the sweep ends, and says why."""
     scene.release()
@@ -285,7 +275,7 @@ def _ends_unwritten(scene: Scene, says: str, meanwhile: Callable[[], None] = lam
 @_kind("the disk is full", _FULL, is_last=True, starts=2)
 def fill_disk(scene: Scene) -> None:
     """No room for the trial's record, and none when the sweep ends; resumed with room."""
-    with _full_disk():
+    with without_room(RUN):
         _ends_unwritten(scene, "No space left on device")
     scene.resume()
 
@@ -293,7 +283,7 @@ def fill_disk(scene: Scene) -> None:
 @_kind("the disk is full for a while", _FULL, is_last=True)
 def fill_disk_for_a_while(scene: Scene) -> None:
     """No room for the trial's record when it ends, but before the sweep does."""
-    with _full_disk() as filler:
+    with without_room(RUN) as filler:
         _ends_unwritten(scene, "No space left on device", filler.unlink)
     if scene.record(scene.victim.trial_id) is None:
         raise UnexpectedError("the record was not written when there was room again")

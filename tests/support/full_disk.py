@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import replace
@@ -17,10 +16,9 @@ from pathlib import Path
 from jobs.isolation.slot import Slot, SlotDiedError
 from tests.conftest import build_tiny_spec
 from tests.support import light_parent
+from tests.support.disks import mounted, without_inodes, without_room
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--mount")
-SIZE = 2**20
-INODES = 100
 
 
 def command(case: str) -> list[str]:
@@ -38,58 +36,25 @@ def run(slot: Slot, act: str) -> list[str]:
     return [record.outcome.value, record.rule, record.reason]
 
 
-def fill_bytes(folder: Path) -> Path:
-    """Leave no byte free; returns the file to remove."""
-    filler = folder / "filler"
-    with open(filler, "wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(2**12))
-        except OSError:
-            return filler
-
-
-def fill_inodes(folder: Path) -> Path:
-    """Leave no inode free; returns a file to remove."""
-    number = 0
-    while True:
-        filler = folder / f"filler-{number}"
-        try:
-            filler.touch()
-        except OSError:
-            return folder / "filler-0"
-        number += 1
-
-
-def main() -> None:
+def main(case: str) -> None:
     """Run a case."""
-    case = sys.argv[1]
-    with tempfile.TemporaryDirectory() as folder:
-        options = f"size={SIZE},nr_inodes={INODES}"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
+    with tempfile.TemporaryDirectory() as folder, mounted(Path(folder), 2**20, inodes=100):
         os.environ["TMPDIR"] = folder
         tempfile.tempdir = None
         with Slot(cpus=1, parent_command=light_parent.COMMAND) as slot:
             print(json.dumps(list(results(case, slot, Path(folder)))), flush=True)
-        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def results(case: str, slot: Slot, folder: Path) -> list[list[str]]:
     """What came of each trial of the case."""
-    if case == "the trial's own files":
-        return [run(slot, "write"), run(slot, "end")]
-    if case == "fills in mid-trial":
-        failed = run(slot, "fill")
-        return [failed, run(slot, "end")]
+    acts = {"the trial's own files": "write", "fills in mid-trial": "fill"}
+    if case in acts:
+        return [run(slot, acts[case]), run(slot, "end")]
     slot.start()
-    fill = fill_inodes if case == "no inodes" else fill_bytes
-    filler = fill(folder)
-    failed = run(slot, "end")
-    filler.unlink()
-    for file in folder.glob("filler-*"):
-        file.unlink()
+    with without_inodes(folder) if case == "no inodes" else without_room(folder):
+        failed = run(slot, "end")
     return [failed, run(slot, "end")]
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -23,6 +23,7 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import registered
 from jobs.trial import run as trial
 from tests.support import faults
+from tests.support.disks import fill
 
 COMMAND = (sys.executable, "-m", "tests.support.light_parent")
 """The ``parent_command`` of a ``Slot``."""
@@ -76,23 +77,12 @@ def _pretend(
         if act == "hang":
             time.sleep(600)
         elif act == "fill":
-            _fill(scratch)
+            fill(scratch / "filler")
         elif act == "write":
             Path(scratch, "states.bin").write_bytes(bytes(2**20))
     except OSError as error:
         outcome, rule, reason = errors.classify(error)
     return TrialRecord(spec=spec, outcome=outcome, rule=rule, reason=reason)
-
-
-def _fill(folder: Path) -> None:
-    """Leave no byte free on the folder's disk, and end well."""
-    with open(folder / "filler", "wb", buffering=0) as file:
-        for size in (2**16, 2**12, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
 
 
 def _no_room(*_: Any, **__: Any) -> NoReturn:

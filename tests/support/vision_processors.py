@@ -9,6 +9,8 @@ from unittest.mock import patch
 
 import numpy as np
 
+from tests.support.word_tokenizer import word_tokenizer
+
 WORDS = ("[PAD]", "[UNK]", "[END]", "user:", "assistant:", "good", "bad", "film", "a", "yes", "no")
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] }}: {% for part in message['content'] %}"
@@ -78,16 +80,4 @@ def qwen_processor() -> Any:
 
 
 def _tokenizer(special: Sequence[str]) -> Any:
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = {word: number for number, word in enumerate(WORDS)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        unk_token="[UNK]",
-        pad_token="[PAD]",
-        eos_token="[END]",
-        additional_special_tokens=list(special),
-    )
+    return word_tokenizer(WORDS, additional_special_tokens=list(special))

@@ -16,17 +16,8 @@ CHAT_TEMPLATE = (
 """Each message as ``role: content [END]``."""
 
 
-def save_word_tokenizer(
-    folder: Path,
-    *,
-    chat_template: str | None = None,
-    words: Sequence[str] = WORDS,
-    **special_tokens: Any,
-) -> str:
-    """Save a tokenizer that splits at blanks; returns its folder.
-
-    ``special_tokens`` replace the usual ones: ``pad_token`` and ``eos_token``.
-    """
+def word_tokenizer(words: Sequence[str] = WORDS, **special_tokens: Any) -> Any:
+    """A tokenizer that splits at blanks; ``special_tokens`` replace the usual ones."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -35,7 +26,18 @@ def save_word_tokenizer(
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "eos_token": "[END]", **special_tokens}
     special = {name: token for name, token in special.items() if token is not None}
-    saved = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+
+
+def save_word_tokenizer(
+    folder: Path,
+    *,
+    chat_template: str | None = None,
+    words: Sequence[str] = WORDS,
+    **special_tokens: Any,
+) -> str:
+    """Save such a tokenizer; returns its folder."""
+    saved = word_tokenizer(words, **special_tokens)
     saved.chat_template = chat_template
     saved.save_pretrained(folder)
     return str(folder)

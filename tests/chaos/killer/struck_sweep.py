@@ -27,9 +27,9 @@ from orchestrator.reporting.report import Report
 from orchestrator.running.observers.event_log import LOG
 from orchestrator.storage import layout
 from tests.chaos import judge
-from tests.chaos.killer import victims
 from tests.chaos.killer.outcome import Struck, SweepOutcome
 from tests.chaos.killer.victims import Strike, StrikeError, Target
+from tests.support.disks import mounted
 
 CODE = Path(__file__).parents[3]
 CONFIG = Path(__file__).with_name("sweep.yaml")
@@ -86,10 +86,10 @@ class StruckSweep:
         left = list(kinds)
         wrong = self.outcome.wrong
         with contextlib.ExitStack() as stack:
-            for folder, size in ((self._disk, "64m"), (self._temporary, "256m")):
+            for folder, size in ((self._disk, 2**26), (self._temporary, 2**28)):
                 folder.mkdir()
                 if self._has_mounts:
-                    stack.enter_context(victims.mounted(folder, size))
+                    stack.enter_context(mounted(folder, size))
             with self._reader():
                 while not self._run_driver(left):
                     if self.outcome.drivers >= MOST_DRIVERS:

@@ -11,8 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
+
+from tests.support.disks import without_inodes, without_room
 
 STOP_OF_DRIVER_SECONDS = 3.0
 """A stopped driver is continued after this time: nothing else could go on without it."""
@@ -22,10 +25,8 @@ NOTICE_SECONDS = 240.0
 The next record may be the first that cannot be written, so a slot may have to start before."""
 _LONGEST_FULL_SECONDS = 30.0
 """How long the disk of temporary files stays full, at most."""
-_INODES = 4096
-_FILLER = "filler"
 
-Damage = Callable[[Path], contextlib.AbstractContextManager[None]]
+Damage = Callable[[Path], contextlib.AbstractContextManager[Any]]
 """Does something to a folder for as long as the context lasts."""
 
 
@@ -152,13 +153,13 @@ def _start_second_driver(target: Target) -> bool:
     return True
 
 
-def _damaged_run_folder(name: str, damage: Damage) -> Strike:
+def _damaged_run_folder(name: str, damage: Damage, *, is_disk: bool = True) -> Strike:
     """The run folder cannot be written from now until the driver has ended."""
 
     def strike(target: Target) -> bool:
         if not target.is_begun:
             return False
-        with damage(target.folder):
+        with damage(target.folder.parent if is_disk else target.folder):
             target.await_end(name)
         return True
 
@@ -169,50 +170,11 @@ def _damaged_temporary_disk(name: str, damage: Damage) -> Strike:
     """Temporary files cannot be made for a while, at any time from the driver's start."""
 
     def strike(target: Target) -> bool:
-        with damage(target.temporary_disk / _FILLER):
+        with damage(target.temporary_disk):
             target.has_ended(target.chance.uniform(1, _LONGEST_FULL_SECONDS))
         return True
 
     return Strike(name=name, strike=strike, needs_mounts=True)
-
-
-@contextlib.contextmanager
-def mounted(folder: Path, size: str) -> Iterator[None]:
-    """A small disk of ``size`` at the folder, where it is granted."""
-    _do("mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes={_INODES}", "tmpfs", str(folder))
-    try:
-        yield
-    finally:
-        _do("umount", "--lazy", str(folder))  # a stopped process may still have a file open
-
-
-@contextlib.contextmanager
-def _without_room(beside: Path) -> Iterator[None]:
-    """No byte is free on the disk that a folder lies on."""
-    filler = beside.with_name(_FILLER)
-    try:
-        with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
-            for size in (2**16, 1):
-                with contextlib.suppress(OSError):
-                    while True:
-                        file.write(bytes(size))
-        yield
-    finally:
-        filler.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _without_inodes(beside: Path) -> Iterator[None]:
-    """No new file can be made on the disk that a folder lies on, though it has free bytes."""
-    fillers = [beside.with_name(f"{_FILLER}-{number}") for number in range(2 * _INODES)]
-    try:
-        with contextlib.suppress(OSError):
-            for filler in fillers:
-                filler.touch()
-        yield
-    finally:
-        for filler in fillers:
-            filler.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -241,9 +203,9 @@ STRIKES: Sequence[Strike] = (
     Strike(name="the lock is deleted", strike=_delete_lock),
     Strike(name="a second driver starts", strike=_start_second_driver),
     Strike(name="two drivers start at once", strike=lambda _: True, is_at_start=True),
-    _damaged_run_folder("the run folder's disk fills up", _without_room),
-    _damaged_run_folder("the run folder's disk runs out of inodes", _without_inodes),
-    _damaged_run_folder("the run folder becomes read-only", _read_only),
-    _damaged_temporary_disk("the disk of temporary files fills up", _without_room),
-    _damaged_temporary_disk("the disk of temporary files runs out of inodes", _without_inodes),
+    _damaged_run_folder("the run folder's disk fills up", without_room),
+    _damaged_run_folder("the run folder's disk runs out of inodes", without_inodes),
+    _damaged_run_folder("the run folder becomes read-only", _read_only, is_disk=False),
+    _damaged_temporary_disk("the disk of temporary files fills up", without_room),
+    _damaged_temporary_disk("the disk of temporary files runs out of inodes", without_inodes),
 )
