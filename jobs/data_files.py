@@ -31,7 +31,8 @@ def problem_of_path(path: str) -> str:
 def problem_of_file(path: Path) -> str:
     """Why a file or folder is no data; empty if it is, or if it does not exist."""
     resolved = Path(os.path.realpath(path))
-    if _is_of_the_system(resolved):
+    is_of_the_system = any(map(resolved.is_relative_to, _NOT_DATA))
+    if is_of_the_system and not resolved.is_relative_to(_MEMORY_DISK):
         return f"{path} is no data file: it belongs to the system"
     try:
         mode = resolved.stat().st_mode
@@ -40,12 +41,6 @@ def problem_of_file(path: Path) -> str:
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         return f"{path} is no file but a pipe or a device"
     return ""
-
-
-def _is_of_the_system(resolved: Path) -> bool:
-    if resolved.is_relative_to(_MEMORY_DISK):
-        return False
-    return any(resolved.is_relative_to(folder) for folder in _NOT_DATA)
 
 
 def _named_files(path: str) -> Iterator[Path]:

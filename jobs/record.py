@@ -43,6 +43,11 @@ class Column:
         return cls(name, "float64", doc, unit="s")
 
     @classmethod
+    def rate(cls, name: str, doc: str) -> Self:
+        """A number per second."""
+        return cls(name, "float64", doc, unit="1/s")
+
+    @classmethod
     def count(cls, name: str, doc: str) -> Self:
         """A whole number of things."""
         return cls(name, "int64", doc)

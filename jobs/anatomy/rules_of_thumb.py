@@ -34,11 +34,6 @@ class RuleOfThumb:
     """Column -> values, one of which the trial must have."""
 
 
-_WEIGHTS = "weights"
-_COPIES = "autocast copies of weights"
-_GRADIENTS = "gradients"
-_STATES = "optimizer states"
-
 _FP32 = {"parameter_dtypes": ("float32",)}
 _MIXED = {**_FP32, "autocast": ("bf16", "fp16")}
 _ADAMW = {"optimizer_class": ("torch.AdamW",)}
@@ -47,21 +42,26 @@ _ADAMW_8BIT = {
     "optimizer_state_dtypes": ("uint8", "uint8, float32"),
 }
 _SGD_MOMENTUM = {"optimizer_class": ("torch.SGD",), "optimizer_state_dtypes": ("float32",)}
-_ALL_BUT_ACTIVATIONS = (_WEIGHTS, _COPIES, _GRADIENTS, _STATES)
-_FULL = "all but activations, mixed precision with AdamW"
+_TWICE = ("weights", "autocast copies of weights")
+_STATES = ("optimizer states",)
+_ALL_BUT_ACTIVATIONS = (*_TWICE, "gradients", *_STATES)
 
 RULES = (
-    RuleOfThumb("weights, fp32", (_WEIGHTS,), 4, "parameters_total", _FP32),
-    RuleOfThumb("weights, mixed precision", (_WEIGHTS, _COPIES), 6, "parameters_total", _MIXED),
-    RuleOfThumb("gradients", (_GRADIENTS,), 4, "parameters_trainable", _FP32),
-    RuleOfThumb("optimizer states, AdamW", (_STATES,), 8, "parameters_trainable", _ADAMW),
+    RuleOfThumb("weights, fp32", ("weights",), 4, "parameters_total", _FP32),
+    RuleOfThumb("weights, mixed precision", _TWICE, 6, "parameters_total", _MIXED),
+    RuleOfThumb("gradients", ("gradients",), 4, "parameters_trainable", _FP32),
+    RuleOfThumb("optimizer states, AdamW", _STATES, 8, "parameters_trainable", _ADAMW),
+    RuleOfThumb("optimizer states, 8-bit AdamW", _STATES, 2, "parameters_trainable", _ADAMW_8BIT),
     RuleOfThumb(
-        "optimizer states, 8-bit AdamW", (_STATES,), 2, "parameters_trainable", _ADAMW_8BIT
+        "optimizer states, SGD with momentum", _STATES, 4, "parameters_trainable", _SGD_MOMENTUM
     ),
     RuleOfThumb(
-        "optimizer states, SGD with momentum", (_STATES,), 4, "parameters_trainable", _SGD_MOMENTUM
+        "all but activations, mixed precision with AdamW",
+        _ALL_BUT_ACTIVATIONS,
+        18,
+        "parameters_total",
+        {**_MIXED, **_ADAMW},
     ),
-    RuleOfThumb(_FULL, _ALL_BUT_ACTIVATIONS, 18, "parameters_total", {**_MIXED, **_ADAMW}),
 )
 
 SHARES: Mapping[str, float] = {CONTRACTIONS: 0.61, NORMALIZATIONS: 0.255, ELEMENTWISE: 0.135}

@@ -41,7 +41,11 @@ def dead() -> str:
     """
     if not nvml.visible_uuids():
         return ""
-    return probe(self_process.command("jobs.node.gpu_fitness"), _PROBE_SECONDS).error
+    try:
+        probe(self_process.command("jobs.node.gpu_fitness"), _PROBE_SECONDS)
+    except RuntimeError as error:
+        return str(error)
+    return ""
 
 
 def is_in_use(processes: int, used_bytes: int, waiting: int = 0) -> bool:

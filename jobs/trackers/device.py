@@ -44,12 +44,9 @@ class Device(Tracker):
             unit="MiB",
         ),
         Column(
-            "gpu_temperature_celsius",
-            "int64",
-            "Highest temperature during the counted steps",
-            unit="°C",
+            "gpu_temperature_celsius", "int64", "Highest temperature during the counted steps", "°C"
         ),
-        Column("gpu_sm_clock_mhz", "float64", "Mean SM clock during the counted steps", unit="MHz"),
+        Column("gpu_sm_clock_mhz", "float64", "Mean SM clock during the counted steps", "MHz"),
         Column.number(
             "gpu_power_capped_share",
             "Share of the readings during the counted steps in which the power limit held the "
@@ -59,13 +56,10 @@ class Device(Tracker):
             "gpu_utilization_percent",
             "float64",
             "Mean GPU utilization during the counted steps: time in which a kernel ran",
-            unit="%",
+            "%",
         ),
         Column(
-            "energy_joules",
-            "float64",
-            "Energy that the GPU drew during the counted steps",
-            unit="J",
+            "energy_joules", "float64", "Energy that the GPU drew during the counted steps", "J"
         ),
     )
 

@@ -38,23 +38,15 @@ class Steps(Tracker):
             "warmup_steps",
             "Optimizer steps before the counted ones: warm-up, and steps that were not steady yet",
         ),
-        Column(
-            "samples_per_second",
-            "float64",
-            "Throughput: samples trained on per second of counted time",
-            unit="1/s",
+        Column.rate(
+            "samples_per_second", "Throughput: samples trained on per second of counted time"
         ),
-        Column(
-            "tokens_per_second",
-            "float64",
-            "Tokens trained on per second of counted time, padding included",
-            unit="1/s",
+        Column.rate(
+            "tokens_per_second", "Tokens trained on per second of counted time, padding included"
         ),
-        Column(
+        Column.rate(
             "real_tokens_per_second",
-            "float64",
             "Tokens trained on per second of counted time, without padding",
-            unit="1/s",
         ),
         Column.seconds(
             "step_seconds_median", "Median time of a counted step, data loading included"

@@ -15,64 +15,22 @@ from typing import Any
 from jobs.record import Outcome, TrialRecord, record_to_json
 from tests.support.records import make_anatomy, make_record
 
+
+def _trial(micro_batch: int, **figures: Any) -> TrialRecord:
+    return make_record(**{"micro_batch": micro_batch, "optimizer": "adamw_torch", **figures})
+
+
 WHOLE: Sequence[TrialRecord] = (
-    *(
-        make_record(micro_batch=2**n, memory_mib=500 * 2**n, speed=100 + n, optimizer="adamw_torch")
-        for n in range(4)
-    ),
-    make_record(
-        micro_batch=64, memory_mib=900, speed=95.0, optimizer="adamw_torch", anatomy=make_anatomy()
-    ),
-    make_record(
-        micro_batch=8, memory_mib=1500, speed=90.0, optimizer="sgd", recipe={"optimizer": "sgd"}
-    ),
-    make_record(
-        micro_batch=16,
-        outcome=Outcome.OUT_OF_MEMORY,
-        reason="CUDA out of memory.",
-        optimizer="adamw_torch",
-    ),
-    make_record(
-        micro_batch=32,
-        outcome=Outcome.SKIPPED,
-        rule="time_budget",
-        reason="no time",
-        optimizer="adamw_torch",
-    ),
+    *(_trial(2**n, memory_mib=500 * 2**n, speed=100 + n) for n in range(4)),
+    _trial(64, memory_mib=900, speed=95.0, anatomy=make_anatomy()),
+    _trial(8, memory_mib=1500, speed=90.0, optimizer="sgd", recipe={"optimizer": "sgd"}),
+    _trial(16, outcome=Outcome.OUT_OF_MEMORY, reason="CUDA out of memory."),
+    _trial(32, outcome=Outcome.SKIPPED, rule="time_budget", reason="no time"),
 )
 VALUES: Sequence[Any] = (
-    *(
-        None,
-        True,
-        -1,
-        0,
-        7,
-        2**60,
-        2**70,
-        10**400,
-        0.5,
-        math.nan,
-        float("inf"),
-        -float("inf"),
-        1e300,
-        "",
-        "ok",
-        "x",
-    ),
-    *(
-        "\ud800",
-        "\0",
-        "x" * 5000,
-        [],
-        {},
-        [[]],
-        [None],
-        [1, "a"],
-        {"a": {"b": 1}},
-        ["x"],
-        [math.nan],
-        {"hooks": 1},
-    ),
+    *json.loads('[null, true, -1, 0, 7, 0.5, NaN, Infinity, -Infinity, 1e300, "", "ok", "x"]'),
+    *json.loads('[[], {}, [[]], [null], [1, "a"], {"a": {"b": 1}}, ["x"], [NaN], {"hooks": 1}]'),
+    *(2**60, 2**70, 10**400, "\ud800", "\0", "x" * 5000),
 )
 DAYS = 86400.0
 Damage = Callable[[Path, random.Random], None]
@@ -151,28 +109,13 @@ def displaced(path: Path, chance: random.Random) -> None:
             )
 
 
-DAMAGES: Sequence[Damage] = (
-    torn,
-    overwritten,
-    revalued,
-    revalued,
-    remeasured,
-    remeasured,
-    clocked,
-    displaced,
-)
+DAMAGES: Sequence[Damage] = (torn, overwritten, clocked, displaced, *(revalued, remeasured) * 2)
 
 
 def run_json(path: Path, chance: random.Random) -> None:
     """``run.json`` has come to harm."""
-    raw: Any = {
-        "name": "synthetic",
-        "config": {},
-        "command": "x",
-        "budgets": [2**34],
-        "baseline": {},
-        "search": {},
-    }
+    raw: Any = {"name": "synthetic", "config": {}, "command": "x", "budgets": [2**34]}
+    raw |= {"baseline": {}, "search": {}}
     raw[chance.choice(list(raw))] = chance.choice(VALUES)
     text = json.dumps(raw if chance.random() < 0.8 else chance.choice(VALUES))
     path.write_text(text if chance.random() < 0.7 else text[: len(text) // 2])

@@ -46,6 +46,14 @@ _QWEN_TOKENS = {
 }
 _WITH_ROPE = {**_TEXT, "rope_parameters": _MROPE}
 _QWEN3_VIT = {**_QWEN_VIT, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
+_LLAMA = {"model_type": "llama", **_TEXT}
+_LLAVA = {
+    "text_config": _LLAMA,
+    "vision_config": {"model_type": "clip_vision_model", "projection_dim": 32, **_VIT},
+    "image_token_index": 150,
+}
+_IDEFICS = {"text_config": _LLAMA, "vision_config": _VIT, "image_token_id": 150}
+_SIGLIP = {"model_type": "siglip_vision_model", "vision_use_head": False, **_VIT}
 _GLM_VIT = {**_QWEN_VIT, "image_size": 32}
 
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
@@ -91,27 +99,17 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "video_start_token_id": 154,
         "video_end_token_id": 155,
     },
-    "llava": {
-        "text_config": {"model_type": "llama", **_TEXT},
-        "vision_config": {"model_type": "clip_vision_model", "projection_dim": 32, **_VIT},
-        "image_token_index": 150,
-        "vision_feature_layer": -1,
-    },
-    "vipllava": {
-        "text_config": {"model_type": "llama", **_TEXT},
-        "vision_config": {"model_type": "clip_vision_model", "projection_dim": 32, **_VIT},
-        "image_token_index": 150,
-        "vision_feature_layers": [-1, -2],
-    },
+    "llava": {**_LLAVA, "vision_feature_layer": -1},
+    "vipllava": {**_LLAVA, "vision_feature_layers": [-1, -2]},
     "paligemma": {
         "text_config": {"model_type": "gemma", "head_dim": 16, **_TEXT},
-        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_VIT},
+        "vision_config": _SIGLIP,
         "image_token_index": 150,
         "projection_dim": 32,
     },
     "gemma3": {
         "text_config": {"head_dim": 16, "sliding_window": 16, **_TEXT},
-        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_VIT},
+        "vision_config": _SIGLIP,
         "image_token_index": 150,
         "boi_token_index": 152,
         "eoi_token_index": 153,
@@ -122,16 +120,8 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "vision_config": {**_VIT, "image_size": [32, 32], "patch_size": [8, 8]},
         "image_token_id": 150,
     },
-    "idefics3": {
-        "text_config": {"model_type": "llama", **_TEXT},
-        "vision_config": _VIT,
-        "image_token_id": 150,
-    },
-    "smolvlm": {
-        "text_config": {"model_type": "llama", **_TEXT},
-        "vision_config": _VIT,
-        "image_token_id": 150,
-    },
+    "idefics3": _IDEFICS,
+    "smolvlm": _IDEFICS,
     "mistral3": {
         "text_config": {"model_type": "mistral", **_TEXT},
         "vision_config": {"model_type": "pixtral", "head_dim": 16, **_VIT, "image_size": 64},

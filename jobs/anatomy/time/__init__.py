@@ -1,7 +1,1 @@
-"""Where the time of a step went.
-
-operations  by kind of operation, and the longest kernels
-modules     by class of module
-phases      by what the loop did
-efficiency  floating-point operations, the peak rates of GPUs, and the MFU
-"""
+"""Where the time of a step went: by operation, by module, by phase of the loop; and the MFU."""
