@@ -1,4 +1,4 @@
-"""The process that counts a model's parameters does not outlive the command that asked it."""
+"""A model that cannot be built is a mistake; the process that counts ends with its command."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from jobs.library_facts.model_size import size_of
+from jobs.spec import ModelSpec
 
 ASK = """
 from orchestrator.planning.library_facts import answer_of
@@ -48,3 +51,15 @@ def test_counter_of_a_killed_command_ends(counter: psutil.Process) -> None:
     counter.parent().kill()
     _, alive = psutil.wait_procs([counter], timeout=30.0)
     assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"hidden_size": 100}, "not a multiple of the number of attention heads"),
+        ({"is_decoder": "maybe"}, "'is_decoder' expected bool"),
+    ],
+)
+def test_value_that_the_model_refuses_is_a_mistake(wrong: dict[str, object], said: str) -> None:
+    model = ModelSpec(task="sequence-classification", architecture="bert", config=wrong)
+    assert said in size_of(model)["mistake"]

@@ -275,23 +275,15 @@ def test_model_size_is_counted_once_and_remembered(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ("hidden_size: 100", "not a multiple of the number of attention heads"),
-        ("hidden_act: gelluu", "there is no 'gelluu'"),
-        ("is_decoder: maybe", "'is_decoder' expected bool"),
-    ],
-)
 def test_model_that_cannot_be_built_is_a_mistake(
-    folder: Path, capsys: pytest.CaptureFixture[str], wrong: str, said: str
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config_in(
         folder,
-        f"model: {{task: sequence-classification, architecture: bert, config: {{{wrong}}}}}",
+        "model: {task: sequence-classification, architecture: bert, config: {hidden_act: gelluu}}",
     )
     assert sweep.main([str(folder / "sweep.yaml"), "--dry-run"]) == 2
-    assert said in capsys.readouterr().err
+    assert "there is no 'gelluu'" in capsys.readouterr().err
 
 
 def test_model_facts_show_why_nothing_was_counted() -> None:
