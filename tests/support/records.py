@@ -123,31 +123,24 @@ def make_anatomy(scale: float = 1.0) -> Anatomy:
     ``scale`` stretches its activations and its contractions.
     """
     saved = 600.0 * MIB * scale
+    weights = 400.0 * MIB
 
     def entry(part: Part, name: str, value: float, unit: str, **more: Any) -> Entry:
         return Entry(part=part, name=name, value=value, unit=unit, **more)
 
+    held: dict[str, Any] = {"expected": weights, "rule": "4 B", "held": True}
+    broken: dict[str, Any] = {"expected": 2.0, "rule": "about twice", "held": False}
     return Anatomy(
         entries=(
             entry("memory", "saved activations", saved, "B", kind="saved activations"),
-            entry("memory", "weights", 400.0 * MIB, "B", kind="weights"),
+            entry("memory", "weights", weights, "B", kind="weights"),
             entry("memory", "cached by the allocator", 64.0 * MIB, "B"),
             entry("memory", "CUDA context", 536.0 * MIB, "B"),
             entry("memory", "residual", 0.0, "B"),
             entry("activations", "addmm", saved, "B"),
             entry("host memory", "optimizer states", 8.0 * MIB, "B", kind="optimizer states"),
-            entry(
-                "rules",
-                "weights, fp32",
-                400.0 * MIB,
-                "B",
-                expected=400.0 * MIB,
-                rule="4 B",
-                held=True,
-            ),
-            entry(
-                "rules", "backward / forward", 3.0, "", expected=2.0, rule="about twice", held=False
-            ),
+            entry("rules", "weights, fp32", weights, "B", **held),
+            entry("rules", "backward / forward", 3.0, "", **broken),
             entry("operations", "tensor contractions", 0.024 * scale, "s"),
             entry("operations", "statistical normalizations", 0.010, "s"),
             entry("operations", "element-wise operators", 0.006, "s"),
@@ -186,32 +179,26 @@ def make_grid(repeats: int = 1) -> list[TrialRecord]:
     grid = itertools.product(batches, speeds, ("keep", "checkpoint"), states, range(repeats))
     for place, (batch, precision, activations, optimizer, repeat) in enumerate(grid):
         state, factor = states[optimizer]
-        sample = (720 if precision in ("fp32", "tf32") else 516) / (
-            6 if activations == "checkpoint" else 1
+        less, slow = (6, 0.75) if activations == "checkpoint" else (1, 1.0)
+        memory = 3800 + state + (720 if precision in ("fp32", "tf32") else 516) / less * batch
+        speed = speeds[precision] * slow * batch / (batch + 4 + 6 * (1 - factor))
+        figures: dict[str, Any] = {}
+        if memory >= 140_000:
+            reason = f"CUDA out of memory. Tried to allocate {batch / 16:.2f} GiB."
+            figures = {"outcome": Outcome.OUT_OF_MEMORY, "reason": reason}
+        record = make_record(
+            micro_batch=batch,
+            memory_mib=memory,
+            speed=speed * (1 + 0.001 * repeat),
+            repeat=repeat,
+            recipe={} if optimizer == "adamw_torch_fused" else {"optimizer": optimizer},
+            started_at=1_700_000_000.0 + 3 * place,
+            precision=precision,
+            activations=activations,
+            optimizer=optimizer,
+            **figures,
         )
-        memory = 3800 + state + sample * batch
-        slow = 0.75 if activations == "checkpoint" else 1.0
-        speed = (
-            speeds[precision] * slow * batch / (batch + 4 + 6 * (1 - factor)) * (1 + 0.001 * repeat)
-        )
-        fits = memory < 140_000
-        records.append(
-            make_record(
-                micro_batch=batch,
-                memory_mib=memory,
-                speed=speed,
-                outcome=Outcome.OK if fits else Outcome.OUT_OF_MEMORY,
-                reason=""
-                if fits
-                else f"CUDA out of memory. Tried to allocate {batch / 16:.2f} GiB.",
-                repeat=repeat,
-                recipe={} if optimizer == "adamw_torch_fused" else {"optimizer": optimizer},
-                started_at=1_700_000_000.0 + 3 * place,
-                precision=precision,
-                activations=activations,
-                optimizer=optimizer,
-            )
-        )
+        records.append(record)
     return records
 
 
@@ -219,22 +206,13 @@ def write_run(folder: Path, records: list[TrialRecord], **run: Any) -> Path:
     """A run folder as the running wing leaves it."""
     (folder / "records").mkdir(parents=True, exist_ok=True)
     for place, record in enumerate(records):
-        text = json.dumps(record_to_json(record))
         path = folder / "records" / f"{record.trial_id}.json"
         if path.exists():
-            path = path.with_name(f"{record.trial_id}-{place}.json")
-        path.write_text(text)
-    (folder / "run.json").write_text(
-        json.dumps(
-            {
-                "name": "synthetic",
-                "config": {},
-                "command": "synthetic",
-                "schema_version": SCHEMA_VERSION,
-                **run,
-            }
-        )
-    )
+            path = path.with_stem(f"{record.trial_id}-{place}")
+        path.write_text(json.dumps(record_to_json(record)))
+    about = {"name": "synthetic", "config": {}, "command": "synthetic"}
+    metadata = {**about, "schema_version": SCHEMA_VERSION, **run}
+    (folder / "run.json").write_text(json.dumps(metadata))
     return folder
 
 
@@ -266,31 +244,25 @@ def make_guide() -> list[TrialRecord]:
         (3700, 10.5, {**lean, **eight}),
         (3700, 14.0, {**lean, **eight, "loop": "accelerate"}),
     ]
-    plain = {
-        "precision": "fp32",
-        "activations": "keep",
-        "optimizer": "adamw_torch_fused",
-        "loop": "trainer",
-    }
+    plain = {"precision": "fp32", "activations": "keep", "loop": "trainer"}
+    optimizer = "adamw_torch_fused"
     records = []
     for place, (memory, speed, choices) in enumerate(rows):
-        own = {"micro_batch": 4, "accumulation": 1, **plain, **choices}
-        host_bound = own["micro_batch"] == 1
-        optimizer = own["optimizer"]
+        own = {"micro_batch": 4, "accumulation": 1, **plain, "optimizer": optimizer, **choices}
         docs = {
             "hf_guide_seconds": 600 / speed,
             "hf_guide_samples_per_second": 512 * speed / 600,
             "hf_guide_memory_mib": 9751,
+            "samples_per_second_ci95": 0.004 + 0.01 * place,
         }
-        records.append(
-            make_record(
-                memory_mib=memory,
-                speed=speed,
-                started_at=1_700_000_000.0 + 30 * place,
-                recipe={} if optimizer == plain["optimizer"] else {"optimizer": optimizer},
-                flags=[Flag(FlagKind.HOST_BOUND, 0.9)] if host_bound else [],
-                measurements={**docs, "samples_per_second_ci95": 0.004 + 0.01 * place},
-                **own,
-            )
+        record = make_record(
+            memory_mib=memory,
+            speed=speed,
+            started_at=1_700_000_000.0 + 30 * place,
+            recipe={"optimizer": own["optimizer"]} if own["optimizer"] != optimizer else {},
+            flags=[Flag(FlagKind.HOST_BOUND, 0.9)] if own["micro_batch"] == 1 else [],
+            measurements=docs,
+            **own,
         )
+        records.append(record)
     return records
