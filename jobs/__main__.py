@@ -1,8 +1,7 @@
 """Runs one trial in this process, without Ray: ``python -m jobs FILE.json`` prints its record.
 
-A record from elsewhere runs no code of its own. Hooks are names in the registry of
-``jobs.techniques.hooks``, and code beside a checkpoint runs only with ``--trust-remote-code``.
-Modules that a record names run only with ``--allow-own-code``.
+A record from elsewhere runs no code of its own without ``--trust-remote-code`` (beside a
+checkpoint) or ``--allow-own-code`` (modules that it names). Hooks are names in a registry.
 """
 
 from __future__ import annotations

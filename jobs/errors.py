@@ -145,8 +145,7 @@ def classify_exit(status: int, *, host_oom_kills: int, log: str = "") -> tuple[O
     """The outcome and reason of a child that ended without a record.
 
     ``status`` is ``os.waitstatus_to_exitcode``'s value; ``host_oom_kills`` how often the kernel's
-    out-of-memory killer struck on this machine while the child lived. ``log`` is what the child
-    printed: some libraries print that memory ran out, and end the process themselves.
+    out-of-memory killer struck meanwhile; ``log`` what the child printed, perhaps why it ended.
     """
     if status == -signal.SIGKILL and host_oom_kills > 0:
         return Outcome.HOST_OUT_OF_MEMORY, "the kernel's out-of-memory killer ended the process"

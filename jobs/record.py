@@ -88,9 +88,8 @@ class Provenance:
     started_at: float = 0.0
     """Unix time in seconds; 0: it never started."""
     slot_seconds: float = 0.0
-    """Slot time in seconds, from the process's start to its result. The idle wait of a process that
-    was forked ahead does not count, and neither does the process's teardown. If a trial was
-    repeated, both attempts count."""
+    """Slot time in seconds, from the process's start to its result, without the idle wait of a
+    process that was forked ahead. If a trial was repeated, both attempts count."""
     isolation: str = ""
     """How the process was made: "fork" from the preloaded parent, or "fresh"."""
     isolation_fallback: str = ""

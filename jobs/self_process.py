@@ -36,9 +36,8 @@ def main(arguments: Sequence[str]) -> None:
 def _import_from(home: str, package: str) -> None:
     """Import this program's packages from where they lie.
 
-    An imported package remembers its folder, so the order of ``sys.path`` does not matter
-    afterwards. ``home`` comes first only meanwhile. If this program is installed, other packages in
-    ``home`` may have names of the standard library's modules.
+    ``home`` comes first in ``sys.path`` only meanwhile: other packages that are installed there may
+    have names of the standard library's modules. An imported package remembers its folder.
     """
     sys.path.insert(0, home)
     try:

@@ -84,8 +84,7 @@ def steady_from(seconds: Sequence[float], relative_error: float) -> int:
     """Index of the first steady step.
 
     Leading steps are left out while they lie outside the range of the later half of the steps by
-    more than ``relative_error``. At most half of all steps are left out, and never the last two.
-    With a ``relative_error`` of 0 every step counts.
+    more than ``relative_error``, but at most half of them. If that is 0, every step counts.
     """
     # The later half shows what is usual; with three steps or fewer, its last two do.
     later = seconds[min(len(seconds) // 2, len(seconds) - MIN_STEPS) :]
@@ -125,8 +124,7 @@ def is_enough_of_the_host(
 def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int) -> bool:
     """Whether ``limit`` steps that vary like these would not settle the mean either.
 
-    False for a trial that has run only briefly. Stopping it would save less than another trial
-    costs.
+    False for a trial that has run only briefly: stopping it would save too little.
     """
     first = steady_from(seconds, relative_error)
     steady = seconds[first:]

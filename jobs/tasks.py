@@ -35,8 +35,8 @@ def auto_class(task: Task, config: Any) -> Any:
 def text_class(config: Any) -> Any:
     """The Auto class of a model that is trained on texts alone.
 
-    Some vision-language architectures have no class without the vision tower. Such a model is built
-    whole. Without images its tower computes nothing.
+    Some vision-language architectures have no class without the vision tower, which computes
+    nothing without images. They are built whole.
     """
     import transformers
 

@@ -36,10 +36,9 @@ _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
-    """Train a few more steps and say where memory and time went.
+    """Train a few more steps and say where memory and time went. Raises what training may raise.
 
-    ``row`` has the trial's measurements. All of them must have been read before this call. Raises
-    what training may raise.
+    ``row`` has the trial's measurements, all of which must have been read before this call.
     """
     # Before any extra step: profiling itself takes device memory.
     readings = _device_readings(row)

@@ -71,9 +71,8 @@ SHARES: Mapping[str, float] = {CONTRACTIONS: 0.61, NORMALIZATIONS: 0.255, ELEMEN
 def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Iterator[Entry]:
     """Entries of the part "rules" for a trial's memory.
 
-    ``peak_by_name`` are the most bytes that each name held over a step, on device and host
-    together. The rules are about training on one device without DeepSpeed: there are no entries
-    for a trial with DeepSpeed.
+    ``peak_by_name`` are the most bytes that each name held over a step, on device and host. The
+    rules are about training without DeepSpeed.
     """
     if "zero_stage" in row:
         return

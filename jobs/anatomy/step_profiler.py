@@ -29,15 +29,12 @@ class StepProfiler(Listener):
     """Times ``timed_steps`` steps, then profiles one step.
 
     With ``timed_steps=0`` the profiled step is timed as well. All micro-batches of a step are
-    fetched, but only the last two are trained on. The device is synchronised between timing and
-    profiling. That disturbs no counted step, because all of them are over.
+    fetched, but only the last two are trained on. Synchronising the device in between disturbs no
+    counted step, because all of them are over.
 
-    The first extra step restarts data iterators and worker processes, so it waits too long for
-    data. The reported wait is therefore at most ``usual_data_wait``, the seconds that a counted
-    step waited.
-
-    ``find_live_tensors`` lists the tensors that exist between steps. ``module_ranges`` marks
-    modules for the profiler.
+    The first extra step restarts data iterators and workers, so the wait for data is reported as at
+    most ``usual_data_wait``, the seconds of a counted step. ``find_live_tensors`` lists the tensors
+    that exist between steps, and ``module_ranges`` marks modules for the profiler.
     """
 
     def __init__(

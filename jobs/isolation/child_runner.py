@@ -59,8 +59,7 @@ class ChildRunner:
         """Run one trial. Whatever the trial does, its processes are ended.
 
         ``isolation`` is "fork" or "fresh"; ``isolation_fallback`` says why it is not "fork". If a
-        process ends before it begins the trial, another process gets the trial. At most
-        ``START_ATTEMPTS`` processes are started.
+        process ends before it begins the trial, another gets it, ``START_ATTEMPTS`` at most.
         """
         deadline = time.monotonic() + bounded_timeout(timeout_seconds)
         for _ in range(START_ATTEMPTS):
@@ -130,9 +129,8 @@ class ChildRunner:
     def fork_ahead(self, last: TrialRecord) -> None:
         """Fork the next child if it is likely to be needed, while the last one ends.
 
-        It is not forked ahead if another process uses the GPU, because the memory of each child's
-        context must then be measured again. It is not forked ahead either if the last outcome
-        makes the caller check the GPU first.
+        Not if another process uses the GPU, because each child's context must then be measured
+        again, and not if the last outcome makes the caller check the GPU first.
         """
         is_suspicious = last.outcome in _SUSPICIOUS or last.rule in RULES
         is_likely = last.provenance.isolation == "fork" and not is_suspicious

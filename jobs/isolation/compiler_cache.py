@@ -1,8 +1,7 @@
 """Removes incomplete libraries from TorchInductor's cache after the process that wrote them died.
 
 TorchInductor links a library at its final path, and later takes any file at this path for complete.
-So a trial that is ended while it links would make all later trials with the same kernel fail, and
-the user's own training, too.
+So a trial that is ended meanwhile would make all later training with the same kernel fail.
 """
 
 from __future__ import annotations

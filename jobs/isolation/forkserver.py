@@ -1,7 +1,6 @@
 """A slot's long-lived process: preloads once, then has each trial run in a child of its own.
 
-It reads one JSON request a line from its socket and answers each with one JSON line. Closing the
-socket's other end ends it and its child.
+It answers each line of JSON from its socket with one. Closing the other end ends it and its child.
 """
 
 from __future__ import annotations
@@ -95,8 +94,7 @@ def _requests(
 def main() -> None:
     """Serve the slot at the other end of the socket that is this process's standard input.
 
-    With ``--socket DESCRIPTOR`` it preloads before there is a slot, and then waits for one at that
-    listening socket.
+    With ``--socket DESCRIPTOR`` it preloads first, and then waits for a slot at that socket.
     """
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
     with own_folder(SLOT_PREFIX) as folder:

@@ -51,10 +51,9 @@ def preload() -> float:
 
 
 def remember_processor() -> bool:
-    """Have py-cpuinfo look at the processor now, and answer from memory later.
+    """Have py-cpuinfo, which DeepSpeed asks twice for every op, look only once, for seconds.
 
-    DeepSpeed asks it twice for every op that it loads, and each answer takes seconds. Returns
-    whether this was the first call.
+    Returns whether this was the first call.
     """
     import cpuinfo
 
@@ -68,8 +67,7 @@ def remember_processor() -> bool:
 def unclean() -> str:
     """Why this process must not be forked for trials; empty if it may be.
 
-    A library may have initialised CUDA in a way that PyTorch does not see. So a forked probe tries
-    to compute.
+    A forked probe computes, because a library may have initialised CUDA unseen by PyTorch.
     """
     import torch
 
@@ -102,8 +100,7 @@ def _gpu_answers_from_nvml() -> Iterator[None]:
     """While the context lasts, torch describes the GPU from NVML, without a CUDA context.
 
     Libraries ask while they are imported: bitsandbytes for the compute capability, torchao (through
-    ``torch.utils._triton.has_triton``) for the device's properties. What torch cached of these
-    answers is forgotten afterwards.
+    ``torch.utils._triton.has_triton``) for the device's properties.
     """
     import torch
     from torch._dynamo import device_interface

@@ -131,10 +131,8 @@ def _claim_file(path: Path) -> Path:
 def _claim(path: Path) -> int:
     """The process id of the parent at this socket, which no other slot can try any more.
 
-    A parent that stands still (SIGSTOP) never accepts, but the kernel lets a slot connect all the
-    same. Without the claim, each slot after the first would wait for this parent, too.
-
-    Raises OSError if there is no such parent, or if another slot was first.
+    Without the claim, every slot would wait for a parent that stands still (SIGSTOP): the kernel
+    lets each connect. Raises OSError if there is no such parent, or if another slot was first.
     """
     pid = int(_claim_file(path).read_text())
     _claim_file(path).unlink()  # one of several slots succeeds
@@ -156,8 +154,7 @@ def accept(listener: socket.socket) -> socket.socket:
 class PrewarmedParent:
     """A parent that a slot has taken over.
 
-    It is no child of this process, so ``subprocess.Popen`` cannot handle it. This class has the
-    part of ``Popen``'s interface that a slot uses.
+    It is no child of this process. So this has the part of ``Popen``'s interface that a slot uses.
     """
 
     def __init__(self, pid: int) -> None:

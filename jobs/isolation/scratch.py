@@ -25,11 +25,9 @@ PREFIXES = (SLOT_PREFIX, PARENTS_PREFIX, RAY_PREFIX, TUNE_PREFIX)
 def own_folder(prefix: str, parent: str | None = None) -> Iterator[Path]:
     """A new folder whose name begins with ``prefix``, removed at the end of the context.
 
-    It is made in the folder ``parent``; None: in that of temporary files.
-
-    A killed process cannot remove its folder, and offloaded states could fill the disk. So the
-    folder is locked while this process or a child of it lives, and unlocked folders with the same
-    prefix are removed here.
+    It is made in the folder ``parent``; None: in that of temporary files. A killed process cannot
+    remove its folder. So the folder is locked while this process or a child of it lives, and
+    unlocked folders with the same prefix are removed here.
     """
     remove_abandoned(prefix, parent)
     unnamed = Path(tempfile.mkdtemp(prefix=f"new-{prefix}", dir=parent))

@@ -36,8 +36,7 @@ _STATES = {
 class SlotDiedError(RuntimeError):
     """The parent ended or hung without an answer: a fault of the machine, not of the trial.
 
-    ``rule`` is one of ``jobs.infrastructure.RULES`` if the trial is certainly not to blame. It is
-    empty if the trial may have ended its parent.
+    ``rule`` is one of ``jobs.infrastructure.RULES``, or empty if the trial may have ended it.
     """
 
     def __init__(self, reason: str, rule: str = "") -> None:
@@ -63,8 +62,8 @@ class Limits:
 class Slot:
     """Starts its parent at the first trial, or takes over a prewarmed parent.
 
-    A dead parent is replaced. The parent sees the GPUs that this process sees. A parent that does
-    not answer within ``limits`` is killed with all its processes.
+    A dead parent is replaced. One that does not answer within ``limits`` is killed with all its
+    processes.
     """
 
     def __init__(
@@ -205,8 +204,7 @@ class Slot:
     def _kill_parent(self) -> bool:
         """Kill the parent and the groups of its children; returns whether it has ended.
 
-        SIGKILL ends stopped processes, too. A process in uninterruptible sleep ends only when the
-        disk or the driver answers it: it is left alone then.
+        A process in uninterruptible sleep ends only when the disk or the driver answers.
         """
         assert self._parent is not None
         children: list[int] = []

@@ -36,8 +36,7 @@ def size_of(model: ModelSpec) -> dict[str, Any]:
 def _is_about_a_value(error: Exception, model: ModelSpec) -> bool:
     """Whether the values that were given make the model fail, and not the missing tensors.
 
-    An architecture that can be built without data at its own defaults needs no data. So what fails
-    with other values fails because of them.
+    They do if the architecture can be built without data at its own defaults.
     """
     if "meta" in str(error) or not model.config or model.name_or_path is not None:
         return False

@@ -66,10 +66,9 @@ class Calibration:
 
 
 def calibrate_all() -> list[dict[str, Any]]:
-    """Each visible GPU's ``Calibration`` as plain values; without a GPU, the CPU's.
+    """Each visible GPU's ``Calibration`` as plain values, all at once; without a GPU, the CPU's.
 
-    All GPUs are busy at once, as in a sweep. Each has its own process. Raises RuntimeError with the
-    last line that a failed process printed.
+    Raises RuntimeError if a measuring process fails.
     """
     devices = [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()]
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -81,8 +80,7 @@ def calibrate_all() -> list[dict[str, Any]]:
 def calibrate_briefly() -> dict[str, Any]:
     """The first visible GPU's ``Calibration`` as plain values, measured in about a second.
 
-    Raises RuntimeError if the measuring process fails, with the last line that it printed, and if
-    it does not end within ``TIMEOUT_SECONDS``. In both cases the GPU is unfit.
+    Raises RuntimeError if the measuring process fails or does not end: the GPU is unfit.
     """
     return _calibrated(process_variables(environment.cores()), "--brief")
 

@@ -36,8 +36,8 @@ def lost() -> str:
 def dead() -> str:
     """Why CUDA cannot compute on the first visible GPU; empty if it can.
 
-    After some faults NVML still answers for a GPU, but every CUDA call on it fails. The call may
-    kill its process, or never end, so a process of its own computes (this module as a program).
+    After some faults NVML answers, but every CUDA call fails, kills its process or never ends. So a
+    process of its own computes (this module as a program).
     """
     if not nvml.visible_uuids():
         return ""
@@ -49,10 +49,9 @@ def dead() -> str:
 
 
 def is_in_use(processes: int, used_bytes: int, waiting: int = 0) -> bool:
-    """Whether others use a GPU, from the processes that NVML lists and the memory in use.
+    """Whether others use a GPU, by the processes on it, or by the memory where NVML hides them.
 
-    ``waiting`` is how many processes of ours may hold a bare CUDA context. In a container NVML may
-    show the memory in use, but not the processes that use it.
+    ``waiting`` is how many processes of ours may hold a bare CUDA context.
     """
     return processes > waiting or used_bytes > (1 + waiting) * IDLE_BYTES
 

@@ -54,10 +54,9 @@ def _chosen(uuids: list[str], visible_devices: str) -> list[str]:
 
 
 def visible_device(uuid: str) -> str:
-    """The value of CUDA_VISIBLE_DEVICES that shows this GPU alone.
+    """The value of CUDA_VISIBLE_DEVICES that shows this GPU alone: its index in PCI order.
 
-    It is the GPU's index in PCI order, because DeepSpeed cannot parse UUIDs. A MIG slice has no
-    index of its own and keeps its UUID.
+    DeepSpeed cannot parse UUIDs, but a MIG slice has no index of its own and keeps its UUID.
     """
     if uuid.startswith("MIG-"):
         return uuid

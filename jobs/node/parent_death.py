@@ -12,8 +12,7 @@ _LIBC = ctypes.CDLL(None)
 def end_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent ends: no orphan may hold the GPU.
 
-    ``parent`` is the parent's process id. This holds for a stopped process, and for a program that
-    this process executes.
+    ``parent`` is the parent's process id. A stopped process ends, too, and an executed program.
     """
     _LIBC.prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
     if os.getppid() != parent:  # the parent ended before the kernel was asked
@@ -23,7 +22,6 @@ def end_with_parent(parent: int) -> None:
 def continue_without_owner() -> None:
     """If this process is stopped when its parent ends, have the kernel continue it.
 
-    This process then finds its input closed, and ends. Otherwise it would stay stopped, and keep
-    its children on the GPU.
+    It then finds its input closed, and ends. Otherwise its children would stay on the GPU.
     """
     _LIBC.prctl(1, signal.SIGCONT)  # 1 is PR_SET_PDEATHSIG

@@ -18,9 +18,8 @@ from jobs.trackers.tracker import Moment, Tracker
 class Device(Tracker):
     """A trial's memory is what is in use on the GPU, less what was in use before the trial.
 
-    That is right only if no other process uses the GPU. ``gpu_used_before_bytes`` and
-    ``gpu_foreign_processes`` show whether one does. NVML's figures per process are no alternative,
-    because they are empty or wrong in containers. Without a GPU there is nothing to measure.
+    That is right only if no other process uses the GPU, which ``gpu_used_before_bytes`` and
+    ``gpu_foreign_processes`` show. NVML's figures per process are empty or wrong in containers.
     """
 
     columns: ClassVar = (

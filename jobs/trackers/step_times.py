@@ -123,8 +123,7 @@ class Steps(Tracker):
         """Whether no further step is worth its time (``steady_state.are_enough``).
 
         False with ``relative_error`` 0. On a GPU the last step counts only if its backward pass has
-        ended already. If it has not, the steps before it decide. So the loop may run ahead of the
-        GPU, as it does without measurement.
+        ended already, so that the loop may run ahead of the GPU, as it does without measurement.
         """
         finished = len(self._data_seconds)
         if relative_error == 0 or finished <= warmup_steps:

@@ -35,10 +35,9 @@ def phases(
 ) -> Iterator[Entry]:
     """The parts "phases" and "step".
 
-    ``phase_seconds`` are the phases of a step without profiler, by the device's clock on a GPU.
-    They become the part "phases". The part "step" adds up to ``step_seconds``, the time of a
-    counted step. With ``host_updates`` the host updates the parameters while the device idles
-    (offload).
+    ``phase_seconds`` are the phases of a step without profiler, by the device's clock on a GPU. The
+    part "step" adds up to ``step_seconds``, the time of a counted step. With ``host_updates`` the
+    host updates the parameters while the device idles (offload).
     """
     for name, seconds in phase_seconds.items():
         yield Entry(part="phases", name=name, value=seconds, unit="s")
@@ -69,8 +68,7 @@ def _parts_of_step(
     """Name -> seconds of the counted step.
 
     The device works equally long in every step, but the host's speed varies. So only the idle time
-    is scaled from the timed step to the counted one. The parts then add up to the step, unless
-    copies and kernels alone take longer than it.
+    is scaled from the timed step to the counted one.
     """
     working = sum(time.copying + time.busy for time in times.values())
     idle = sum(time.idle for time in times.values())

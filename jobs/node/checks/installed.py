@@ -61,11 +61,7 @@ def _package_folder(name: str) -> Path | None:
 
 
 def torch_cuda() -> tuple[int, int] | None:
-    """The CUDA version that torch was built for; None without torch or without CUDA.
-
-    It is read from torch/version.py as text: importing torch takes a second, and some builds look
-    for a GPU then.
-    """
+    """The CUDA version that torch was built for, read from its version.py; None: there is none."""
     folder = _package_folder("torch")
     if folder is None:
         return None

@@ -43,9 +43,8 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
 def unfit(calibrations: Sequence[Values], max_slowdown: float) -> dict[int, str]:
     """Index of a GPU that must not measure -> why.
 
-    Such a GPU is throttled, or slower than the median of its model by more than ``max_slowdown``,
-    a share. The reference is the median and not the fastest, because a few GPUs may be faster than
-    usual.
+    Such a GPU is throttled, or slower than the median of its model by more than ``max_slowdown``, a
+    share. Not than the fastest, because a few GPUs may be faster than usual.
     """
     reasons: dict[int, str] = {}
     for index, calibration in enumerate(calibrations):
