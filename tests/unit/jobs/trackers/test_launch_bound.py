@@ -1,19 +1,24 @@
-"""The share of launch-bound forward passes and updates, on a SIMULATED GPU."""
+"""Launch-bound passes and updates, and the gaps between steps, on a SIMULATED GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from jobs.trackers import Moment
 from jobs.trackers.launch_bound import LaunchBound
+from jobs.trackers.sources import cuda_events
 from tests.support.gpu import Device, simulated
 
+FORWARD = 0.05
 BACKWARD = 0.2
-OPTIMIZER = 0.02
-LAUNCH = 0.01
+UPDATE = 0.02
+COPY = 0.001
+LAUNCH = 0.001
 KERNELS = 10
+STEPS = 6
 LOSS: Any = None
 
 
@@ -22,122 +27,198 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     return simulated(monkeypatch)
 
 
-def shares(
-    device: Device,
-    forward: float,
-    launch: float,
-    *,
-    update_launch: float = 0.0,
-    steps: int = 4,
-    accumulation: int = 1,
-    waits: bool = True,
-) -> dict[str, float]:
-    """The tracker's values for equal steps; seconds that the device and the host's launches take.
+class Loop:
+    """A training loop: seconds on the device, to launch, and of the host between two steps.
 
-    A loop that ``waits`` reads each loss. With ``update_launch`` 0 the update is one kernel.
+    It waits for the GPU after each micro-batch if it ``waits``, as a Trainer does that reads the
+    loss. With ``deepspeed`` the engine updates in the backward pass, and the Trainer's update is
+    empty.
     """
-    tracker = LaunchBound()
-    tracker.at(Moment.TRAIN_BEGIN, device.host.now)
-    begin = device.done_at
-    for _ in range(steps):
-        for _ in range(accumulation):
-            run_micro_batch(tracker, device, forward, launch)
-            if waits:
-                device.event().synchronize()
-        tracker.phase("clipping")
-        tracker.phase("upkeep")
-        tracker.phase("optimizer")
-        launch_kernels(device, 0.001 if update_launch else OPTIMIZER, update_launch)
-        tracker.phase("upkeep")
-        tracker.step_end()
-    device.event().synchronize()
-    tracker.counted(begin, device.host.now)
-    return dict(tracker.measurements())
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        forward: float = FORWARD,
+        launch: float = LAUNCH,
+        update: float = UPDATE,
+        update_launch: float = LAUNCH,
+        upkeep: float = 0.0,
+        data: float = 0.0,
+        inputs: float = 0.0,
+        accumulation: int = 1,
+        waits: bool = True,
+        deepspeed: bool = False,
+    ) -> None:
+        self.device = device
+        self.forward = (forward, launch)
+        self.update = (update, update_launch)
+        self.upkeep = upkeep
+        self.data = data
+        self.inputs = inputs
+        self.accumulation = accumulation
+        self.waits = waits
+        self.deepspeed = deepspeed
+        self.tracker = LaunchBound()
+
+    def run(self, steps: int = STEPS) -> Mapping[str, Any]:
+        """The tracker's figures over all steps but the first."""
+        device = self.device
+        self.tracker.at(Moment.TRAIN_BEGIN, device.host.now)
+        begin = device.host.now
+        for step in range(steps):
+            if step == 1:
+                begin = device.host.now
+            self._step()
+        device.event().synchronize()
+        self.tracker.counted(begin, device.host.now)
+        return self.tracker.measurements()
+
+    def _step(self) -> None:
+        self.tracker.phase("data")
+        self.device.host.now += self.data
+        for _ in range(self.accumulation):
+            self.device.host.now += self.inputs
+            self.device.work(COPY)
+            self.micro_batch()
+            if self.waits:
+                self.device.event().synchronize()
+        for phase in ("clipping", "upkeep", "optimizer"):
+            self.tracker.phase(phase)  # type: ignore[arg-type]
+        if not self.deepspeed:
+            self._launch(*self.update)
+        self.tracker.phase("upkeep")
+        self.device.host.now += self.upkeep
+        self.tracker.step_end()
+
+    def micro_batch(self) -> None:
+        self.tracker.phase("forward")
+        self._launch(*self.forward)
+        self.tracker.phase("backward")
+        self._launch(BACKWARD, LAUNCH)
+        if self.deepspeed:
+            self.tracker.phase("optimizer")
+            self._launch(*self.update)
+        self.tracker.phase("upkeep")
+        self.tracker.loss(LOSS)
+
+    def _launch(self, seconds: float, launch: float) -> None:
+        """Kernels that together take so long on the device and to launch."""
+        for _ in range(KERNELS):
+            self.device.host.now += launch / KERNELS
+            self.device.work(seconds / KERNELS)
 
 
-def forward_share(device: Device, forward: float, launch: float, **more: Any) -> float:
+def forward_share(device: Device, forward: float, launch: float, steps: int, **more: Any) -> float:
     """The share of forward passes, where no update is launch-bound."""
-    values = shares(device, forward, launch, **more)
+    values = Loop(device, forward=forward, launch=launch, **more).run(steps)
     assert values["launch_bound_update_share"] == 0.0
-    return values["launch_bound_forward_share"]
+    return float(values["launch_bound_forward_share"])
 
 
-def launch_kernels(device: Device, seconds: float, launch: float) -> None:
-    """Kernels that together take so long on the device and to launch."""
-    for _ in range(KERNELS):
-        device.host.now += launch / KERNELS
-        device.work(seconds / KERNELS)
-
-
-def run_micro_batch(tracker: LaunchBound, device: Device, forward: float, launch: float) -> None:
-    tracker.phase("forward")
-    launch_kernels(device, forward, launch)
-    tracker.phase("backward")
-    device.host.now += LAUNCH
-    device.work(BACKWARD)
-    tracker.phase("upkeep")
-    tracker.loss(LOSS)
-
-
-def test_launch_bound_forward_launched_slower_than_it_runs(device: Device) -> None:
-    share = forward_share(device, forward=0.001, launch=0.1)
-    assert share == pytest.approx(0.1 / (0.1 + BACKWARD + OPTIMIZER), rel=0.2)
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_launch_bound_forward_launched_slower_than_it_runs(
+    device: Device, accumulation: int
+) -> None:
+    # A step's first pass begins while the optimizer runs: the GPU was idle at an earlier point.
+    share = forward_share(device, 0.001, 0.1, STEPS, accumulation=accumulation)
+    passes = accumulation * (0.1 + BACKWARD)
+    assert share == pytest.approx(accumulation * 0.1 / (passes + UPDATE), rel=0.2)
 
 
 @pytest.mark.parametrize("forward", [0.1, 0.04])
 def test_launch_bound_forward_launched_faster_is_zero(device: Device, forward: float) -> None:
-    assert forward_share(device, forward=forward, launch=0.03) == 0.0
-
-
-@pytest.mark.parametrize("accumulation", [1, 3])
-def test_launch_bound_is_seen_behind_a_running_optimizer(device: Device, accumulation: int) -> None:
-    # A step's first pass begins while the optimizer runs: the GPU was idle at an earlier point.
-    share = forward_share(device, forward=0.001, launch=0.1, accumulation=accumulation)
-    passes = accumulation * (0.1 + BACKWARD)
-    assert share == pytest.approx(accumulation * 0.1 / (passes + OPTIMIZER), rel=0.2)
+    assert forward_share(device, forward, 0.03, STEPS) == 0.0
 
 
 @pytest.mark.parametrize(("steps", "is_small"), [(20, True), (1, False)])
 def test_launch_bound_loop_that_runs_ahead_idles_once(
     device: Device, steps: int, is_small: bool
 ) -> None:
-    share = forward_share(device, forward=0.001, launch=0.1, waits=False, steps=steps)
-    assert (share < 0.1) is is_small
+    assert (forward_share(device, 0.001, 0.1, steps, waits=False) < 0.1) is is_small
 
 
 @pytest.mark.parametrize("forward", [0.001, 0.1])
 def test_launch_bound_update_of_many_small_kernels(device: Device, forward: float) -> None:
-    values = shares(device, forward=forward, launch=0.03, update_launch=0.3)
+    values = Loop(device, forward=forward, launch=0.03, update=0.001, update_launch=0.3).run()
     step = max(forward, 0.03) + BACKWARD + 0.3
     assert values["launch_bound_update_share"] == pytest.approx(0.3 / step, rel=0.1)
     assert (values["launch_bound_forward_share"] > 0.0) is (forward < 0.03)
 
 
 def test_launch_bound_has_the_seconds_of_a_steps_passes_and_update(device: Device) -> None:
-    values = shares(device, forward=0.1, launch=0.03, accumulation=3)
+    values = Loop(device, forward=0.1, accumulation=3).run()
     assert values["forward_seconds_median"] == pytest.approx(3 * 0.1, rel=0.05)
-    assert values["update_seconds_median"] == pytest.approx(OPTIMIZER, rel=0.05)
+    assert values["update_seconds_median"] == pytest.approx(UPDATE, rel=0.05)
 
 
 def test_launch_bound_long_after_the_last_idle_point_is_unknown(device: Device) -> None:
-    tracker = LaunchBound()
-    tracker.at(Moment.TRAIN_BEGIN, device.host.now)
+    loop = Loop(device, forward=0.001, launch=0.1)
+    loop.tracker.at(Moment.TRAIN_BEGIN, device.host.now)
     begin = device.host.now
     device.host.now += 60.0
     device.work(70.0)
-    run_micro_batch(tracker, device, 0.001, 0.1)
+    loop.micro_batch()
     device.event().synchronize()
-    tracker.counted(begin, device.host.now)
-    values = tracker.measurements()
+    loop.tracker.counted(begin, device.host.now)
+    values = loop.tracker.measurements()
     assert values["launch_bound_forward_share"] == values["launch_bound_update_share"] == 0.0
 
 
-@pytest.mark.parametrize("is_counted", [False, True])
-def test_launch_bound_without_a_gpu_measures_nothing(is_counted: bool) -> None:
+def test_launch_bound_without_a_gpu_measures_nothing() -> None:
     tracker = LaunchBound()
     tracker.phase("forward")
     tracker.phase("backward")
     tracker.step_end()
-    if is_counted:
-        tracker.counted(0.0, 1.0)
+    tracker.counted(0.0, 1.0)
     assert tracker.measurements() == {}
+
+
+def test_gap_shows_what_a_callback_spends_between_steps(device: Device) -> None:
+    quick = Loop(device).run()
+    slow = Loop(device, upkeep=UPDATE + 0.5).run()
+    added = slow["step_gap_seconds_median"] - quick["step_gap_seconds_median"]
+    assert added == pytest.approx(0.5, rel=0.01)
+    step = FORWARD + BACKWARD + UPDATE + COPY
+    assert slow["step_gap_share"] == pytest.approx(0.5 / (step + 0.5), rel=0.05)
+    # It is in no other part of the step.
+    for column in ("forward_seconds_median", "update_seconds_median"):
+        assert slow[column] == pytest.approx(quick[column], rel=0.01)
+    assert slow["launch_bound_forward_share"] == slow["launch_bound_update_share"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("loop", "gap", "host", "upkeep"),
+    [
+        ({"upkeep": 0.3, "data": 0.4, "inputs": 0.2}, 0.9 - UPDATE, 0.9, 0.3),
+        # The update runs on while the host does its upkeep: only the copy is left.
+        ({"upkeep": UPDATE / 2}, COPY, UPDATE / 2, UPDATE / 2),
+        ({"upkeep": 0.05, "waits": False}, COPY, 0.05, 0.05),
+        # An accumulating step has one gap. DeepSpeed's begins behind the step's last update.
+        ({"upkeep": 1.0, "accumulation": 4}, 1.0 - UPDATE, 1.0, 1.0),
+        ({"upkeep": 1.0, "deepspeed": True, "accumulation": 2}, 1.0, 1.0, 1.0),
+    ],
+    ids=["data", "covered", "ahead", "accumulating", "deepspeed"],
+)
+def test_gap_on_the_gpu_and_on_the_host(
+    loop: dict[str, Any], gap: float, host: float, upkeep: float, device: Device
+) -> None:
+    values = Loop(device, **loop).run()
+    assert values["step_gap_seconds_median"] == pytest.approx(gap, abs=2 * LAUNCH, rel=0.02)
+    assert values["step_gap_host_seconds_median"] == pytest.approx(host, abs=LAUNCH, rel=0.05)
+    assert values["step_gap_upkeep_seconds_median"] == pytest.approx(upkeep, abs=LAUNCH, rel=0.05)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_gap_needs_a_counted_step_after_another(steps: int, device: Device) -> None:
+    assert ("step_gap_share" in Loop(device).run(steps)) is (steps == 2)
+
+
+def test_gap_records_no_events_of_its_own(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event more a phase would be paid in every step of every trial."""
+    recorded = []
+    record = cuda_events.recorded
+    monkeypatch.setattr(cuda_events, "recorded", lambda: recorded.append(1) or record())
+    Loop(device, upkeep=0.1).run()
+    # The beginning; then four points and two events behind the loss and the update, each step.
+    assert len(recorded) == 1 + 6 * STEPS
