@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jobs.spec import TrainingRecipe
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.recommendation import Constraints, Ranking, Rankings
+from orchestrator.analysis.recommendation import Constraints, Rankings
 from orchestrator.analysis.repeatability import CLOSE, difference_error
 from orchestrator.analysis.tie_breaks import PairedComparison, compared_with_first
 from orchestrator.units import GIB
@@ -71,39 +70,29 @@ def _pick(rankings: Rankings, budget: int) -> BudgetPick:
     decision = ranking.pick(budget)
     best = None if decision is None else decision.configuration
     close = contenders([candidate.configuration for candidate in ranking.ranked(budget)])
-    left_out = []
-    for candidate in ranking.trains_wrongly(budget):
-        speed = candidate.configuration.samples_per_second
-        if best is None or speed > best.samples_per_second:
-            left_out.append(candidate.configuration)
-    failed = []
-    for ranked in across.ordered:
-        if ranked.candidate.memory_bytes <= budget < ranked.least_bytes:
-            failed.append(ranked.candidate.configuration)
+    enough = 0.0 if best is None else best.samples_per_second
+    wrong = [candidate.configuration for candidate in ranking.trains_wrongly(budget)]
+    failed = [
+        ranked.candidate.configuration
+        for ranked in across.ordered
+        if ranked.candidate.memory_bytes <= budget < ranked.least_bytes
+    ]
+    # Speeds are compared as the search measured them, because a tie-break has one recipe only.
+    other = fastest(candidate.configuration for candidate in across.ranked(budget))
+    if other is not None and (
+        other.training_recipe == rankings.recipe
+        or (close and other.samples_per_second <= close[0].samples_per_second)
+    ):
+        other = None
     return BudgetPick(
         budget_bytes=budget,
         best=best,
-        other=_faster_with_another_recipe(across, rankings.recipe, close, budget),
+        other=other,
         failed=tuple(sorted(failed, key=_speed_then_memory, reverse=True)),
-        left_out=tuple(left_out),
+        left_out=tuple(own for own in wrong if own.samples_per_second > enough),
         contenders=close,
         comparisons=compared_with_first(close, ranking.comparisons),
     )
-
-
-def _faster_with_another_recipe(
-    across: Ranking, recipe: TrainingRecipe, close: Sequence[Configuration], budget: int
-) -> Configuration | None:
-    """The fastest of all recipes, if it has another recipe and is faster than the contenders.
-
-    Speeds are compared as the search measured them, because a tie-break has one recipe only.
-    """
-    best = fastest(candidate.configuration for candidate in across.ranked(budget))
-    if best is None or best.training_recipe == recipe:
-        return None
-    if close and best.samples_per_second <= close[0].samples_per_second:
-        return None
-    return best
 
 
 def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
@@ -114,17 +103,16 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
     best = fastest(configurations)
     if best is None:
         return ()
-    near = [each for each in configurations if each is not best and _is_close(each, best)]
+    near = []
+    for configuration in configurations:
+        # The margin is the 95 % interval of the difference, but never below ``CLOSE``.
+        error = difference_error(configuration.speed_error, best.speed_error).half_width95
+        margin = max(CLOSE, error) if math.isfinite(error) else CLOSE
+        least = best.samples_per_second * (1 - margin)
+        if configuration is not best and configuration.samples_per_second >= least:
+            near.append(configuration)
     near.sort(key=_speed_then_memory, reverse=True)
     return (best, *near[:2])
-
-
-def _is_close(configuration: Configuration, best: Configuration) -> bool:
-    """Whether another pair of trials could show the opposite order of the two speeds."""
-    # The margin is the 95 % interval of the difference, but never below ``CLOSE``.
-    error = difference_error(configuration.speed_error, best.speed_error).half_width95
-    margin = max(CLOSE, error) if math.isfinite(error) else CLOSE
-    return configuration.samples_per_second >= best.samples_per_second * (1 - margin)
 
 
 def default_budgets(configurations: Sequence[Configuration]) -> list[int]:

@@ -30,8 +30,9 @@ class CapCheck:
     @property
     def fits(self) -> bool:
         """Whether the trial ended ok and took no more memory than the budget."""
-        is_known = self.outcome is Outcome.OK and self.memory_bytes is not None
-        return is_known and (self.memory_bytes or 0) <= self.budget_bytes
+        if self.outcome is not Outcome.OK or self.memory_bytes is None:
+            return False
+        return self.memory_bytes <= self.budget_bytes
 
     @property
     def fails(self) -> bool:
@@ -39,25 +40,25 @@ class CapCheck:
 
         A crash or a timeout shows nothing about memory.
         """
-        is_ok = self.outcome is Outcome.OK
-        return self.outcome is Outcome.OUT_OF_MEMORY or (is_ok and not self.fits)
+        return self.outcome is Outcome.OUT_OF_MEMORY or (
+            self.outcome is Outcome.OK and not self.fits
+        )
 
 
 def cap_checks(rows: Iterable[Row]) -> tuple[CapCheck, ...]:
     """The cap checks among the rows of one environment."""
-    checks = []
-    for row in rows:
-        if row.get("purpose") == Purpose.CAP_CHECK and row["outcome"] != Outcome.SKIPPED:
-            check = CapCheck(
-                trial_id=row["trial_id"],
-                follows_trial=row["follows_trial"],
-                budget_bytes=row["memory_cap_bytes"],
-                outcome=Outcome(row["outcome"]),
-                memory_bytes=row.get("device_peak_bytes"),
-                samples_per_second=row.get("samples_per_second"),
-            )
-            checks.append(check)
-    return tuple(checks)
+    return tuple(
+        CapCheck(
+            trial_id=row["trial_id"],
+            follows_trial=row["follows_trial"],
+            budget_bytes=row["memory_cap_bytes"],
+            outcome=Outcome(row["outcome"]),
+            memory_bytes=row.get("device_peak_bytes"),
+            samples_per_second=row.get("samples_per_second"),
+        )
+        for row in rows
+        if row.get("purpose") == Purpose.CAP_CHECK and row["outcome"] != Outcome.SKIPPED
+    )
 
 
 def decisive_check(
@@ -68,15 +69,9 @@ def decisive_check(
     A configuration that fits under a cap fits under every larger cap. One that fails under a cap
     fails under every smaller cap.
     """
-    failing: list[CapCheck] = []
-    fitting: list[CapCheck] = []
-    for check in checks:
-        if check.follows_trial not in trial_ids:
-            continue
-        if check.fails and check.budget_bytes >= budget_bytes:
-            failing.append(check)
-        elif check.fits and check.budget_bytes <= budget_bytes:
-            fitting.append(check)
+    own = [check for check in checks if check.follows_trial in trial_ids]
+    failing = [check for check in own if check.fails and check.budget_bytes >= budget_bytes]
+    fitting = [check for check in own if check.fits and check.budget_bytes <= budget_bytes]
     # The cap nearest to the budget says most about it.
     budget = attrgetter("budget_bytes")
     return min(failing, key=budget, default=None) or max(fitting, key=budget, default=None)

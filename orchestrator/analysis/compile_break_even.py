@@ -47,18 +47,12 @@ def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, 
         reference = eager.get(other_choices(row))
         if reference is None:
             continue
-        count = _steps(row, reference)
-        took_code_from_cache = any(row.get(name) for name in _CACHE_HITS)
-        if math.isinf(count) or not took_code_from_cache:
-            steps[row["trial_id"]] = count
+        # Compilation happens in the first step, so the extra time of that step is its price.
+        spent = row["first_step_seconds"] - reference["first_step_seconds"]
+        saved = reference["step_seconds_median"] - row["step_seconds_median"]
+        if saved <= 0:
+            steps[row["trial_id"]] = math.inf
+        elif not any(row.get(name) for name in _CACHE_HITS):
+            # By chance the compiled first step can be shorter than the eager one: a cost of 0.
+            steps[row["trial_id"]] = max(0.0, spent) / saved
     return steps
-
-
-def _steps(row: Row, eager: Row) -> float:
-    # Compilation happens in the first step, so the extra time of that step is its price.
-    spent: float = row["first_step_seconds"] - eager["first_step_seconds"]
-    saved: float = eager["step_seconds_median"] - row["step_seconds_median"]
-    if saved <= 0:
-        return math.inf
-    # By chance the compiled first step can be shorter than the eager one. Its cost is then 0.
-    return max(0.0, spent) / saved

@@ -28,8 +28,6 @@ MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
 """
 BATCH_AXES = ("micro_batch", "accumulation")
 """The axes that split an effective batch: their product is the effective batch."""
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
-"""Data type of a parameter -> bytes of one parameter."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -77,7 +75,7 @@ class Configuration:
     @property
     def techniques(self) -> tuple[Hashable, ...]:
         """A key that is equal for configurations that differ in their batch alone."""
-        chosen = [each for each in self.choices.items() if each[0] not in BATCH_AXES]
+        chosen = (each for each in self.choices.items() if each[0] not in BATCH_AXES)
         return (self.environment_id, self.training_recipe, *chosen)
 
     @property
@@ -89,13 +87,12 @@ class Configuration:
         """
         count = self.row.get("parameters_trainable")
         named = str(self.row.get("parameter_dtypes") or "")
-        sizes = [size for dtype, size in _BYTES.items() if dtype in named]
+        bytes_of = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+        sizes = [size for dtype, size in bytes_of.items() if dtype in named]
         if count is None or not sizes:
             return None
-        if self.row.get("zero_stage") is not None:
-            sizes = [_BYTES["float32"]]
         # With several data types, the count of each is not known. The widest is an upper bound.
-        return int(count) * max(sizes)
+        return int(count) * (max(sizes) if self.row.get("zero_stage") is None else 4)
 
     @property
     def error95(self) -> float | None:
@@ -114,8 +111,7 @@ class Configuration:
     @property
     def is_wrong_by_scale_alone(self) -> bool:
         """Whether the losses are wrong only because they were not divided by the accumulation."""
-        kinds = {flag.kind for flag in self.loss_flags}
-        return kinds == {FlagKind.LOSS_TIMES_ACCUMULATION}
+        return {flag.kind for flag in self.loss_flags} == {FlagKind.LOSS_TIMES_ACCUMULATION}
 
     @property
     def loss_flags(self) -> tuple[Flag, ...]:
@@ -133,9 +129,7 @@ class Configuration:
     @property
     def loss_state(self) -> CheckState:
         """The result of its loss check. In a table without losses, the flags decide."""
-        if self.trains_wrongly:
-            return CheckState.MISMATCH
-        return self.loss_check.state
+        return CheckState.MISMATCH if self.trains_wrongly else self.loss_check.state
 
     @property
     def trains_like(self) -> tuple[TrainingRecipe, int]:
@@ -164,7 +158,8 @@ def configurations(
         column = memory_column(in_environment)
         repeats: dict[tuple[object, ...], list[Row]] = {}
         for row in in_environment:
-            if _is_measured(row, column):
+            memory, speed = row.get(column) or 0, row.get("samples_per_second") or 0
+            if memory > 0 and 0 < speed < math.inf:
                 chosen = (row.get(name) for name in axes.values())
                 key = (row["training_recipe"], row["effective_batch"], *chosen)
                 repeats.setdefault(key, []).append(row)
@@ -204,11 +199,6 @@ def whole_memory(row: Row, column: str) -> float:
             # An action that needs more than the training raises the peak by the difference.
             memory = max(memory, float(row[column]) + peak - training)
     return memory
-
-
-def _is_measured(row: Row, column: str) -> bool:
-    memory, speed = row.get(column) or 0, row.get("samples_per_second") or 0
-    return bool(memory > 0 and 0 < speed < math.inf)
 
 
 def _combined(

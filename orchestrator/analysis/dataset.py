@@ -1,7 +1,4 @@
-"""A run's results as one object that is built once.
-
-The verbs report, recommend, compare and explain read it, and so do the follow-ups.
-"""
+"""A run's results as one object that is built once, for all verbs and the follow-ups."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from jobs.anatomy_record import Anatomy
 from jobs.flags import LOSS, flag_columns, flags_of
@@ -32,13 +28,7 @@ from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_fo
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
 
-__all__ = [
-    "Dataset",
-    "EnvironmentResults",
-    "build_dataset",
-    "dataset_of_records",
-    "load_dataset",
-]
+__all__ = ["Dataset", "EnvironmentResults", "build_dataset", "dataset_of_records", "load_dataset"]
 
 Losses = Mapping[str, Sequence[float]]
 """Trial -> its losses, step by step, warm-up included."""
@@ -73,9 +63,7 @@ class Dataset:
     @property
     def name(self) -> str:
         """The run's name, or its folder's."""
-        if self.run.name or self.folder is None:
-            return self.run.name
-        return self.folder.name
+        return self.run.name or ("" if self.folder is None else self.folder.name)
 
     @property
     def main(self) -> EnvironmentResults | None:
@@ -100,15 +88,14 @@ class Dataset:
 
     def environment_of(self, environment_id: str) -> EnvironmentResults | None:
         """The results of one environment; None if no trial ended ok in it."""
-        by_id = {results.environment_id: results for results in self.environments}
-        return by_id.get(environment_id)
+        return next(
+            (own for own in self.environments if own.environment_id == environment_id), None
+        )
 
     @cached_property
     def anatomies(self) -> Mapping[str, Anatomy]:
         """Trial -> the breakdown of its memory and time, for the trials that were profiled."""
-        if self.folder is None:
-            return {}
-        return anatomies_of(self.folder)
+        return {} if self.folder is None else anatomies_of(self.folder)
 
 
 def load_dataset(run_folder: Path) -> Dataset:
@@ -139,7 +126,14 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
     checks: dict[str, LossCheck] = {}
     if losses:
         checks = loss_checks(rows, losses, table.axes)
-        _set_loss_flags(table.rows, checks)
+        for row in table.rows:
+            # Old loss flags go: the run may have had fewer rows to compare with when they were set.
+            flags = [flag for flag in flags_of(row) if flag.kind not in LOSS]
+            check = checks.get(row["trial_id"])
+            if check is not None and check.flag is not None:
+                flags.append(check.flag)
+            if flags or row.get("flags") is not None:
+                row.update(flag_columns(flags))
     break_even = break_even_steps(rows, table.axes)
     for row in table.rows:
         row["compile_break_even_steps"] = break_even.get(row["trial_id"])
@@ -152,18 +146,6 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
         losses=losses,
         folder=folder,
     )
-
-
-def _set_loss_flags(rows: Iterable[dict[str, Any]], checks: Mapping[str, LossCheck]) -> None:
-    """Replace the rows' loss flags by those of the checks."""
-    for row in rows:
-        # Old loss flags go: the run may have had fewer rows to compare with when they were set.
-        flags = [flag for flag in flags_of(row) if flag.kind not in LOSS]
-        check = checks.get(row["trial_id"])
-        if check is not None and check.flag is not None:
-            flags.append(check.flag)
-        if flags or row.get("flags") is not None:
-            row.update(flag_columns(flags))
 
 
 def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -202,6 +184,7 @@ def _in_environments(
             recipe = ranked_recipe(candidates, table.run.baseline)
         own_rows = [row for row in rows if row["environment_id"] == environment_id]
         failed = [row for row in own_rows if row["outcome"] == Outcome.OUT_OF_MEMORY]
+        of_follow_ups = [row for row in follow_ups if row["environment_id"] == environment_id]
         same_losses = equivalent_recipes(measured, recipe, losses, table.axes)
         results.append(
             EnvironmentResults(
@@ -209,9 +192,7 @@ def _in_environments(
                 environment=table.environments.get(environment_id, {}),
                 run=table.run,
                 configurations=_ranked_with(measured, recipe, same_losses),
-                follow_ups=tuple(
-                    row for row in follow_ups if row["environment_id"] == environment_id
-                ),
+                follow_ups=tuple(of_follow_ups),
                 memory_column=memory_column(own_rows),
                 recipe=recipe,
                 is_baseline_recipe=recipe == wanted,
@@ -228,10 +209,9 @@ def _ranked_with(
     same_losses: Mapping[TrainingRecipe, SameLosses],
 ) -> tuple[Configuration, ...]:
     """The configurations, those whose recipe reaches the ranked recipe's losses ranked with it."""
-    ranked = []
-    for configuration in measured:
-        evidence = same_losses.get(configuration.training_recipe)
-        if evidence is not None:
-            configuration = replace(configuration, training_recipe=recipe, same_losses=evidence)
-        ranked.append(configuration)
-    return tuple(ranked)
+    return tuple(
+        replace(own, training_recipe=recipe, same_losses=same_losses[own.training_recipe])
+        if own.training_recipe in same_losses
+        else own
+        for own in measured
+    )

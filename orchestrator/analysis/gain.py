@@ -61,7 +61,7 @@ class Defaults:
     """The configurations with the default techniques, which candidates are compared with."""
 
     def __init__(self, results: EnvironmentResults) -> None:
-        self._baseline = dict(results.baseline)
+        self._baseline = results.baseline
         self._configurations = [
             each for each in results.sound if has_default_techniques(results, each)
         ]
@@ -71,19 +71,15 @@ class Defaults:
         """The gain of a candidate; None if the default techniques were not measured."""
         batch = candidate.effective_batch
         if batch not in self._by_batch:
-            self._by_batch[batch] = self._at(batch) or self._elsewhere()
+            # The fastest measured split of this batch, else the fastest inferred one.
+            at_batch = candidates(self._configurations, batch)
+            measured = [each for each in at_batch if not each.is_inferred]
+            # Else exactly the baseline, else the batch at which these techniques are fastest.
+            exactly = [own for own in self._configurations if own.choices == self._baseline]
+            elsewhere = map(as_measured, exactly[:1] or self._configurations)
+            self._by_batch[batch] = _fastest(measured or at_batch or elsewhere)
         default = self._by_batch[batch]
         return None if default is None else Gain(default=default, candidate=candidate)
-
-    def _at(self, effective_batch: int) -> Offer | None:
-        """The fastest measured split of an effective batch, else the fastest inferred one."""
-        at_batch = candidates(self._configurations, effective_batch)
-        return _fastest(each for each in at_batch if not each.is_inferred) or _fastest(at_batch)
-
-    def _elsewhere(self) -> Offer | None:
-        """Exactly the baseline, else the batch at which the default techniques are fastest."""
-        exactly = [each for each in self._configurations if dict(each.choices) == self._baseline]
-        return _fastest(map(as_measured, exactly[:1] or self._configurations))
 
 
 def has_default_techniques(results: EnvironmentResults, configuration: Configuration) -> bool:

@@ -15,11 +15,6 @@ from jobs.techniques import AXES
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.storage.run_metadata import RunMetadata
 
-BERT_LARGE = ("bert", 1024, 24)
-"""Architecture, width and layers of the guides' model."""
-GUIDE_DATA = (512, 512)
-"""Samples and tokens per sample of the guides' data."""
-
 
 @dataclass(frozen=True, slots=True)
 class Published:
@@ -83,21 +78,16 @@ def guide_rows(run: RunMetadata, configurations: Sequence[Configuration]) -> tup
     """
     is_comparable = _is_the_guides_experiment(run.config)
     rows = []
-    for configuration in configurations:
-        is_measured = configuration.row.get("hf_guide_seconds") is not None
-        if is_measured and _ran_one_epoch(run, configuration):
-            figures = published(configuration.choices) if is_comparable else None
-            rows.append(GuideRow(configuration=configuration, published=figures))
+    for own in configurations:
+        # The number of steps is in ``measure``, or in ``cpu_fallback`` for a trial without a GPU.
+        measure = run.config.get("measure" if own.row.get("gpu_model") else "cpu_fallback") or {}
+        # No number of steps means the whole epoch.
+        if own.row.get("hf_guide_seconds") is not None and measure.get("steps", 0) is None:
+            figures = published(own.choices) if is_comparable else None
+            rows.append(GuideRow(configuration=own, published=figures))
     # Unpublished rows come last.
     order = [*guide().rows, None]
     return tuple(sorted(rows, key=lambda row: order.index(row.published)))
-
-
-def _ran_one_epoch(run: RunMetadata, configuration: Configuration) -> bool:
-    # The number of steps is in ``measure``, or in ``cpu_fallback`` for a trial without a GPU.
-    key = "measure" if configuration.row.get("gpu_model") else "cpu_fallback"
-    # No number of steps means the whole epoch.
-    return (run.config.get(key) or {}).get("steps", 0) is None
 
 
 def _is_the_guides_experiment(config: Mapping[str, Any]) -> bool:
@@ -109,4 +99,4 @@ def _is_the_guides_experiment(config: Mapping[str, Any]) -> bool:
     size = (model.get("architecture"), shape.get("hidden_size"), shape.get("num_hidden_layers"))
     is_named = "bert-large" in str(model.get("name_or_path") or "")
     amount = (data.get("samples"), data.get("sequence_length"))
-    return (size == BERT_LARGE or is_named) and amount == GUIDE_DATA
+    return (size == ("bert", 1024, 24) or is_named) and amount == (512, 512)

@@ -11,14 +11,14 @@ from jobs.anatomy_record import Anatomy
 from jobs.spec import Purpose
 from orchestrator.storage.tables.rows import Row
 
-MEMORY_LAYERS = (
-    ("weights", "model_allocated_bytes"),
-    ("optimizer states", "optimizer_state_bytes"),
-    ("gradients, activations, buffers", "peak_allocated_bytes"),
-    ("cached by the allocator", "peak_reserved_bytes"),
-    ("context and libraries", "device_peak_bytes"),
-)
-"""(part of a device's peak memory, column), from the innermost part to the outermost.
+MEMORY_LAYERS: Mapping[str, str] = {
+    "weights": "model_allocated_bytes",
+    "optimizer states": "optimizer_state_bytes",
+    "gradients, activations, buffers": "peak_allocated_bytes",
+    "cached by the allocator": "peak_reserved_bytes",
+    "context and libraries": "device_peak_bytes",
+}
+"""Part of a device's peak memory -> its column, from the innermost part to the outermost.
 
 The last three columns are peaks. Each peak includes all parts before it.
 """
@@ -67,11 +67,13 @@ def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
         rate = efficiency["model flop"] / seconds
         figures["efficiency", "rate"] = rate
         figures["efficiency", "MFU"] = efficiency.get("MFU", 0.0) * rate / efficiency["rate"]
-    entries = []
-    for entry in anatomy.entries:
-        value = figures.get((entry.part, entry.name), entry.value)
-        entries.append(replace(entry, value=value))
-    return replace(anatomy, entries=tuple(entries))
+    return replace(
+        anatomy,
+        entries=tuple(
+            replace(entry, value=figures.get((entry.part, entry.name), entry.value))
+            for entry in anatomy.entries
+        ),
+    )
 
 
 def memory_layers(row: Row) -> Mapping[str, int] | None:
@@ -84,14 +86,10 @@ def memory_layers(row: Row) -> Mapping[str, int] | None:
     states = row.get("optimizer_state_bytes")
     if row.get("offload_optimizer_device") not in (None, "none"):
         states = 0
-    peaks = [row.get(column) for _, column in MEMORY_LAYERS[2:]]
+    peaks = [row.get(column) for column in list(MEMORY_LAYERS.values())[2:]]
     if weights is None or states is None or None in peaks:
         return None
-    sizes = [weights, states]
     # Each peak contains the one before it. The first contains weights and optimizer states.
-    for inner, outer in pairwise([weights + states, *peaks]):
-        sizes.append(outer - inner)
-    if min(sizes) < 0:
-        return None
-    names = [name for name, _ in MEMORY_LAYERS]
-    return dict(zip(names, sizes, strict=True))
+    outer_layers = [outer - inner for inner, outer in pairwise([weights + states, *peaks])]
+    sizes = dict(zip(MEMORY_LAYERS, [weights, states, *outer_layers], strict=True))
+    return sizes if min(sizes.values()) >= 0 else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -43,30 +43,13 @@ class PairedComparison:
         return self.ratio * (1 + self.ci95) < 1
 
 
-Round = tuple[int, str]
-"""Number of a round, and the GPU's UUID."""
-Speeds = dict[str, float]
-"""Trial that was measured again -> samples per second."""
-Group = tuple[str, ...]
-"""The trials that a tie-break compares; the first is the reference."""
-
-
 def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
     """The tie-breaks among the rows of one environment.
 
     In each group, every configuration is compared with the first.
     """
-    comparisons = []
-    for group, rounds in _rounds_by_group(rows).items():
-        for trial_id in group[1:]:
-            comparison = _comparison(trial_id, group[0], list(rounds.values()))
-            if comparison is not None:
-                comparisons.append(comparison)
-    return tuple(comparisons)
-
-
-def _rounds_by_group(rows: Iterable[Row]) -> dict[Group, dict[Round, Speeds]]:
-    groups: dict[Group, dict[Round, Speeds]] = {}
+    # Group -> round and GPU -> trial that was measured again -> samples per second.
+    groups: dict[tuple[str, ...], dict[tuple[int, str], dict[str, float]]] = {}
     for row in rows:
         is_tie_break = row.get("purpose") == Purpose.TIE_BREAK and row["outcome"] == Outcome.OK
         if is_tie_break and row.get("samples_per_second"):
@@ -74,28 +57,23 @@ def _rounds_by_group(rows: Iterable[Row]) -> dict[Group, dict[Round, Speeds]]:
             rounds = groups.setdefault(tuple(row["compared_with"]), {})
             speeds = rounds.setdefault((row["round"], row.get("gpu_uuid") or ""), {})
             speeds[row["follows_trial"]] = row["samples_per_second"]
-    return groups
-
-
-def _comparison(
-    trial_id: str, reference_id: str, rounds: Sequence[Mapping[str, float]]
-) -> PairedComparison | None:
-    """The comparison of two trials; None if fewer than two rounds measured both."""
-    ratios = []
-    for speeds in rounds:
-        if trial_id in speeds and reference_id in speeds:
-            ratios.append(speeds[trial_id] / speeds[reference_id])
-    # A single round has no interval.
-    if len(ratios) < 2:
-        return None
-    return PairedComparison(
-        trial_id=trial_id,
-        reference_id=reference_id,
-        # Both speeds of a round have nearly the same temperature, so the drift cancels out.
-        ratio=statistics.fmean(ratios),
-        ci95=relative_half_width(ratios),
-        rounds=len(ratios),
-    )
+    comparisons = []
+    for (reference_id, *others), rounds in groups.items():
+        for trial_id in others:
+            both = [each for each in rounds.values() if trial_id in each and reference_id in each]
+            # Both speeds of a round have nearly the same temperature, so the drift cancels out.
+            ratios = [each[trial_id] / each[reference_id] for each in both]
+            # A single round has no interval.
+            if len(ratios) > 1:
+                comparison = PairedComparison(
+                    trial_id=trial_id,
+                    reference_id=reference_id,
+                    ratio=statistics.fmean(ratios),
+                    ci95=relative_half_width(ratios),
+                    rounds=len(ratios),
+                )
+                comparisons.append(comparison)
+    return tuple(comparisons)
 
 
 def compared_with_first(
@@ -106,11 +84,8 @@ def compared_with_first(
         return ()
     first_ids, *others = (configuration.trial_ids for configuration in configurations)
     other_ids = set(itertools.chain(*others))
-    with_first = []
-    for comparison in comparisons:
-        if comparison.reference_id in first_ids and comparison.trial_id in other_ids:
-            with_first.append(comparison)
-    return tuple(with_first)
+    with_first = [own for own in comparisons if own.reference_id in first_ids]
+    return tuple(own for own in with_first if own.trial_id in other_ids)
 
 
 def fastest_of(

@@ -97,8 +97,7 @@ def equivalent_recipes(
         can_be_shown = not any(axis.startswith(HYPERPARAMETERS) for axis in plain_arguments)
         if not can_be_shown or not same_workload(recipe, reference):
             continue
-        pairs = list(_pairs(members, references, differing))
-        evidence = _same_losses(pairs, losses, axes)
+        evidence = _same_losses(_pairs(members, references, differing), losses, axes)
         # Techniques are in a recipe only if they declare that they change the training.
         is_declared = len(plain_arguments) < len(differing)
         needed = MIN_STEPS_OF_DECLARED if is_declared else MIN_STEPS

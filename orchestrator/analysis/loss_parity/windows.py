@@ -173,9 +173,7 @@ def mismatch_ratio(windows: Sequence[LossWindow]) -> float | None:
         total = sum(window.own * (window.end - window.begin) for window in windows)
         return total / windows[-1].end / windows[0].scale
     worst = max(differing, key=attrgetter("difference"))
-    if not worst.reference:
-        return math.inf
-    return worst.own / worst.reference
+    return worst.own / worst.reference if worst.reference else math.inf
 
 
 def state_of(windows: Sequence[LossWindow]) -> CheckState:

@@ -175,9 +175,7 @@ class WrongAccumulations:
 
     def suspicion(self, configuration: Configuration, accumulation: int) -> Flag | None:
         """The flag of the configuration's loop, if it accumulates."""
-        if accumulation <= 1:
-            return None
-        return self.suspicions.get(configuration.choices.get("loop"))
+        return None if accumulation <= 1 else self.suspicions.get(configuration.choices.get("loop"))
 
 
 def _inferred(
@@ -188,22 +186,17 @@ def _inferred(
     is_more = accumulation > configuration.accumulation
     if rest or not is_more or not recorded.allow(configuration, accumulation):
         return None
-    basis = Basis.LESS_ACCUMULATION
-    figures = configuration
-    extra_bytes = 0
+    extra_bytes: int | None = 0
     evidence = recorded.evidence.get(key_of(configuration))
     # Measured memory and speed are better than inferred ones, even from a row with a wrong loss.
-    if evidence is not None and evidence.accumulation > configuration.accumulation:
-        basis = Basis.WRONG_LOSS_SCALE
-        figures = evidence
-    else:
+    if evidence is None or evidence.accumulation <= configuration.accumulation:
         evidence = None
         # Without accumulation a step frees its gradients; with it, they are kept between passes.
         if configuration.accumulation == 1:
-            gradients = configuration.gradient_bytes
-            if gradients is None:
-                return None
-            extra_bytes = gradients
+            extra_bytes = configuration.gradient_bytes
+    if extra_bytes is None:
+        return None
+    figures = evidence or configuration
     return Offer(
         configuration=replace(
             at_batch(configuration, configuration.micro_batch, accumulation),
@@ -212,7 +205,7 @@ def _inferred(
             speed_error=figures.speed_error,
         ),
         measured=configuration,
-        basis=basis,
+        basis=Basis.WRONG_LOSS_SCALE if evidence else Basis.LESS_ACCUMULATION,
         evidence=evidence,
         suspicion=recorded.suspicion(configuration, accumulation),
     )

@@ -135,8 +135,8 @@ def _longest_of(
 
 def _techniques(choices: Choices) -> TechniqueChoices:
     """The choices on every axis but the batch's and the length."""
-    chosen = []
-    for axis, value in choices.items():
-        if axis not in (*BATCH_AXES, LENGTH_AXIS):
-            chosen.append((axis, type(value).__name__, value))
-    return tuple(chosen)
+    return tuple(
+        (axis, type(value).__name__, value)
+        for axis, value in choices.items()
+        if axis not in (*BATCH_AXES, LENGTH_AXIS)
+    )

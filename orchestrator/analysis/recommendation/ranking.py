@@ -212,7 +212,12 @@ class Rankings:
 
         listed = self.serving(constraints.effective_batch)
         allowed = [each for each in listed if constraints.allow_training(each, recipe)]
-        failed_caps = self._failed_caps()
+        # Trial -> the largest cap under which it failed.
+        failed_caps: dict[str, int] = {}
+        for check in self.checks:
+            if check.fails:
+                largest = max(check.budget_bytes, failed_caps.get(check.follows_trial, 0))
+                failed_caps[check.follows_trial] = largest
         ordered: list[Ranked] = []
         wrong: list[Ranked] = []
         for candidate in sorted(allowed, key=order, reverse=True):
@@ -226,15 +231,6 @@ class Rankings:
             wrong=tuple(wrong),
             comparisons=self.comparisons if by_speed else (),
         )
-
-    def _failed_caps(self) -> dict[str, int]:
-        """Trial -> the largest cap under which it failed."""
-        failed: dict[str, int] = {}
-        for check in self.checks:
-            if check.fails:
-                largest = max(check.budget_bytes, failed.get(check.follows_trial, 0))
-                failed[check.follows_trial] = largest
-        return failed
 
 
 def _least_bytes(candidate: Offer, failed_caps: dict[str, int]) -> int:

@@ -79,7 +79,7 @@ def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
         "budget": first_budget(dataset),
         "environments": environments,
         "measures": list(_measures(configurations)),
-        "memoryLayers": [name for name, _ in MEMORY_LAYERS],
+        "memoryLayers": list(MEMORY_LAYERS),
         "anatomies": anatomies(dataset, index_of),
         "pairs": explained_pairs(dataset, index_of),
         "columns": _columns(dataset, shown, configurations, list(recipes), axes),
