@@ -14,9 +14,6 @@ from orchestrator.reporting.markdown import grid
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, count, memory, number
 
-FOLD_FROM = 10
-"""Markdown folds a table of more changes than this."""
-
 
 def render(before: Dataset, after: Dataset, comparison: Comparison) -> str:
     """Lines of text: what was compared, how the runs differ, what changed."""
@@ -50,30 +47,22 @@ def to_json(before: Dataset, after: Dataset, comparison: Comparison) -> dict[str
 
 def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[str]:
     # What was compared, how the runs differ, then what changed.
-    yield f"### {_name(before)} → {_name(after)}"
-    yield ""
-    yield f"{_counts(comparison)}."
+    yield from (f"### {_name(before)} → {_name(after)}", "", f"{_counts(comparison)}.")
     for line in _not_compared(comparison):
-        yield ""
-        yield f"{line.capitalize()}."
+        yield from ("", f"{line.capitalize()}.")
     for line in _shifts(comparison):
-        yield ""
-        yield f"{line}."
+        yield from ("", f"{line}.")
     if comparison.differences:
         rows = [[own.label, own.before, own.after] for own in comparison.differences]
         yield ""
         yield from grid(["differs", "before", "after"], rows)
     yield ""
-    if comparison.changes:
-        yield from _change_table(comparison)
-    else:
-        yield "No single configuration changed beyond what equal runs differ by."
-
-
-def _change_table(comparison: Comparison) -> Iterator[str]:
     changes = [[own.kind, own.label, _figures(own)] for own in comparison.changes]
-    table = grid(["change", "configuration", "before → after"], changes)
-    if len(changes) > FOLD_FROM:
+    table = ["No single configuration changed beyond what equal runs differ by."]
+    if changes:
+        table = grid(["change", "configuration", "before → after"], changes)
+    # A long table is folded.
+    if len(changes) > 10:
         summary = f"<details><summary>{count(len(changes), 'change')}</summary>"
         table = [summary, "", *table, "", "</details>"]
     yield from table

@@ -36,6 +36,7 @@ says *training* for a different training, which is ranked separately."""
 
 _SCALARS = {"string": "text", "boolean": "true or false", "object": "mapping"}
 """JSON's name of a type -> ours."""
+_BOUNDS = {"minimum": "from", "maximum": "to", "exclusiveMaximum": "to below"}
 _REQUIREMENTS = {
     "cuda": "a CUDA GPU",
     "bf16": "a GPU with bf16, or a CPU",
@@ -70,7 +71,13 @@ def render() -> str:
     lines += ["", "## Axes", "", AXES_INTRODUCTION]
     for axis in AXES.values():
         lines += _axis(axis)
-    lines += _effective_batch()
+    lines += [
+        "",
+        f"### `{EFFECTIVE_BATCH}`",
+        "",
+        "Samples per optimizer step, held fixed while the micro-batch varies: the accumulation "
+        "follows. An integer from 1. Not together with `accumulation`.",
+    ]
     lines += _searches(definitions)
     lines += _loggers(definitions)
     return "\n".join(lines) + "\n"
@@ -100,7 +107,12 @@ def _keys(head: str, keys: dict[str, Any], required: Sequence[str] = ()) -> Iter
     rows = []
     for name, key in keys.items():
         meaning = _one_line(key.get("description", ""))
-        rows.append([_code(name), _type(key), _default(key, name in required), meaning])
+        default = key.get("default")
+        if isinstance(default, bool):
+            default = str(default).lower()
+        is_shown = default is not None and not isinstance(default, (dict, list))
+        written = "required" if name in required else f"`{default}`" if is_shown else ""
+        rows.append([f"`{name}`", _type(key), written, meaning])
     yield from _table([head, "type", "default", "meaning"], rows)
 
 
@@ -111,54 +123,19 @@ def _type(schema: dict[str, Any]) -> str:
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
-        return ", ".join(map(_code, schema["enum"]))
+        return ", ".join(f"`{value}`" for value in schema["enum"])
     if "anyOf" in schema:
         # A key that may be left out is described by its default.
         kinds = [_type(part) for part in schema["anyOf"] if part.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     if schema["type"] == "array":
-        return _list_type(schema["items"])
-    return f"{_scalar_type(schema)}{_bounds(schema)}"
-
-
-def _list_type(items: dict[str, Any]) -> str:
-    kind = _type(items)
-    if kind in ("mapping", "text"):
-        return f"list of {kind}s"
-    return f"list of {kind}"
-
-
-def _scalar_type(schema: dict[str, Any]) -> str:
+        kind = _type(schema["items"])
+        return f"list of {kind}s" if kind in ("mapping", "text") else f"list of {kind}"
     if "examples" in schema:
         return f"text such as `{schema['examples'][0]}`"
-    name: str = schema["type"]
-    return _SCALARS.get(name, name)
-
-
-def _bounds(schema: dict[str, Any]) -> str:
-    parts = []
-    if "minimum" in schema:
-        parts.append(f" from {schema['minimum']:g}")
-    if "maximum" in schema:
-        parts.append(f" to {schema['maximum']:g}")
-    if "exclusiveMaximum" in schema:
-        parts.append(f" to below {schema['exclusiveMaximum']:g}")
-    return "".join(parts)
-
-
-def _default(schema: dict[str, Any], is_required: bool) -> str:
-    if is_required:
-        return "required"
-    default = schema.get("default")
-    if default is None or isinstance(default, (dict, list)):
-        return ""
-    if isinstance(default, bool):
-        return _code(str(default).lower())
-    return _code(default)
-
-
-def _code(value: object) -> str:
-    return f"`{value}`"
+    name = _SCALARS.get(schema["type"], schema["type"])
+    bounds = [f" {words} {schema[key]:g}" for key, words in _BOUNDS.items() if key in schema]
+    return "".join([name, *bounds])
 
 
 def _axis(axis: Axis) -> Iterator[str]:
@@ -171,45 +148,26 @@ def _axis(axis: Axis) -> Iterator[str]:
         integers = f"An integer from 1 ({axis.integer_unit}), or a name. "
     yield f"{_sentence(axis.doc)} {integers}Default: `{axis.default}`."
     yield ""
-    yield from _table(["value", "meaning", "requires", "results"], _values(axis))
-    yield from _families(axis)
-
-
-def _values(axis: Axis) -> list[list[str]]:
-    """A row for each named value, and one for the values that a pattern describes."""
+    # A row for each named value, and one for the values that a pattern describes.
     rows = []
     for name, variant in axis.variants.items():
         needs = ", ".join(map(_requirement, variant.requires))
         rows.append([f"`{name}`", variant.doc, needs, variant.numerical_effect])
     if axis.pattern is not None:
         rows.append([f"`{axis.pattern.form}`", axis.pattern.doc, "", ""])
-    return rows
-
-
-def _families(axis: Axis) -> Iterator[str]:
-    """The techniques of an axis that take parameters; nothing if it has none."""
-    if not axis.families:
-        return
-    rows = []
-    for name, family in axis.families.items():
-        class_name = family.config_class.partition(":")[2]
-        rows.append([f"`{name}`", family.doc, f"`{class_name}`"])
-    example = next(iter(axis.families))
-    yield ""
-    yield (
-        f"These take parameters, as a mapping `{{{example}: {{name: value}}}}` or as the text "
-        f"`{example}(name=value)`. The parameters are those of the library's class."
-    )
-    yield ""
-    yield from _table(["value", "meaning", "parameters of"], rows)
-
-
-def _effective_batch() -> Iterator[str]:
-    yield from ("", f"### `{EFFECTIVE_BATCH}`", "")
-    yield (
-        "Samples per optimizer step, held fixed while the micro-batch varies: the accumulation "
-        "follows. An integer from 1. Not together with `accumulation`."
-    )
+    yield from _table(["value", "meaning", "requires", "results"], rows)
+    for example in list(axis.families)[:1]:
+        yield ""
+        yield (
+            f"These take parameters, as a mapping `{{{example}: {{name: value}}}}` or as the text "
+            f"`{example}(name=value)`. The parameters are those of the library's class."
+        )
+        yield ""
+        rows = [
+            [f"`{name}`", family.doc, f"`{family.config_class.partition(':')[2]}`"]
+            for name, family in axis.families.items()
+        ]
+        yield from _table(["value", "meaning", "parameters of"], rows)
 
 
 def _requirement(requirement: str) -> str:
@@ -247,7 +205,7 @@ def _loggers(definitions: dict[str, Any]) -> Iterator[str]:
         yield from ("", f"### `{name}`", "", f"{_sentence(doc)} Package: `{logger.package}`.")
         arguments = definition["properties"]
         if arguments:
-            rows = [[_code(key), value["description"]] for key, value in arguments.items()]
+            rows = [[f"`{key}`", value["description"]] for key, value in arguments.items()]
             yield ""
             yield from _table(["argument", "meaning"], rows)
 

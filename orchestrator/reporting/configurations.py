@@ -57,12 +57,17 @@ def row_of(
     dataset: Dataset, results: EnvironmentResults, configuration: Configuration
 ) -> dict[str, Any]:
     """A configuration as plain values: label, figures, marks and what identifies it."""
+    # Tokens a second say more than samples a second if the length of samples varies, or if the
+    # model is a language model.
+    task = str((dataset.run.config.get("model") or {}).get("task", ""))
+    varies = {"sequence_length", "batching"}.intersection(dataset.varying_axes)
+    says_more = bool(varies) or task.endswith("-lm")
     return {
         "configuration": dataset.label(configuration.choices),
         "memory_bytes": configuration.memory_bytes,
         "samples_per_second": configuration.samples_per_second,
         "samples_per_second_error95": configuration.error95,
-        "real_tokens_per_second": _shown_tokens(dataset, configuration),
+        "real_tokens_per_second": real_tokens_per_second(configuration) if says_more else None,
         "marks": marks(results, configuration),
         "losses": losses(configuration),
         "loss_check": configuration.loss_state,
@@ -72,16 +77,6 @@ def row_of(
         "effective_batch": configuration.effective_batch,
         "flags": flags.to_json(configuration.flags),
     }
-
-
-def _shown_tokens(dataset: Dataset, configuration: Configuration) -> float | None:
-    """Tokens a second without padding; None if they say no more than samples a second.
-
-    They do if the length of samples varies, or if the model is a language model.
-    """
-    task = str((dataset.run.config.get("model") or {}).get("task", ""))
-    varies = {"sequence_length", "batching"}.intersection(dataset.varying_axes)
-    return real_tokens_per_second(configuration) if varies or task.endswith("-lm") else None
 
 
 def losses(configuration: Configuration) -> str:

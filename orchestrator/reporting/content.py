@@ -22,7 +22,7 @@ class Format(enum.Enum):
     COUNT = enum.auto()
     """An integer: ``1,234``."""
     NUMBER = enum.auto()
-    """Three significant digits; text is left as it is."""
+    """Three significant digits."""
     MEMORY = enum.auto()
     """Bytes: ``23.5 GiB``."""
     MEBIBYTES = enum.auto()
@@ -34,7 +34,7 @@ class Format(enum.Enum):
     SHARE = enum.auto()
     """A fraction: ``35.0 %``."""
     DURATION = enum.auto()
-    """Seconds: ``3 min 20 s``; text is left as it is."""
+    """Seconds: ``3 min 20 s``."""
     CONFIGURATION = enum.auto()
     """The label of a configuration."""
     OUTCOME = enum.auto()
@@ -67,9 +67,15 @@ class Column:
 
     def text(self, row: Row) -> str:
         """A row's value in this column as text, with its marks; empty if there is no value."""
-        written = formatted(row.get(self.key), self.format)
-        marks = row.get(self.marks) or () if written else ()
-        return " ".join([*marks, written])
+        value = row.get(self.key)
+        # Text is left as it is in every format.
+        if isinstance(value, str):
+            written = value
+        elif value is None or (isinstance(value, float) and not math.isfinite(value)):
+            written = ""
+        else:
+            written = _WRITERS[self.format](value)
+        return " ".join([*(row.get(self.marks) or ()), written]) if written else ""
 
     def tone(self, row: Row) -> Literal["", "good", "bad"]:
         """Whether a ratio is an improvement; empty for other values and for ratios near 1."""
@@ -157,15 +163,6 @@ class EnvironmentSection(AnySection):
 
     make: Callable[[Dataset, EnvironmentResults], Content | None]
     """None: there is nothing to say."""
-
-
-def formatted(value: Any, format: Format) -> str:
-    """A value as text in a format; empty for None and for numbers that are not finite."""
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ""
-    if isinstance(value, str):
-        return value
-    return _WRITERS[format](value)
 
 
 def _trials(value: Sequence[Row]) -> str:

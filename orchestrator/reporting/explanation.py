@@ -20,13 +20,7 @@ from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, memory, number
 
-SMALL = 0.02
-"""A part is left out unless it changed by more than this share of the larger figure."""
-MAX_LOSS_STEPS = 6
-"""Of the table of losses, evenly spread."""
-
 _FASTER = ("B is faster", "B is slower")
-_SMALLER = ("B takes less memory", "B takes more memory")
 """The words for B if its figure is less than A's, and if it is more."""
 
 Writer = Callable[[float], str]
@@ -114,7 +108,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if explanation.module_seconds is not None:
         title = "Forward and backward pass per sample, by class of module"
         yield from _breakdown(title, _FASTER, explanation.module_seconds)
-    yield from _breakdown("Memory at the peak", _SMALLER, explanation.memory_bytes, write=memory)
+    smaller = ("B takes less memory", "B takes more memory")
+    yield from _breakdown("Memory at the peak", smaller, explanation.memory_bytes, write=memory)
     if explanation.runtime:
         yield "\nRuntime differences (A -> B):"
     for difference in explanation.runtime:
@@ -133,21 +128,18 @@ def _breakdown(
     title: str, words: tuple[str, str], breakdown: Breakdown, write: Writer = seconds
 ) -> Iterator[str]:
     """A line for the figure and one for each part that changed; ``words``: for less, for more."""
-    source = "from the table: not both were profiled"
-    if breakdown.source == "anatomy":
-        source = "both trials profiled"
+    is_profiled = breakdown.source == "anatomy"
+    source = "both trials profiled" if is_profiled else "from the table: not both were profiled"
     before, after = breakdown.before, breakdown.after
-    for_less, for_more = words
-    figures = f"{write(before)} -> {write(after)}"
-    changed = f"{for_more if after > before else for_less}, {figures}"
+    changed = f"{words[after > before]}, {write(before)} -> {write(after)}"
     text = f"{changed} ({_ratio(breakdown)}; {source})"
     # Figures within CLOSE of each other are the same for any decision.
     if before and after and abs(after / before - 1) <= CLOSE:
         text = f"the same, {write(after)} ({source})"
     yield f"\n{title}: {text}."
-    # Parts that changed little would hide those that explain the difference.
+    # Parts that changed by 2 % or less would hide those that explain the difference.
     for term in breakdown.terms:
-        if abs(term.change) > SMALL * max(before, after):
+        if abs(term.change) > 0.02 * max(before, after):
             yield f"  {_term(term, breakdown, write)}"
     if not breakdown.terms:
         yield "  The table has no parts of this figure."
@@ -190,8 +182,7 @@ def _cautions(explanation: Explanation) -> Iterator[str]:
                 "parts are its shares"
             )
     for name, side in (("A", explanation.before), ("B", explanation.after)):
-        for flag in side.flags:
-            yield f"{name}: {with_heading(flag)}"
+        yield from (f"{name}: {with_heading(flag)}" for flag in side.flags)
 
 
 def loss_lines(curves: LossCurves) -> Iterator[str]:
@@ -205,9 +196,8 @@ def loss_lines(curves: LossCurves) -> Iterator[str]:
     result = _LOSS_RESULTS[curves.state]
     where = f"in step {furthest + 1} of {steps}"
     yield f"Losses: {result}. The largest difference is {difference:.4g}, {where}."
-    # A few steps, evenly spread and rounded to whole ones; a short curve has fewer.
-    gaps = MAX_LOSS_STEPS - 1
-    shown = sorted({round(index * (steps - 1) / gaps) for index in range(MAX_LOSS_STEPS)})
+    # Six steps, evenly spread and rounded to whole ones; a short curve has fewer.
+    shown = sorted({round(index * (steps - 1) / 5) for index in range(6)})
     yield "  step " + "".join(f"{step + 1:>9}" for step in shown)
     for name, curve in (("A", curves.before), ("B", curves.after)):
         yield f"  {name:<5}" + "".join(f"{curve[step]:>9.4f}" for step in shown)

@@ -14,12 +14,30 @@ from orchestrator.reporting.report import Report
 def to_json(report: Report) -> dict[str, Any]:
     """The run's head, then every section under its name, whole: no table is shortened."""
     dataset = report.dataset
-    # Sections stand under their environment, those of the run at the top level.
-    environments = [_environment(report, results) for results in dataset.environments]
     document: dict[str, Any] = strict(
         {
-            **_head(report),
-            "environments": environments,
+            "run": dataset.name,
+            "folder": None if dataset.folder is None else str(dataset.folder),
+            "finished": dataset.run.finished,
+            "trials": len(dataset.rows),
+            "outcomes": {outcome.value: number for outcome, number in report.outcomes.items()},
+            "slot_seconds": report.slot_seconds,
+            "follow_ups": len(dataset.follow_ups),
+            "follow_up_slot_seconds": report.follow_up_slot_seconds,
+            "search": dataset.run.search,
+            # Sections stand under their environment, those of the run at the top level.
+            "environments": [
+                {
+                    "environment_id": results.environment_id,
+                    "hardware": results.hardware,
+                    "memory_column": results.memory_column,
+                    "training_recipe": results.recipe,
+                    "is_baseline_recipe": results.is_baseline_recipe,
+                    "configurations": len(results.configurations),
+                    **_sections(report, results),
+                }
+                for results in dataset.environments
+            ],
             **_sections(report, None),
             "files": list(map(str, report.files)),
         }
@@ -27,47 +45,21 @@ def to_json(report: Report) -> dict[str, Any]:
     return document
 
 
-def _head(report: Report) -> dict[str, Any]:
-    """What was run, how its trials ended, and what it took."""
-    dataset = report.dataset
-    return {
-        "run": dataset.name,
-        "folder": None if dataset.folder is None else str(dataset.folder),
-        "finished": dataset.run.finished,
-        "trials": len(dataset.rows),
-        "outcomes": {outcome.value: number for outcome, number in report.outcomes.items()},
-        "slot_seconds": report.slot_seconds,
-        "follow_ups": len(dataset.follow_ups),
-        "follow_up_slot_seconds": report.follow_up_slot_seconds,
-        "search": dataset.run.search,
-    }
-
-
-def _environment(report: Report, results: EnvironmentResults) -> dict[str, Any]:
-    return {
-        "environment_id": results.environment_id,
-        "hardware": results.hardware,
-        "memory_column": results.memory_column,
-        "training_recipe": results.recipe,
-        "is_baseline_recipe": results.is_baseline_recipe,
-        "configurations": len(results.configurations),
-        **_sections(report, results),
-    }
-
-
 def _sections(report: Report, environment: EnvironmentResults | None) -> dict[str, Any]:
     """The sections of one environment by their names; None: those of the whole run.
 
     A section has its sentences, and each table's rows under the table's name.
     """
-    sections = {}
-    for part in report.parts:
-        if part.environment is environment:
-            content = part.content
-            about = {"title": content.title, "text": content.text, "notes": content.notes}
-            tables = {table.name: table.rows for table in content.tables}
-            sections[part.section.name] = {**about, **tables}
-    return sections
+    return {
+        part.section.name: {
+            "title": part.content.title,
+            "text": part.content.text,
+            "notes": part.content.notes,
+            **{table.name: table.rows for table in part.content.tables},
+        }
+        for part in report.parts
+        if part.environment is environment
+    }
 
 
 def strict(value: Any) -> Any:

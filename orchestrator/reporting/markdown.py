@@ -34,20 +34,13 @@ def _command_and_picture(report: Report, picture: str) -> list[str]:
     lines = []
     command = visible(report.dataset.run.command)
     if command:
-        fence = _fence(command)
+        # More backticks than any run of them in the command, so that nothing in it ends the block.
+        longest = max(map(len, re.findall(r"`+", command)), default=0)
+        fence = "`" * max(3, longest + 1)
         lines += [f"{fence}console", *command.splitlines(), fence, ""]
     if picture and report.dataset.environments:
         lines += [f"![Memory against speed, with the Pareto front]({picture})", ""]
     return lines
-
-
-def _fence(code: str) -> str:
-    """A fence with more backticks than any run of backticks in ``code``.
-
-    So nothing in the code can end the block early.
-    """
-    longest = max(map(len, re.findall(r"`+", code)), default=0)
-    return "`" * max(3, longest + 1)
 
 
 def _part(part: ReportPart) -> list[str]:
@@ -79,12 +72,8 @@ def grid(
 
     If ``flush_right`` is empty, all columns are aligned to the left.
     """
-    rules = {False: "---", True: "---:"}
-    rule = [rules[is_right] for is_right in flush_right] or [rules[False]] * len(headings)
-    lines = [line(map(text, headings)), line(rule)]
-    for row in rows:
-        lines.append(line(map(text, row)))
-    return lines
+    rule = ["---:" if is_right else "---" for is_right in flush_right] or ["---"] * len(headings)
+    return [line(map(text, headings)), line(rule), *(line(map(text, row)) for row in rows)]
 
 
 def line(cells: Iterable[str]) -> str:

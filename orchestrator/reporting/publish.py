@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, build_dataset
 from orchestrator.analysis.pareto import fronts_by
 from orchestrator.reporting import markdown, tune_result
@@ -21,16 +19,8 @@ from orchestrator.storage.run_reader import read_run_folder
 from orchestrator.storage.tables import parquet
 from orchestrator.storage.tables.columns import FRONTIER_COLUMNS
 
-_WRITTEN = (
-    layout.REPORT_HTML,
-    layout.REPORT_MARKDOWN,
-    layout.FRONTIER_PLOT,
-    layout.FRONTIER,
-    layout.TRIALS,
-    layout.STEPS,
-    layout.ANATOMY,
-    layout.RESULT,
-)
+_PAGES = (layout.REPORT_HTML, layout.REPORT_MARKDOWN, layout.FRONTIER_PLOT)
+_TABLES = (layout.FRONTIER, layout.TRIALS, layout.STEPS, layout.ANATOMY, layout.RESULT)
 
 
 def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
@@ -45,12 +35,16 @@ def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
     report = Report(dataset=dataset)
     parquet.write(frontier_table(dataset), run_folder / layout.FRONTIER)
     tune_result.write(dataset, run_folder)
-    _write(frontier.render(dataset), run_folder / layout.FRONTIER_PLOT)
-    text = markdown.render(report, picture=layout.FRONTIER_PLOT)
-    _write(text.encode(), run_folder / layout.REPORT_MARKDOWN)
-    _write(page.render(report).encode(), run_folder / layout.REPORT_HTML)
-    files = tuple(run_folder / name for name in _WRITTEN if (run_folder / name).exists())
-    return dataclasses.replace(report, files=files)
+    pages = {
+        layout.FRONTIER_PLOT: frontier.render(dataset),
+        layout.REPORT_MARKDOWN: markdown.render(report, picture=layout.FRONTIER_PLOT).encode(),
+        layout.REPORT_HTML: page.render(report).encode(),
+    }
+    for name, content in pages.items():
+        with layout.written_beside(run_folder / name) as partial:
+            partial.write_bytes(content)
+    written = [run_folder / name for name in (*_PAGES, *_TABLES)]
+    return dataclasses.replace(report, files=tuple(path for path in written if path.exists()))
 
 
 def write_tables(run_folder: Path, *, keeps_rows: bool = False) -> Dataset:
@@ -77,34 +71,25 @@ def frontier_table(dataset: Dataset) -> Any:
 
     A row is that of the first repeat, with columns for all repeats together.
     """
-    on_fronts = list(_on_fronts(dataset))
-    first_repeats = [dict(configuration.row) for configuration, _ in on_fronts]
-    table = parquet.arrow_table(dataclasses.replace(dataset.table, rows=first_repeats))
-    return parquet.append_columns(table, FRONTIER_COLUMNS, [values for _, values in on_fronts])
-
-
-def _on_fronts(dataset: Dataset) -> Iterator[tuple[Configuration, dict[str, Any]]]:
-    """Each configuration with its values of ``FRONTIER_COLUMNS``."""
+    first_repeats = []
+    values = []
     for results in dataset.environments:
         # On a front of its recipe, and on that of all recipes together.
-        of_recipes = _trial_ids(results.fronts.values())
-        across = _trial_ids(results.workload_fronts.values())
+        of_recipes, across = (
+            {own.trial_ids for front in fronts.values() for own in front}
+            for fronts in (results.fronts, results.workload_fronts)
+        )
         for front in fronts_by(results.sound, attrgetter("trains_like")).values():
-            for configuration in front:
-                values = {
-                    "frontier_memory_bytes": configuration.memory_bytes,
-                    "frontier_samples_per_second": configuration.samples_per_second,
-                    "repeats": len(configuration.trial_ids),
-                    "on_frontier": configuration.trial_ids in of_recipes,
-                    "across_recipes": configuration.trial_ids in across,
-                }
-                yield configuration, values
-
-
-def _trial_ids(fronts: Iterable[Iterable[Configuration]]) -> set[tuple[str, ...]]:
-    return {configuration.trial_ids for front in fronts for configuration in front}
-
-
-def _write(content: bytes, path: Path) -> None:
-    with layout.written_beside(path) as partial:
-        partial.write_bytes(content)
+            for own in front:
+                first_repeats.append(dict(own.row))
+                values.append(
+                    {
+                        "frontier_memory_bytes": own.memory_bytes,
+                        "frontier_samples_per_second": own.samples_per_second,
+                        "repeats": len(own.trial_ids),
+                        "on_frontier": own.trial_ids in of_recipes,
+                        "across_recipes": own.trial_ids in across,
+                    }
+                )
+    table = parquet.arrow_table(dataclasses.replace(dataset.table, rows=first_repeats))
+    return parquet.append_columns(table, FRONTIER_COLUMNS, values)

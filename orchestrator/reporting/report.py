@@ -46,20 +46,15 @@ class Report:
             listed = list(sections)
             for environment in self.dataset.environments if kind is EnvironmentSection else (None,):
                 for section in listed:
-                    content = self._content(section, environment)
+                    if isinstance(section, RunSection):
+                        content = section.make(self.dataset)
+                    else:
+                        assert environment is not None
+                        content = section.make(self.dataset, environment)
                     if content is not None:
-                        parts.append(
-                            ReportPart(section=section, environment=environment, content=content)
-                        )
+                        part = ReportPart(section=section, environment=environment, content=content)
+                        parts.append(part)
         return tuple(parts)
-
-    def _content(
-        self, section: RunSection | EnvironmentSection, environment: EnvironmentResults | None
-    ) -> Content | None:
-        if isinstance(section, RunSection):
-            return section.make(self.dataset)
-        assert environment is not None
-        return section.make(self.dataset, environment)
 
     @cached_property
     def outcomes(self) -> Mapping[Outcome, int]:
@@ -79,19 +74,14 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """``288 trials: 92 ok, 196 skipped; 3 min 47 s of slot time``."""
+        """``288 trials: 92 ok, 196 skipped; 3 min 47 s of slot time``, and that of follow-ups."""
         ended = [f"{number:,} {outcome}" for outcome, number in self.outcomes.items()]
         trials = count(len(self.dataset.rows), "trial")
-        return f"{trials}: {', '.join(ended) or 'none finished'}; {self.cost}"
-
-    @property
-    def cost(self) -> str:
-        """``3 min 47 s of slot time (and 47.1 s for 15 follow-ups)``."""
         spent = f"{duration(self.slot_seconds)} of slot time"
-        if not self.dataset.follow_ups:
-            return spent
-        follow_ups = count(len(self.dataset.follow_ups), "follow-up")
-        return f"{spent} (and {duration(self.follow_up_slot_seconds)} for {follow_ups})"
+        if self.dataset.follow_ups:
+            follow_ups = count(len(self.dataset.follow_ups), "follow-up")
+            spent = f"{spent} (and {duration(self.follow_up_slot_seconds)} for {follow_ups})"
+        return f"{trials}: {', '.join(ended) or 'none finished'}; {spent}"
 
 
 def _slot_seconds(rows: tuple[Row, ...]) -> float:

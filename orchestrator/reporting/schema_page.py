@@ -70,7 +70,16 @@ PURPOSES: Mapping[Purpose, str] = {
 def render() -> str:
     """The page as Markdown."""
     # In the order of a reader's questions: trials, their steps, their anatomies, the front.
-    lines = [INTRODUCTION, *_trial_sections()]
+    lines = [INTRODUCTION]
+    lines += _section("trials.parquet: one row a trial", _columns((*BASE, *FOLLOW_UP)))
+    lines += _section("trials.parquet: one column an axis", [AXES])
+    measured = ["Null unless the trial came far enough to measure.", ""]
+    lines += _section("trials.parquet: measurements", measured + _columns(declared_columns()))
+    lines += _section("trials.parquet: how the trial was run", _columns((*PROVENANCE, *COMPARED)))
+    flags = [[kind.value, WORDINGS[kind].heading, WORDINGS[kind].value] for kind in FlagKind]
+    table = grid(["flag", "in reports", "value"], flags)
+    lines += _section("trials.parquet: flags", [FLAGS, "", *table])
+    lines += _section("trials.parquet: purposes", _pairs("purpose", PURPOSES))
     lines += _section("steps.parquet: one row an optimizer step", _columns(STEP_COLUMNS))
     lines += _section(
         "anatomy.parquet: one row a figure of a profiled trial", _columns(ANATOMY_COLUMNS)
@@ -81,18 +90,6 @@ def render() -> str:
     for heading, kind in RESULT.items():
         lines += _section(heading, _fields(kind))
     return "\n".join(lines) + "\n"
-
-
-def _trial_sections() -> list[str]:
-    """The columns of trials.parquet, by where they come from."""
-    lines = list(_section("trials.parquet: one row a trial", _columns((*BASE, *FOLLOW_UP))))
-    lines += _section("trials.parquet: one column an axis", [AXES])
-    measured = ["Null unless the trial came far enough to measure.", ""]
-    lines += _section("trials.parquet: measurements", measured + _columns(declared_columns()))
-    lines += _section("trials.parquet: how the trial was run", _columns((*PROVENANCE, *COMPARED)))
-    lines += _section("trials.parquet: flags", [FLAGS, "", *_flags()])
-    lines += _section("trials.parquet: purposes", _pairs("purpose", PURPOSES))
-    return lines
 
 
 def _section(heading: str, lines: Iterable[str]) -> list[str]:
@@ -115,14 +112,6 @@ def _fields(kind: type) -> list[str]:
         elif rows and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             rows[-1][-1] = str(node.value.value).partition("\n\n")[0]
     return grid(["key", "type", "meaning"], rows)
-
-
-def _flags() -> list[str]:
-    rows = []
-    for kind in FlagKind:
-        wording = WORDINGS[kind]
-        rows.append([kind.value, wording.heading, wording.value])
-    return grid(["flag", "in reports", "value"], rows)
 
 
 def _pairs(what: str, meanings: Mapping[str, str] | Mapping[Purpose, str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 from rich import box
@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from orchestrator.reporting.content import Format, Row, Table
+from orchestrator.reporting.content import Format, Table
 from orchestrator.reporting.json_output import to_json
 from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.terminal.safe_text import raw_stream, visible
@@ -21,8 +21,6 @@ from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.units import count
 
 WIDTH = 96
-MAX_CELL_CHARACTERS = 200
-"""A longer text is cut between two words."""
 
 
 class _Console(Console):
@@ -84,21 +82,16 @@ def _table(table: Table, room: int) -> Iterator[RenderableType]:
         may_wrap = column.format in (Format.TEXT, Format.CONFIGURATION)
         justify: Literal["left", "right"] = "right" if column.is_figure else "left"
         grid.add_column(Text(visible(column.heading)), justify=justify, no_wrap=not may_wrap)
-    # A long curve is thinned evenly. Any other table is cut at its end.
-    rows = _rows(table, room)
+    rows = table.rows[:room]
+    if table.is_curve:
+        # Keep every n-th row. n is rounded up, so that the rows fit the room. Count from the last
+        # row, which is the fastest, because most readers look for it.
+        every = -(-len(table.rows) // room) or 1
+        rows = table.rows[::-every][::-1]
     for row in rows:
-        cells = [shortened(visible(column.text(row)), MAX_CELL_CHARACTERS) for column in columns]
+        cells = [shortened(visible(column.text(row)), 200) for column in columns]
         grid.add_row(*map(Text, cells))
     yield grid
     left_out = len(table.rows) - len(rows)
     if left_out:
         yield _dim(f"{count(left_out, 'more row')} in the report", indent=2)
-
-
-def _rows(table: Table, room: int) -> Sequence[Row]:
-    if not table.is_curve:
-        return table.rows[:room]
-    # Keep every n-th row. n is rounded up, so that the rows fit the room. Count from the last row,
-    # which is the fastest, because most readers look for it.
-    every = -(-len(table.rows) // room) or 1
-    return table.rows[::-every][::-1]

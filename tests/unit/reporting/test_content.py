@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from orchestrator.reporting.content import Column, Format, Table, formatted
+from orchestrator.reporting.content import Column, Format, Table
 
 TRIALS = [{"configuration": "batch 4"}, {"configuration": "batch 8"}, {"configuration": "batch 16"}]
 
@@ -30,8 +30,9 @@ TRIALS = [{"configuration": "batch 4"}, {"configuration": "batch 8"}, {"configur
         ([], Format.TRIALS, ""),
     ],
 )
-def test_formatted_value_reads_well(value: object, format: Format, text: str) -> None:
-    assert formatted(value, format) == text
+def test_column_writes_a_value_for_people(value: object, format: Format, text: str) -> None:
+    column = Column(key="key", heading="heading", format=format)
+    assert column.text({"key": value}) == text
 
 
 def test_column_writes_marks_only_before_a_figure() -> None:
