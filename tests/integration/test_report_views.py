@@ -10,11 +10,9 @@ import pytest
 
 from orchestrator.api import load
 from orchestrator.reporting.html import page as html
-from orchestrator.reporting.plots.style import PALETTE
 from orchestrator.reporting.report import Report
-from orchestrator.units import GIB
 from tests.support.recorded_runs import RECORDED
-from tests.support.report_pages import decision, key, opened, running_browser, texts
+from tests.support.report_pages import opened, running_browser, texts
 
 BERT = "2026-11-20-bert_large-7xh200-part"
 
@@ -32,20 +30,6 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_page_answers_like_recommend_at_any_effective_batch(browser: Any, bert: Path) -> None:
-    """24 GiB and effective batch 256: the page said "nothing fits" beside a command that knew."""
-    run = load(RECORDED / BERT)
-    with opened(browser, bert) as page:
-        for batch in ("", "1", "16", "256", "512"):
-            page.select_option("#batch", batch)
-            for gib in (16, 24, 40, 80):
-                page.get_by_role("button", name=f"{gib} GiB", exact=True).click()
-                effective = int(batch) if batch else None
-                best = run.recommend(memory_bytes=gib * GIB, effective_batch=effective).best
-                assert best is not None
-                assert decision(page) == run.dataset.pick_label(best.configuration)
-
-
 @pytest.mark.parametrize("width", [390, 1400])
 def test_page_names_budgets_and_front_inside_the_chart(
     browser: Any, bert: Path, width: int
@@ -58,16 +42,6 @@ def test_page_names_budgets_and_front_inside_the_chart(
         boxes = [own.bounding_box() for own in page.locator("#chart svg svg text").all()]
         assert all(own["y"] >= frame["y"] for own in boxes)
         assert all(own["x"] >= frame["x"] for own in boxes)
-
-
-def test_page_and_picture_share_one_palette(browser: Any, bert: Path) -> None:
-    with opened(browser, bert) as page:
-        fills = page.locator("#chart svg svg > path").evaluate_all(
-            "(all) => all.map((own) => own.getAttribute('fill'))"
-        )
-        assert set(PALETTE[:3]) <= set(fills)
-        # fp32, tf32 and bf16 in their technique's order, as in frontier.png.
-        assert key(page)[1:4] == ["fp32", "tf32", "bf16"]
 
 
 def test_lines_show_throughput_by_micro_batch(browser: Any, bert: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from jobs.record import TrialRecord
-from orchestrator.analysis.baseline import baseline_choices
 from orchestrator.analysis.effects import (
     cumulative_steps,
     technique_effects,
     useful_micro_batch,
 )
 from tests.support.configurations import measured
-from tests.support.records import make_grid, make_record
+from tests.support.records import make_record
 
 BASELINE = {
     "micro_batch": 4,
@@ -55,20 +54,6 @@ def test_technique_effects_are_medians_over_pairs_that_differ_on_one_axis() -> N
     assert fp16.pairs == 2
     assert fp16.speed_ratio == pytest.approx((18 / 9 + 10 / 6) / 2)
     assert not any(axis == "micro_batch" for axis, _ in effects)
-
-
-def test_technique_effects_of_a_grid_mark_other_recipes() -> None:
-    configurations = measured(make_grid())
-    baseline = baseline_choices(configurations, {"precision": "fp32", "micro_batch": 4})
-    effects = {
-        (effect.axis, effect.value): effect
-        for effect in technique_effects(configurations, baseline)
-    }
-    assert baseline["optimizer"] == "adamw_torch_fused"
-    assert effects["precision", "tf32"].pairs == 68
-    assert effects["precision", "tf32"].speed_ratio == pytest.approx(3.0)
-    assert effects["activations", "checkpoint"].same_training
-    assert not effects["optimizer", "sgd"].same_training
 
 
 def test_cumulative_steps_follow_the_guides() -> None:

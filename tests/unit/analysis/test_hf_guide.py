@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.analysis.dataset import dataset_of_records
-from orchestrator.analysis.hf_guide import guide, guide_rows, published
-from orchestrator.storage.run_metadata import RunMetadata
-from tests.support.records import GUIDE_CONFIG, make_guide
+from orchestrator.analysis.hf_guide import guide, published
 
 
 def test_published_figures_need_every_choice_to_be_the_guides() -> None:
@@ -21,12 +18,3 @@ def test_published_figures_need_every_choice_to_be_the_guides() -> None:
 def test_published_figures_are_found_for_optimizers_that_stand_for_another() -> None:
     assert published({"micro_batch": 4, "optimizer": "adamw_torch"}) == guide().rows[0]
     assert [row for row in guide().rows if published(row.choices) is not row] == []
-
-
-def test_guide_rows_are_in_the_guides_order_with_their_figures() -> None:
-    dataset = dataset_of_records(make_guide(), RunMetadata(config=GUIDE_CONFIG))
-    assert dataset.main is not None
-    rows = guide_rows(dataset.run, dataset.main.configurations)
-    places = [guide().rows.index(row.published) for row in rows if row.published]
-    assert set(places) == set(range(len(guide().rows)))
-    assert places == sorted(places)

@@ -82,11 +82,6 @@ def test_row_names_the_versions_that_it_is_for() -> None:
     assert row(KNOWN)["torch"] == version("torch")
 
 
-def test_table_names_the_versions_that_it_is_for() -> None:
-    first_line = table([KNOWN], {}).splitlines()[0]
-    assert f"transformers {version('transformers')}" in first_line
-
-
 def test_row_of_a_data_file_has_worst_and_typical_batch() -> None:
     values = row(RAGGED)
     assert (values["worst_tokens"], values["typical_tokens"]) == (480, 58)

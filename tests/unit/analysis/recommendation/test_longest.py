@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import TrainingRecipe
-from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
 from orchestrator.analysis.effects import technique_effects
 from orchestrator.analysis.recommendation import Constraints
@@ -143,11 +141,3 @@ def test_equal_losses_do_not_make_lengths_one_workload() -> None:
     results = _dataset(*(replace(record, steps=equal) for record in records)).main
     assert results is not None
     assert not results.same_losses
-
-
-def test_workload_of_another_optimizer_is_the_same() -> None:
-    sgd = TrainingRecipe.of({"optimizer": "sgd"})
-    longer = TrainingRecipe.of({"sequence_length": 4096})
-    assert same_workload(sgd, TrainingRecipe())
-    assert not same_workload(longer, TrainingRecipe())
-    assert not same_workload(longer, TrainingRecipe.of({"sequence_length": 8192}))

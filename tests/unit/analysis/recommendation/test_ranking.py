@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -79,20 +78,6 @@ def test_budgets_and_recommend_show_one_decision(run: str) -> None:
     for pick in results.budget_picks:
         best = results.recommend(Constraints(memory_bytes=pick.budget_bytes)).best
         assert (best and best.configuration) is pick.best
-
-
-@pytest.mark.parametrize("run", [TECHNIQUES, BERT])
-@pytest.mark.parametrize("effective_batch", [None, 100, 256])
-def test_decision_steps_say_at_every_budget_what_recommend_says(
-    run: str, effective_batch: int | None
-) -> None:
-    results = recorded(run)
-    constraints = Constraints(effective_batch=effective_batch)
-    steps = results.rankings.under(constraints).decision_steps()
-    for gib in (4, 7, 8, 12, 16, 24, 40, 80, 140):
-        answer = results.recommend(replace(constraints, memory_bytes=gib * GIB))
-        reached = [step.candidate for step in steps if step.least_bytes <= gib * GIB]
-        assert reached[-1:] == ([] if answer.best is None else [answer.best])
 
 
 CONFIGURATIONS = st.lists(

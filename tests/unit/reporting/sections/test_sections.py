@@ -52,19 +52,6 @@ def test_pareto_front_ranks_the_baselines_recipe_and_counts_others(tmp_path: Pat
     assert not content.notes
 
 
-def test_pareto_front_of_one_recipe_has_no_marks(tmp_path: Path) -> None:
-    records = [make_record(micro_batch=n, memory_mib=n, speed=n) for n in (1, 2, 4)]
-    content = pareto_front.make(*loaded(tmp_path, records))
-    assert not any("recipe" in sentence for sentence in content.text)
-    assert [column.key for column in content.tables[0].shown_columns] == [
-        "memory_bytes",
-        "samples_per_second",
-        "configuration",
-        "losses",
-        "trial_id",
-    ]
-
-
 def test_pareto_front_without_the_baselines_recipe_names_the_ranked_one(tmp_path: Path) -> None:
     sgd = make_record(optimizer="sgd", recipe={"optimizer": "sgd"})
     failed = make_record(optimizer="adamw_torch_fused", outcome=Outcome.OUT_OF_MEMORY)
@@ -79,15 +66,6 @@ def test_pareto_front_marks_speeds_of_the_host(tmp_path: Path) -> None:
     content = pareto_front.make(dataset, replace(results, configurations=(own,)))
     assert "h 50.0" in texts(content)[0]
     assert content.notes[0].startswith("h ")
-
-
-def test_pareto_front_leaves_out_what_trains_wrongly(tmp_path: Path) -> None:
-    dataset, results = loaded(tmp_path, [make_record(speed=50.0), make_record(micro_batch=8)])
-    wrong, right = results.configurations
-    wrong = replace(wrong, flags=(Flag(FlagKind.LOSS_MISMATCH, 2.0),))
-    content = pareto_front.make(dataset, replace(results, configurations=(wrong, right)))
-    assert len(content.tables[0].rows) == 1
-    assert content.tables[0].rows[0]["trial_id"] == right.trial_ids[0]
 
 
 def test_budgets_show_a_faster_recipe_behind_the_best(tmp_path: Path) -> None:

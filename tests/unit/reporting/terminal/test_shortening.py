@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.record import Outcome
 from orchestrator.reporting.terminal.shortening import shortened
-from orchestrator.running.observers.progress import Progress
-from tests.support.records import make_record
 
 
 @pytest.mark.parametrize(
@@ -35,13 +30,3 @@ def test_shortened_holds_whole_words_only(text: str, limit: int) -> None:
     words = text.split()
     kept = shortened(text, limit).removesuffix(" …").split()
     assert kept == words[: len(kept)]
-
-
-def test_progress_never_cuts_a_reason_within_a_word() -> None:
-    output = io.StringIO()
-    reason = " ".join(["incomprehensibilities"] * 40)
-    record = make_record(outcome=Outcome.FAILED, reason=reason)
-    Progress(1, (), stream=output).ended(record, measured=True)
-    words = set(output.getvalue().split())
-    assert "incomprehensibilities" in words
-    assert not any(word != "incomprehensibilities" for word in words if word.startswith("inco"))
