@@ -17,15 +17,11 @@ from orchestrator.analysis.repeatability import UNKNOWN_ERROR, SpeedError, speed
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 
 MEMORY_COLUMNS = ("device_peak_bytes", "peak_allocated_bytes", "host_peak_resident_bytes")
-"""Columns by which memory can be compared, best first.
-
-They are the peaks of the whole device, of the tensors on it, and of the process on the host.
-"""
+"""Columns by which memory can be compared, best first. They are the peaks of the whole device, of
+the tensors on it, and of the process on the host."""
 MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
-"""Flags of a row that trained something else than its reference.
-
-``ACCUMULATION_SUSPECT`` is left out, because it says something about other rows.
-"""
+"""Flags of a row that trained something else than its reference. ``ACCUMULATION_SUSPECT`` is left
+out, because it says something about other rows."""
 BATCH_AXES = ("micro_batch", "accumulation")
 """The axes that split an effective batch: their product is the effective batch."""
 
@@ -38,11 +34,9 @@ class Configuration:
     """Axis -> value."""
     environment_id: str
     training_recipe: TrainingRecipe
-    """The recipe that the configuration is ranked with.
-
-    It is the recipe that its techniques declare. If ``same_losses`` is set, it is another recipe,
-    whose losses were shown to be the same.
-    """
+    """The recipe that the configuration is ranked with. It is the recipe that its techniques
+    declare. If ``same_losses`` is set, it is another recipe, whose losses were shown to be the
+    same."""
     memory_bytes: int
     samples_per_second: float
     row: Row = field(repr=False)

@@ -17,10 +17,8 @@ class Gain:
     """A candidate compared with the default configuration."""
 
     default: Offer
-    """The default techniques at the candidate's effective batch, if that is known.
-
-    Otherwise the baseline itself, or else the default techniques at their fastest batch.
-    """
+    """The default techniques at the candidate's effective batch, if that is known. Otherwise the
+    baseline itself, or else the default techniques at their fastest batch."""
     candidate: Offer
 
     @property

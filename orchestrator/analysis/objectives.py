@@ -10,10 +10,8 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.units import HOUR_SECONDS
 
 Figure = Callable[[Configuration, float | None], float | None]
-"""Computes a figure of a configuration. The second argument is dollars per GPU hour.
-
-Returns None if the figure was not measured.
-"""
+"""Computes a figure of a configuration. The second argument is dollars per GPU hour. Returns None
+if the figure was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,10 +18,8 @@ MEMORY_LAYERS: Mapping[str, str] = {
     "cached by the allocator": "peak_reserved_bytes",
     "context and libraries": "device_peak_bytes",
 }
-"""Part of a device's peak memory -> its column, from the innermost part to the outermost.
-
-The last three columns are peaks. Each peak includes all parts before it.
-"""
+"""Part of a device's peak memory -> its column, from the innermost part to the outermost. The last
+three columns are peaks. Each peak includes all parts before it."""
 
 
 def profile_sources(

@@ -52,9 +52,8 @@ class Shift:
     """The mean change of speed of several GPU-bound rows, with its interval."""
 
     ratio: float
-    """Speed after divided by speed before. For a technique, relative to the same ratio of all
-    other rows.
-    """
+    """Speed after divided by speed before. For a technique, relative to the same ratio of all other
+    rows."""
     low: float
     high: float
     rows: int

@@ -14,8 +14,7 @@ VERSIONS: tuple[SetupPart, ...] = ("environment", "model", "data", "training_arg
 """If one of these differs, the losses of a configuration may differ by more than rounding."""
 SCHEDULE: tuple[SetupPart, ...] = ("measure",)
 """If the schedule differs, every step has another batch or learning rate. Then losses cannot be
-compared.
-"""
+compared."""
 HOSTS: tuple[SetupPart, ...] = ("host",)
 """The host limits the speed of rows that are not GPU-bound."""
 

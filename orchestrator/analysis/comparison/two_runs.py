@@ -36,9 +36,7 @@ TOLERANCES: Mapping[str, float] = {
     "host_peak_resident_bytes": 0.05,
 }
 """Memory column -> the largest relative difference that is no change; the most repeatable first.
-
-Allocated bytes are equal in repeats. The peak of the whole GPU and that of a process vary more.
-"""
+Allocated bytes are equal in repeats. The peak of the whole GPU and that of a process vary more."""
 Result = Configuration | Row
 """A configuration that ended ok, else the row of its trial."""
 Key = tuple[tuple[str, str], ...]

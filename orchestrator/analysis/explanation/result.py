@@ -93,7 +93,5 @@ class Explanation:
     """What ran differently."""
     recipes: tuple[TrainingRecipe, TrainingRecipe]
     slower_profiles: tuple[float | None, float | None]
-    """For each trial: busy time of the profiled step, divided by the time of a counted step.
-
-    None if the factor is 1.05 or less.
-    """
+    """For each trial: busy time of the profiled step, divided by the time of a counted step. None
+    if the factor is 1.05 or less."""

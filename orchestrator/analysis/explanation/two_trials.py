@@ -47,10 +47,8 @@ EFFECTIVE_COLUMNS = (
 IDLE_COLUMNS = ("host_bound_share", "launch_bound_forward_share", "launch_bound_update_share")
 """Shares of the step in which the GPU waits for the host."""
 POWER_COLUMNS = ("joules_per_sample", "gpu_sm_clock_mhz", "gpu_power_capped_share")
-"""Columns of power and clocks.
-
-If the power limit holds the clocks down, samples per second = power limit / joules per sample.
-"""
+"""Columns of power and clocks. If the power limit holds the clocks down, samples per second = power
+limit / joules per sample."""
 EFFICIENCY_FIGURES = ("MFU", "backward / forward")
 """Figures of the anatomy that say how well the GPU was used."""
 FIRST_STEP = "first_step_seconds"

@@ -27,10 +27,8 @@ from orchestrator.analysis.loss_parity.windows import (
 from orchestrator.storage.tables.rows import Row, recipe_of
 
 OTHER_BATCH = 0.5
-"""Further relative difference that is allowed if the reference has another effective batch.
-
-Such a reference sees other samples in each step. The value is a round figure, not a measurement.
-"""
+"""Further relative difference that is allowed if the reference has another effective batch. Such a
+reference sees other samples in each step. The value is a round figure, not a measurement."""
 _SAME_DRAWS = ("activations", "allocator", "dataloader")
 """Axes that change no random number and no order of computation."""
 
@@ -48,10 +46,8 @@ class LossCheck:
     steps: int = 0
     """How many steps the last comparison covers; 0 if there was none."""
     bound: float | None = None
-    """Every relative difference beyond this is detected, in each comparison.
-
-    None if nothing was compared.
-    """
+    """Every relative difference beyond this is detected, in each comparison. None if nothing was
+    compared."""
     reference_id: str = ""
     """The reference of the comparison that decided; empty if nothing was compared."""
     flag: Flag | None = None

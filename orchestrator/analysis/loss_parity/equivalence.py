@@ -55,10 +55,8 @@ HYPERPARAMETERS = (
     "warmup_",
     "weight_decay",
 )
-"""Prefixes of training arguments that act over a whole training.
-
-Equal losses of a short run prove nothing about them.
-"""
+"""Prefixes of training arguments that act over a whole training. Equal losses of a short run prove
+nothing about them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

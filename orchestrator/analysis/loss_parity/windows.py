@@ -19,22 +19,16 @@ ROUNDING: Mapping[str, float] = {
     "bf16": 2e-2,
     "bf16_weights": 5e-2,
 }
-"""Precision -> relative difference that rounding may cause in the mean losses of equal draws.
-
-Each is several times the largest difference of the runs in docs/results.
-"""
+"""Precision -> relative difference that rounding may cause in the mean losses of equal draws. Each
+is several times the largest difference of the runs in docs/results."""
 OTHER_DRAWS = 0.1
-"""Relative difference that is always allowed between rows with other random numbers.
-
-It is a round figure, added to the scatter of the reference (see ``loss_windows``).
-"""
+"""Relative difference that is always allowed between rows with other random numbers. It is a round
+figure, added to the scatter of the reference (see ``loss_windows``)."""
 STANDARD_ERRORS = 3.0
 """A difference of two means counts as chance up to this many standard errors."""
 MAX_BOUND = 1.0
-"""A check that allows this relative difference, or more, would detect no wrong loss.
-
-A loss of zero differs by 100 %. So does a loss that was not divided by an accumulation of two.
-"""
+"""A check that allows this relative difference, or more, would detect no wrong loss. A loss of zero
+differs by 100 %. So does a loss that was not divided by an accumulation of two."""
 
 
 class CheckState(enum.StrEnum):
@@ -68,8 +62,7 @@ class LossWindow:
     """By how much the means may differ, relative to the scale."""
     paired_error: float = math.inf
     """Half the 99 % interval of the mean of the differences of equal steps, relative to the scale.
-    Infinite if a single step is compared.
-    """
+    Infinite if a single step is compared."""
 
     @property
     def difference(self) -> float:

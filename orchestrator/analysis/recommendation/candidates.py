@@ -143,10 +143,8 @@ class WrongAccumulations:
     evidence: Mapping[Key, Configuration]
     """The rows whose loss has only a wrong scale. Their memory and speed are right."""
     broken: Mapping[Key, int]
-    """The least accumulation whose losses are wrong by more than a constant factor.
-
-    The cause is then not known, so no greater accumulation is offered.
-    """
+    """The least accumulation whose losses are wrong by more than a constant factor. The cause is
+    then not known, so no greater accumulation is offered."""
     suspicions: Mapping[Choice, Flag]
     """Loop -> a flag that says how wrong its accumulated loss is."""
 

@@ -32,9 +32,7 @@ class Constraints:
     """Samples per optimizer step."""
     all_recipes: bool = False
     """Whether recipes that differ from the baseline's, such as LoRA, are ranked together with it.
-
-    Recipes with other samples, such as longer sequences, are never ranked together.
-    """
+    Recipes with other samples, such as longer sequences, are never ranked together."""
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None
     """Price of one GPU for an hour, in any currency."""

@@ -21,10 +21,8 @@ LESS_MEMORY = 0.8
 REACH = 1.5
 """Batches up to this many times larger or smaller count as near."""
 WORTH_ANOTHER_BATCH = 0.10
-"""Another batch changes the training, so it is offered only for a gain above this.
-
-It is the nearest batch on its side, below or above, to within the same share of the best there.
-"""
+"""Another batch changes the training, so it is offered only for a gain above this. It is the
+nearest batch on its side, below or above, to within the same share of the best there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,17 +30,13 @@ class Alternative:
     """A candidate that another constraint would allow, or that is nearly as good."""
 
     constraint: str
-    """The constraint that was loosened: memory, effective_batch or recipe.
-
-    Or "less memory": nearly as good, but much smaller. Or "nearby batch": much faster, at an
-    effective batch near the one asked for.
-    """
+    """The constraint that was loosened: memory, effective_batch or recipe. Or "less memory": nearly
+    as good, but much smaller. Or "nearby batch": much faster, at an effective batch near the one
+    asked for."""
     candidate: Offer
     ratio: float | None
-    """The candidate's figure divided by that of the best.
-
-    None if no candidate keeps all constraints.
-    """
+    """The candidate's figure divided by that of the best. None if no candidate keeps all
+    constraints."""
 
     @property
     def effective_batch(self) -> int:

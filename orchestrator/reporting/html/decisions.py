@@ -22,8 +22,7 @@ from orchestrator.reporting.sections.headline import comparison, headline
 
 MAX_RANKED = 100_000
 """Candidates that a page ranks in all; it holds no answer to questions beyond them. A typical run
-ranks a tenth of it.
-"""
+ranks a tenth of it."""
 MAX_BATCHES = 16
 MAX_OFFERED_BATCH = 1024
 _ANY_PRICE = 1.0
