@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from jobs.anatomy_record import Anatomy
 from jobs.flags import LOSS, flag_columns, flags_of
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import Choice, TrainingRecipe
+from jobs.spec import Choice
 from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.analysis.compile_break_even import break_even_steps
 from orchestrator.analysis.configuration import (
@@ -21,7 +21,7 @@ from orchestrator.analysis.configuration import (
 )
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.loss_parity.checks import LossCheck, loss_checks
-from orchestrator.analysis.loss_parity.equivalence import SameLosses, equivalent_recipes
+from orchestrator.analysis.loss_parity.equivalence import equivalent_recipes
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
@@ -186,12 +186,19 @@ def _in_environments(
         failed = [row for row in own_rows if row["outcome"] == Outcome.OUT_OF_MEMORY]
         of_follow_ups = [row for row in follow_ups if row["environment_id"] == environment_id]
         same_losses = equivalent_recipes(measured, recipe, losses, table.axes)
+        # Configurations whose recipe reaches the ranked recipe's losses are ranked with it.
+        ranked = [
+            replace(own, training_recipe=recipe, same_losses=same_losses[own.training_recipe])
+            if own.training_recipe in same_losses
+            else own
+            for own in measured
+        ]
         results.append(
             EnvironmentResults(
                 environment_id=environment_id,
                 environment=table.environments.get(environment_id, {}),
                 run=table.run,
-                configurations=_ranked_with(measured, recipe, same_losses),
+                configurations=tuple(ranked),
                 follow_ups=tuple(of_follow_ups),
                 memory_column=memory_column(own_rows),
                 recipe=recipe,
@@ -201,17 +208,3 @@ def _in_environments(
             )
         )
     return tuple(sorted(results, key=lambda own: -len(own.configurations)))
-
-
-def _ranked_with(
-    measured: Iterable[Configuration],
-    recipe: TrainingRecipe,
-    same_losses: Mapping[TrainingRecipe, SameLosses],
-) -> tuple[Configuration, ...]:
-    """The configurations, those whose recipe reaches the ranked recipe's losses ranked with it."""
-    return tuple(
-        replace(own, training_recipe=recipe, same_losses=same_losses[own.training_recipe])
-        if own.training_recipe in same_losses
-        else own
-        for own in measured
-    )

@@ -73,7 +73,11 @@ class RecommendationText:
             yield "  no measured configuration keeps these constraints"
             return
         yield f"  {self._line(best)}"
-        for line in (*self._cap_check(), *self._tie_breaks(), *notes(self.results, best)):
+        # The tie-breaks between the best and configurations of about its speed.
+        labels = labels_of_trials(self.dataset, self.results.configurations)
+        comparisons = self.recommendation.comparisons
+        tie_breaks = dict.fromkeys(tie_break_sentence(each, labels) for each in comparisons)
+        for line in (*self._cap_check(), *tie_breaks, *notes(self.results, best)):
             yield f"    {line}"
         if workload is not None:
             price_per_hour = self.recommendation.constraints.price_per_hour
@@ -116,12 +120,6 @@ class RecommendationText:
         figures = f"{number(check.samples_per_second)} samples/s, {memory(check.memory_bytes)}"
         cap = memory(check.budget_bytes)
         yield f"verified under a memory cap of {cap}: {figures} (trial {check.trial_id})"
-
-    def _tie_breaks(self) -> list[str]:
-        """The tie-breaks between the best and configurations of about its speed."""
-        labels = labels_of_trials(self.dataset, self.results.configurations)
-        comparisons = self.recommendation.comparisons
-        return list(dict.fromkeys(tie_break_sentence(each, labels) for each in comparisons))
 
     def _line(self, candidate: Offer) -> str:
         """``batch 32×8 · bf16: at least 257 samples/s, at most 22.9 GiB, trial e5600f3b6bb7``."""

@@ -99,7 +99,9 @@ def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, 
         # The weakest comparison counts, but a mismatch with any reference is decisive.
         mismatches = [each for each in comparisons if each.state is CheckState.MISMATCH]
         return next(iter(mismatches), max(comparisons, key=lambda each: each.bound or 0.0))
-    if references.is_reference(row):
+    # The plainest of its group is the reference, if it was trained without accumulation.
+    plainest = references.plainest_of_group[_group(row)]
+    if row["accumulation"] == 1 and plainest["trial_id"] == row["trial_id"]:
         return LossCheck(state=CheckState.REFERENCE, steps=steps)
     return NOT_CHECKED
 
@@ -136,7 +138,7 @@ class References:
 
     def __init__(self, rows: Iterable[Row], axes: Mapping[str, str]) -> None:
         self._axes = axes
-        self._plainest_of_group: dict[Group, Row] = {}
+        self.plainest_of_group: dict[Group, Row] = {}
         self._plainest_of_draws: dict[tuple[object, ...], Row] = {}
         techniques = [axis for axis in axes if axis in AXES]
 
@@ -148,7 +150,7 @@ class References:
 
         # The row nearest to the defaults has the fewest causes of a wrong loss.
         for row in sorted(rows, key=distance_to_defaults):
-            self._plainest_of_group.setdefault(_group(row), row)
+            self.plainest_of_group.setdefault(_group(row), row)
             self._plainest_of_draws.setdefault(_draws(row, axes), row)
 
     def of(self, row: Row) -> list[Row]:
@@ -161,11 +163,6 @@ class References:
         chosen.pop(row["trial_id"], None)
         return list(chosen.values())
 
-    def is_reference(self, row: Row) -> bool:
-        """Whether a row is the plainest of its group and was trained without accumulation."""
-        plainest = self._plainest_of_group[_group(row)]
-        return bool(row["accumulation"] == 1 and plainest["trial_id"] == row["trial_id"])
-
     def _of_group(self, row: Row) -> Row | None:
         """The plainest row of the same recipe and effective batch.
 
@@ -173,11 +170,11 @@ class References:
         the same recipe at the nearest other batch, else another recipe at the same batch.
         """
         group = _group(row)
-        plainest = self._plainest_of_group.get(group)
+        plainest = self.plainest_of_group.get(group)
         if plainest is None or plainest["accumulation"] == 1:
             return plainest
         neighbours: dict[tuple[bool, float], Row] = {}
-        for (recipe, batch), other in self._plainest_of_group.items():
+        for (recipe, batch), other in self.plainest_of_group.items():
             has_other_recipe = recipe != group[0]
             is_near = not has_other_recipe
             if has_other_recipe and batch == group[1]:

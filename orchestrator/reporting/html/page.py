@@ -65,7 +65,7 @@ def render(report: Report) -> str:
     if dataset.main is not None:
         data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
         facts = _facts(dataset, dataset.main, data)
-        facts["json"] = Markup(script_json(_all_visible(data)))
+        facts["json"] = Markup(script_json(_visible(data)))
         scripts = SCRIPTS
     style = _read("page.css")
     script = bundle(scripts)
@@ -158,22 +158,15 @@ def _templates() -> Environment:
 
 
 def _visible(value: Any) -> Any:
-    """Text with control and bidi characters as escapes; markup of our own as it is."""
+    """Plain values, control and bidi characters of texts as escapes; markup of our own as it is."""
     from markupsafe import Markup
 
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return visible(value)
-    return value
-
-
-def _all_visible(value: Any) -> Any:
-    """Plain values whose texts hold no control or bidi characters."""
     if isinstance(value, str):
-        return visible(value)
+        return value if isinstance(value, Markup) else visible(value)
     if isinstance(value, dict):
-        return {visible(key): _all_visible(item) for key, item in value.items()}
+        return {visible(key): _visible(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return list(map(_all_visible, value))
+        return list(map(_visible, value))
     return value
 
 
@@ -201,13 +194,11 @@ def _options(environments: list[dict[str, Any]]) -> dict[str, list[tuple[Any, st
             if recipe is not None and (index != ranked or own["ranked"] != ranked):
                 recipes.setdefault(index, recipe)
     batches = sorted({size for own in environments for size in own["batches"]})
-    hardware: dict[Any, str] = {}
-    for index, own in enumerate(environments):
-        hardware[index] = f"{own['hardware']} ({own['id']})"
+    hardware = [f"{own['hardware']} ({own['id']})" for own in environments]
     return {
         "recipes": [*recipes.items(), ("mixed", "all recipes together")],
         "batches": [("", "any"), *((size, str(size)) for size in batches)],
-        "hardware": [*hardware.items(), ("all", "all, each ranked on its own")],
+        "hardware": [*enumerate(hardware), ("all", "all, each ranked on its own")],
     }
 
 
