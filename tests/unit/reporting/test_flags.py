@@ -12,7 +12,6 @@ from orchestrator.reporting.flags import (
     describe,
     description,
     heading,
-    to_json,
     with_heading,
 )
 
@@ -52,9 +51,3 @@ def test_description_of_several_values_is_a_range() -> None:
     assert unstable == "step time 95 % CI ±1.0 % to ±30 %"
     shared = description(FlagKind.SHARED_BEFORE, [2.0**30, 2.0**30])
     assert shared == "1 GiB of the GPU's memory were in use before the trial"
-
-
-def test_to_json_holds_kind_value_and_text() -> None:
-    assert to_json([Flag(FlagKind.UNSTABLE, 0.05)]) == [
-        {"kind": "unstable", "value": 0.05, "text": "step time 95 % CI ±5.0 %"}
-    ]

@@ -44,11 +44,3 @@ def test_to_json_has_every_trial_with_its_label(config: SweepConfig) -> None:
     assert trial_ids == [trial.trial_id for trial in planned.trials]
     assert labels == ["batch 2×2 · bf16", "batch 2×2 · fp32"]
     assert {row["rule"] for row in content["ruled_out"]} == {"whole_accumulation"}
-
-
-def test_to_json_label_names_the_repeat(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text("model: {task: causal-lm, architecture: llama}\nmeasure: {repeats: 2}\n")
-    config = load_config(path)
-    labels = [trial["label"] for trial in to_json(plan(config), config)["trials"]]
-    assert labels == ["default", "default · repeat 1"]

@@ -94,15 +94,6 @@ def test_render_labels_figures_of_a_trial_with_a_wrong_loss() -> None:
     assert "(loss times accumulation)" in text
 
 
-def test_to_json_has_the_state_of_the_loss_check() -> None:
-    run = load(RECORDED / "2026-11-21-bert_large-h200")
-    answer = run.recommend(memory_bytes=24 * GIB, effective_batch=256)
-    document = to_json(run.dataset, run.dataset.main, answer.recommendation)
-    assert document["best"]["loss_check"] == "matches"
-    assert document["best"]["basis"] == "less accumulation"
-    assert document["left_out"] == {"count": 0, "better": 0, "best": None}
-
-
 def test_render_says_that_losses_were_not_checked(tmp_path: Path) -> None:
     record = replace(make_record(speed=50.0), steps={"step_seconds": [0.1, 0.1]})
     run = load(write_run(tmp_path, [record]))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from jobs.record import Outcome
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.reporting.report import Report
 from orchestrator.reporting.terminal.summary import print_summary
@@ -34,22 +33,6 @@ def test_print_summary_is_narrow_and_without_colours(tmp_path: Path) -> None:
         "CUDA out of memory",
     ):
         assert words in text
-
-
-def test_print_summary_cuts_long_reasons_between_words(tmp_path: Path) -> None:
-    reason = " ".join(["incomprehensibilities"] * 40)
-    failed = make_record(outcome=Outcome.FAILED, reason=reason)
-    words = printed(write_run(tmp_path, [failed]), width=400).split()
-    assert words.count("incomprehensibilities") > 5
-    assert not any(word in "incomprehensibilitie" and len(word) > 4 for word in words)
-    assert "…" in words
-
-
-def test_print_summary_shows_the_fastest_of_a_long_front(tmp_path: Path) -> None:
-    records = [make_record(micro_batch=n, memory_mib=n, speed=n) for n in range(1, 51)]
-    text = printed(write_run(tmp_path, records))
-    assert "batch 50" in text
-    assert "33 more rows in the report" in text
 
 
 def test_print_summary_as_json_prints_nothing_else(
