@@ -31,6 +31,8 @@ def quantized_base(
     quantized if the parameter ``quantize_experts`` is true. Raises ValueError if they should be,
     and the model has no experts that share one parameter.
     """
+    from functools import partial
+
     import transformers
     from peft import prepare_model_for_kbit_training
 
@@ -50,7 +52,8 @@ def quantized_base(
             "bnb_4bit_compute_dtype": dtype,
         }
         config = transformers.BitsAndBytesConfig(load_in_4bit=True, **{**qlora, **options})
-    model = _frozen(make, is_checkpoint, device, config, packs_experts=packs_experts, dtype=dtype)
+    pack = partial(_pack_experts, config=config) if packs_experts else None
+    model = _frozen(make, is_checkpoint, device, config, pack=pack, dtype=dtype)
     if is_upcast:
         # Checkpointing is off here, because the training loop turns it on if the trial asks for it.
         prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
@@ -154,13 +157,15 @@ def _frozen(
     device: torch.device,
     config: Any,
     *,
-    packs_experts: bool = False,
+    pack: Callable[[Any], None] | None = None,
     dtype: str = "bfloat16",
 ) -> torch.nn.Module:
     """The frozen model, quantized by ``config``; weights that are not quantized have 16 bits.
 
     transformers quantizes a checkpoint while it loads it; its experts are packed after that. Random
     weights are quantized layer by layer, so that at most one layer with 16 bits is in memory.
+    ``pack`` packs the experts in a layer. It is an argument, because an exported training has the
+    source of what its hook names, and only bitsandbytes packs experts.
     """
     import torch
     from torch.nn.utils.parametrize import is_parametrized
@@ -168,11 +173,11 @@ def _frozen(
     kind = getattr(torch, dtype)
     if is_checkpoint:
         model = make(dtype=kind, quantization_config=config, device_map={"": device})
-        if packs_experts:
-            _pack_experts(model, config)
+        if pack is not None:
+            pack(model)
     else:
-        model = _quantized_at_random(make, kind, config, device, packs_experts=packs_experts)
-    if packs_experts and not any(map(is_parametrized, model.modules())):
+        model = _quantized_at_random(make, kind, config, device, pack)
+    if pack is not None and not any(map(is_parametrized, model.modules())):
         raise ValueError(
             f"{type(model).__name__} does not support quantize_experts: no experts share one "
             "parameter"
@@ -185,8 +190,7 @@ def _quantized_at_random(
     dtype: torch.dtype,
     config: Any,
     device: torch.device,
-    *,
-    packs_experts: bool,
+    pack: Callable[[Any], None] | None,
 ) -> torch.nn.Module:
     """A model with random weights, quantized by the quantizer of transformers."""
     import torch
@@ -202,8 +206,8 @@ def _quantized_at_random(
         for layer, owner, prefix in _layers(model):
             replaced = _drawn(layer, owner, model.dtype, device)
             _quantize(layer, prefix, replaced, model, quantizer)
-            if packs_experts:
-                _pack_experts(layer, config)
+            if pack is not None:
+                pack(layer)
     # A weight that two modules share was drawn twice, so it is tied again.
     model.tie_weights()
     model.hf_quantizer = quantizer

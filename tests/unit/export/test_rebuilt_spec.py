@@ -153,9 +153,10 @@ def test_export_candidate_between_two_micro_batches_has_its_own(
     assert dataset.main is not None
     (measured,) = candidates(dataset.main.configurations)
     # 3 × 5, of which a micro-batch of 2 was measured.
-    row = {**measured.configuration.row, "micro_batch": 3, "effective_batch": 15}
+    batch = {"micro_batch": 3, "accumulation": 5, "effective_batch": 15}
+    row = {**measured.configuration.row, **batch}
     configuration = dataclasses.replace(measured.configuration, row=row)
-    between = dataclasses.replace(measured, configuration=configuration, accumulation=5)
+    between = dataclasses.replace(measured, configuration=configuration)
     export_candidate(dataset, between, tmp_path / "train")
     settings = json.loads((tmp_path / "train" / "training_arguments.json").read_text())
     assert settings["per_device_train_batch_size"] == 3
