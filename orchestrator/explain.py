@@ -58,7 +58,7 @@ def _print(explanation: Explanation, options: argparse.Namespace) -> None:
     else:
         print(render(explanation))
     if options.picture is not None:
-        from orchestrator.reporting.plots import explanation as plot
+        from orchestrator.reporting.plots import breakdown_bars as plot
 
         options.picture.write_bytes(plot.render(explanation))
 

@@ -13,7 +13,7 @@ from jobs.node import nvml
 from orchestrator import cli
 from orchestrator.planning.plan import Plan, plan
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.reporting.plan import describe, to_json
+from orchestrator.reporting.dry_run import describe, to_json
 from orchestrator.running.early_start import CheckModel, model_facts
 from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere

@@ -4,20 +4,20 @@ dataset.py              a run's results as one object, which all readers share
 configuration.py        repeats of one configuration, combined
 environment_results.py  the configurations of one environment, and what follows from them
 recommendation/         the best configuration under constraints
-budgets.py              the fastest configuration within each memory budget
+budget_picks.py         the fastest configuration within each memory budget
 pareto.py               the Pareto front
 objectives.py           the figures to rank by
 repeatability.py        by how much two trials of one configuration can differ
 tie_breaks.py           close configurations, measured again in turns
 cap_checks.py           picks, measured again with less memory
 baseline.py             what techniques are compared with
-effects.py              what each technique changes
-gain.py                 a candidate against the default configuration
+technique_effects.py    what each technique changes
+gain_over_default.py    a candidate against the default configuration
 compile_break_even.py   when compiling has paid for itself
 loss_parity/            trials whose losses differ from those of their reference
 comparison/             two runs
 explanation/            two trials of one run
 profiles.py             which profile belongs to which configuration
 batch_size.py           which batch to train with
-hf_guide.py             the table of the Hugging Face guides
+published_guide.py      the table of the Hugging Face guides
 """

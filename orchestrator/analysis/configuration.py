@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
 from jobs.record import Outcome
 from jobs.spec import Choice, TrainingRecipe
-from orchestrator.analysis.loss_parity.checks import NOT_CHECKED, LossCheck
 from orchestrator.analysis.loss_parity.equivalence import SameLosses
+from orchestrator.analysis.loss_parity.loss_checks import NOT_CHECKED, LossCheck
 from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.analysis.repeatability import UNKNOWN_ERROR, SpeedError, speed_error
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of

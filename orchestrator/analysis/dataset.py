@@ -20,8 +20,8 @@ from orchestrator.analysis.configuration import (
     memory_column,
 )
 from orchestrator.analysis.environment_results import EnvironmentResults
-from orchestrator.analysis.loss_parity.checks import LossCheck, loss_checks
 from orchestrator.analysis.loss_parity.equivalence import equivalent_recipes
+from orchestrator.analysis.loss_parity.loss_checks import LossCheck, loss_checks
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder

@@ -12,7 +12,7 @@ from typing import Any
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques.sample_kind import Workload, workload_of
 from orchestrator.analysis.baseline import baseline_choices
-from orchestrator.analysis.budgets import BudgetPick, best_in_budgets
+from orchestrator.analysis.budget_picks import BudgetPick, best_in_budgets
 from orchestrator.analysis.cap_checks import CapCheck, cap_checks
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.loss_parity.equivalence import SameLosses

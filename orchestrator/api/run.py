@@ -23,7 +23,7 @@ from orchestrator.analysis.recommendation import (
     Recommendation,
     recommend,
 )
-from orchestrator.analysis.recommendation.candidates import Offer
+from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.location import Location, Uri, location
 from orchestrator.units import count, number, size_bytes

@@ -12,7 +12,7 @@ from jobs.flags import LOSS, has_any
 from jobs.spec import TrialSpec, to_json
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.analysis.recommendation.candidates import Offer
+from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.export import arguments
 from orchestrator.export.data_module import FILE_NAME, data_module
 from orchestrator.export.generated_code import NotExportableError

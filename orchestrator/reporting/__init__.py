@@ -15,7 +15,7 @@ dataset_card.py    the card of a run on the Hugging Face Hub
 schema_page.py     docs/schema.md
 tune_result.py     the result of tune, computed once and stored with the run
 recommendation.py  what verbs print; so do comparison.py, explanation.py,
-                   batch_size.py, plan.py and prediction.py
+                   batch_size.py, dry_run.py and prediction.py
 recommendation_notes.py
                    what to know before training with a recommendation
 workload.py        a user's own training: its time, price and energy

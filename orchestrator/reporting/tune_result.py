@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from jobs.flags import SHARED
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Offer
-from orchestrator.analysis.recommendation.candidates import as_measured
+from orchestrator.analysis.recommendation.offers import as_measured
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation import RecommendationText
 from orchestrator.reporting.recommendation import to_json as recommendation_json

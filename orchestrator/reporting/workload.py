@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.analysis.recommendation.candidates import Offer
+from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.units import HOUR_SECONDS, duration, number
 
 _JOULES_PER_KWH = 3_600_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.analysis.budgets import BudgetPick
+from orchestrator.analysis.budget_picks import BudgetPick
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.analysis.recommendation.longest import length_of

@@ -3,10 +3,10 @@
 two_runs.py         the comparison: matches configurations, and finds their changes
 speed.py            changes of speed: of all rows, of techniques, of single configurations
 run_differences.py  how the set-ups differ
-result.py           a comparison as data
+changes.py          a comparison as data
 """
 
-from orchestrator.analysis.comparison.result import Change, Comparison, Shift
+from orchestrator.analysis.comparison.changes import Change, Comparison, Shift
 from orchestrator.analysis.comparison.run_differences import SetupDifference
 from orchestrator.analysis.comparison.two_runs import compare
 

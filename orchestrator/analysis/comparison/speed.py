@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 
 from jobs.steady_state import student_quantile
-from orchestrator.analysis.comparison.result import Change, Shift
+from orchestrator.analysis.comparison.changes import Change, Shift
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.repeatability import (

@@ -13,7 +13,7 @@ from typing import Any
 
 from jobs.record import Outcome
 from jobs.techniques import AXES
-from orchestrator.analysis.comparison.result import KINDS, Change, ChangeKind, Comparison
+from orchestrator.analysis.comparison.changes import KINDS, Change, ChangeKind, Comparison
 from orchestrator.analysis.comparison.run_differences import HOSTS, SCHEDULE, VERSIONS, differences
 from orchestrator.analysis.comparison.speed import (
     Pair,

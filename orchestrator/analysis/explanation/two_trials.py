@@ -19,7 +19,7 @@ from orchestrator.analysis.explanation.breakdowns import (
     time_breakdown,
 )
 from orchestrator.analysis.explanation.result import Difference, Explanation, LossCurves, Side
-from orchestrator.analysis.loss_parity.checks import compared
+from orchestrator.analysis.loss_parity.loss_checks import compared
 from orchestrator.analysis.loss_parity.windows import state_of
 from orchestrator.analysis.profiles import at_speed_of, profile_sources
 from orchestrator.analysis.repeatability import CLOSE

@@ -14,7 +14,7 @@ The allowed difference is large if there are few steps or small batches. So a mi
 but a match is no proof. If even a loss of zero, or of twice the reference's, would be allowed, the
 state is "not checked".
 
-checks.py       the check of every row, and the rows whose losses it has to match
+loss_checks.py  the check of every row, and the rows whose losses it has to match
 windows.py      the comparison of two trials
 equivalence.py  recipes that are shown to train the same
 """

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from jobs.spec import TrainingRecipe
 from jobs.techniques import AXES
 from jobs.techniques.sample_kind import same_workload
-from orchestrator.analysis.loss_parity.checks import rounding_of
+from orchestrator.analysis.loss_parity.loss_checks import rounding_of
 from orchestrator.analysis.loss_parity.windows import loss_windows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from jobs.flags import Flag, FlagKind, has_any
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.recommendation.candidates import (
+from orchestrator.analysis.recommendation.offers import (
     Basis,
     Offer,
     WrongAccumulations,

@@ -12,8 +12,8 @@ from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
-from orchestrator.analysis.recommendation.candidates import Basis, Offer, candidates
 from orchestrator.analysis.recommendation.interpolation import candidates_between
+from orchestrator.analysis.recommendation.offers import Basis, Offer, candidates
 from orchestrator.analysis.repeatability import NEARLY
 from orchestrator.analysis.tie_breaks import PairedComparison, fastest_of
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.gain import Defaults
+from orchestrator.analysis.gain_over_default import Defaults
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import Constraints
-from orchestrator.analysis.recommendation.candidates import Offer
+from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.reporting.configurations import recipe_name
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.sections.headline import comparison, headline

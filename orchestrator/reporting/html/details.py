@@ -13,7 +13,7 @@ from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
 from jobs.anatomy_record import Anatomy, Part
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.explanation import NotExplainableError, explain
-from orchestrator.analysis.gain import has_default_techniques
+from orchestrator.analysis.gain_over_default import has_default_techniques
 from orchestrator.reporting.explanation import render
 from orchestrator.reporting.sections.anatomy import anatomies_of, asked_first
 from orchestrator.units import MIB, number

@@ -19,7 +19,7 @@ from orchestrator.reporting.plots.encoding import (
     shown_budgets,
     values_of,
 )
-from orchestrator.reporting.plots.labels import Label, Line, labelled, write
+from orchestrator.reporting.plots.point_labels import Label, Line, labelled, write
 from orchestrator.reporting.plots.style import (
     FAINT,
     INK,

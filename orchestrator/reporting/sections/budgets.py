@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.analysis.budgets import BudgetPick
+from orchestrator.analysis.budget_picks import BudgetPick
 from orchestrator.analysis.cap_checks import decisive_check
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults

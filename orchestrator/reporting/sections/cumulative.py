@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.effects import cumulative_steps, useful_micro_batch
+from orchestrator.analysis.technique_effects import cumulative_steps, useful_micro_batch
 from orchestrator.labels import batch_label
 from orchestrator.reporting.configurations import MEMORY, SPEED, mark_notes, row_of
 from orchestrator.reporting.content import Column, Content, Format, Table

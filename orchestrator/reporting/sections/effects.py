@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.effects import (
+from orchestrator.analysis.technique_effects import (
     TechniqueEffect,
     technique_effects,
     useful_micro_batch,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.gain import Defaults, Gain
+from orchestrator.analysis.gain_over_default import Defaults, Gain
 from orchestrator.analysis.recommendation import Constraints
 from orchestrator.reporting.content import Content
 from orchestrator.units import memory, number

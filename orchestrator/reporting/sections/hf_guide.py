@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.hf_guide import GuideRow, guide, guide_rows
+from orchestrator.analysis.published_guide import GuideRow, guide, guide_rows
 from orchestrator.reporting.configurations import CONFIGURATION, SPEED, mark_notes, row_of
 from orchestrator.reporting.content import Column, Content, Format, Table
 

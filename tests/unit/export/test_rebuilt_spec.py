@@ -13,7 +13,7 @@ import pytest
 from jobs.record import Outcome, TrialRecord, skipped
 from jobs.spec import TrialSpec
 from orchestrator.analysis.dataset import Dataset, dataset_of_records, load_dataset
-from orchestrator.analysis.recommendation.candidates import candidates
+from orchestrator.analysis.recommendation.offers import candidates
 from orchestrator.export import NotExportableError, export_candidate
 from orchestrator.export.rebuilt_spec import source_trial
 from orchestrator.planning.config import SweepConfig, load_config

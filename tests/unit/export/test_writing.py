@@ -15,7 +15,7 @@ from jobs.spec import TrialSpec
 from jobs.trial.requirements import DISTRIBUTIONS
 from orchestrator import recommend
 from orchestrator.analysis.dataset import Dataset, load_dataset
-from orchestrator.analysis.recommendation.candidates import candidates
+from orchestrator.analysis.recommendation.offers import candidates
 from orchestrator.export import NotExportableError, export, export_candidate
 from tests.conftest import SpecFactory
 from tests.support.records import make_record, write_run

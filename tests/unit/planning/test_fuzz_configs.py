@@ -18,7 +18,7 @@ from jobs.spec import TrialSpec, from_json, to_json
 from orchestrator import sweep
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.plan import plan
-from orchestrator.reporting.plan import describe
+from orchestrator.reporting.dry_run import describe
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))

@@ -13,7 +13,7 @@ from jobs.spec import FollowUp, Purpose
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.analysis.explanation import Explanation, explain
 from orchestrator.reporting.explanation import loss_lines, render, seconds
-from orchestrator.reporting.plots import explanation as plot
+from orchestrator.reporting.plots import breakdown_bars as plot
 from tests.support.records import make_anatomy, make_record, write_run
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "explanation.txt"

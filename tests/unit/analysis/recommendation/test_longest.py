@@ -9,8 +9,8 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
-from orchestrator.analysis.effects import technique_effects
 from orchestrator.analysis.recommendation import Constraints
+from orchestrator.analysis.technique_effects import technique_effects
 from orchestrator.reporting.sections.longest_context import lines
 from orchestrator.storage.run_metadata import RunMetadata
 from tests.support.records import make_record

@@ -11,7 +11,7 @@ from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.reporting.plots.encoding import encoded_axes
 from orchestrator.reporting.plots.frontier import render
-from orchestrator.reporting.plots.labels import MAX_LABELS, Label, labelled, write
+from orchestrator.reporting.plots.point_labels import MAX_LABELS, Label, labelled, write
 from orchestrator.reporting.plots.style import new_figure
 from tests.support.records import make_grid, make_record, write_run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.analysis.hf_guide import guide, published
+from orchestrator.analysis.published_guide import guide, published
 
 
 def test_published_figures_need_every_choice_to_be_the_guides() -> None:

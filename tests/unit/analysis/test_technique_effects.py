@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.record import TrialRecord
-from orchestrator.analysis.effects import (
+from orchestrator.analysis.technique_effects import (
     cumulative_steps,
     technique_effects,
     useful_micro_batch,

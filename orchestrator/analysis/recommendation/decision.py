@@ -9,7 +9,7 @@ from operator import attrgetter
 from orchestrator.analysis.cap_checks import CapCheck, decisive_check
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.pareto import little_memory, pareto_front
-from orchestrator.analysis.recommendation.candidates import Offer, as_measured
+from orchestrator.analysis.recommendation.offers import Offer, as_measured
 from orchestrator.analysis.recommendation.ranking import Constraints, Rankings
 from orchestrator.analysis.repeatability import NEARLY
 from orchestrator.analysis.tie_breaks import PairedComparison

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
 from orchestrator.analysis.dataset import build_dataset, dataset_of_records, load_dataset
-from orchestrator.analysis.loss_parity.checks import LossCheck, loss_checks
+from orchestrator.analysis.loss_parity.loss_checks import LossCheck, loss_checks
 from orchestrator.analysis.loss_parity.windows import CheckState, LossWindow, state_of
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.trial_table import table_of_records

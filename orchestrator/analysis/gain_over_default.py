@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.analysis.configuration import BATCH_AXES, Configuration
 from orchestrator.analysis.environment_results import EnvironmentResults
-from orchestrator.analysis.recommendation.candidates import Offer, as_measured, candidates
+from orchestrator.analysis.recommendation.offers import Offer, as_measured, candidates
 from orchestrator.analysis.repeatability import difference_error
 
 

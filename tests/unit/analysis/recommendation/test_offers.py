@@ -9,7 +9,7 @@ import pytest
 from jobs.flags import Flag, FlagKind
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.recommendation import Basis, Offer
-from orchestrator.analysis.recommendation.candidates import candidates
+from orchestrator.analysis.recommendation.offers import candidates
 from tests.support.configurations import make_configuration
 from tests.support.recorded_runs import recorded
 

@@ -9,7 +9,7 @@ import pytest
 from jobs.flags import Flag, FlagKind
 from jobs.record import Outcome
 from jobs.spec import TrainingRecipe
-from orchestrator.analysis.budgets import (
+from orchestrator.analysis.budget_picks import (
     BudgetPick,
     best_in_budgets,
     contenders,

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.reporting.plan import describe, to_json
+from orchestrator.reporting.dry_run import describe, to_json
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden/description.txt"
