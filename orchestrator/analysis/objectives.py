@@ -20,8 +20,8 @@ class Objective:
 
     name: str
     unit: str
-    higher_is_better: bool
     of: Figure
+    higher_is_better: bool = False
     needs_price: bool = False
     """Whether the figure follows from the price of a GPU."""
 
@@ -79,25 +79,14 @@ OBJECTIVES: Mapping[str, Objective] = {
             higher_is_better=True,
             of=lambda configuration, _: configuration.samples_per_second,
         ),
-        Objective(
-            name="joules_per_sample",
-            unit="J per sample",
-            higher_is_better=False,
-            of=joules_per_sample,
-        ),
+        Objective(name="joules_per_sample", unit="J per sample", of=joules_per_sample),
         Objective(
             name="dollars_per_million",
             unit="dollars per million samples",
-            higher_is_better=False,
             of=dollars_per_million,
             needs_price=True,
         ),
-        Objective(
-            name="host_memory",
-            unit="bytes of host memory",
-            higher_is_better=False,
-            of=_host_memory,
-        ),
+        Objective(name="host_memory", unit="bytes of host memory", of=_host_memory),
     )
 }
 

@@ -24,12 +24,9 @@ def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tupl
     One item beats another if it is no worse on any objective and better on one. So two equal items
     are either both on the front, or both not. Items without a figure are left out.
     """
-    scored: list[tuple[Scores, T]] = []
-    for item in items:
-        scores = tuple(objective(item) for objective in objectives)
-        if -math.inf not in scores:
-            scored.append((scores, item))
+    scored = [(tuple(objective(item) for objective in objectives), item) for item in items]
     # In this order an item can beat only those that come later.
+    scored = [each for each in scored if -math.inf not in each[0]]
     scored.sort(key=operator.itemgetter(0), reverse=True)
     front: list[tuple[Scores, T]] = []
     for scores, item in scored:

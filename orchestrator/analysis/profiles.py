@@ -37,11 +37,10 @@ def profile_sources(
     sources: dict[str, str] = {}
     for trial_ids in configurations:
         # A repeat that was profiled itself comes before a trial that followed it.
-        candidates = [trial_id for trial_id in trial_ids if trial_id in profiled]
-        for trial_id in trial_ids:
-            candidates += followed.get(trial_id, [])
-        if candidates:
-            sources[trial_ids[0]] = candidates[0]
+        own = [trial_id for trial_id in trial_ids if trial_id in profiled]
+        following = [follower for trial_id in trial_ids for follower in followed.get(trial_id, ())]
+        for source in (*own, *following)[:1]:
+            sources[trial_ids[0]] = source
     return sources
 
 

@@ -32,11 +32,12 @@ def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
     if anatomies is not None:
         busy = [_busy(anatomy) for anatomy in anatomies]
         return _breakdown(totals, _per_sample(busy, anatomies, rows), "anatomy", IDLE)
-    parts: list[dict[str, float]] = []
-    for total, row in zip(totals, rows, strict=True):
-        # The table has the wait per optimizer step.
-        wait = (row.get("data_seconds_median") or 0.0) / row["effective_batch"]
-        parts.append({"waiting for data": wait, "training": total - wait})
+    # The table has the wait per optimizer step.
+    waits = [(row.get("data_seconds_median") or 0.0) / row["effective_batch"] for row in rows]
+    parts = [
+        {"waiting for data": wait, "training": total - wait}
+        for total, wait in zip(totals, waits, strict=True)
+    ]
     return _breakdown(totals, parts, "columns", REST)
 
 
@@ -118,8 +119,9 @@ def _breakdown(
         named = {name: value for name, value in of_total.items() if name != RESIDUAL}
         complete.append({**named, rest: total - sum(named.values())})
     before, after = complete
-    terms = []
-    for name in {**before, **after}:
-        terms.append(Term(name=name, before=before.get(name, 0.0), after=after.get(name, 0.0)))
+    terms = [
+        Term(name=name, before=before.get(name, 0.0), after=after.get(name, 0.0))
+        for name in {**before, **after}
+    ]
     terms.sort(key=lambda term: -abs(term.change))
     return Breakdown(before=totals[0], after=totals[1], source=source, terms=tuple(terms))

@@ -127,7 +127,5 @@ def _worst_flags(flags: Iterable[Flag]) -> tuple[Flag, ...]:
     """One flag of each kind, with the largest value."""
     worst: dict[FlagKind, Flag] = {}
     for flag in flags:
-        other = worst.get(flag.kind)
-        if other is None or (flag.value or 0.0) > (other.value or 0.0):
-            worst[flag.kind] = flag
+        worst[flag.kind] = max(worst.get(flag.kind, flag), flag, key=lambda own: own.value or 0.0)
     return tuple(worst.values())

@@ -24,7 +24,6 @@ MAX_RANKED = 100_000
 """Candidates that a page ranks in all; it holds no answer to questions beyond them. A typical run
 ranks a tenth of it."""
 MAX_BATCHES = 16
-MAX_OFFERED_BATCH = 1024
 _ANY_PRICE = 1.0
 """The order by cost does not depend on the price."""
 Query = tuple[str, int | None, TrainingRecipe | None]
@@ -112,7 +111,7 @@ def offered_batches(results: EnvironmentResults) -> list[int]:
     batches = measured[:: -(-len(measured) // MAX_BATCHES) or 1]
     # Above what was measured, powers of two are what people ask for.
     power = 1
-    while power <= MAX_OFFERED_BATCH and len(batches) < MAX_BATCHES:
+    while power <= 1024 and len(batches) < MAX_BATCHES:
         if power > measured[-1]:
             batches.append(power)
         power *= 2
