@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,7 +25,7 @@ from jobs.spec import (
     TrainingRecipe,
     TrialSpec,
 )
-from jobs.steady_state import are_enough, launch_bound_share, mean_step_error, steady_from
+from jobs.steady_state import launch_bound_share
 from jobs.techniques import AXES
 
 DATA = Path(__file__).parents[1] / "data"
@@ -142,8 +141,9 @@ def predicted(table: Table, path: Path = PREDICTED) -> Mapping[str, float]:
     ``path`` is what ``python -m orchestrator.predict CONFIG --output FILE`` wrote.
     """
     bytes_of = {}
-    for row in pq.read_table(path, columns=["choices", "device_bytes"]).to_pylist():
-        if row["device_bytes"]:
+    for row in pq.read_table(path).to_pylist():
+        # A table of unknown predictions alone has no such column.
+        if row.get("device_bytes"):
             bytes_of[_key(json.loads(row["choices"]))] = float(row["device_bytes"])
     keys = {trial_id: _key(record.spec.choices) for trial_id, record in table.items()}
     return {trial_id: bytes_of[key] for trial_id, key in keys.items() if key in bytes_of}
@@ -157,83 +157,6 @@ def _key(choices: Mapping[str, Choice]) -> frozenset[tuple[str, str]]:
         if value != default:
             pairs.append((axis, str(value)))
     return frozenset(pairs)
-
-
-@cache
-def under_current_stopping_rule(run: Path = RUN) -> Table:
-    """A run's table as the current stopping rule would have measured it.
-
-    From the recorded steps follow the steps that the rule would have run, their speed and its
-    interval, and the trial's seconds without the steps after them.
-    """
-    metadata = pq.read_schema(run / "trials.parquet").metadata
-    measure = json.loads(metadata[b"run"])["config"]["measure"]
-    # The order of the rows ties the run's own trial ids to those of the replay.
-    ids = pq.read_table(run / "trials.parquet", columns=["trial_id"])["trial_id"].to_pylist()
-    steps: dict[str, list[float]] = {trial_id: [] for trial_id in ids}
-    for row in pq.read_table(run / "steps.parquet").to_pylist():
-        steps[row["trial_id"]].append(row["device_seconds"])
-    table = recorded(run / "trials.parquet")
-    shortened = {}
-    for recorded_id, (trial_id, record) in zip(ids, table.items(), strict=True):
-        shortened[trial_id] = _shortened(record, steps[recorded_id], measure)
-    return shortened
-
-
-def _shortened(record: TrialRecord, seconds: Sequence[float], measure: Row) -> TrialRecord:
-    if record.outcome is not Outcome.OK:
-        return record
-    warmup, relative_error = measure["warmup_steps"], measure["relative_error"]
-    host_bound_share = record.measurements.get("host_bound_share", 0.0)
-    steps = steps_run(seconds, warmup, measure["steps"], relative_error, host_bound_share)
-    after_warmup = seconds[warmup:steps]
-    counted = after_warmup[steady_from(after_warmup, relative_error) :]
-    figures = {
-        **record.measurements,
-        "samples_per_second": record.spec.effective_batch / statistics.fmean(counted),
-        "samples_per_second_ci95": mean_step_error(counted),
-    }
-    slot_seconds = record.slot_seconds - sum(seconds[steps:])
-    return replace(record, measurements=figures, provenance=Provenance(slot_seconds=slot_seconds))
-
-
-def steps_run(
-    seconds: Sequence[float],
-    warmup: int,
-    limit: int,
-    relative_error: float,
-    host_bound_share: float,
-) -> int:
-    """How many of a trial's steps are run, warm-up included, as the tracker of step times decides
-    step by step.
-
-    ``limit`` is the most steps that count. ``host_bound_share`` is that of all steps.
-    """
-    total = min(warmup + limit, len(seconds))
-    for run in range(warmup + 1, total):
-        if are_enough(seconds[warmup:run], relative_error, limit, host_bound_share):
-            return run
-    return total
-
-
-def on_one_host(table: Table, ratio: float = 0.975, noise: float = 0.01, seed: int = 0) -> Table:
-    """SIMULATED in part: a run's table with its fp16 trials as its bf16 ones, times ``ratio`` of
-    their speeds.
-
-    The recorded fp16 trials are another, slower host's. Where a host measured both, the ratio was
-    0.97 to 0.98.
-    """
-    generator = random.Random(seed)
-    by_choices = {_key(record.spec.choices): record for record in table.values()}
-    changed = dict(table)
-    for trial_id, record in table.items():
-        choices = record.spec.choices
-        if choices["precision"] == "fp16" and record.outcome is Outcome.OK:
-            model = by_choices[_key({**choices, "precision": "bf16"})]
-            figures = dict(model.measurements)
-            figures["samples_per_second"] *= generator.gauss(ratio, noise)
-            changed[trial_id] = replace(record, measurements=figures, provenance=model.provenance)
-    return changed
 
 
 def with_noise(table: Table, noise: float, seed: int) -> Table:

@@ -2,10 +2,9 @@
 they find.
 
     python -m tests.benchmarks.replay [TRIALS.parquet ...] [--seeds 100]
-    python -m tests.benchmarks.replay --sensitivity
 
 In a replay a search gets, for every trial it asks for, the record that the table has. The
-figures are exact and repeatable, and need no GPU. Random order and Optuna get the slot seconds that
+figures are exact and repeatable, and need no GPU. Random order gets the slot seconds that
 the frontier search took.
 """
 
@@ -23,31 +22,26 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
 from orchestrator.search.frontier.search import FrontierSearch
 from orchestrator.search.grid import Grid
-from orchestrator.search.model.hyperparameters import Hyperparameters
 from tests.benchmarks.grids import (
     DATA,
     Table,
     predicted,
     recorded,
-    under_current_stopping_rule,
     with_noise,
 )
-from tests.benchmarks.optuna_search import OptunaSearch
 from tests.benchmarks.replay_scores import contradicted, front, height, recall
 from tests.benchmarks.simulated_grids import simulated
 
-NOISES = (0.01, 0.03, 0.10)
-CUTS = (0.25, 0.5, 0.75)
+NOISES = (0.01, 0.10)
 
 MakeSearch = Callable[[Iterable[TrialSpec]], Search]
 
@@ -153,22 +147,15 @@ def with_predicted_memory(predicted_bytes: Mapping[str, float]) -> MakeSearch:
     return partial(FrontierSearch, predicted_bytes=predicted_bytes)
 
 
-def rivals(
+def with_random(
     table: Table, noise: float, seed: int, predicted_bytes: Mapping[str, float]
 ) -> Mapping[str, Replay]:
-    """The frontier search, and others in the slot seconds that it took, on a table with such
+    """The frontier search, and random order in the slot seconds that it took, on a table with such
     noise."""
     noisy = with_noise(table, noise, seed)
     frontier = replay(with_predicted_memory(predicted_bytes), noisy, truth=table)
-    others: Mapping[str, MakeSearch] = {
-        "optuna, TPE": partial(OptunaSearch, sampler="tpe", seed=seed),
-        "optuna, NSGA-II": partial(OptunaSearch, sampler="nsga2", seed=seed),
-        "random": random_order(seed),
-    }
-    results = {"frontier": frontier}
-    for name, make in others.items():
-        results[name] = replay(make, noisy, truth=table, seconds=frontier.seconds)
-    return results
+    chance = replay(random_order(seed), noisy, truth=table, seconds=frontier.seconds)
+    return {"frontier": frontier, "random": chance}
 
 
 HEADER = (
@@ -191,20 +178,13 @@ def report(
     yield _line("grid", [replay(Grid, table)])
     if predicted_bytes:
         yield _line("frontier, memory unpredicted", [replay(FrontierSearch, table)])
-    make = with_predicted_memory(predicted_bytes)
-    whole = replay(make, table)
-    yield _line("frontier", [whole])
-    yield _line("frontier, 8 at once", [replay(make, table, at_once=8)])
-    for cut in CUTS:
-        run = replay(make, table, seconds=cut * whole.seconds)
-        yield _line(f"frontier, cut at {cut:.0%}", [run])
     with ProcessPoolExecutor(workers) as pool:
         for noise in (0.0, *NOISES):
             tasks = repeat(table), repeat(noise), range(seeds), repeat(predicted_bytes)
-            runs = list(pool.map(rivals, *tasks))
+            runs = list(pool.map(with_random, *tasks))
             suffix = f", {noise:.0%} noise" if noise else ""
-            for rival in runs[0]:
-                yield _line(rival + suffix, [run[rival] for run in runs])
+            for search in runs[0]:
+                yield _line(search + suffix, [run[search] for run in runs])
 
 
 def _line(name: str, runs: Sequence[Replay]) -> str:
@@ -223,41 +203,6 @@ def _line(name: str, runs: Sequence[Replay]) -> str:
     )
 
 
-def sensitivity(tables: Mapping[str, Table]) -> Iterator[str]:
-    """Lines: slot seconds and recall on all tables, with each hyperparameter halved and doubled."""
-    yield f"{'':32} {'seconds':>8} {'recall':>8}"
-    yield _sensitivity_line("as they are", tables, Hyperparameters())
-    for field in fields(Hyperparameters):
-        value = getattr(Hyperparameters(), field.name)
-        if isinstance(value, float):
-            for word, factor in (("halved", 0.5), ("doubled", 2.0)):
-                scaled: dict[str, Any] = {field.name: _scaled(value, factor)}
-                changed = replace(Hyperparameters(), **scaled)
-                yield _sensitivity_line(f"{field.name} {word}", tables, changed)
-
-
-def _scaled(value: float, factor: float) -> float:
-    """A number times a factor; of a correlation or a share, which ends at 1, the distance from
-    1."""
-    return 1 - (1 - value) * factor if 0.5 < value < 1 else value * factor
-
-
-def _sensitivity_line(
-    name: str, tables: Mapping[str, Table], hyperparameters: Hyperparameters
-) -> str:
-    runs = []
-    for table in tables.values():
-        for predicted_bytes in (predicted(table), {}):
-            make = partial(
-                FrontierSearch,
-                predicted_bytes=predicted_bytes,
-                hyperparameters=hyperparameters,
-            )
-            runs.append(replay(make, table))
-    found = statistics.mean(run.recall for run in runs)
-    return f"{name:32} {sum(run.seconds for run in runs):8.0f} {found:8.2%}"
-
-
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(
@@ -270,17 +215,9 @@ def main() -> None:
     add("tables", type=Path, nargs="*", help=default)
     add("--seeds", type=int, default=100, help="noisy tables and random orders per figure")
     add("--workers", type=int, help="processes; default: one per core")
-    add("--sensitivity", action="store_true", help="halve and double each hyperparameter instead")
     options = parser.parse_args()
     paths = options.tables or sorted(DATA.glob("bert_large_h200*.parquet"))
     tables = {f"measured, {path.name}": recorded(path) for path in paths}
-    if options.sensitivity:
-        for line in sensitivity(tables):
-            print(line, flush=True)
-        return
-    if not options.tables:
-        name = "measured, bert_large_h200.parquet, under the current stopping rule"
-        tables[name] = under_current_stopping_rule()
     predictions = {name: predicted(table) for name, table in tables.items()}
     if not options.tables:
         tables["SIMULATED, four precisions"] = simulated()

@@ -23,7 +23,6 @@ from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import PerGpuModel
 from orchestrator.search.registry import SearchFactory
 from orchestrator.search.round_robin import RoundRobin
-from tests.benchmarks.optuna_search import OptunaSearch
 from tests.conftest import build_tiny_spec
 
 MakeSearch = Callable[[Sequence[TrialSpec]], Search]
@@ -66,8 +65,6 @@ SEARCHES: dict[str, MakeSearch] = {
     "best with follow-ups": partial(built, "best", with_follow_ups=True),
     "per GPU model": on_two_gpu_models,
     "round robin": halves,
-    "optuna, TPE": OptunaSearch,
-    "optuna, NSGA-II": partial(OptunaSearch, sampler="nsga2"),
 }
 every_search = pytest.mark.parametrize("make", list(SEARCHES.values()), ids=list(SEARCHES))
 

@@ -12,7 +12,7 @@ from jobs.spec import Choice
 
 SIMILAR_TO: Mapping[str, Mapping[Choice, Choice]] = {
     # Both keep 32-bit weights and multiply on 16-bit tensor cores. If one host measured both,
-    # fp16 reached 0.97 to 0.98 of bf16's speed (``on_one_host`` in tests/benchmarks/grids.py).
+    # fp16 reached 0.97 to 0.98 of bf16's speed.
     "precision": {"fp16": "bf16"},
 }
 """Axis -> value -> the value that its costs are expected to be close to."""

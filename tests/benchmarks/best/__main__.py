@@ -27,15 +27,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from orchestrator.search.frontier.search import FrontierSearch
 from orchestrator.units import GIB
 from tests.benchmarks.best.grids import Grid, recorded_grid, simulated_grids
-from tests.benchmarks.best.scores import (
-    WANTED_REGRET,
-    Score,
-    score,
-    scores_of_searches,
-)
+from tests.benchmarks.best.scores import WANTED_REGRET, Score, scores_of_searches
 from tests.benchmarks.grids import DATA
 from tests.benchmarks.technique_priors import RESULTS
 
@@ -81,9 +75,6 @@ def report(
         f" {'within 2 %':>10}  {'found at':>8} {'worst':>6}  {'claims kept':>11} {'said':>6}"
         f" {'choice':>7}"
     )
-    if with_rivals:
-        frontier = partial(FrontierSearch, predicted_bytes=grid.predicted_bytes)
-        yield _line("frontier, to its end", [score(frontier, grid, grid.table, None)])
     for noise in noises:
         replayed = partial(_scores, draw, noise, with_rivals)
         runs = list(pool.map(replayed, range(seeds if noise else min(seeds, 10))))

@@ -54,6 +54,7 @@ def recorded_grid(path: Path, budgets: tuple[int, ...]) -> Grid:
 
     A run's folder may have further runs of the same grid, each in a folder below it.
     """
+    path = path.resolve()
     table_path = path
     shape = ""
     if path.is_dir():

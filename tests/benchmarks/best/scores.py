@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrainingRecipe, TrialSpec
 from orchestrator.search.base import Search
 from orchestrator.search.best.search import BestSearch
 from orchestrator.storage.search_summary import BudgetResult
+from tests.benchmarks.best.gaussian_process import GaussianProcess
 from tests.benchmarks.best.grids import Grid
-from tests.benchmarks.best.halving import halved
+from tests.benchmarks.best.rivals import OptunaSearch, RandomThatFits
 from tests.benchmarks.grids import Table, with_noise
-from tests.benchmarks.optuna_search import OptunaSearch
-from tests.benchmarks.replay import MakeSearch, random_order, replay
+from tests.benchmarks.replay import MakeSearch, replay
 
 WANTED_REGRET = 0.02
 WANTED_SHARE = 0.12
@@ -184,21 +185,28 @@ def scores_of_searches(
     if not with_rivals:
         return scores
     seconds = result.share * grid.seconds
-    makes: Mapping[str, Callable[..., Search]] = {
-        "optuna, TPE": partial(OptunaSearch, sampler="tpe", seed=seed),
-        "optuna, NSGA-II": partial(OptunaSearch, sampler="nsga2", seed=seed),
-        "random": random_order(seed),
-    }
-    for name, make in makes.items():
-        of_recipe = partial(_within_recipe, make, grid.recipe)
-        scores[name] = score(of_recipe, grid, noisy, seconds)
-    halving = halved(grid, noise, seed, seconds)
-    scores["successive halving"] = Score(
-        trials=halving.trials,
-        share=halving.seconds / grid.seconds,
-        regrets=regrets_of(grid, halving.picks),
-    )
+    for name, make in rivals(grid, result.trials, seed).items():
+        scores[name] = score(make, grid, noisy, seconds)
     return scores
+
+
+def rivals(grid: Grid, trials: int, seed: int) -> dict[str, MakeSearch]:
+    """Other searches with the same facts. ``trials`` is about how many they will measure."""
+    facts: dict[str, Any] = {
+        "budgets": grid.budgets,
+        "baseline": grid.baseline,
+        "predicted_bytes": grid.predicted_bytes,
+        "priors": grid.priors,
+        "seed": seed,
+    }
+    of_optuna = partial(OptunaSearch, startup=max(2, trials // 4), **facts)
+    makes: Mapping[str, MakeSearch] = {
+        "Gaussian process": partial(GaussianProcess, **facts),
+        "optuna, GP": partial(of_optuna, sampler="gp"),
+        "optuna, TPE": partial(of_optuna, sampler="tpe"),
+        "random that fits": partial(RandomThatFits, **facts),
+    }
+    return {name: partial(_within_recipe, make, grid.recipe) for name, make in makes.items()}
 
 
 def _within_recipe(make: MakeSearch, recipe: TrainingRecipe, trials: Iterable[TrialSpec]) -> Search:

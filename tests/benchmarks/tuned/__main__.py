@@ -1,6 +1,6 @@
 """`tune` replayed on a simulated decoder of 1.2 B parameters, in its whole space, without a GPU.
 
-    python -m tests.benchmarks.tuned [--seeds 20] [--minutes 2,5] [--noise 0.01] [--trials]
+    python -m tests.benchmarks.tuned [--seeds 20] [--minutes 2,5] [--noise 0.01]
 
 The truth is what `decoder.py` says: recorded rows, and factors where no row was recorded. The
 priors of techniques come from all other models (leave one model out). Regret is the share of the
@@ -23,27 +23,25 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.benchmarks.tuned.replay import RIVALS, Outcomes, Setting, replayed, trial_lines
+from tests.benchmarks.tuned.replay import Outcomes, Setting, replayed
 
 SHOWN_BUDGETS = (24, 40, 80)
 """GiB."""
 
 
 def report(setting: Setting, seeds: int, workers: int | None) -> Iterator[str]:
-    """Lines: every search after one amount of GPU time."""
+    """Lines: the search after one amount of GPU time."""
     yield f"after {setting.minutes:g} GPU-minutes, {setting.noise:.0%} noise, {seeds} seeds"
     heads = "".join(f"{f'{budget} GiB':>9} {'best':>6} {'worst':>6}" for budget in setting.gib)
     yield (
-        f"  {'':14} {'trials':>6}{heads} {'within 2 %':>10} {'recorded':>8} {'claims kept':>11}"
+        f"  {'trials':>6}{heads} {'within 2 %':>10} {'recorded':>8} {'claims kept':>11}"
         f" {'said':>6} {'choice':>8}"
     )
     with ProcessPoolExecutor(workers) as pool:
-        for name in setting.searches:
-            outcomes = list(pool.map(partial(replayed, setting, name), range(seeds)))
-            yield _line(name, setting, outcomes)
+        yield _line(setting, list(pool.map(partial(replayed, setting), range(seeds))))
 
 
-def _line(name: str, setting: Setting, outcomes: Sequence[Outcomes]) -> str:
+def _line(setting: Setting, outcomes: Sequence[Outcomes]) -> str:
     cells = ""
     for number in range(len(setting.gib)):
         speeds = [own.speeds[number] for own in outcomes]
@@ -61,7 +59,7 @@ def _line(name: str, setting: Setting, outcomes: Sequence[Outcomes]) -> str:
         said = f"{statistics.median(most for most, _ in claims):.1%}"
     slowest = max(own.slowest_choice for own in outcomes)
     return (
-        f"  {name:14} {statistics.fmean(own.trials for own in outcomes):6.1f}{cells}"
+        f"  {statistics.fmean(own.trials for own in outcomes):6.1f}{cells}"
         f" {within:10.0%} {as_recorded:8.0%} {kept:>11} {said:>6} {slowest:6.2f} s"
     )
 
@@ -77,23 +75,16 @@ def main() -> None:
     add("--seeds", type=int, default=20, help="simulated decoders per figure")
     add("--minutes", default="2,5", help="GPU time of all trials, as of --gpu-minutes")
     add("--noise", type=float, default=0.01, help="deviation of a measured speed")
-    searches = ("best", *RIVALS)
-    add("--searches", nargs="+", choices=searches, default=searches, help="which to replay")
     add("--workers", type=int, help="processes; default: one per core")
-    add("--trials", action="store_true", help="the trials of the first seed, one a line")
     options = parser.parse_args()
     for minutes in options.minutes.split(","):
         setting = Setting(
             minutes=float(minutes),
             noise=options.noise,
             gib=SHOWN_BUDGETS,
-            searches=tuple(options.searches),
         )
         began = time.monotonic()
-        lines = report(setting, options.seeds, options.workers)
-        if options.trials:
-            lines = trial_lines(setting, 0)
-        for line in lines:
+        for line in report(setting, options.seeds, options.workers):
             print(line, flush=True)
         print(f"  replayed in {time.monotonic() - began:.0f} s")
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
-from jobs.record import Outcome, TrialRecord
+from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from jobs.techniques import Variant
 from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.prediction.unsupported import unpredictable
 from orchestrator.running.tune_run import SEARCH_SHARE
-from orchestrator.search.base import Search
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.memory.prediction_shortlist import prediction_shortlist
 from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.units import GIB
-from tests.benchmarks.optuna_search import OptunaSearch
-from tests.benchmarks.replay import random_order
 from tests.benchmarks.technique_priors import RESULTS, priors_from, runs_in, shape_of
 from tests.benchmarks.tuned.decoder import RUN, Decoder, Truth, record_of, recorded_curves
 
@@ -33,8 +30,6 @@ MISSING = ("package:flash_attn", "package:flash_attn_interface", "package:kernel
 _PREDICTION_ERROR = 0.01
 _PREDICTIONS_PER_SECOND = 1.5
 """How many predictions come while trials run: four processes, a few seconds for each."""
-RIVALS = ("tpe", "nsga2", "random")
-"""Samplers of Optuna, and random order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +39,6 @@ class Setting:
     minutes: float
     noise: float
     gib: tuple[int, ...]
-    searches: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,15 +135,10 @@ def best_search(setting: Setting, machine: Machine) -> BestSearch:
     )
 
 
-def _of_tune(setting: Setting, machine: Machine, trials: Iterable[TrialSpec]) -> Search:
-    """The search of `tune`; its trials are always those of the space."""
-    return best_search(setting, machine)
-
-
-def replayed(setting: Setting, name: str, seed: int) -> Outcomes:
-    """Replay a search on one draw of the decoder."""
+def replayed(setting: Setting, seed: int) -> Outcomes:
+    """Replay the search on one draw of the decoder."""
     machine = Machine(seed, setting.noise)
-    search = _made(setting, name, seed, machine)
+    search = best_search(setting, machine)
     limit = 60 * setting.minutes * SEARCH_SHARE
     slowest = 0.0
     while machine.spent < limit:
@@ -162,30 +151,17 @@ def replayed(setting: Setting, name: str, seed: int) -> Outcomes:
     return _judged(setting, search, machine, seed, slowest)
 
 
-def _made(setting: Setting, name: str, seed: int, machine: Machine) -> Search:
-    makes: Mapping[str, Callable[..., Search]] = {
-        "best": partial(_of_tune, setting, machine),
-        "tpe": partial(OptunaSearch, sampler="tpe", seed=seed),
-        "nsga2": partial(OptunaSearch, sampler="nsga2", seed=seed),
-        "random": random_order(seed),
-    }
-    return makes[name](space().plan.trials)
-
-
 def _judged(
-    setting: Setting, search: Search, machine: Machine, seed: int, slowest: float
+    setting: Setting, search: BestSearch, machine: Machine, seed: int, slowest: float
 ) -> Outcomes:
-    speeds = [_pick_speed(machine, truths(seed), gib * GIB) for gib in setting.gib]
+    speeds = [_pick_speed_of(result, truths(seed)) for result in search.results()]
     best = [_best_speed(seed, gib * GIB) for gib in setting.gib]
     recorded = [recorded_speed(gib * GIB) for gib in setting.gib]
     claims = []
-    if isinstance(search, BestSearch):
-        speeds = [_pick_speed_of(result, truths(seed)) for result in search.results()]
-    if isinstance(search, BestSearch):
-        for result, speed in zip(search.results(), speeds, strict=True):
-            if result.gain_at_most is not None and speed:
-                left = _best_speed(seed, result.budget_bytes or 0, frozenset(machine.records))
-                claims.append((result.gain_at_most, max(0.0, left / speed - 1)))
+    for result, speed in zip(search.results(), speeds, strict=True):
+        if result.gain_at_most is not None and speed:
+            left = _best_speed(seed, result.budget_bytes or 0, frozenset(machine.records))
+            claims.append((result.gain_at_most, max(0.0, left / speed - 1)))
     # One percent is the wanted regret, and the noise of a trial.
     as_recorded = [speed >= 0.99 * other for speed, other in zip(speeds, recorded, strict=True)]
     return Outcomes(
@@ -219,18 +195,6 @@ def space_trials() -> Mapping[str, TrialSpec]:
     return {trial.trial_id: trial for trial in space().plan.trials}
 
 
-def _pick_speed(machine: Machine, known: Mapping[str, Truth], budget: int) -> float:
-    """The true speed of the fastest measured within a budget; 0 without one."""
-    fitting = []
-    for record in machine.records.values():
-        figures = record.measurements
-        if record.outcome is Outcome.OK and figures["device_peak_bytes"] <= budget:
-            fitting.append((figures["samples_per_second"], speed_of(record.spec, known)))
-    if not fitting:
-        return 0.0
-    return max(fitting)[1]
-
-
 @cache
 def _best_speed(seed: int, budget: int, without: frozenset[str] = frozenset()) -> float:
     """The fastest of the whole space within a budget, without some of its trials."""
@@ -249,37 +213,3 @@ def recorded_speed(budget: int) -> float:
         rows = zip(curve.sizes, curve.seconds, curve.memory_bytes, strict=True)
         speeds += [size / seconds for size, seconds, memory in rows if memory <= budget]
     return max(speeds)
-
-
-def trial_lines(setting: Setting, seed: int) -> Iterator[str]:
-    """Every trial of the search, one a line."""
-    machine = Machine(seed, setting.noise)
-    search = best_search(setting, machine)
-    while machine.spent < 60 * setting.minutes * SEARCH_SHARE:
-        trial = search.ask()
-        if trial is None:
-            break
-        record = machine.run(trial)
-        search.tell(record)
-        changed = [str(value) for axis, value in trial.choices.items() if _is_news(axis, value)]
-        figures = record.measurements
-        gib = figures.get("device_peak_bytes", 0) / GIB
-        speed = figures.get("samples_per_second", 0)
-        yield (
-            f"  {machine.spent:6.1f} s  {record.slot_seconds:5.1f} s  {record.outcome:14}"
-            f" {speed:6.1f}/s {gib:6.1f} GiB  batch {trial.micro_batch} {' '.join(changed)}"
-        )
-    for result in search.results():
-        budget = result.budget_bytes or 0
-        most = "?"
-        if result.gain_at_most is not None:
-            most = f"{result.gain_at_most:.1%}"
-        yield (
-            f"  {budget / GIB:g} GiB: {_pick_speed_of(result, truths(seed)):.1f}/s, at most {most}"
-            f" more; best {_best_speed(seed, budget):.1f}, recorded {recorded_speed(budget):.1f}"
-        )
-
-
-def _is_news(axis: str, value: object) -> bool:
-    baseline = space().config.baseline
-    return axis != "micro_batch" and baseline.get(axis) != value

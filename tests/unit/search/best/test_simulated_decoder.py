@@ -18,7 +18,7 @@ from tests.benchmarks.tuned.replay import (
     space,
 )
 
-SETTING = Setting(minutes=2, noise=0.01, gib=(24, 40, 80), searches=("best",))
+SETTING = Setting(minutes=2, noise=0.01, gib=(24, 40, 80))
 
 
 @pytest.fixture(scope="module")
