@@ -8,8 +8,7 @@ budget_picks.py         the fastest configuration within each memory budget
 pareto.py               the Pareto front
 objectives.py           the figures to rank by
 repeatability.py        by how much two trials of one configuration can differ
-tie_breaks.py           close configurations, measured again in turns
-cap_checks.py           picks, measured again with less memory
+follow_up_results.py    picks measured again with less memory, and close configurations in turns
 baseline.py             what techniques are compared with
 technique_effects.py    what each technique changes
 gain_over_default.py    a candidate against the default configuration

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.follow_up_results import PairedComparison, compared_with_first
 from orchestrator.analysis.recommendation import Constraints, Rankings
 from orchestrator.analysis.repeatability import CLOSE, difference_error
-from orchestrator.analysis.tie_breaks import PairedComparison, compared_with_first
 from orchestrator.units import GIB
 
 CARD_SIZES = tuple(size * GIB for size in (4, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180))

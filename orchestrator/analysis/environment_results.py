@@ -13,8 +13,13 @@ from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques.sample_kind import Workload, workload_of
 from orchestrator.analysis.baseline import baseline_choices
 from orchestrator.analysis.budget_picks import BudgetPick, best_in_budgets
-from orchestrator.analysis.cap_checks import CapCheck, cap_checks
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.follow_up_results import (
+    CapCheck,
+    PairedComparison,
+    cap_checks,
+    paired_comparisons,
+)
 from orchestrator.analysis.loss_parity.equivalence import SameLosses
 from orchestrator.analysis.pareto import fronts_by
 from orchestrator.analysis.recommendation import (
@@ -25,7 +30,6 @@ from orchestrator.analysis.recommendation import (
     longest_contexts,
     recommend,
 )
-from orchestrator.analysis.tie_breaks import PairedComparison, paired_comparisons
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.rows import Row
 

@@ -20,39 +20,17 @@ class Gain:
     """The default techniques at the candidate's effective batch, if that is known. Otherwise the
     baseline itself, or else the default techniques at their fastest batch."""
     candidate: Offer
-
-    @property
-    def is_same_batch(self) -> bool:
-        """Whether both have the same effective batch."""
-        return self.default.effective_batch == self.candidate.effective_batch
-
-    @property
-    def speed_ratio(self) -> float:
-        """The candidate's samples per second divided by the default's."""
-        default = self.default.configuration.samples_per_second
-        return self.candidate.configuration.samples_per_second / default
-
-    @property
-    def is_within_chance(self) -> bool:
-        """Whether two trials of one configuration may differ as much in speed.
-
-        False if one of the speeds has no interval. Nothing is then known about chance.
-        """
-        before = self.default.configuration.speed_error
-        after = self.candidate.configuration.speed_error
-        half_width = difference_error(before, after).half_width95
-        # The interval is that of the logarithm of a ratio, so the ratio's logarithm is compared.
-        return math.isfinite(half_width) and abs(math.log(self.speed_ratio)) <= half_width
-
-    @property
-    def memory_ratio(self) -> float:
-        """The candidate's memory divided by the default's."""
-        return self.candidate.memory_bytes / self.default.memory_bytes
-
-    @property
-    def is_default(self) -> bool:
-        """Whether the candidate is the default itself."""
-        return self.default.measured.trial_ids == self.candidate.measured.trial_ids
+    speed_ratio: float
+    """The candidate's samples per second divided by the default's."""
+    memory_ratio: float
+    """The candidate's memory divided by the default's."""
+    is_default: bool
+    """Whether the candidate is the default itself."""
+    is_same_batch: bool
+    """Whether both have the same effective batch."""
+    is_within_chance: bool
+    """Whether two trials of one configuration may differ as much in speed. False if one of the
+    speeds has no interval, because nothing is then known about chance."""
 
 
 class Defaults:
@@ -77,7 +55,21 @@ class Defaults:
             elsewhere = map(as_measured, exactly[:1] or self._configurations)
             self._by_batch[batch] = _fastest(measured or at_batch or elsewhere)
         default = self._by_batch[batch]
-        return None if default is None else Gain(default=default, candidate=candidate)
+        if default is None:
+            return None
+        before, after = default.configuration, candidate.configuration
+        speed_ratio = after.samples_per_second / before.samples_per_second
+        # The interval is that of the logarithm of a ratio, so the ratio's logarithm is compared.
+        half_width = difference_error(before.speed_error, after.speed_error).half_width95
+        return Gain(
+            default=default,
+            candidate=candidate,
+            speed_ratio=speed_ratio,
+            memory_ratio=candidate.memory_bytes / default.memory_bytes,
+            is_default=default.measured.trial_ids == candidate.measured.trial_ids,
+            is_same_batch=default.effective_batch == candidate.effective_batch,
+            is_within_chance=math.isfinite(half_width) and abs(math.log(speed_ratio)) <= half_width,
+        )
 
 
 def has_default_techniques(results: EnvironmentResults, configuration: Configuration) -> bool:

@@ -7,12 +7,11 @@ from typing import Any
 
 from jobs.flags import LOSS, has_any
 from jobs.spec import TrainingRecipe
-from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison
 from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.analysis.recommendation.longest import real_tokens_per_second
-from orchestrator.analysis.tie_breaks import PairedComparison
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.content import Column, Format

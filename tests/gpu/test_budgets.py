@@ -9,9 +9,9 @@ import pytest
 
 from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
-from orchestrator.analysis.cap_checks import decisive_check
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
+from orchestrator.analysis.follow_up_results import decisive_check
 from orchestrator.search.follow_up_trials import under_cap
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import GIB

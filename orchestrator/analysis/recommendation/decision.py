@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from orchestrator.analysis.cap_checks import CapCheck, decisive_check
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison, decisive_check
 from orchestrator.analysis.pareto import little_memory, pareto_front
 from orchestrator.analysis.recommendation.offers import Offer, as_measured
 from orchestrator.analysis.recommendation.ranking import Constraints, Rankings
 from orchestrator.analysis.repeatability import NEARLY
-from orchestrator.analysis.tie_breaks import PairedComparison
 
 WORTH_MENTIONING = 0.02
 """Loosening a constraint is mentioned if it gains more than this share."""

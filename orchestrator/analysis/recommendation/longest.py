@@ -8,8 +8,8 @@ from operator import attrgetter, itemgetter
 
 from jobs.spec import PLAIN, Choice, TrainingRecipe
 from jobs.techniques.sample_kind import without_length
-from orchestrator.analysis.cap_checks import CapCheck, decisive_check
 from orchestrator.analysis.configuration import BATCH_AXES, Configuration
+from orchestrator.analysis.follow_up_results import CapCheck, decisive_check
 
 LENGTH_AXIS = "sequence_length"
 Choices = Mapping[str, Choice]

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from jobs.spec import PLAIN, TrainingRecipe
 from jobs.techniques.sample_kind import same_workload
-from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison, fastest_of
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
 from orchestrator.analysis.recommendation.interpolation import candidates_between
 from orchestrator.analysis.recommendation.offers import Basis, Offer, candidates
 from orchestrator.analysis.repeatability import NEARLY
-from orchestrator.analysis.tie_breaks import PairedComparison, fastest_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

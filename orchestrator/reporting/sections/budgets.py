@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from orchestrator.analysis.budget_picks import BudgetPick
-from orchestrator.analysis.cap_checks import decisive_check
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.follow_up_results import decisive_check
 from orchestrator.reporting.configurations import (
     BUDGET,
     CONFIGURATION,

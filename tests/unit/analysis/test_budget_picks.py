@@ -15,7 +15,7 @@ from orchestrator.analysis.budget_picks import (
     contenders,
     default_budgets,
 )
-from orchestrator.analysis.cap_checks import CapCheck
+from orchestrator.analysis.follow_up_results import CapCheck
 from orchestrator.analysis.recommendation import Rankings
 from orchestrator.units import GIB, MIB
 from tests.support.configurations import make_configuration as make

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from jobs.flags import LOSS, has_any
 from jobs.record import Outcome
-from orchestrator.analysis.cap_checks import CapCheck
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import (
     Basis,
@@ -20,7 +20,6 @@ from orchestrator.analysis.recommendation import (
     Rankings,
     Recommendation,
 )
-from orchestrator.analysis.tie_breaks import PairedComparison
 from orchestrator.units import GIB
 from tests.support.configurations import make_configuration
 from tests.support.recorded_runs import RECORDED, recorded

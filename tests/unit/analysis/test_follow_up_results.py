@@ -6,8 +6,12 @@ import pytest
 
 from jobs.record import Outcome
 from jobs.spec import Purpose
-from orchestrator.analysis.cap_checks import cap_checks, decisive_check
-from orchestrator.analysis.tie_breaks import fastest_of, paired_comparisons
+from orchestrator.analysis.follow_up_results import (
+    cap_checks,
+    decisive_check,
+    fastest_of,
+    paired_comparisons,
+)
 from tests.support.configurations import make_configuration
 
 
