@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.gain_over_default import Defaults, Gain
 from orchestrator.analysis.recommendation import Constraints
 from orchestrator.reporting.content import Content
@@ -23,9 +23,18 @@ def make(dataset: Dataset) -> Content | None:
     budget = first_budget(dataset)
     pick = results.rankings.under(Constraints()).pick(budget)
     gain = None if pick is None else Defaults(results).gain(pick)
-    if gain is None:
+    if pick is None or gain is None:
         return None
-    return Content(title="", text=(_sentence(dataset, results, gain, budget),))
+    which = "the fastest of all"
+    if budget is not None:
+        which = f"the fastest in {memory(budget)}"
+    elif any(each.training_recipe != results.recipe for each in results.configurations):
+        which = "the fastest with the same training recipe"
+    label = dataset.pick_label(pick.configuration)
+    text = f"{headline(gain)}, by {which}: {label}. {comparison(dataset, gain)}."
+    if gain.is_default:
+        text = f"No gain over the default techniques, which are {which}: {label}."
+    return Content(title="", text=(text,))
 
 
 def first_budget(dataset: Dataset) -> int | None:
@@ -38,19 +47,6 @@ def first_budget(dataset: Dataset) -> int | None:
         ranking = dataset.main.rankings.under(Constraints())
         named = [budget for budget in named if ranking.pick(budget) is not None] or named
     return min(named, default=None)
-
-
-def _sentence(dataset: Dataset, results: EnvironmentResults, gain: Gain, budget: int | None) -> str:
-    """Headline, pick and default, and the budget that the pick is for."""
-    which = "the fastest of all"
-    if budget is not None:
-        which = f"the fastest in {memory(budget)}"
-    elif any(each.training_recipe != results.recipe for each in results.configurations):
-        which = "the fastest with the same training recipe"
-    pick = dataset.pick_label(gain.candidate.configuration)
-    if gain.is_default:
-        return f"No gain over the default techniques, which are {which}: {pick}."
-    return f"{headline(gain)}, by {which}: {pick}. {comparison(dataset, gain)}."
 
 
 def headline(gain: Gain) -> str:
