@@ -63,31 +63,25 @@ def services_of(module: str, *functions: str) -> None:
 
 def registered(name: str) -> Callable[..., Any]:
     """The hook of this name. Raises UnknownHookError if there is none."""
-    _import_registrars()
-    if name not in _HOOKS:
-        raise UnknownHookError(f'no hook is named "{name}"')
-    return _imported(_HOOKS, name)
+    return _found(_HOOKS, name)
 
 
 def service(name: str) -> Callable[..., Any]:
     """The function that a wing of the program offers under this name."""
-    _import_registrars()
-    return _imported(_SERVICES, name)
+    return _found(_SERVICES, name)
 
 
-def _import_registrars() -> None:
-    """Import the modules that register functions; those that are imported already do not run."""
+def _found(table: dict[str, Callable[..., Any] | str], name: str) -> Callable[..., Any]:
+    # The modules that register functions; those that are imported already do not run again.
     added = os.environ.get(MODULES_VARIABLE, "")
     for module in ("jobs.techniques", *filter(None, added.split(","))):
         importlib.import_module(module)
-
-
-def _imported(table: dict[str, Callable[..., Any] | str], name: str) -> Callable[..., Any]:
+    if name not in table:
+        raise UnknownHookError(f'no hook is named "{name}"')
     found = table[name]
     if isinstance(found, str):
         module, _, function = found.partition(":")
-        found = getattr(importlib.import_module(module), function)
-        table[name] = found
+        found = table[name] = getattr(importlib.import_module(module), function)
     return found
 
 
@@ -102,6 +96,4 @@ def bound(spec: TrialSpec, place: HookPlace) -> Callable[..., Any] | None:
 def hook_name(spec: TrialSpec, place: HookPlace) -> str:
     """The name of the hook that a trial has at a place; empty if it has none."""
     chosen: Hook | None = spec.settings.hooks.get(place)
-    if chosen is None:
-        return ""
-    return chosen.name
+    return "" if chosen is None else chosen.name

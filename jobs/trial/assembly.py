@@ -39,16 +39,16 @@ def assemble(
     ``scratch`` is a folder that is removed after the trial.
     """
     enter("data")
-    user = None
-    if spec.own_code is not None:
-        user = service("user_objects")(spec.own_code)
+    user = None if spec.own_code is None else service("user_objects")(spec.own_code)
     steps = _step_limit(spec, device)
     dataset, collator = _dataset(spec, steps, user)
     lengths = _lengths(spec, dataset)
     dataset = _repeated(spec, dataset, steps)
 
     enter("model")
-    _set_process_state(spec)
+    for place in PROCESS_PLACES:
+        if set_state := bound(spec, place):
+            set_state()
     # Making the arguments also sets up DeepSpeed's process group and ZeRO-3's way of building a
     # model. So they must exist before the model does.
     arguments = training_arguments(
@@ -59,36 +59,25 @@ def assemble(
     notify(trackers, Moment.MODEL, device)
 
     enter("trainer")
+    make_optimizer = bound(spec, "optimizer")
     setup = Setup(
         model=model,
         dataset=dataset,
         collator=collator,
         arguments=arguments,
-        optimizer=_optimizer(spec, model, arguments),
-        meter=_meter(spec, trackers, enter, device, dataset, collator),
+        optimizer=None if make_optimizer is None else make_optimizer(model, arguments),
+        meter=Meter(
+            trackers,
+            enter,
+            warmup_steps=_warmup_steps(spec, device),
+            total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
+            relative_error=wanted_error(spec.measure.relative_error, device.type),
+            device=device,
+            count_samples=getattr(collator, "count_samples", None),
+        ),
         user=user,
     )
     return setup, lengths
-
-
-def _meter(
-    spec: TrialSpec,
-    trackers: Sequence[Tracker],
-    enter: Announce,
-    device: torch.device,
-    dataset: Any,
-    collator: Collator | None,
-) -> Meter:
-    """What reports the steps to the trackers and ends the training."""
-    return Meter(
-        trackers,
-        enter,
-        warmup_steps=_warmup_steps(spec, device),
-        total_steps=_step_limit(spec, device) or _steps_in_an_epoch(spec, len(dataset)),
-        relative_error=wanted_error(spec.measure.relative_error, device.type),
-        device=device,
-        count_samples=getattr(collator, "count_samples", None),
-    )
 
 
 def cores(spec: TrialSpec) -> int:
@@ -143,13 +132,6 @@ def _dataset(spec: TrialSpec, steps: int | None, user: Any) -> tuple[Any, Collat
         collator = user.collator_for(getattr(collator, "tokenizer", None)) or collator
     if wrap := bound(spec, "collator"):
         collator = wrap(collator or transformers.default_data_collator)
-    return _batched(spec, dataset, collator)
-
-
-def _batched(
-    spec: TrialSpec, dataset: Any, collator: Collator | None
-) -> tuple[Any, Collator | None]:
-    """Dataset and collator, changed by the batching technique if there is one."""
     if batch := bound(spec, "batching"):
         dataset, collator = batch(
             dataset,
@@ -176,13 +158,6 @@ def _lengths(spec: TrialSpec, dataset: Any) -> RowLengths | None:
     return data.ragged_lengths(dataset)
 
 
-def _set_process_state(spec: TrialSpec) -> None:
-    """What techniques set in PyTorch for the whole process: compiler options, attention kernels."""
-    for place in PROCESS_PLACES:
-        if set_state := bound(spec, place):
-            set_state()
-
-
 def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) -> torch.nn.Module:
     """The model on its device, as the hooks of its techniques leave it.
 
@@ -197,17 +172,6 @@ def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) 
         if change := bound(spec, place):
             model = change(model, spec.model.task, arguments)
     return model
-
-
-def _optimizer(
-    spec: TrialSpec, model: torch.nn.Module, arguments: Any
-) -> torch.optim.Optimizer | None:
-    """The optimizer that a technique makes itself; None: the loop makes the one in ``optim``."""
-    make_optimizer = bound(spec, "optimizer")
-    if make_optimizer is None:
-        return None
-    optimizer: torch.optim.Optimizer = make_optimizer(model, arguments)
-    return optimizer
 
 
 def _deepspeed(spec: TrialSpec, scratch: str) -> dict[str, Any] | None:

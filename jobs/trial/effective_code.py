@@ -66,17 +66,14 @@ COLUMNS = (
 
 def code(model: torch.nn.Module) -> dict[str, Any]:
     """Values for those of ``COLUMNS`` that apply. ``model`` is without wrappers."""
-    offloading = getattr(model, "activation_offloading", None)
-    moved = {} if offloading is None else {"offloaded_activation_bytes": offloading.moved_bytes}
-    return {
-        **_compilation(),
-        **_loss(model),
-        **moved,
-        **_layers(model),
-        **_linears(model),
-        **_experts(model),
-        **_allocator(),
-    }
+    inner = inside_adapter(model)
+    values = {**_compilation(), **_loss(inner), **_layers(model), **_linears(model), **_allocator()}
+    if offloading := getattr(model, "activation_offloading", None):
+        values["offloaded_activation_bytes"] = offloading.moved_bytes
+    chooses_experts = getattr(inner, "_can_set_experts_implementation", None)
+    if chooses_experts is not None and chooses_experts():
+        values["experts_implementation"] = inner.config._experts_implementation
+    return values
 
 
 def _compilation() -> dict[str, Any]:
@@ -99,9 +96,8 @@ def _compilation() -> dict[str, Any]:
     }
 
 
-def _loss(model: Any) -> dict[str, Any]:
+def _loss(inner: Any) -> dict[str, Any]:
     """Who computed the loss; empty for a model whose loss has no vocabulary."""
-    inner = inside_adapter(model)
     # TRL's forward has the same name as the one that it replaces. Only its globals are TRL's.
     function = getattr(getattr(inner, "forward", None), "__func__", None)
     if getattr(function, "__globals__", {}).get("__name__", "").startswith("trl."):
@@ -144,23 +140,21 @@ def _allocator() -> dict[str, Any]:
     if not torch.cuda.is_available():
         return {}
     settings: Mapping[str, Any] = torch.cuda.memory._snapshot().get("allocator_settings", {})
+    # The defaults of the CUDA caching allocator (c10/cuda/CUDAAllocatorConfig.h).
+    plain = {
+        "expandable_segments": False,
+        "garbage_collection_threshold": 0.0,
+        "max_split_size": -1,
+    }
     changed = [
-        f"{name}:{value}"
-        for name, value in sorted(settings.items())
-        if name in _PLAIN and value != _PLAIN[name]
+        f"{name}:{settings[name]}"
+        for name, default in plain.items()
+        if settings.get(name, default) != default
     ]
     divisions = settings.get("roundup_power2_divisions") or {}
     if any(divisions.values()):
         changed.append(f"roundup_power2_divisions:{max(divisions.values())}")
     return {"allocator_settings": ", ".join(changed)}
-
-
-_PLAIN: Mapping[str, Any] = {
-    "expandable_segments": False,
-    "garbage_collection_threshold": 0.0,
-    "max_split_size": -1,
-}
-"""Setting of the CUDA caching allocator -> its default (c10/cuda/CUDAAllocatorConfig.h)."""
 
 
 def _linears(model: torch.nn.Module) -> dict[str, Any]:
@@ -175,12 +169,3 @@ def _linears(model: torch.nn.Module) -> dict[str, Any]:
     if rounding:
         counts["fake_quantized_linears"] = rounding
     return counts
-
-
-def _experts(model: Any) -> dict[str, Any]:
-    """The implementation of the experts; empty for a model without experts to choose it for."""
-    model = inside_adapter(model)
-    chooses = getattr(model, "_can_set_experts_implementation", None)
-    if chooses is None or not chooses():
-        return {}
-    return {"experts_implementation": model.config._experts_implementation}

@@ -35,48 +35,44 @@ def architecture_config(spec: ModelSpec) -> PretrainedConfig:
     return config
 
 
-BaseHook = Callable[[Callable[..., torch.nn.Module], bool, torch.device], torch.nn.Module]
-"""A hook of the place ``base``, with its arguments bound."""
-
-
 def build(
     spec: ModelSpec,
     kwargs: Mapping[str, Any],
     device: torch.device,
     *,
-    place: BaseHook | None = None,
+    place: Callable[..., torch.nn.Module] | None = None,
 ) -> torch.nn.Module:
     """The model, its weights on ``device`` (ZeRO-3 places them itself).
 
-    ``place`` makes the model instead, in a format of its own. ``kwargs`` go to ``from_config`` or
-    ``from_pretrained``; in them ``dtype`` is the name of a torch dtype. Raises ValueError or
-    ImportError if the architecture has no such attention implementation.
+    ``place`` is the hook ``base``, which makes it in a format of its own. ``kwargs`` go to
+    ``from_config`` or ``from_pretrained``; their ``dtype`` is the name of a torch dtype. Raises
+    ValueError or ImportError if the architecture has no such attention implementation.
     """
-    make = _maker(spec, kwargs)
-    if place is not None:
-        return place(make, spec.name_or_path is not None, device)
-    if spec.name_or_path is not None:
-        return make().to(device)
-    # Random weights drawn on the device itself: 0.1 s for BERT-large instead of 4 s on the host.
-    with device:
-        model = make()
-    return model.to(device)
-
-
-def _maker(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[], torch.nn.Module]:
-    """A function that makes the model: from its checkpoint, or with random weights."""
     config = architecture_config(spec)
     model_class = auto_class(spec.task, config)
     # fp32 by default, because the precision axis decides. "auto" would follow the checkpoint.
     arguments = {**kwargs, "dtype": getattr(torch, kwargs.get("dtype", "float32"))}
-    if spec.name_or_path is None:
-        return functools.partial(
+    is_checkpoint = spec.name_or_path is not None
+    make: Callable[..., torch.nn.Module]
+    if is_checkpoint:
+        make = functools.partial(
+            model_class.from_pretrained,
+            spec.name_or_path,
+            config=config,
+            trust_remote_code=spec.trust_remote_code,
+            **arguments,
+        )
+    else:
+        make = functools.partial(
             model_class.from_config, config, trust_remote_code=False, **arguments
         )
-    return functools.partial(
-        model_class.from_pretrained,
-        spec.name_or_path,
-        config=config,
-        trust_remote_code=spec.trust_remote_code,
-        **arguments,
-    )
+    if place is not None:
+        return place(make, is_checkpoint, device)
+    model: torch.nn.Module
+    if is_checkpoint:
+        model = make()
+    else:
+        # Random weights drawn on the device itself: 0.1 s for BERT-large, and 4 s on the host.
+        with device:
+            model = make()
+    return model.to(device)

@@ -29,13 +29,9 @@ if TYPE_CHECKING:
 Announce = Callable[[str], None]
 Measurements = dict[str, Any]
 """Column -> value."""
-_WORST_BATCH = "worst_batch"
-"""The phase in which the longest rows are trained on together."""
-_UPKEEP = "evaluate_and_save"
-"""The phase in which the trial evaluates and saves a checkpoint."""
 _DOING = {
-    _WORST_BATCH: "with the longest rows of the data in one batch: ",
-    _UPKEEP: "when evaluating or saving a checkpoint: ",
+    "worst_batch": "with the longest rows of the data in one batch: ",
+    "evaluate_and_save": "when evaluating or saving a checkpoint: ",
 }
 """Phase -> what begins the reason of an error in it."""
 
@@ -119,7 +115,7 @@ class _Run:
             assert train is not None
             trained: Trained = train(setup)
             if lengths is not None:
-                self._enter(_WORST_BATCH)
+                self._enter("worst_batch")
                 is_padded = not getattr(setup.collator, "flattens_rows", False)
                 worst_batch.train_worst_batch(
                     trained, lengths, self._trackers, spec, is_padded=is_padded
@@ -130,7 +126,7 @@ class _Run:
             values |= _image_tokens(setup, spec)
             values, anatomy = self._examine(trained, values)
             if spec.measure.evaluate_and_save:
-                self._enter(_UPKEEP)
+                self._enter("evaluate_and_save")
                 values = upkeep_peaks.measure(trained, setup, lengths, values)
             return values, anatomy
 

@@ -15,6 +15,21 @@ from jobs.trial.weight_formats import unquantized_flag
 if TYPE_CHECKING:
     from jobs.loops.contract import Trained
 
+
+def _upkeep_columns(name: str, action: str) -> tuple[Column, ...]:
+    """The columns of ``jobs.trial.upkeep_peaks`` for an action."""
+    unless = f"during {action}; null unless measure.evaluate_and_save"
+    return (
+        Column.nbytes(
+            f"peak_{name}_allocated_bytes", f"Most bytes that tensors held at once {unless}"
+        ),
+        Column.nbytes(
+            f"peak_{name}_reserved_bytes", f"Most bytes that the caching allocator held {unless}"
+        ),
+        Column.seconds(f"{name}_seconds", f"Time of {action}"),
+    )
+
+
 COLUMNS = (
     Column.nbytes("oom_requested_bytes", "Size of the allocation that ran out of memory"),
     Column.seconds(
@@ -55,28 +70,8 @@ COLUMNS = (
         "Energy that the GPU drew per sample during the counted steps",
         unit="J",
     ),
-    Column.nbytes(
-        "peak_evaluate_allocated_bytes",
-        "Most bytes that tensors held at once during an evaluation on the longest rows; null "
-        "unless measure.evaluate_and_save",
-    ),
-    Column.nbytes(
-        "peak_evaluate_reserved_bytes",
-        "Most bytes that the caching allocator held during an evaluation on the longest rows; null "
-        "unless measure.evaluate_and_save",
-    ),
-    Column.seconds("evaluate_seconds", "Time of an evaluation on the longest rows"),
-    Column.nbytes(
-        "peak_save_allocated_bytes",
-        "Most bytes that tensors held at once during saving a checkpoint; null "
-        "unless measure.evaluate_and_save",
-    ),
-    Column.nbytes(
-        "peak_save_reserved_bytes",
-        "Most bytes that the caching allocator held during saving a checkpoint; null "
-        "unless measure.evaluate_and_save",
-    ),
-    Column.seconds("save_seconds", "Time of saving a checkpoint"),
+    *_upkeep_columns("evaluate", "an evaluation on the longest rows"),
+    *_upkeep_columns("save", "saving a checkpoint"),
 )
 
 

@@ -33,18 +33,18 @@ def measure(
     rows = list(range(min(len(setup.dataset), 2 * size)))
     if lengths is not None:
         rows = [row for batch in lengths.worst_micro_batches(size, 2) for row in batch]
+    evaluate = trained.evaluate and functools.partial(trained.evaluate, rows)
     flags = list(flags_of(values))
     measured: dict[str, Any] = {}
-    if trained.evaluate is not None:
-        figures = _peaks("evaluate", functools.partial(trained.evaluate, rows))
-        measured |= figures
-        if not figures:
-            flags.append(Flag(FlagKind.CANNOT_EVALUATE))
-    if trained.save is not None:
-        figures = _peaks("save", trained.save)
-        measured |= figures
-        if not figures:
-            flags.append(Flag(FlagKind.CANNOT_SAVE))
+    for name, act, kind in (
+        ("evaluate", evaluate, FlagKind.CANNOT_EVALUATE),
+        ("save", trained.save, FlagKind.CANNOT_SAVE),
+    ):
+        if act is not None:
+            figures = _peaks(name, act)
+            measured |= figures
+            if not figures:
+                flags.append(Flag(kind))
     return {**values, **measured, **flag_columns(flags)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +42,6 @@ COLUMNS = (
     ),
 )
 
-_MOST_UNQUANTIZED = 0.05
-"""A small layer beside the others, such as a patch projection, is no reason for a flag."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weight:
@@ -67,26 +64,21 @@ def weights_of(model: torch.nn.Module) -> list[Weight]:
     import torch
 
     outside = {id(module) for module in (*_output_layers(model), *_vision_layers(model))}
-    weights: list[Weight] = []
-    counted: set[int] = set()
+    weights: dict[int, Weight] = {}
     for module in model.modules():
         is_layer = not isinstance(module, torch.nn.Embedding) and id(module) not in outside
         for parameter in module.parameters(recurse=False):
-            if id(parameter) not in counted:
-                counted.add(id(parameter))
+            if id(parameter) not in weights:
                 elements, bits, name = _format(parameter)
-                nbytes = sum(tensor.nbytes for tensor in stored_tensors(parameter))
-                weights.append(
-                    Weight(
-                        elements=elements,
-                        bits=bits,
-                        nbytes=nbytes,
-                        format=name,
-                        is_trained=parameter.requires_grad,
-                        is_layer=is_layer and parameter.dim() > 1,
-                    )
+                weights[id(parameter)] = Weight(
+                    elements=elements,
+                    bits=bits,
+                    nbytes=sum(tensor.nbytes for tensor in stored_tensors(parameter)),
+                    format=name,
+                    is_trained=parameter.requires_grad,
+                    is_layer=is_layer and parameter.dim() > 1,
                 )
-    return weights
+    return list(weights.values())
 
 
 def measurements(model: torch.nn.Module) -> dict[str, Any]:
@@ -98,11 +90,12 @@ def measurements(model: torch.nn.Module) -> dict[str, Any]:
     values: dict[str, Any] = {
         "parameter_dtypes": ", ".join(name for name, _ in elements_by_format.most_common()),
         "parameters_total": sum(weight.elements for weight in weights),
-        "parameters_trainable": _trained_elements(weights),
+        "parameters_trainable": sum(weight.elements for weight in weights if weight.is_trained),
     }
     tower = _vision_tower(inside_adapter(model))
     if tower is not None:
-        values["vision_parameters_trainable"] = _trained_elements(weights_of(tower))
+        trained = (weight.elements for weight in weights_of(tower) if weight.is_trained)
+        values["vision_parameters_trainable"] = sum(trained)
     for bits in (4, 8, 16, 32):
         sizes = [weight.nbytes for weight in weights if weight.bits == bits]
         values[f"weights_{bits}bit_bytes"] = sum(sizes)
@@ -113,10 +106,6 @@ def measurements(model: torch.nn.Module) -> dict[str, Any]:
         quantized = sum(weight.elements for weight in frozen if weight.bits <= 8)
         values["base_quantized_share"] = quantized / total if total else None
     return values
-
-
-def _trained_elements(weights: Iterable[Weight]) -> int:
-    return sum(weight.elements for weight in weights if weight.is_trained)
 
 
 def stored_tensors(parameter: Any) -> Iterator[torch.Tensor]:
@@ -133,7 +122,8 @@ def stored_tensors(parameter: Any) -> Iterator[torch.Tensor]:
 
 def unquantized_flag(share: float | None) -> Flag | None:
     """The flag of a base that should be quantized, and is not, from its quantized share."""
-    if share is None or 1 - share <= _MOST_UNQUANTIZED:
+    # A small layer beside the others, such as a patch projection, is no reason for a flag.
+    if share is None or share >= 0.95:
         return None
     return Flag(FlagKind.NOT_QUANTIZED, 1 - share)
 
@@ -189,12 +179,10 @@ def _vision_tower(model: Any) -> Any:
     return tower
 
 
-def _vision_layers(model: Any) -> Iterator[Any]:
+def _vision_layers(model: Any) -> list[Any]:
     """The modules of a vision-language model outside of its language model."""
     model = inside_adapter(model)
     if _vision_tower(model) is None:
-        return
+        return []
     inside = {id(module) for module in model.get_decoder().modules()}
-    for module in model.modules():
-        if id(module) not in inside:
-            yield module
+    return [module for module in model.modules() if id(module) not in inside]

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from jobs.loops.contract import Trained
     from jobs.trial.data.row_lengths import RowLengths
 
-_BATCHES = 2_000
-"""The share of padding is computed from at most this many batches of an epoch."""
-
 
 def train_worst_batch(
     trained: Trained,
@@ -70,5 +67,6 @@ def _padding_share(trained: Trained, lengths: RowLengths) -> float:
 
     # Drawing an order must not change the random numbers of what may follow.
     with torch.random.fork_rng(devices=[]):
-        batches = itertools.islice(trained.dataloader.batch_sampler, _BATCHES)
+        # Some thousand batches of an epoch are enough.
+        batches = itertools.islice(trained.dataloader.batch_sampler, 2_000)
         return lengths.padding_share(batches)

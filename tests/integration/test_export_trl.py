@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from dataclasses import replace
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -12,28 +11,14 @@ from typing import Any
 import pytest
 
 from jobs.finetuning.user_code.sources import source_digest
-from jobs.spec import (
-    DatasetFile,
-    DataSpec,
-    ModelSpec,
-    RowLengthDistribution,
-    SyntheticData,
-    UserCode,
-)
+from jobs.spec import DataSpec, RowLengthDistribution, SyntheticData, TrialSpec, UserCode
 from orchestrator.export.writing import export
 from tests.conftest import build_tiny_spec
 from tests.support.fresh_processes import AS_MEASURED, figures_of, measured_record
+from tests.support.json_rows import file_of
+from tests.support.tiny_decoders import MODEL
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
 
-LLAMA = {
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "intermediate_size": 64,
-    "vocab_size": 128,
-}
-MODEL = ModelSpec(task="causal-lm", architecture="llama", config=LLAMA)
 PROMPTS = [
     {"prompt": "was the film good", "completion": "yes"},
     {"prompt": "bad", "completion": "no"},
@@ -50,31 +35,41 @@ needs_trl = pytest.mark.skipif(
 )
 
 
+def data_of(
+    rows: list[Any], folder: Path, synthetic: SyntheticData, *, max_length: int
+) -> DataSpec:
+    """The rows as a user's file; without rows, random ones."""
+    if not rows:
+        return DataSpec(synthetic=synthetic)
+    tokenizer = save_word_tokenizer(folder / "tokenizer", chat_template=CHAT_TEMPLATE)
+    return DataSpec(file=file_of(rows, folder, tokenizer=tokenizer, max_length=max_length))
+
+
+def assert_same_losses(
+    spec: TrialSpec, processes: ForkServerContext, folder: Path, rel: float
+) -> None:
+    """Assert that the exported script has the mean loss of the trial."""
+    losses = measured_record(processes, spec, folder).steps["loss"]
+    export(spec, folder / "exported", label="a test")
+    options = AS_MEASURED if spec.data.file is None else AS_MEASURED[1:]
+    arguments = ["--max_steps", str(len(losses)), *options]
+    figures = figures_of(processes, arguments, folder / "exported")
+    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=rel)
+
+
 @needs_trl
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["padded", "prompts"])
 def test_exported_sft_trains_with_the_trials_losses(
     case: str, processes: ForkServerContext, tmp_path: Path
 ) -> None:
-    options = list(AS_MEASURED)
-    spec = replace(
-        build_tiny_spec({"loop": "trl_sft"}),
-        model=MODEL,
-        data=DataSpec(synthetic=SyntheticData(sequence_length=16, samples=16, padding=0.3)),
-    )
-    if case == "prompts":
-        path = tmp_path / "rows.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in PROMPTS))
-        tokenizer = save_word_tokenizer(tmp_path / "tokenizer", chat_template=CHAT_TEMPLATE)
-        file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=16)
-        spec = replace(spec, data=DataSpec(file=file))
-        options = list(AS_MEASURED[1:])
-    losses = measured_record(processes, spec, tmp_path).steps["loss"]
-    exported = tmp_path / "exported"
-    export(spec, exported, label="a test")
-    assert "trl>=1.16,<1.17" in (exported / "requirements.txt").read_text().splitlines()
-    figures = figures_of(processes, ["--max_steps", str(len(losses)), *options], exported)
-    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
+    synthetic = SyntheticData(sequence_length=16, samples=16, padding=0.3)
+    rows = PROMPTS if case == "prompts" else []
+    data = data_of(rows, tmp_path, synthetic, max_length=16)
+    spec = replace(build_tiny_spec({"loop": "trl_sft"}), model=MODEL, data=data)
+    assert_same_losses(spec, processes, tmp_path, rel=1e-3)
+    requirements = (tmp_path / "exported/requirements.txt").read_text().splitlines()
+    assert "trl>=1.16,<1.17" in requirements
 
 
 CHATS = [
@@ -109,25 +104,12 @@ def test_exported_dpo_trains_with_the_trials_losses(
     rows, choices = PREFERENCES[case]
     lengths = RowLengthDistribution(distribution="uniform", mean=10)
     synthetic = SyntheticData(sequence_length=16, samples=16, lengths=lengths)
-    spec = replace(
-        build_tiny_spec({"loop": "trl_dpo", **choices}, training_arguments={"learning_rate": 1e-2}),
-        model=MODEL,
-        data=DataSpec(synthetic=synthetic),
+    # The limit is shorter than some answers, so that both trainings cut.
+    data = data_of(rows, tmp_path, synthetic, max_length=9)
+    spec = build_tiny_spec(
+        {"loop": "trl_dpo", **choices}, training_arguments={"learning_rate": 1e-2}
     )
-    options = list(AS_MEASURED)
-    if rows:
-        path = tmp_path / "pairs.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        tokenizer = save_word_tokenizer(tmp_path / "tokenizer", chat_template=CHAT_TEMPLATE)
-        # Shorter than some answers, so that both trainings cut.
-        file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=9)
-        spec = replace(spec, data=DataSpec(file=file))
-        options = list(AS_MEASURED[1:])
-    losses = measured_record(processes, spec, tmp_path).steps["loss"]
-    exported = tmp_path / "exported"
-    export(spec, exported, label="a test")
-    figures = figures_of(processes, ["--max_steps", str(len(losses)), *options], exported)
-    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert_same_losses(replace(spec, model=MODEL, data=data), processes, tmp_path, rel=1e-5)
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,8 @@ from jobs import self_process
 from jobs.isolation.build_ops import remove_abandoned_locks
 from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import Choice, DatasetFile, DataSpec, ModelSpec, SyntheticData, Task, TrialSpec
+from jobs.spec import Choice, ModelSpec, Task, TrialSpec
 from tests.conftest import TINY_BERT, build_tiny_spec
-from tests.support.word_tokenizer import save_word_tokenizer
 
 TIMEOUT = 240.0
 BUILD_TIMEOUT = 1200.0
@@ -125,22 +123,6 @@ def test_technique_is_in_effect(
 ) -> None:
     record = run(spec=with_model(build_tiny_spec(choices), **NO_DROPOUT))
     assert {name: record.measurements[name] for name in effective} == effective
-
-
-def test_4_bit_base_whose_experts_stay_in_16_bits_is_flagged(run: Run) -> None:
-    choices: dict[str, Choice] = {
-        "base": "bnb_4bit(upcast=false)",
-        "adapter": "lora_r8",
-        "precision": "bf16",
-        "experts": "eager",
-    }
-    config = {**TINY_DECODER, "num_local_experts": 4}
-    mixture = ModelSpec(task="causal-lm", architecture="mixtral", config=config)
-    row = run(spec=replace(build_tiny_spec(choices), model=mixture)).measurements
-    assert row["flags"] == ["not_quantized"]
-    assert row["flag_values"] == [pytest.approx(1 - row["base_quantized_share"])]
-    assert row["weights_16bit_bytes"] > row["weights_4bit_bytes"]
-    assert row["experts_implementation"] == "eager"
 
 
 @pytest.mark.parametrize(
@@ -283,31 +265,3 @@ def test_task_trains(name: str, run: Run) -> None:
     assert all(0 < loss < 100 for loss in record.steps["loss"])
     assert record.measurements["peak_allocated_bytes"] > 4 * record.measurements["parameters_total"]
     assert ("tokens_per_second" in record.measurements) == (task != "image-classification")
-
-
-def test_padding_does_not_count_as_real_tokens(run: Run) -> None:
-    data = DataSpec(synthetic=SyntheticData(sequence_length=16, samples=16, padding=0.5))
-    row = run(spec=replace(build_tiny_spec(), data=data)).measurements
-    assert row["tokens_per_second"] == pytest.approx(16 * row["samples_per_second"])
-    assert 0.2 < row["real_tokens_per_second"] / row["tokens_per_second"] < 0.8
-
-
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_users_file_is_trained_on(kind: Any, run: Run, tmp_path: Path) -> None:
-    import pandas
-
-    reviews = ["a good film", "the film was bad", "very very good", "a very bad film"]
-    rows = {"review": reviews * 4, "verdict": [1, 0, 1, 0] * 4, "reviewer": ["Ada"] * 16}
-    path = tmp_path / f"reviews.{kind}"
-    getattr(pandas.DataFrame(rows), f"to_{kind}")(path, index=False)
-    file = DatasetFile(
-        path=str(path),
-        format=kind,
-        columns={"text": "review", "labels": "verdict"},
-        tokenizer=save_word_tokenizer(tmp_path / "tokenizer"),
-        max_length=16,
-    )
-    record = run(spec=replace(build_tiny_spec(), data=DataSpec(file=file)))
-    # Reviews of three and four words share batches: the shorter ones are padded.
-    assert record.measurements["real_tokens_per_second"] < record.measurements["tokens_per_second"]
-    assert record.measurements["steps_counted"] == 2

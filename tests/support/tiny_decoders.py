@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import transformers
 
-from jobs.spec import ModelSpec
+from jobs.spec import ModelSpec, RowLengthDistribution, SyntheticData
 
 LLAMA = {
     "hidden_size": 32,
@@ -22,6 +22,12 @@ LLAMA = {
     "eos_token_id": 2,
 }
 MODEL = ModelSpec(task="causal-lm", architecture="llama", config=LLAMA)
+RAGGED = SyntheticData(
+    sequence_length=32,
+    samples=40,
+    lengths=RowLengthDistribution(distribution="lognormal", mean=12),
+)
+PADDED = SyntheticData(sequence_length=32, samples=40, padding=0.3)
 TOKENS = torch.arange(2, 34).reshape(2, 16)
 
 

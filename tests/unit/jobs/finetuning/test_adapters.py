@@ -12,10 +12,11 @@ import torch
 import transformers
 
 from jobs.finetuning.adapters import peft_adapter
-from jobs.finetuning.frozen_base import bf16_base
+from jobs.finetuning.frozen_base import bf16_base, fp16_base
 from jobs.finetuning.peft_methods import METHODS
 from jobs.finetuning.quantized_base import quantized_base, torchao_int8_base
 from jobs.trial import weight_formats
+from jobs.trial.effective_code import code
 from tests.support.tiny_decoders import LLAMA
 
 TINY = {
@@ -149,7 +150,9 @@ def test_quantized_base_of_a_checkpoint_packs_the_layers_that_transformers_packs
 
 def test_quantized_base_of_fused_experts_is_flagged() -> None:
     # transformers 5 holds all experts of a layer in one parameter, which no quantizer replaces.
-    share = weight_formats.measurements(packed(mixture()))["base_quantized_share"]
+    model = packed(mixture())
+    assert code(model)["experts_implementation"] == "eager"
+    share = weight_formats.measurements(model)["base_quantized_share"]
     flag = weight_formats.unquantized_flag(share)
     assert flag is not None
     assert flag.kind == "not_quantized"
@@ -159,8 +162,9 @@ def test_quantized_base_of_fused_experts_is_flagged() -> None:
     assert weight_formats.unquantized_flag(0.99) is None
 
 
-def test_bf16_base_has_16_bit_weights_and_32_bit_adapters() -> None:
-    model = lora(bf16_base(maker(), False, CPU))
+@pytest.mark.parametrize("make_base", [bf16_base, fp16_base])
+def test_16_bit_base_has_adapters_in_32_bits(make_base: Any) -> None:
+    model = lora(make_base(maker(), False, CPU))
     row = weight_formats.measurements(model)
     assert row["weights_16bit_bytes"] == 2 * sum(p.numel() for p in maker()().parameters())
     assert row["weights_32bit_bytes"] == 4 * row["parameters_trainable"]

@@ -13,7 +13,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from jobs.finetuning.adapters import peft_adapter
-from jobs.finetuning.frozen_base import bf16_base, dequantized_base, fp16_base
+from jobs.finetuning.frozen_base import bf16_base, dequantized_base
 from jobs.finetuning.quantized_base import _pack_in_8_bits
 from jobs.techniques import AXES
 from tests.unit.jobs.finetuning.test_adapters import (
@@ -35,11 +35,6 @@ def test_quantized_base_in_fp16_has_no_other_format_beside_its_codes(method: str
     assert wide == {torch.float16}
     if method == "bnb_4bit":
         assert model.model.layers[0].mlp.up_proj.compute_dtype is torch.float16
-
-
-def test_fp16_base_has_all_weights_in_fp16() -> None:
-    model = fp16_base(maker(), False, CPU)
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float16}
 
 
 def loader(folder: Path) -> functools.partial[Any]:

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from jobs.finetuning.weighted_loss import entropy_weighted_loss
-from jobs.techniques import AXES
 from jobs.trial.effective_code import code
 from tests.support.tiny_decoders import TOKENS, decoder
 
@@ -73,9 +72,3 @@ def test_eaft_leaves_the_evaluation_as_it_is() -> None:
 def test_eaft_with_label_smoothing_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="does not support a weighted loss"):
         entropy_weighted_loss(unsure(), "causal-lm", SimpleNamespace(label_smoothing_factor=0.1))
-
-
-def test_eaft_is_another_training_with_its_parameters() -> None:
-    variant = AXES["loss"].variant("eaft(alpha=0.5,k=10)")
-    assert variant.numerical_effect == "training"
-    assert variant.hooks["loss"].arguments == {"alpha": 0.5, "k": 10}

@@ -8,10 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from jobs.flags import FlagKind
-from jobs.loops import accumulated_loss
 from jobs.loops.accumulated_loss import LossScale
 from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
@@ -69,13 +67,3 @@ def test_loss_scale_without_a_count_says_divided() -> None:
     scale = LossScale(trainer)
     scale.compute(lambda *args, **kwargs: 1.0, None, {})
     assert scale.scaling == "divided"
-
-
-def test_same_draws_uses_up_no_random_number() -> None:
-    state = torch.get_rng_state()
-    draws = []
-    for _ in range(2):
-        with accumulated_loss._same_draws():
-            draws.append(torch.rand(3))
-    assert torch.equal(*draws)
-    assert torch.equal(torch.get_rng_state(), state)

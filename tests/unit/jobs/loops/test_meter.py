@@ -178,13 +178,6 @@ def test_steps_rates_are_totals_over_the_counted_time(clock: Clock) -> None:
     assert steps.series()["data_seconds"] == pytest.approx([1.0, 0.2, 0.2, 0.2])
 
 
-def test_steps_without_a_mask_count_every_token_as_real(clock: Clock) -> None:
-    steps = Steps()
-    run_four_steps(clock, [steps])
-    values = steps.measurements()
-    assert values["real_tokens_per_second"] == values["tokens_per_second"] == pytest.approx(20.0)
-
-
 def test_losses_add_up_the_micro_batches_of_a_step(clock: Clock) -> None:
     losses = Losses()
     run_four_steps(clock, [Steps(), losses], accumulation=4)

@@ -12,27 +12,23 @@ from jobs.spec.limits import MAX_SEED, MAX_TIMEOUT_SECONDS, problem_of
 from tests.conftest import build_tiny_spec
 
 
-@pytest.mark.parametrize("seed", [0, MAX_SEED])
-def test_problem_of_a_seed_that_numpy_takes_is_empty(seed: int) -> None:
-    assert problem_of(build_tiny_spec(seed=seed)) == ""
+@pytest.mark.parametrize(
+    "measure", [{"seed": 0}, {"seed": MAX_SEED}, {"timeout_seconds": MAX_TIMEOUT_SECONDS}]
+)
+def test_problem_of_what_can_run_is_empty(measure: dict[str, Any]) -> None:
+    assert problem_of(build_tiny_spec(**measure)) == ""
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**80])
 def test_problem_of_another_seed_names_the_largest(seed: int) -> None:
-    assert problem_of(build_tiny_spec(seed=seed)) == (
-        f"measure.seed is {seed}: it must be from 0 to 4294967295, the largest seed that NumPy "
-        "takes"
-    )
+    problem = problem_of(build_tiny_spec(seed=seed))
+    assert problem.startswith(f"measure.seed is {seed}: it must be from 0 to 4294967295, the")
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, 1e12, float("inf"), float("nan")])
 def test_problem_of_a_timeout_that_no_clock_holds(seconds: float) -> None:
     problem = problem_of(build_tiny_spec(timeout_seconds=seconds))
     assert problem.endswith("it must be above zero and at most a year")
-
-
-def test_problem_of_the_longest_timeout_is_empty() -> None:
-    assert problem_of(build_tiny_spec(timeout_seconds=MAX_TIMEOUT_SECONDS)) == ""
 
 
 def test_problem_of_an_unknown_data_format_names_the_known() -> None:

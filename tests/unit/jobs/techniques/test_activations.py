@@ -12,11 +12,8 @@ import torch
 
 pytest.importorskip("trl")
 
-from jobs.techniques import AXES
 from jobs.techniques.axes.activations import offloaded_activations
 from jobs.trial.effective_code import code
-from jobs.trial.requirements import unmet_reason
-from tests.conftest import build_tiny_spec
 from tests.support.tiny_decoders import TOKENS, checkpointed, decoder
 
 
@@ -92,13 +89,3 @@ def test_forward_pass_that_fails_leaves_no_hooks_behind() -> None:
     weight = torch.ones(1024, requires_grad=True)
     (weight.exp() * weight).sum()
     assert len(tracker) == saved
-
-
-@pytest.mark.parametrize("name", ["offload", "checkpoint_offload_streams"])
-def test_offloaded_activations_need_a_gpu(name: str) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
-    variant = AXES["activations"].variant(name)
-    reasons = [unmet_reason(item, build_tiny_spec()) for item in variant.requires]
-    assert any("needs a CUDA GPU" in reason for reason in reasons)
-    assert variant.numerical_effect == "exact"

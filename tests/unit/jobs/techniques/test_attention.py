@@ -11,11 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    default_data_collator,
-)
+from transformers import BertConfig, BertForSequenceClassification, default_data_collator
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from jobs.techniques.axes.attention import (
@@ -85,20 +81,6 @@ def test_only_kernel_disables_the_others(monkeypatch: pytest.MonkeyPatch) -> Non
     assert enabled == {"flash": True, "cudnn": False, "mem_efficient": False, "math": False}
 
 
-def _reference(query: Any, key: Any, value: Any, begins: Any, *_: Any, **options: Any) -> Any:
-    """What varlen_attn computes, row by row; heads are in dimension 1."""
-    assert options["window_size"] == (-1, 0)
-    parts = []
-    bounds = begins.tolist()
-    for begin, end in itertools.pairwise(bounds):
-        row = [part[begin:end].transpose(0, 1).float() for part in (query, key, value)]
-        out = torch.nn.functional.scaled_dot_product_attention(
-            *row, is_causal=True, scale=options["scale"], enable_gqa=options["enable_gqa"]
-        )
-        parts.append(out.transpose(0, 1))
-    return torch.cat(parts)
-
-
 def _varlen_attn(
     query: Any,
     key: Any,
@@ -112,8 +94,16 @@ def _varlen_attn(
     window_size: tuple[int, int] = (-1, -1),
     enable_gqa: bool = False,
 ) -> Any:
-    options = {"scale": scale, "window_size": window_size, "enable_gqa": enable_gqa}
-    return _reference(query, key, value, cu_seq_q, **options)
+    """What torch's kernel computes, row by row; heads are in dimension 1."""
+    assert window_size == (-1, 0)
+    parts = []
+    for begin, end in itertools.pairwise(cu_seq_q.tolist()):
+        row = [part[begin:end].transpose(0, 1).float() for part in (query, key, value)]
+        out = torch.nn.functional.scaled_dot_product_attention(
+            *row, is_causal=True, scale=scale, enable_gqa=enable_gqa
+        )
+        parts.append(out.transpose(0, 1))
+    return torch.cat(parts)
 
 
 def test_variable_length_attention_is_sdpa_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,11 +116,11 @@ def _with_and_without(attention: str) -> list[float]:
     """Losses of a small Llama: of two padded rows, and of the same rows in one sequence."""
     model = decoder(num_attention_heads=4, use_cache=False)
     model.set_attn_implementation(attention)
-    rows = [{"input_ids": torch.arange(1, 8)}, {"input_ids": torch.arange(9, 13)}]
-    if attention == "sdpa":
-        return _losses(model, rows, PadRows(0), "")
-    with torch.autocast("cpu", torch.bfloat16):
-        return _losses(model, rows, PadRows(0), attention)
+    rows = [{"input_ids": ids, "labels": ids} for ids in (torch.arange(1, 8), torch.arange(9, 13))]
+    takes_masks = attention == "sdpa"
+    _, flat = flattened_rows(None, PadRows(0), attention="" if takes_masks else attention, tokens=8)
+    with torch.autocast("cpu", torch.bfloat16, enabled=not takes_masks):
+        return [float(model(**collate(rows)).loss.detach()) for collate in (PadRows(0), flat)]
 
 
 class _Mask:
@@ -153,13 +143,10 @@ def _memory_efficient_attention(
     """What xformers computes, for tensors of shape (batch, tokens, heads, width)."""
     assert query.shape == key.shape == value.shape
     assert query.dtype == key.dtype == value.dtype
-    parts = []
     lengths = attn_bias.lengths or [query.shape[1]]
     pieces = [part.transpose(1, 2).split(lengths, dim=2) for part in (query, key, value)]
-    for row in zip(*pieces, strict=True):
-        parts.append(
-            torch.nn.functional.scaled_dot_product_attention(*row, is_causal=True, scale=scale)
-        )
+    attend = torch.nn.functional.scaled_dot_product_attention
+    parts = [attend(*row, is_causal=True, scale=scale) for row in zip(*pieces, strict=True)]
     return torch.cat(parts, dim=2).transpose(1, 2)
 
 
@@ -188,11 +175,3 @@ def test_xformers_attention_refuses_a_window(xformers: None) -> None:
     tensor = torch.zeros(1, 1, 2, 4)
     with pytest.raises(ValueError, match="attention=xformers has no sliding_window"):
         xformers_forward(None, tensor, tensor, tensor, None, sliding_window=4)
-
-
-def _losses(model: Any, rows: list[Any], collate: Any, attention: str) -> list[float]:
-    """Of the padded batch, and of the same rows in one sequence."""
-    labelled = [{**row, "labels": row["input_ids"]} for row in rows]
-    _, flat = flattened_rows(None, collate, attention=attention, tokens=8)
-    batches = (collate(labelled), flat(labelled))
-    return [float(model(**batch).loss.detach()) for batch in batches]

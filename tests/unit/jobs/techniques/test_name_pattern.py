@@ -51,8 +51,3 @@ def test_listed_name_is_the_row_that_the_pattern_makes() -> None:
     assert listed
     for name in listed:
         assert ACTIVATIONS.variants[name] == pattern.variant(name)
-
-
-def test_names_show_the_form_of_the_pattern_once() -> None:
-    assert ACTIVATIONS.names.count("budget_<share>") == 1
-    assert not ACTIVATIONS.is_name("budget_<share>")

@@ -10,9 +10,9 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import DataSpec, ModelSpec, RowLengthDistribution, SyntheticData, TrialSpec
 from jobs.techniques import AXES
-from jobs.trial.run import run
 from tests.conftest import build_tiny_spec
-from tests.support.tiny_decoders import LLAMA, MODEL
+from tests.support.one_trial import measured
+from tests.support.tiny_decoders import MODEL
 
 LENGTHS = RowLengthDistribution(distribution="lognormal", mean=16)
 
@@ -29,17 +29,7 @@ def _spec(batching: str, model: ModelSpec = MODEL) -> TrialSpec:
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrialRecord]:
     """One trial of each way to batch."""
     folder = tmp_path_factory.mktemp("scratch")
-    measured = {}
-    for batching in AXES["batching"].variants:
-        record = run(_spec(batching), lambda phase: None, scratch=folder)
-        assert record.outcome is Outcome.OK, record.reason
-        measured[batching] = record
-    return measured
-
-
-def test_run_padding_free_has_the_losses_of_padded_rows(records: dict[str, TrialRecord]) -> None:
-    padded = records["pad"].steps["loss"]
-    assert records["padding_free"].steps["loss"] == pytest.approx(padded, rel=1e-5)
+    return {name: measured(_spec(name), folder) for name in AXES["batching"].variants}
 
 
 def test_run_padding_free_trains_no_padding(records: dict[str, TrialRecord]) -> None:
@@ -76,14 +66,7 @@ def test_run_of_a_model_whose_rows_attend_to_each_other_is_refused(
     tmp_path: Path, batching: str
 ) -> None:
     # OPT computes its positions and masks without position_ids.
-    record = run(
-        _spec(batching, replace(MODEL, architecture="opt")), lambda phase: None, scratch=tmp_path
-    )
-    assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "rows_stay_separate")
+    spec = _spec(batching, replace(MODEL, architecture="opt"))
+    record = measured(spec, tmp_path, Outcome.UNSUPPORTED)
+    assert record.rule == "rows_stay_separate"
     assert "attend to each other" in record.reason
-
-
-def test_run_of_a_classifier_without_padding_is_refused(tmp_path: Path) -> None:
-    classifier = ModelSpec(task="sequence-classification", architecture="llama", config=LLAMA)
-    record = run(_spec("padding_free", classifier), lambda phase: None, scratch=tmp_path)
-    assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "task:causal-lm")

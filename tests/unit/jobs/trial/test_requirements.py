@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from jobs.errors import UnsupportedError
-from jobs.spec import ModelSpec, TrialSpec
 from jobs.trial.requirements import check, unmet_reason
 from tests.conftest import build_tiny_spec
-
-EXPERTS_REASON = "LlamaForCausalLM has no experts whose implementation transformers can choose"
 
 
 def test_check_raises_for_the_first_unmet_requirement() -> None:
@@ -21,58 +19,38 @@ def test_check_raises_for_the_first_unmet_requirement() -> None:
     assert caught.value.rule == "package:no_such_package"
 
 
-def test_unmet_reason_of_an_unknown_requirement_says_so() -> None:
-    reason = unmet_reason("phase of the moon", build_tiny_spec())
-    assert reason == "there is no check for the requirement 'phase of the moon'"
-
-
-@pytest.mark.parametrize(("version", "is_met"), [("5.0", True), ("99.0", False)])
-def test_unmet_reason_compares_versions(version: str, is_met: bool) -> None:
-    assert (unmet_reason(f"transformers>={version}", build_tiny_spec()) == "") is is_met
-
-
-def with_dropout(spec: TrialSpec, rate: float) -> TrialSpec:
-    config = {**spec.model.config, "attention_probs_dropout_prob": rate}
-    return replace(spec, model=replace(spec.model, config=config))
-
-
-def test_unmet_reason_names_the_models_attention_dropout() -> None:
-    spec = build_tiny_spec()
-    reason = unmet_reason("no_attention_dropout", with_dropout(spec, 0.1))
-    assert "attention_probs_dropout_prob=0.1" in reason
-    assert unmet_reason("no_attention_dropout", with_dropout(spec, 0.0)) == ""
+NO_EXPERTS = "LlamaForCausalLM has no experts whose implementation transformers can choose"
 
 
 @pytest.mark.parametrize(
-    ("model", "is_met"),
+    ("requirement", "model", "reason"),
     [
-        (ModelSpec(task="causal-lm", architecture="mixtral"), True),
-        (ModelSpec(task="causal-lm", architecture="llama"), False),
+        ("phase of the moon", {}, "there is no check for the requirement 'phase of the moon'"),
+        ("transformers>=5.0", {}, ""),
+        ("transformers>=99.0", {}, "needs transformers 99.0 or newer"),
+        ("no_attention_dropout", {"config": {"attention_probs_dropout_prob": 0.0}}, ""),
+        ("no_attention_dropout", {}, "the model asks for attention_probs_dropout_prob=0.1"),
+        ("experts", {"task": "causal-lm", "architecture": "mixtral"}, ""),
+        ("experts", {"task": "causal-lm", "architecture": "llama"}, NO_EXPERTS),
+        # The tiny model has 16 positions, and its texts as many tokens.
+        ("virtual_tokens:4", {}, "more than the model's 16 positions"),
+        ("virtual_tokens:4", {"task": "causal-lm", "architecture": "llama"}, ""),
+        ("virtual_tokens:", {}, "num_virtual_tokens is missing"),
+        ("text_task", {"task": "image-classification", "architecture": "vit"}, "is an image"),
+        ("text_task", {}, ""),
     ],
 )
-def test_unmet_reason_of_experts_names_the_model_without_any(
-    model: ModelSpec, is_met: bool
+def test_unmet_reason_is_about_this_model_and_node(
+    requirement: str, model: dict[str, Any], reason: str
 ) -> None:
-    reason = unmet_reason("experts", replace(build_tiny_spec(), model=model))
-    assert reason == ("" if is_met else EXPERTS_REASON)
-
-
-def test_unmet_reason_of_virtual_tokens_counts_positions() -> None:
-    # The tiny model has 16 positions, and its texts as many tokens.
-    assert "more than the model's 16 positions" in unmet_reason(
-        "virtual_tokens:4", build_tiny_spec()
-    )
-    rotary = ModelSpec(
-        task="causal-lm", architecture="llama", config={"max_position_embeddings": 16}
-    )
-    assert unmet_reason("virtual_tokens:4", replace(build_tiny_spec(), model=rotary)) == ""
-    assert "num_virtual_tokens is missing" in unmet_reason("virtual_tokens:", build_tiny_spec())
-
-
-def test_unmet_reason_of_a_text_task_is_about_images() -> None:
-    image = ModelSpec(task="image-classification", architecture="vit")
-    assert "input is an image" in unmet_reason("text_task", replace(build_tiny_spec(), model=image))
-    assert unmet_reason("text_task", build_tiny_spec()) == ""
+    spec = build_tiny_spec()
+    if model:
+        config = {} if "task" in model else spec.model.config
+        changed = {**model, "config": {**config, **model.get("config", {})}}
+        spec = replace(spec, model=replace(spec.model, **changed))
+    unmet = unmet_reason(requirement, spec)
+    assert reason in unmet
+    assert bool(unmet) is bool(reason)
 
 
 def test_unmet_reason_of_a_hub_kernel_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import pytest
 
 from jobs.record import Outcome
-from jobs.spec import DatasetFile, DataSpec, TrialSpec
+from jobs.spec import DataSpec, TrialSpec
 from jobs.trial.run import run
 from tests.conftest import build_tiny_spec
+from tests.support.json_rows import file_of
 from tests.support.one_trial import measured
 
 SHORT, LONG = 4, 16
@@ -22,11 +22,9 @@ RAGGED = [LONG if row % 50 == 49 else SHORT for row in range(200)]
 
 def spec_of(folder: Path, lengths: list[int], **choices: Any) -> TrialSpec:
     """The tiny BERT on a file of rows with so many tokens."""
-    path = folder / "rows.jsonl"
     rows = [{"input_ids": [7] * count, "labels": count % 2} for count in lengths]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     spec = build_tiny_spec(choices, steps=3)
-    return replace(spec, data=DataSpec(file=DatasetFile(path=str(path), format="json")))
+    return replace(spec, data=DataSpec(file=file_of(rows, folder)))
 
 
 @pytest.mark.parametrize("choices", [{"accumulation": 2}, {"loop": "accelerate"}])
@@ -59,7 +57,6 @@ def test_run_on_equally_long_rows_has_no_further_step(tmp_path: Path) -> None:
 
 def test_run_that_fails_on_the_longest_rows_says_so(tmp_path: Path) -> None:
     lengths = [SHORT] * 5000 + [LONG + 1]  # the model has as many positions as a long row has
-    record = run(spec_of(tmp_path, lengths), lambda phase: None, scratch=tmp_path)
-    assert record.outcome is Outcome.FAILED
+    record = measured(spec_of(tmp_path, lengths), tmp_path, Outcome.FAILED)
     assert record.phase == "worst_batch"
     assert record.reason.startswith("with the longest rows of the data in one batch: ")

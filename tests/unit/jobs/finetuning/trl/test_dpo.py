@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -16,19 +15,13 @@ from jobs.finetuning.trl.dpo_rows import prepared_pairs
 from jobs.finetuning.trl.parameters import plain_defaults
 from jobs.finetuning.trl.raw_rows import RawRows, pairs_of_file, random_pairs
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import (
-    Choice,
-    DatasetFile,
-    DataSpec,
-    RowLengthDistribution,
-    SyntheticData,
-    TrialSpec,
-)
+from jobs.spec import Choice, DataSpec, SyntheticData, TrialSpec
 from jobs.trial.data.row_lengths import PairLengths
 from jobs.trial.models import architecture_config
-from jobs.trial.run import run
 from tests.conftest import build_tiny_spec
-from tests.support.tiny_decoders import MODEL
+from tests.support.json_rows import file_of
+from tests.support.one_trial import measured
+from tests.support.tiny_decoders import MODEL, PADDED, RAGGED
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
 
 with warnings.catch_warnings():
@@ -36,12 +29,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import trl
 
-RAGGED = SyntheticData(
-    sequence_length=32,
-    samples=40,
-    lengths=RowLengthDistribution(distribution="lognormal", mean=12),
-)
-PADDED = SyntheticData(sequence_length=32, samples=40, padding=0.3)
 IPO = "trl_dpo(beta=0.5,loss_type=ipo)"
 BEFORE = "trl_dpo(precompute_ref_log_probs=true)"
 CASES: dict[str, tuple[SyntheticData, dict[str, Choice]]] = {
@@ -75,21 +62,15 @@ def _spec(case: str) -> TrialSpec:
 def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
     """One trial of each case: name -> its record."""
     folder = tmp_path_factory.mktemp("scratch")
-    measured = {}
-    for case in CASES:
-        record = run(_spec(case), lambda phase: None, scratch=folder)
-        assert record.outcome is Outcome.OK, (case, record.reason)
-        measured[case] = record
-    return measured
+    return {case: measured(_spec(case), folder) for case in CASES}
 
 
 def _bare_losses(case: str, folder: Path) -> list[float]:
-    """The losses of a DPOTrainer that knows nothing of this project, with a peft_config of its own.
+    """The losses of a DPOTrainer that knows nothing of this project.
 
     Only its rows are given as token ids, as the trial drew them.
     """
     import transformers
-    from peft import LoraConfig
 
     rows, choices = CASES[case]
     accumulation = int(choices.get("accumulation", 1))
@@ -125,18 +106,14 @@ def _bare_losses(case: str, folder: Path) -> list[float]:
             losses.append(float(loss))
             return loss
 
-    peft_config = None
     reference = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     reference.load_state_dict(model.state_dict())
-    if "adapter" in choices:
-        peft_config = LoraConfig(task_type="CAUSAL_LM", r=8, target_modules="all-linear")
     trainer = Bare(
         model=model,
-        ref_model=None if peft_config else reference,
+        ref_model=reference,
         args=arguments,
         train_dataset=pairs.dataset,
         processing_class=pairs.tokenizer,
-        peft_config=peft_config,
     )
     trainer.train()
     steps = np.array(losses).reshape(-1, accumulation)
@@ -246,13 +223,10 @@ FILES = {
 
 def _pairs(rows: list[Any], folder: Path, **special_tokens: Any) -> RawRows:
     """The pairs of a file of JSON lines, before TRL prepares them."""
-    path = folder / "pairs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     tokenizer = save_word_tokenizer(
         folder / "tokenizer", chat_template=CHAT_TEMPLATE, **special_tokens
     )
-    file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=6)
-    return pairs_of_file(file, seed=0)
+    return pairs_of_file(file_of(rows, folder, tokenizer=tokenizer, max_length=6), seed=0)
 
 
 @pytest.mark.parametrize("case", FILES)
@@ -318,8 +292,7 @@ def test_pairs_of_texts_need_an_end_token(tmp_path: Path) -> None:
 def test_dpo_that_trl_refuses_is_unsupported_with_the_reason(tmp_path: Path) -> None:
     spec = build_tiny_spec({"loop": "trl_dpo(sync_ref_model=true)", "adapter": "lora_r8"})
     spec = replace(spec, model=MODEL, data=DataSpec(synthetic=PADDED))
-    record = run(spec, lambda phase: None, scratch=tmp_path)
-    assert record.outcome is Outcome.UNSUPPORTED
+    record = measured(spec, tmp_path, Outcome.UNSUPPORTED)
     assert "sync_ref_model" in record.reason
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -14,19 +13,13 @@ from jobs.errors import UnsupportedError
 from jobs.finetuning.trl.parameters import plain_defaults
 from jobs.finetuning.trl.raw_rows import RawRows
 from jobs.finetuning.trl.sft_rows import prepared, raw_rows
-from jobs.record import Outcome, TrialRecord
-from jobs.spec import (
-    Choice,
-    DatasetFile,
-    DataSpec,
-    RowLengthDistribution,
-    SyntheticData,
-    TrialSpec,
-)
+from jobs.record import TrialRecord
+from jobs.spec import Choice, DataSpec, SyntheticData, TrialSpec
 from jobs.trial.models import architecture_config
-from jobs.trial.run import run
 from tests.conftest import build_tiny_spec
-from tests.support.tiny_decoders import MODEL
+from tests.support.json_rows import file_of
+from tests.support.one_trial import measured
+from tests.support.tiny_decoders import MODEL, PADDED, RAGGED
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
 
 with warnings.catch_warnings():
@@ -34,12 +27,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import trl
 
-RAGGED = SyntheticData(
-    sequence_length=32,
-    samples=40,
-    lengths=RowLengthDistribution(distribution="lognormal", mean=12),
-)
-PADDED = SyntheticData(sequence_length=32, samples=40, padding=0.3)
 LORA = {"adapter": "lora_r8", "activations": "checkpoint", "precision": "bf16"}
 CASES: dict[str, tuple[SyntheticData, dict[str, Choice]]] = {
     "ragged": (RAGGED, {"accumulation": 2}),
@@ -62,29 +49,25 @@ def _spec(case: str, loop: str) -> TrialSpec:
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], TrialRecord]:
     """One trial of each case with each loop: (case, loop) -> its record."""
     folder = tmp_path_factory.mktemp("scratch")
-    measured = {}
+    records = {}
     for case in CASES:
         for loop in ("trainer", "trl_sft"):
-            record = run(_spec(case, loop), lambda phase: None, scratch=folder)
-            assert record.outcome is Outcome.OK, (case, loop, record.reason)
-            measured[case, loop] = record
-    return measured
+            records[case, loop] = measured(_spec(case, loop), folder)
+    return records
 
 
 Records = dict[tuple[str, str], TrialRecord]
 
 
-@pytest.mark.parametrize(("case", "share"), [("ragged", 1e-5), ("padded", 1e-5), ("lora", 2e-3)])
+@pytest.mark.parametrize(
+    ("case", "share"),
+    [("ragged", 1e-5), ("padded", 1e-5), ("padding_free", 1e-5), ("lora", 2e-3)],
+)
 def test_sft_trains_with_the_losses_of_the_trainer(
     case: str, share: float, records: Records
 ) -> None:
     losses = records[case, "trainer"].steps["loss"]
     assert records[case, "trl_sft"].steps["loss"] == pytest.approx(losses, rel=share)
-
-
-def test_sft_padding_free_has_the_losses_of_the_trainers(records: Records) -> None:
-    losses = records["padding_free", "trainer"].steps["loss"]
-    assert records["padding_free", "trl_sft"].steps["loss"] == pytest.approx(losses, rel=1e-5)
 
 
 def test_sft_counts_rows_tokens_and_blocks(records: Records) -> None:
@@ -164,10 +147,8 @@ ANSWERS_TEMPLATE = CHAT_TEMPLATE.replace(
 
 def _raw(rows: list[Any], folder: Path, template: str) -> RawRows:
     """The rows of a file of JSON lines, before TRL prepares them."""
-    path = folder / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     tokenizer = save_word_tokenizer(folder / "tokenizer", chat_template=template)
-    file = DatasetFile(path=str(path), format="json", tokenizer=tokenizer, max_length=8)
+    file = file_of(rows, folder, tokenizer=tokenizer, max_length=8)
     return raw_rows(DataSpec(file=file), architecture_config(MODEL), samples=None, seed=0)
 
 

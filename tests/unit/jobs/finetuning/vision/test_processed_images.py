@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from jobs.spec import DatasetFile, DataSpec
+from jobs.spec import DataSpec
 from jobs.trial import models
 from jobs.trial.data import IGNORED, load, ragged_lengths
+from tests.support.json_rows import file_of
 from tests.support.vision_models import tiny_vision_model
 from tests.support.vision_processors import llava_processor, picture, save_llava_processor
 
@@ -36,10 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loaded(folder: Path, rows: Sequence[Mapping[str, Any]], **fields: Any) -> tuple[Any, Any]:
-    path = folder / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = {"max_length": 64, "tokenizer": str(folder / "processor"), **fields}
-    file = DatasetFile(**{"path": str(path), "format": "json", **options})
+    file = file_of(rows, folder, **options)
     config = models.architecture_config(tiny_vision_model("llava", image_token_index=IMAGE))
     return load(DataSpec(file=file), "image-text-to-text", config, samples=None, seed=0)
 
@@ -92,11 +90,7 @@ def test_folder_of_images_is_read_with_its_texts(folder: Path, tmp_path: Path) -
         ({"image": "0.png", "caption": "a"}, {}, "trains on messages with images"),
         (PROMPT, {"tokenizer": None}, "which needs a tokenizer"),
         ({"image": "0.png", "messages": ["a"]}, {}, "lists of mappings with role and content"),
-        (
-            {**PROMPT, "completion": [{"role": "assistant"}]},
-            {},
-            "must both be texts",
-        ),
+        ({**PROMPT, "completion": [{"role": "assistant"}]}, {}, "must both be texts"),
     ],
     ids=["too_long", "url", "columns", "no_processor", "no_messages", "text_and_chat"],
 )

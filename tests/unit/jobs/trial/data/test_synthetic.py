@@ -29,16 +29,10 @@ def test_load_makes_as_many_samples_as_are_needed(needed: int | None, count: int
     assert data["input_ids"].shape == (count, 32)
 
 
-def test_load_is_the_same_for_the_same_seed() -> None:
-    first = columns("causal-lm")
-    second = columns("causal-lm")
+def test_load_is_the_same_for_the_same_seed_and_has_a_label_per_sample() -> None:
+    first, second = columns("sequence-classification"), columns("sequence-classification")
     assert np.array_equal(first["input_ids"], second["input_ids"])
-
-
-def test_load_for_sequence_classification_has_a_label_per_sample() -> None:
-    data = columns("sequence-classification")
-    assert data["labels"].shape == (64,)
-    assert set(data["labels"]) == {0, 1}
+    assert (first["labels"].shape, set(first["labels"])) == ((64,), {0, 1})
 
 
 def test_load_with_padding_ignores_padded_positions() -> None:

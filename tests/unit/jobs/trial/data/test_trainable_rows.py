@@ -22,12 +22,20 @@ def test_causal_row_of_one_token_has_nothing_to_predict() -> None:
     assert left["input_ids"][:] == [[3, 4], [5, 6, 7]]
 
 
-def test_prompt_that_leaves_no_room_for_its_completion_is_left_out() -> None:
-    masked = [[IGNORED, IGNORED, IGNORED], [IGNORED, IGNORED, 5], [5, IGNORED, IGNORED]]
+@pytest.mark.parametrize(
+    ("task", "kept"),
+    [
+        # A causal language model predicts no first token.
+        ("causal-lm", [[IGNORED, IGNORED, 5]]),
+        ("token-classification", [[IGNORED, IGNORED, 5], [5, IGNORED, IGNORED]]),
+    ],
+)
+def test_rows_whose_targets_are_all_ignored_are_left_out(task: Any, kept: Any) -> None:
+    masked = [[IGNORED] * 3, [IGNORED, IGNORED, 5], [5, IGNORED, IGNORED]]
     dataset = rows(input_ids=[[3, 4, 5]] * 3, labels=masked)
-    with pytest.warns(UserWarning, match="2 of 3 rows"):
-        left = trainable_rows(dataset, "causal-lm", "f.jsonl", 10)
-    assert left["labels"][:] == [[IGNORED, IGNORED, 5]]
+    with pytest.warns(UserWarning, match="of 3 rows"):
+        left = trainable_rows(dataset, task, "f.jsonl", 10)
+    assert left["labels"][:] == kept
 
 
 @pytest.mark.parametrize(
@@ -42,13 +50,6 @@ def test_prompt_that_leaves_no_room_for_its_completion_is_left_out() -> None:
 def test_rows_of_one_token_stay_where_each_has_a_target(task: Any, labels: Any) -> None:
     dataset = rows(input_ids=[[3], [3, 4]], **({"labels": labels} if labels else {}))
     assert trainable_rows(dataset, task, "f.jsonl", 10) is dataset
-
-
-def test_targets_that_are_all_ignored_are_left_out_in_every_task() -> None:
-    dataset = rows(input_ids=[[3], [3, 4]], labels=[[IGNORED], [1, IGNORED]])
-    with pytest.warns(UserWarning, match="1 of 2 rows"):
-        left = trainable_rows(dataset, "token-classification", "f.jsonl", 10)
-    assert left["input_ids"][:] == [[3, 4]]
 
 
 def test_rows_of_a_selection_are_counted_and_not_those_of_its_table() -> None:

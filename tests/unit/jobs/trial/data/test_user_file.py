@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import pytest
 
 from jobs.spec import DatasetFile, DataSpec, Task
 from jobs.trial.data import IGNORED, load
+from tests.support.json_rows import file_of
 from tests.support.word_tokenizer import CHAT_TEMPLATE, WORDS, save_word_tokenizer
 
 CONFIG: Any = SimpleNamespace(vocab_size=32, num_labels=2, pad_token_id=0)
@@ -33,22 +34,18 @@ def chat_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
     return save_word_tokenizer(tmp_path_factory.mktemp("chat"), chat_template=CHAT_TEMPLATE)
 
 
-class Loader:
-    """Loads rows as a file of JSON lines."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "rows.jsonl"
-
-    def __call__(self, rows: Sequence[dict[str, Any]], task: Task, **fields: Any) -> Any:
-        """The dataset and its collator."""
-        self.path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        file = DatasetFile(**{"path": str(self.path), "format": "json"} | fields)
-        return load(DataSpec(file=file), task, CONFIG, samples=None, seed=0)
+Loader = Callable[..., Any]
 
 
 @pytest.fixture
 def rows_of(tmp_path: Path) -> Loader:
-    return Loader(tmp_path)
+    """Loads rows as a file of JSON lines: the dataset and its collator."""
+
+    def loaded(rows: Sequence[dict[str, Any]], task: Task, **fields: Any) -> Any:
+        data = DataSpec(file=file_of(rows, tmp_path, **fields))
+        return load(data, task, CONFIG, samples=None, seed=0)
+
+    return loaded
 
 
 def ids(text: str) -> list[int]:
@@ -198,6 +195,23 @@ def test_load_refuses_other_rows_in_a_sentence(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         rows_of(rows, task, tokenizer=chat_tokenizer)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "arrow", "disk"])
+def test_load_reads_every_format(kind: Any, tokenizer: str, tmp_path: Path) -> None:
+    dataset = datasets.Dataset.from_dict({"review": ["a film", "good"], "stars": [1, 0]})
+    path = tmp_path / f"rows.{kind}"
+    if kind in ("parquet", "csv"):
+        getattr(dataset, f"to_{kind}")(path)
+    else:
+        dataset.save_to_disk(path)
+    if kind == "arrow":
+        (path,) = path.glob("*.arrow")
+    columns = {"text": "review", "labels": "stars"}
+    file = DatasetFile(path=str(path), format=kind, columns=columns, tokenizer=tokenizer)
+    loaded, _ = load(DataSpec(file=file), "sequence-classification", CONFIG, samples=None, seed=0)
+    assert loaded["input_ids"][:] == [ids("a film"), ids("good")]
+    assert loaded["labels"][:] == [1, 0]
 
 
 def test_load_of_texts_without_a_tokenizer_says_so(rows_of: Loader) -> None:
