@@ -4,7 +4,6 @@ No other package imports from here. ``jobs.techniques`` loads the modules with a
 by their names in its list. Others are imported when a hook is first asked for.
 
 adapters.py          the axis adapter: LoRA, and all other methods of PEFT
-peft_methods.py      the methods of PEFT, each with its configuration class
 frozen_base.py       the axis base: the format of the weights below an adapter
 quantized_base.py    builds a base in 8 or 4 bits
 trained_weights.py   the axis trainable: which of the model's own weights are trained

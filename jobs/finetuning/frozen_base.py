@@ -149,9 +149,7 @@ def bf16_base(
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments.
     """
-    import torch
-
-    return _in_16_bits(make, is_checkpoint, device, torch.bfloat16)
+    return _in_16_bits(make, is_checkpoint, device, "bfloat16")
 
 
 @hook("fp16_base")
@@ -159,9 +157,7 @@ def fp16_base(
     make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
 ) -> torch.nn.Module:
     """As ``bf16_base``, with all weights in fp16."""
-    import torch
-
-    return _in_16_bits(make, is_checkpoint, device, torch.float16)
+    return _in_16_bits(make, is_checkpoint, device, "float16")
 
 
 @hook("dequantized_base")
@@ -176,7 +172,7 @@ def dequantized_base(
     from transformers.quantizers.auto import AutoQuantizationConfig
 
     if not is_checkpoint:
-        return _in_16_bits(make, is_checkpoint, device, torch.bfloat16)
+        return _in_16_bits(make, is_checkpoint, device, "bfloat16")
     partial: Any = make
     stored = getattr(partial.keywords["config"], "quantization_config", None)
     if stored is None:
@@ -199,12 +195,15 @@ def _in_16_bits(
     make: Callable[..., torch.nn.Module],
     is_checkpoint: bool,
     device: torch.device,
-    dtype: torch.dtype,
+    dtype: str,
 ) -> torch.nn.Module:
     """The model that ``make`` returns, on ``device``, with all its weights in ``dtype``."""
+    import torch
+
+    kind = getattr(torch, dtype)
     if is_checkpoint:
-        return make(dtype=dtype).to(device)
+        return make(dtype=kind).to(device)
     # Random weights are drawn directly on the device.
     with device:
-        model = make(dtype=dtype)
+        model = make(dtype=kind)
     return model.to(device)

@@ -10,7 +10,7 @@ from jobs.anatomy.memory.live_tensors import nested_tensors, optimizer_layers
 from jobs.record import Column
 from jobs.techniques import COLUMNS as LOOP_COLUMNS
 from jobs.trial import effective_code, weight_formats
-from jobs.trial.weight_formats import stored_tensors
+from jobs.trial.weight_formats import storage_bytes, stored_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -177,16 +177,10 @@ def _persistent(trained: Trained, model: torch.nn.Module, optimizer: Any) -> dic
 
     if torch.cuda.is_available():
         return {}
-    models = [model]
-    if trained.reference_model is not None:
-        models.append(trained.reference_model)
     tensors = list(_state_tensors(optimizer))
+    models = [model] if trained.reference_model is None else [model, trained.reference_model]
     for part in models:
         tensors += [tensor for item in part.parameters() for tensor in stored_tensors(item)]
         tensors += part.buffers()
-    nbytes_by_address: dict[int, int] = {}  # tensors may share a storage
-    for tensor in tensors:
-        if tensor.device.type == "cpu":
-            storage = tensor.untyped_storage()
-            nbytes_by_address[storage.data_ptr()] = storage.nbytes()
-    return {"persistent_bytes": sum(nbytes_by_address.values())}
+    on_host = (tensor for tensor in tensors if tensor.device.type == "cpu")
+    return {"persistent_bytes": storage_bytes(on_host)}

@@ -43,23 +43,13 @@ def _package(name: str, spec: TrialSpec) -> str:
 
 _EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger", "trl": "sft"}
 """Module -> the extra of this project that installs it."""
+_PACKAGES = """
+    apollo_torch bitsandbytes cut_cross_entropy deepspeed flash_attn galore_torch grokadamw kernels
+    liger_kernel lomo_optim peft schedulefree torchao trl xformers
+"""
 DISTRIBUTIONS: Mapping[str, str] = {
-    "apollo_torch": "apollo-torch",
-    "bitsandbytes": "bitsandbytes",
-    "cut_cross_entropy": "cut-cross-entropy",
-    "deepspeed": "deepspeed",
-    "flash_attn": "flash-attn",
-    "galore_torch": "galore-torch",
-    "grokadamw": "grokadamw",
-    "kernels": "kernels",
-    "liger_kernel": "liger-kernel",
-    "lomo_optim": "lomo-optim",
+    **{name: name.replace("_", "-") for name in _PACKAGES.split()},
     "optimi": "torch-optimi",
-    "peft": "peft",
-    "schedulefree": "schedulefree",
-    "torchao": "torchao",
-    "trl": "trl",
-    "xformers": "xformers",
 }
 """Module -> the name of its package on PyPI.
 

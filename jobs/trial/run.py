@@ -57,7 +57,9 @@ def run(
     with ExitStack() as stack:
         trackers = [stack.enter_context(tracker) for tracker in _trackers(spec)]
         try:
-            derived, anatomy = _Run(spec, trackers, enter).measure(context_bytes, scratch)
+            derived, anatomy = _measure(
+                spec, trackers, enter, context_bytes=context_bytes, folder=scratch
+            )
         except Exception as error:
             outcome, rule, reason = errors.classify(error)
             if outcome is Outcome.FAILED:  # no known outcome
@@ -91,95 +93,89 @@ def _trackers(spec: TrialSpec) -> list[Tracker]:
     return [kind() for kind in TRACKERS if spec.measure.inspect or kind is not Operators]
 
 
-class _Run:
-    """The parts of a run, in order. ``enter`` is called with each phase as it begins."""
+def _measure(
+    spec: TrialSpec,
+    trackers: Sequence[Tracker],
+    enter: Announce,
+    *,
+    context_bytes: int,
+    folder: Path,
+) -> tuple[Measurements, Anatomy | None]:
+    """Train under the trackers; returns all measurements, and the anatomy if asked for."""
+    from jobs.trial import upkeep_peaks
+    from jobs.trial.assembly import assemble
 
-    def __init__(self, spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce) -> None:
-        self._spec = spec
-        self._trackers = trackers
-        self._enter = enter
+    begin = time.perf_counter()
+    device = _prepared_device(spec, trackers, enter, context_bytes)
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
+        setup, lengths = assemble(spec, trackers, enter, device, scratch)
+        setup_seconds = time.perf_counter() - begin
+        # The training loop that the trial's techniques name.
+        train = bound(spec, "loop")
+        assert train is not None
+        trained: Trained = train(setup)
+        if lengths is not None:
+            enter("worst_batch")
+            is_padded = not getattr(setup.collator, "flattens_rows", False)
+            worst_batch.train_worst_batch(trained, lengths, trackers, spec, is_padded=is_padded)
+        notify(trackers, Moment.TRAIN_END, device)
+        # Everything that follows may use memory: the peaks are read before it.
+        values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
+        values |= _image_tokens(setup, spec)
+        enter("inspection")
+        values = _examined(spec, trained, values, trackers)
+        anatomy = None
+        if spec.measure.profile:
+            enter("profile")
+            values, anatomy = _profile(trained, values)
+        if spec.measure.evaluate_and_save:
+            enter("evaluate_and_save")
+            values = upkeep_peaks.measure(trained, setup, lengths, values)
+        return values, anatomy
 
-    def measure(self, context_bytes: int, folder: Path) -> tuple[Measurements, Anatomy | None]:
-        """Train under the trackers; returns all measurements, and the anatomy if asked for."""
-        from jobs.trial import upkeep_peaks
-        from jobs.trial.assembly import assemble
 
-        spec = self._spec
-        begin = time.perf_counter()
-        device = self._prepare_device(context_bytes)
-        with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
-            setup, lengths = assemble(spec, self._trackers, self._enter, device, scratch)
-            setup_seconds = time.perf_counter() - begin
-            # The training loop that the trial's techniques name.
-            train = bound(spec, "loop")
-            assert train is not None
-            trained: Trained = train(setup)
-            if lengths is not None:
-                self._enter("worst_batch")
-                is_padded = not getattr(setup.collator, "flattens_rows", False)
-                worst_batch.train_worst_batch(
-                    trained, lengths, self._trackers, spec, is_padded=is_padded
-                )
-            notify(self._trackers, Moment.TRAIN_END, device)
-            # Everything that follows may use memory: the peaks are read before it.
-            values = {**_read(self._trackers)[0], "setup_seconds": setup_seconds}
-            values |= _image_tokens(setup, spec)
-            values, anatomy = self._examine(trained, values)
-            if spec.measure.evaluate_and_save:
-                self._enter("evaluate_and_save")
-                values = upkeep_peaks.measure(trained, setup, lengths, values)
-            return values, anatomy
+def _prepared_device(
+    spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, context_bytes: int
+) -> torch.device:
+    """The trial's device with its CUDA context.
 
-    def _prepare_device(self, context_bytes: int) -> torch.device:
-        """The trial's device with its CUDA context.
+    Raises UnsupportedError if the node does not meet a requirement of the trial.
+    """
+    import torch
 
-        Raises UnsupportedError if the node does not meet a requirement of the trial.
-        """
-        import torch
+    from jobs.trial.assembly import cores
 
-        from jobs.trial.assembly import cores
+    enter("requirements")
+    # First of all: what the CUDA context takes counts as the trial's.
+    for tracker in trackers:
+        tracker.start(context_bytes)
+    requirements.check(spec.settings.requires, spec)
+    torch.set_num_threads(cores(spec))
+    enter("context")
+    if set_allocator := bound(spec, "allocator"):
+        set_allocator()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.ones((1, 1), device=device)  # creates the context
+    notify(trackers, Moment.CONTEXT, device)
+    if cap := memory_cap.of(spec):
+        memory_cap.impose(cap, _read(trackers)[0].get("gpu_context_bytes"))
+    return device
 
-        spec = self._spec
-        self._enter("requirements")
-        # First of all: what the CUDA context takes counts as the trial's.
-        for tracker in self._trackers:
-            tracker.start(context_bytes)
-        requirements.check(spec.settings.requires, spec)
-        torch.set_num_threads(cores(spec))
-        self._enter("context")
-        if set_allocator := bound(spec, "allocator"):
-            set_allocator()
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        torch.ones((1, 1), device=device)  # creates the context
-        notify(self._trackers, Moment.CONTEXT, device)
-        if cap := memory_cap.of(spec):
-            memory_cap.impose(cap, _read(self._trackers)[0].get("gpu_context_bytes"))
-        return device
 
-    def _examine(
-        self, trained: Trained, values: Measurements
-    ) -> tuple[Measurements, Anatomy | None]:
-        """``values`` with the effective configuration and what follows from several of them.
+def _examined(
+    spec: TrialSpec, trained: Trained, values: Measurements, trackers: Sequence[Tracker]
+) -> Measurements:
+    """``values`` with the effective configuration and what follows from several of them."""
+    from jobs.trial import effective_config
+    from jobs.trial.row_isolation import check_rows_are_separate
 
-        The anatomy, too, if it is asked for.
-        """
-        from jobs.trial import effective_config
-        from jobs.trial.row_isolation import check_rows_are_separate
-
-        spec = self._spec
-        self._enter("inspection")
-        check_rows_are_separate(trained, spec)
-        if spec.measure.inspect:
-            values = effective_config.inspect(trained) | values
-        values = worst_batch.with_worst_batch(values, self._trackers)
-        values |= _loss_scaling(trained)
-        device_type = trained.accelerator.device.type
-        values |= trial_columns.derived(values, spec, device_type)
-        values |= trial_columns.like_the_hf_guide(trained, values)
-        if not spec.measure.profile:
-            return values, None
-        self._enter("profile")
-        return _profile(trained, values)
+    check_rows_are_separate(trained, spec)
+    if spec.measure.inspect:
+        values = effective_config.inspect(trained) | values
+    values = worst_batch.with_worst_batch(values, trackers)
+    values |= _loss_scaling(trained)
+    values |= trial_columns.derived(values, spec, trained.accelerator.device.type)
+    return values | trial_columns.like_the_hf_guide(trained, values)
 
 
 def _image_tokens(setup: Setup, spec: TrialSpec) -> Measurements:

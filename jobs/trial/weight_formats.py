@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +118,12 @@ def stored_tensors(parameter: Any) -> Iterator[torch.Tensor]:
         yield from nested_tensors([packed.absmax, packed.code, packed.offset])
         packed = packed.state2
     yield from nested_tensors(getattr(parameter, "SCB", None))
+
+
+def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of the storages of these tensors, each once: tensors may share one."""
+    storages = (tensor.untyped_storage() for tensor in tensors)
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def unquantized_flag(share: float | None) -> Flag | None:

@@ -24,7 +24,6 @@ _MODULES = (
     "trial/data/collators.py",
     "trial/data/row_lengths.py",
     "trial/data/tokenizing.py",
-    "trial/data/trainable_rows.py",
     "trial/data/user_file.py",
     "finetuning/vision/image_layouts.py",
     "finetuning/vision/random_images.py",

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import torch
 import transformers
 
 from jobs.finetuning.trl.reference_model import drop_copied_adapter, reference_copy
 from jobs.finetuning.trl.sft_loop import trl_trainer
-from jobs.finetuning.trl.sft_rows import Counting
+from jobs.finetuning.trl.sft_rows import counting
 from jobs.finetuning.user_code.objects import UserCodeError
 from jobs.loops.accumulated_loss import LossScale
 from jobs.loops.contract import Setup, Trained
 from jobs.loops.trainer import Metered, measured
+from jobs.trial.weight_formats import storage_bytes
 
 
 def train(setup: Setup, *, trainer: str) -> Trained:
@@ -25,10 +23,14 @@ def train(setup: Setup, *, trainer: str) -> Trained:
 
     Raises UnsupportedError with TRL's reason for a combination that TRL refuses.
     """
-    with _private_files():
-        live: Any = _trainer(setup)
+    import datasets
+
+    # Else TRL would take the reference's log-probabilities from an earlier trial, even from one in
+    # another precision, and would not compute them.
+    datasets.disable_caching()
+    live: Any = _trainer(setup)
     drop_copied_adapter(setup.model)
-    live.data_collator = Counting(live.data_collator)
+    live.data_collator = counting(live.data_collator)
     trained = measured(live, setup, LossScale.as_declared(live))
     return replace(trained, columns=_columns(live), reference_model=live.ref_model)
 
@@ -61,30 +63,21 @@ def _trainer(setup: Setup) -> Metered:
 def _columns(trainer: Any) -> dict[str, Any]:
     """What the Trainer compared with and computed, read back after the training."""
     reference = "model"
+    model = trainer.ref_model
+    held = () if model is None else (*model.parameters(), *model.buffers())
     if trainer.precompute_ref_logps:
         reference = "computed before"
-    elif trainer.ref_model is None:
+    elif model is None:
         reference = "adapter off"
     values = {
         "reference": reference,
-        "reference_model_bytes": _model_bytes(trainer.ref_model),
+        "reference_model_bytes": storage_bytes(held),
         "preference_loss": ", ".join(trainer.loss_types),
         "preference_beta": float(trainer.beta),
     }
     if hasattr(trainer, "reference_seconds"):
         values["reference_seconds"] = trainer.reference_seconds
     return values
-
-
-def _model_bytes(model: torch.nn.Module | None) -> int:
-    """Bytes of a model's parameters and buffers, each storage once; 0 for None."""
-    if model is None:
-        return 0
-    nbytes_by_address = {}
-    for tensor in (*model.parameters(), *model.buffers()):
-        storage = tensor.untyped_storage()
-        nbytes_by_address[storage.data_ptr()] = storage.nbytes()
-    return sum(nbytes_by_address.values())
 
 
 def _timed_reference(trainer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -95,21 +88,3 @@ def _timed_reference(trainer: Any, *args: Any, **kwargs: Any) -> Any:
     dataset = super(type(trainer), trainer)._precompute_ref_logps(*args, **kwargs)
     trainer.reference_seconds = time.perf_counter() - begin
     return dataset
-
-
-@contextmanager
-def _private_files() -> Iterator[None]:
-    """While the context lasts, ``datasets`` shares no computed columns with other trials.
-
-    TRL would take the reference's log-probabilities from an earlier trial, even from one in another
-    precision, and would not compute them.
-    """
-    import datasets
-
-    was_enabled = datasets.is_caching_enabled()
-    datasets.disable_caching()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            datasets.enable_caching()

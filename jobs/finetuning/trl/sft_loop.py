@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.finetuning.trl.parameters import refusal
-from jobs.finetuning.trl.sft_rows import Counting, PreparedRows
+from jobs.finetuning.trl.sft_rows import PreparedRows, counting
 from jobs.finetuning.user_code.objects import UserCodeError, UserObjects
 from jobs.loops.accumulated_loss import LossScale
 from jobs.loops.contract import Setup, Trained
@@ -21,7 +21,7 @@ def train(setup: Setup) -> Trained:
 
     trainer = trl_trainer(setup, SFTTrainer)
     if setup.collator.flattens_rows:  # type: ignore[union-attr]
-        trainer.data_collator = Counting(trainer.data_collator)
+        trainer.data_collator = counting(trainer.data_collator)
     return measured(trainer, setup, LossScale.as_declared(trainer))
 
 

@@ -30,15 +30,9 @@ class PreparedRows:
             self.count_samples = lambda inputs: int(inputs[COUNT])
 
 
-class Counting:
+def counting(collate: Callable[[list[Any]], dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     """A collator whose batches also have the number of their rows."""
-
-    def __init__(self, collate: Callable[[list[Any]], dict[str, Any]]) -> None:
-        self._collate = collate
-
-    def __call__(self, rows: list[Any]) -> dict[str, Any]:
-        """The batch of the wrapped collator, with the number of its rows."""
-        return {**self._collate(rows), COUNT: len(rows)}
+    return lambda rows: {**collate(rows), COUNT: len(rows)}
 
 
 def sft_rows(

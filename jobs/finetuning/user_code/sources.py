@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib.util
 from collections.abc import Iterator
@@ -97,25 +98,16 @@ def _with_imports(module: str, folder: str) -> dict[str, Path]:
 
 def _imported(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
     """The names of modules that a source may import, wherever it does so."""
+    package = module if is_package else module.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node, module, is_package=is_package)
-            if base:
+            with contextlib.suppress(ImportError):  # dots that lead out of the package
+                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
                 yield base
                 # What is imported from a package may be a module of it.
                 yield from (f"{base}.{alias.name}" for alias in node.names)
-
-
-def _absolute(node: ast.ImportFrom, module: str, *, is_package: bool) -> str:
-    """The module that ``from ... import`` names; its dots are relative to the importing module."""
-    if not node.level:
-        return node.module or ""
-    parts = module.split(".")
-    dropped = node.level - int(is_package)
-    package = parts[: len(parts) - dropped]
-    return ".".join([*package, *filter(None, [node.module])])
 
 
 def _parsed(path: Path) -> ast.Module:

@@ -231,10 +231,7 @@ FAMILIES: Mapping[str, ImageFamily] = {
         marks_answers=True,
     ),
     "gemma3": ImageFamily(
-        layout=functools.partial(
-            _of_one_size, functools.partial(_number, key="mm_tokens_per_image"), 2
-        ),
-        type_ids="token_type_ids",
+        layout=functools.partial(_of_one_size, _gemma_tokens, 2), type_ids="token_type_ids"
     ),
     "internvl": ImageFamily(layout=functools.partial(_of_one_size, _internvl_tokens, 1)),
     **dict.fromkeys(("idefics3", "smolvlm"), ImageFamily(layout=_of_tiles)),

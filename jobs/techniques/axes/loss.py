@@ -115,6 +115,8 @@ def _with_fused_loss(
     ``arguments`` are the ``TrainingArguments``. Raises NotImplementedError if the loss of the model
     is not the cross-entropy of the next token, or its output layer is not a plain linear layer.
     """
+    import torch
+
     head: Any = model.get_output_embeddings()  # type: ignore[operator]
     _refuse_other_losses(model, head, kernel, arguments)
     original_head = head.forward
@@ -147,9 +149,15 @@ def _with_fused_loss(
             raise NotImplementedError(
                 f"{type(model).__name__} does not support a fused loss: it computes with its logits"
             )
-        targets = _next_tokens(labels, shift_labels, ignore_index)
+        following = shift_labels
+        if following is None:
+            following = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+        targets = following.flatten()
         flat = hidden.flatten(0, -2)
-        loss = total_loss(_as_autocast(flat), head.weight, head.bias, targets, ignore_index)
+        # The number format that autocast uses for matrix products.
+        if torch.is_autocast_enabled(flat.device.type):
+            flat = flat.to(torch.get_autocast_dtype(flat.device.type))
+        loss = total_loss(flat, head.weight, head.bias, targets, ignore_index)
         # The same division as in transformers.loss.loss_utils.fixed_cross_entropy: by the number of
         # labels in the micro-batch, or in the whole step.
         if num_items_in_batch is None:
@@ -179,26 +187,6 @@ def _refuse_other_losses(model: Any, head: Any, kernel: str, arguments: Any) -> 
         reason = "label smoothing needs the logits"
     if reason:
         raise NotImplementedError(f"{name} does not support a fused loss: {reason}")
-
-
-def _next_tokens(labels: torch.Tensor, shift_labels: Any, ignore_index: int) -> torch.Tensor:
-    """The next token at each position, shape (all tokens,); ``ignore_index`` after the last."""
-    import torch
-
-    following: torch.Tensor = shift_labels
-    if shift_labels is None:
-        following = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
-    return following.flatten()
-
-
-def _as_autocast(hidden: torch.Tensor) -> torch.Tensor:
-    """``hidden`` in the number format that autocast uses for matrix products."""
-    import torch
-
-    kind = hidden.device.type
-    if torch.is_autocast_enabled(kind):
-        return hidden.to(torch.get_autocast_dtype(kind))
-    return hidden
 
 
 class _Region:

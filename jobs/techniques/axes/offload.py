@@ -80,24 +80,15 @@ OFFLOAD = Axis(
         "zero2": _zero(2, "ZeRO-2: shards gradients too; on one GPU it saves nothing"),
         "zero3": _zero(3, "ZeRO-3: shards parameters too; on one GPU it saves little"),
         # ZeRO-Offload: states and parameters on the host need no GPU memory (arXiv 2101.06840).
-        "zero1_cpu_optimizer": _zero(
-            1,
-            "ZeRO-1 with optimizer states and update on the host: saves GPU memory, costs "
-            "transfers and CPU time",
-            optimizer=_CPU,
-        ),
-        "zero2_cpu_optimizer": _zero(
-            2,
-            "ZeRO-2 with optimizer states and update on the host: saves GPU memory, costs "
-            "transfers and CPU time",
-            optimizer=_CPU,
-        ),
-        "zero3_cpu_optimizer": _zero(
-            3,
-            "ZeRO-3 with optimizer states and update on the host: saves GPU memory, costs "
-            "transfers and CPU time",
-            optimizer=_CPU,
-        ),
+        **{
+            f"zero{stage}_cpu_optimizer": _zero(
+                stage,
+                f"ZeRO-{stage} with optimizer states and update on the host: saves GPU memory, "
+                "costs transfers and CPU time",
+                optimizer=_CPU,
+            )
+            for stage in (1, 2, 3)
+        },
         "zero3_cpu_parameters": _zero(
             3,
             "ZeRO-3 with parameters in host memory: saves the weights' GPU memory, costs transfers "

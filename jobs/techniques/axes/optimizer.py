@@ -31,6 +31,14 @@ def _rows(make: Callable[[str, str], Variant], **docs: str) -> dict[str, Variant
     return {name: make(name, doc) for name, doc in docs.items()}
 
 
+def _torch_adamw(name: str, doc: str) -> Variant:
+    return _named(name, doc, numerical_effect="exact", traits=("torch_adamw",))
+
+
+def _torchao(name: str, doc: str) -> Variant:
+    return _named(name, f"torchao's {doc}", requires=("package:torchao",))
+
+
 def _bitsandbytes(name: str, doc: str) -> Variant:
     requires = ["package:bitsandbytes"]
     if name.startswith("paged_ademamix"):
@@ -68,17 +76,11 @@ OPTIMIZER = Axis(
     doc="How the weights are updated; the optimizer's states are often the largest part of memory",
     default="adamw_torch_fused",
     variants={
-        "adamw_torch_fused": _named(
-            "adamw_torch_fused",
-            "AdamW in one fused kernel: two 32-bit states per parameter",
-            numerical_effect="exact",
-            traits=("torch_adamw",),
-        ),
-        "adamw_torch": _named(
-            "adamw_torch",
-            "AdamW in PyTorch's default implementation: multi-tensor (foreach) kernels on a GPU",
-            numerical_effect="exact",
-            traits=("torch_adamw",),
+        **_rows(
+            _torch_adamw,
+            adamw_torch_fused="AdamW in one fused kernel: two 32-bit states per parameter",
+            adamw_torch="AdamW in PyTorch's default implementation: multi-tensor (foreach) kernels "
+            "on a GPU",
         ),
         "adamw_foreach": Variant(
             doc="torch.optim.AdamW with multi-tensor (foreach) kernels: costs temporary memory",
@@ -88,15 +90,10 @@ OPTIMIZER = Axis(
             doc="torch.optim.AdamW that updates one tensor at a time: slow, little extra memory",
             hooks={"optimizer": Hook("torch_adamw", {"foreach": False})},
         ),
-        "adamw_torch_8bit": _named(
-            "adamw_torch_8bit",
-            "torchao's AdamW with 8-bit states: a quarter of AdamW's state memory",
-            requires=("package:torchao",),
-        ),
-        "adamw_torch_4bit": _named(
-            "adamw_torch_4bit",
-            "torchao's AdamW with 4-bit states: an eighth of AdamW's state memory",
-            requires=("package:torchao",),
+        **_rows(
+            _torchao,
+            adamw_torch_8bit="AdamW with 8-bit states: a quarter of AdamW's state memory",
+            adamw_torch_4bit="AdamW with 4-bit states: an eighth of AdamW's state memory",
         ),
         **_rows(
             _named,

@@ -4,7 +4,6 @@ synthetic.py      random samples
 user_file.py      the user's file: read, its columns recognised, tokenised or refused
 recognition.py    which columns of a file a task can train on
 tokenizing.py     texts, chats, and prompts with their completions as token ids
-trainable_rows.py leaves out rows that have no token to learn
 class_labels.py   names of classes as numbers, and how many classes there are
 collators.py      rows of a file as a padded batch
 row_lengths.py    how long the rows are, and which take the most memory together

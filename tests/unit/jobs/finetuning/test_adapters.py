@@ -11,9 +11,8 @@ import pytest
 import torch
 import transformers
 
-from jobs.finetuning.adapters import peft_adapter
+from jobs.finetuning.adapters import METHODS, peft_adapter
 from jobs.finetuning.frozen_base import bf16_base, fp16_base
-from jobs.finetuning.peft_methods import METHODS
 from jobs.finetuning.quantized_base import quantized_base, torchao_int8_base
 from jobs.trial import weight_formats
 from jobs.trial.effective_code import code

@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 from jobs.trial.data.collators import IGNORED
-from jobs.trial.data.trainable_rows import trainable_rows
+from jobs.trial.data.user_file import trainable_rows
 
 
 def rows(**columns: list[Any]) -> datasets.Dataset:
