@@ -49,9 +49,7 @@ def _quantized(
 def _bitsandbytes(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
     """The row of a method of ``quantized_base``."""
     arguments = {"method": method, "parameters": dict(parameters)}
-    arithmetic: tuple[str, ...] = ("bf16",)
-    if parameters.get("dtype") == "float16":
-        arithmetic = ()
+    arithmetic = () if parameters.get("dtype") == "float16" else ("bf16",)
     return _quantized(doc, Hook(quantized_base.BITSANDBYTES, arguments), "bitsandbytes", arithmetic)
 
 

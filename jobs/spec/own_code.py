@@ -8,9 +8,6 @@ from dataclasses import dataclass
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
-_MOST_CHARACTERS = 200
-"""The most characters of a name: the name of a file may have 255 bytes."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserCode:
@@ -43,6 +40,7 @@ class UserCode:
 
 def is_object_name(text: object) -> bool:
     """Whether a text is ``module:object``, both made of plain Python names."""
-    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or not _NAME.fullmatch(text):
+    # The name of a file may have 255 bytes.
+    if not isinstance(text, str) or len(text) > 200 or not _NAME.fullmatch(text):
         return False
     return not any(map(keyword.iskeyword, re.split(r"[.:]", text)))

@@ -145,10 +145,6 @@ class TrialSpec(_CachesIdentity):
         return self.micro_batch * self.accumulation
 
 
-_DIGITS = 12
-"""Hexadecimal digits of an identity. Among 20,000 trials, two collide with a chance of 1 in a
-million."""
-_LEFT_OUT = frozenset(("choices", "needs", "training_recipe"))
 _latest: dict[str, tuple[object, Any]] = {}
 """Field -> its latest object, and that object as JSON. The trials of a plan share their model, data
 and measurement, so these are converted once."""
@@ -163,7 +159,7 @@ def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
     """
     content = {}
     for name, value in changed_fields(spec):
-        if name in _LEFT_OUT:
+        if name in ("choices", "needs", "training_recipe"):
             continue
         known = _latest.get(name)
         if known is None or known[0] is not value:
@@ -174,4 +170,5 @@ def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
         content["measure"] = {key: measure[key] for key in measure if key != "timeout_seconds"}
     content["batch"] = [choices.get("micro_batch"), choices.get("accumulation")]
     text = json.dumps(content, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    # Among 20,000 trials, two collide in 12 digits with a chance of 1 in a million.
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

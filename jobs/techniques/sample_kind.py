@@ -5,6 +5,7 @@ Samples per second can be compared only within one workload.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 from jobs.spec import Choice, TrainingRecipe
@@ -23,7 +24,13 @@ def workload_of(recipe: TrainingRecipe) -> Workload:
     A sample of 4096 tokens takes longer than one of 1024, so more samples per second do not mean
     a faster training.
     """
-    return frozenset(choice for choice in recipe.choices if _changes_samples(*choice))
+    changed = set()
+    for axis, value in recipe.choices:
+        # A user may have registered an axis or a value, and another version may have had one.
+        with contextlib.suppress(KeyError):
+            if OTHER_WORKLOAD in AXES[axis].variant(value).traits:
+                changed.add((axis, value))
+    return frozenset(changed)
 
 
 def same_workload(recipe: TrainingRecipe, other: TrainingRecipe) -> bool:
@@ -35,13 +42,3 @@ def without_length(recipe: TrainingRecipe) -> TrainingRecipe:
     """The recipe without the choice of a sequence length."""
     kept = frozenset(choice for choice in recipe.choices if choice[0] not in _LENGTH_AXES)
     return TrainingRecipe(kept)
-
-
-def _changes_samples(axis: str, value: Choice) -> bool:
-    if axis not in AXES:
-        return False
-    try:
-        variant = AXES[axis].variant(value)
-    except KeyError:  # a value that a user registered, or one of another version
-        return False
-    return OTHER_WORKLOAD in variant.traits

@@ -24,10 +24,6 @@ _TOKEN = re.compile(
     re.ASCII | re.VERBOSE,
 )
 _KEYWORDS = ("true", "false", "null")
-_MOST_BITS = 63
-"""Parquet's widest integer has 64 bits, and one of them is the sign."""
-_DEEPEST = 8
-"""The deepest nesting of lists and mappings, so that the reader cannot overflow the stack."""
 
 
 class ParametersError(ValueError):
@@ -110,7 +106,7 @@ def _tokens(text: str) -> Iterator[str]:
             depth += (token in "[{") - (token in "]}")
             if depth < 0 or token == ("=" if depth else ":"):
                 raise ParametersError(f'"{token}" is at the wrong place')
-            if depth > _DEEPEST:
+            if depth > 8:  # deeper nesting could overflow the stack of the JSON reader
                 raise ParametersError("the values are nested too deeply")
             token = token.replace("=", ":")
         yield token
@@ -126,7 +122,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _number(text: str) -> int | float:
     if text.lstrip("-").isdigit():
-        if len(text) > 20 or int(text).bit_length() > _MOST_BITS:
+        # Parquet's widest integer has 64 bits, and one of them is the sign.
+        if len(text) > 20 or int(text).bit_length() > 63:
             raise ParametersError(f"{text} is beyond the integers of 64 bits")
         return int(text)
     number = float(text)

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 _TOKENS = 16
 """Tokens of each of the two rows."""
-_LARGEST_CHANGE = 1e-4
-"""The largest change of a row's logits, in 32 bits, that rounding explains; a share of the largest
-logit. Only experts round differently, because another row before changes their input shapes."""
-_LARGEST_CHANGE_IN_16_BITS = 5e-3
 
 
 def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
@@ -35,16 +31,13 @@ def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
         model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
     # In 32 bits a smaller leak shows, but kernels of variable length compute in 16 bits only.
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-    precision: Any = contextlib.nullcontext()
-    bound = _LARGEST_CHANGE
-    if takes_row_lengths(attention):
-        precision = trained.accelerator.autocast()
-        bound = _LARGEST_CHANGE_IN_16_BITS
-    elif model.get_input_embeddings().weight.element_size() < 4:
-        bound = _LARGEST_CHANGE_IN_16_BITS
-    with precision:
+    needs_16_bits = takes_row_lengths(attention)
+    with trained.accelerator.autocast() if needs_16_bits else contextlib.nullcontext():
         share = change_by_the_row_before(model, trained.accelerator.device, attention)
-    if share > bound:
+    has_16_bits = needs_16_bits or model.get_input_embeddings().weight.element_size() < 4
+    # The largest change that rounding explains, as a share of the largest logit. Only experts round
+    # differently, because another row before changes their input shapes.
+    if share > (5e-3 if has_16_bits else 1e-4):
         raise UnsupportedError(
             "rows_stay_separate",
             "this model lets rows that stand in one sequence attend to each other: changing a row "

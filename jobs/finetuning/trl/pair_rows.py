@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,11 +63,10 @@ def prompt_of_pair(row: Mapping[str, Any]) -> Any:
     if "prompt" in row:
         return row["prompt"]
     chosen, rejected = row["chosen"], row["rejected"]
-    shortest = min(len(chosen), len(rejected))
-    length = 0
     # TRL leaves at least the last letter or message of the shorter one.
-    while length < shortest - 1 and chosen[length] == rejected[length]:
-        length += 1
+    most = min(len(chosen), len(rejected)) - 1
+    pairs = zip(chosen[:most], rejected[:most], strict=True)
+    length = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     if length and chosen[length - 1] == " ":
         length -= 1
     return chosen[:length]

@@ -11,9 +11,6 @@ from pathlib import Path
 
 from jobs.spec import UserCode
 
-_DIGITS = 16
-"""Hexadecimal digits of a digest."""
-
 
 class SourceError(ValueError):
     """The source of an object was not found, or cannot be read. The message is one sentence."""
@@ -39,7 +36,7 @@ def source_digest(user_code: UserCode) -> str:
         files |= _with_imports(module, user_code.folder)
     for module, path in sorted(files.items()):
         content.update(module.encode() + b"\0" + path.read_bytes() + b"\0")
-    return content.hexdigest()[:_DIGITS]
+    return content.hexdigest()[:16]
 
 
 def file_of(module: str, folder: str) -> Path | None:

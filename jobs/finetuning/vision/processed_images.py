@@ -13,6 +13,7 @@ import torch
 from jobs.spec import DatasetFile
 from jobs.trial.data.collators import IGNORED
 from jobs.trial.data.recognition import Source
+from jobs.trial.data.tokenizing import require_chats, tokenizer_name
 from jobs.trial.data.user_file import rows_of_file
 
 if TYPE_CHECKING:
@@ -28,11 +29,7 @@ def images_of_file(file: DatasetFile, config: PretrainedConfig) -> tuple[Any, Pr
     Raises ValueError, in one sentence, for rows that the processor cannot take.
     """
     dataset, source = rows_of_file(file, "image-text-to-text")
-    if file.tokenizer is None:
-        raise ValueError(
-            f"{file.path} has {source}, which needs a tokenizer: name one in data.file.tokenizer"
-        )
-    processor = _loaded_processor(file.tokenizer)
+    processor = _loaded_processor(tokenizer_name(file, source))
     rows = _Rows(processor, file, source, config.image_token_id)
     replaced = [name for name in dataset.column_names if name not in _KEPT]
     dataset = dataset.map(rows.prepared, remove_columns=replaced, with_indices=True)
@@ -114,11 +111,7 @@ class _Rows:
             marked = self._marked(prompt, images, index)
             end = getattr(self._processor.tokenizer, "eos_token", None) or ""
             return marked, marked + completion + end
-        if not isinstance(prompt, list) or not isinstance(completion, list):
-            raise ValueError(
-                f"prompt and completion of {self._file.path} must both be texts, or both lists of "
-                "messages"
-            )
+        require_chats(prompt, completion, self._file)
         before = self._chat(prompt, images, answers_next=True)
         return before, self._chat([*prompt, *completion], images)
 

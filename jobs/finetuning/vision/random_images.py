@@ -16,9 +16,6 @@ from jobs.trial.data.row_lengths import random_lengths, random_token_range
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-_POOL_BYTES = 64 * 2**20
-"""Memory of the distinct random images. Other samples repeat them, to save host memory."""
-
 
 def image_texts(
     spec: SyntheticData, config: PretrainedConfig, *, samples: int | None, seed: int
@@ -64,7 +61,8 @@ class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         """Tokens of a sample that images replace."""
         # Pixels are normalised: about zero mean and unit variance in each channel.
         shape = (images * layout.pixel_values[0], *layout.pixel_values[1:])
-        distinct = _POOL_BYTES // (4 * int(np.prod(shape)))
+        # Distinct images take at most 64 MiB of host memory. Other samples repeat them.
+        distinct = 64 * 2**20 // (4 * int(np.prod(shape)))
         count = min(len(self), max(1, distinct))
         self._pool = torch.from_numpy(rng.standard_normal((count, *shape), dtype=np.float32))
         # What comes with the pixels is the same for all samples.

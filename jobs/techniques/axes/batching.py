@@ -181,8 +181,11 @@ def _block_maker(tokens: int) -> Callable[[Mapping[str, list[Any]]], dict[str, l
         for name, values in rest.items():
             full[name] = [values[k * tokens : (k + 1) * tokens] for k in range(count)]
             rest[name] = values[count * tokens :]
-        for block in range(count):
-            _begin_new_row(full["labels"][block], full["position_ids"][block])
+        for labels, positions in zip(full["labels"], full["position_ids"], strict=True):
+            # A row that reaches into a block begins anew there: at position 0, without a label.
+            labels[0] = -100
+            length = next((at for at, value in enumerate(positions) if at and value == 0), tokens)
+            positions[:length] = range(length)
         return full
 
     return blocks
@@ -238,17 +241,3 @@ def _real_tokens(row: Mapping[str, Any]) -> dict[str, list[int]]:
     if labels:
         labels[0] = -100
     return {"input_ids": ids, "labels": labels, "position_ids": list(range(len(ids)))}
-
-
-def _begin_new_row(labels: list[int], positions: list[int]) -> None:
-    """Make the beginning of a block a new row, in place: positions from 0, no label at the first.
-
-    -100 is the label that the loss ignores.
-    """
-    labels[0] = -100
-    first = positions[0]
-    for index, position in enumerate(positions):
-        # A position of 0 is the beginning of the next row, whose positions are right.
-        if index and position == 0:
-            break
-        positions[index] = position - first

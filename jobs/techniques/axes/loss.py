@@ -66,7 +66,10 @@ def chunked_loss(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn
 
     Regional compilation compiles the function for one chunk, and all chunks share the code.
     """
-    region = _Region(_chunk_loss_and_gradients)
+    from types import SimpleNamespace
+
+    # Regional compilation may replace the function by its compiled form.
+    region = SimpleNamespace(function=_chunk_loss_and_gradients)
     fused: Any = _with_fused_loss(model, arguments, "chunked", _chunked_sum(region))
     fused.loss_function.region = region
     return model
@@ -189,13 +192,6 @@ def _refuse_other_losses(model: Any, head: Any, kernel: str, arguments: Any) -> 
         raise NotImplementedError(f"{name} does not support a fused loss: {reason}")
 
 
-class _Region:
-    """A function that regional compilation may replace by its compiled form."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-
 def _chunk_loss_and_gradients(
     rows: Any,
     weight: Any,
@@ -233,10 +229,10 @@ def _chunk_loss_and_gradients(
     return loss, gradient @ weight
 
 
-def _chunked_sum(region: _Region) -> Callable[..., Any]:
+def _chunked_sum(region: Any) -> Callable[..., Any]:
     """A function for the sum of the tokens' losses, with the logits of one chunk at a time.
 
-    ``region`` has ``_chunk_loss_and_gradients`` or its compiled form.
+    ``region.function`` is ``_chunk_loss_and_gradients`` or its compiled form.
     """
     import torch
 

@@ -9,8 +9,6 @@ from typing import Any
 from jobs.spec import ModelSpec
 
 _CLASSIFIES = ("sequence-classification", "token-classification", "image-classification")
-_SHOWN = 5
-"""Names of classes that a sentence lists."""
 
 
 def numbered(dataset: Any, path: str) -> Any:
@@ -71,9 +69,7 @@ def fitted(model: ModelSpec, dataset: Any, *, config_labels: int) -> ModelSpec:
         return replace(model, config={**model.config, "num_labels": needed})
     # A model with one output is a regression, whatever its labels look like.
     if 1 < asked < needed:
-        shown = ", ".join(map(str, names[:_SHOWN]))
-        if len(names) > _SHOWN:
-            shown += ", ..."
+        shown = ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
         raise ValueError(
             f"model.config.num_labels is {asked}, and the data have {needed} classes"
             f"{f' ({shown})' if names else ''}"

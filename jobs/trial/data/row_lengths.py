@@ -14,7 +14,6 @@ _SEQUENCES = ("input_ids", "labels", "decoder_input_ids")
 """Columns that may hold a sequence per row, whose longest decides the shape of a batch."""
 _PAIR = ("prompt", "chosen", "rejected")
 """The parts of a pair of answers, whose token ids have columns of their own."""
-_ROWS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +128,7 @@ def arrow_lists(dataset: Any, column: str) -> Iterator[tuple[np.ndarray, np.ndar
     No list becomes a Python object. Nothing is yielded for a column of numbers or texts.
     """
     chosen = dataset.select_columns([column]).with_format("arrow")
-    for table in chosen.iter(batch_size=_ROWS_AT_ONCE):
+    for table in chosen.iter(batch_size=10_000):
         for chunk in table[column].chunks:
             if not hasattr(chunk, "value_lengths"):
                 return

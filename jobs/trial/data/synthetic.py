@@ -15,11 +15,6 @@ from jobs.trial.data.row_lengths import random_lengths, random_token_range
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-_MASKED_SHARE = 0.15
-"""Share of the tokens that a masked language model predicts, as in BERT (Devlin et al. 2018)."""
-_IMAGE_POOL = 64
-"""Distinct synthetic images. Further samples repeat them, so that host memory stays small."""
-
 
 def synthetic(
     spec: SyntheticData, task: Task, config: PretrainedConfig, *, samples: int | None, seed: int
@@ -95,8 +90,9 @@ def _labels(
     if task == "token-classification":
         return np.where(is_real, rng.integers(0, config.num_labels, ids.shape), IGNORED)
     if task == "masked-lm":
-        # Predicted positions keep their token: masking them would change no shape and no cost.
-        is_masked = rng.random(ids.shape) < _MASKED_SHARE
+        # The share that BERT predicts (Devlin et al. 2018). Predicted positions keep their token:
+        # masking them would change no shape and no cost.
+        is_masked = rng.random(ids.shape) < 0.15
         return np.where(is_real & is_masked, ids, IGNORED)
     return np.where(is_real, ids, IGNORED)  # language models predict the text itself
 
@@ -120,8 +116,9 @@ class Images(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
     def __init__(self, config: PretrainedConfig, count: int, rng: np.random.Generator) -> None:
         size = config.image_size
         height, width = (size, size) if isinstance(size, int) else size
-        # Normalised images have about zero mean and unit variance in each channel.
-        shape = (min(count, _IMAGE_POOL), config.num_channels, height, width)
+        # Normalised images have about zero mean and unit variance in each channel. There are 64 at
+        # most, which further samples repeat, so that host memory stays small.
+        shape = (min(count, 64), config.num_channels, height, width)
         self._pool = torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
         self._labels = torch.from_numpy(rng.integers(0, config.num_labels, count))
 

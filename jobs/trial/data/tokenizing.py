@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -36,14 +37,19 @@ def tokenizer_of(file: DatasetFile, source: str, *, has_chats: bool = False) -> 
 
     Raises ValueError, in one sentence, if there is none, or if it has no template for chats.
     """
+    tokenizer = loaded_tokenizer(tokenizer_name(file, source))
+    if has_chats:
+        require_chat_template(tokenizer, file)
+    return tokenizer
+
+
+def tokenizer_name(file: DatasetFile, source: str) -> str:
+    """What the user gives as the tokenizer. Raises ValueError if that is nothing."""
     if file.tokenizer is None:
         raise ValueError(
             f"{file.path} has {source}, which needs a tokenizer: name one in data.file.tokenizer"
         )
-    tokenizer = loaded_tokenizer(file.tokenizer)
-    if has_chats:
-        require_chat_template(tokenizer, file)
-    return tokenizer
+    return file.tokenizer
 
 
 def require_chat_template(tokenizer: Any, file: DatasetFile) -> None:
@@ -56,13 +62,20 @@ def require_chat_template(tokenizer: Any, file: DatasetFile) -> None:
         )
 
 
+def require_chats(prompt: Any, completion: Any, file: DatasetFile) -> None:
+    """Raises ValueError if a prompt and its completion are not both lists."""
+    if not isinstance(prompt, list) or not isinstance(completion, list):
+        raise ValueError(
+            f"prompt and completion of {file.path} must both be texts, or both lists of messages"
+        )
+
+
 def rows_to_tokens(
-    tokenizer: Any, file: DatasetFile, task: Task, source: Source, columns: Sequence[str]
+    tokenizer: Any, file: DatasetFile, task: Task, source: Source
 ) -> Callable[[Columns], Mapping[str, Any]]:
     """A function from a batch of rows to their token ids, attention masks and labels.
 
-    ``columns`` are those of the file. Raises ValueError, in one sentence, if the tokenizer cannot
-    make token ids from them.
+    Raises ValueError, in one sentence, if the tokenizer cannot make token ids from them.
     """
     tokens = _Tokens(tokenizer, file)
     if source == "messages":
@@ -157,11 +170,7 @@ class _Tokens:
     def _split_chat(self, prompt: Any, completion: Any) -> tuple[list[int], list[int]]:
         """Token ids of the messages of a prompt, and of those of its completion."""
         require_chat_template(self._tokenizer, self._file)
-        if not isinstance(prompt, list) or not isinstance(completion, list):
-            raise ValueError(
-                f"prompt and completion of {self._file.path} must both be texts, or both lists of "
-                "messages"
-            )
+        require_chats(prompt, completion, self._file)
         before = self._chat(prompt, answers_next=True)
         whole = self._chat([*prompt, *completion])
         if whole.startswith(before):
@@ -169,11 +178,8 @@ class _Tokens:
         # The template writes the prompt differently in a finished chat. The answer then begins
         # with the first token that differs.
         ids = self._ids(whole)
-        shared = 0
-        for left, right in zip(self._ids(before), ids, strict=False):
-            if left != right:
-                break
-            shared += 1
+        pairs = zip(self._ids(before), ids, strict=False)
+        shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
         return ids[:shared], ids[shared:]
 
     def _chat(self, messages: Any, *, tools: Any = None, answers_next: bool = False) -> str:
@@ -210,11 +216,9 @@ def _labels_of_tokens(word_of_token: Sequence[int | None], word_labels: Sequence
     ``word_of_token`` has None for special tokens.
     """
     labels = []
-    previous = None
-    for word in word_of_token:
+    for previous, word in itertools.pairwise((None, *word_of_token)):
         if word is None or word == previous:
             labels.append(IGNORED)
         else:
             labels.append(word_labels[word])
-        previous = word
     return labels

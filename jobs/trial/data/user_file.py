@@ -18,7 +18,6 @@ from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens, tokeniz
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-_TEXT_TYPES = ("string", "large_string")
 _LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
 
 
@@ -90,8 +89,8 @@ def _of_numbers(
 ) -> tuple[Any, Collator | None]:
     """Rows that hold the model's inputs already."""
     # No batch can hold texts: names, comments, the text itself.
-    features = dataset.features.items()
-    texts = [name for name, kind in features if getattr(kind, "dtype", "") in _TEXT_TYPES]
+    kinds = {name: getattr(kind, "dtype", "") for name, kind in dataset.features.items()}
+    texts = [name for name, kind in kinds.items() if kind in ("string", "large_string")]
     dataset = dataset.remove_columns(texts)
     if file.max_tokens is not None:
         dataset = _cut(dataset, file.max_tokens)
@@ -111,16 +110,13 @@ def _of_numbers(
 
 def _cut(dataset: Any, tokens: int) -> Any:
     """The dataset with at most this many tokens in a row."""
+    # Lists of one value for each token. Images and numbers stay as they are.
+    lists = {name for name, feature in dataset.features.items() if hasattr(feature, "feature")}
 
     def shorter(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """Each list of a batch of rows, cut at the end."""
-        return {name: [values[:tokens] for values in rows[name]] for name in cut_columns}
+        return {name: [row[:tokens] for row in rows[name]] for name in lists - {"pixel_values"}}
 
-    cut_columns = []
-    for name, feature in dataset.features.items():
-        # A list of one value for each token. Images and numbers stay as they are.
-        if name != "pixel_values" and hasattr(feature, "feature"):
-            cut_columns.append(name)
     return dataset.map(shorter, batched=True)
 
 
@@ -132,10 +128,8 @@ def _of_texts(
     if task in _LANGUAGE_MODELS and "labels" in dataset.column_names:
         # A class of the text, which a language model does not predict.
         dataset = dataset.remove_columns("labels")
-    columns = dataset.column_names
-    tokens = rows_to_tokens(tokenizer, file, task, source, columns)
-    kept = [name for name in columns if name == "labels"]
-    replaced = [name for name in columns if name not in kept]
+    tokens = rows_to_tokens(tokenizer, file, task, source)
+    replaced = [name for name in dataset.column_names if name != "labels"]
     dataset = dataset.map(tokens, batched=True, remove_columns=replaced)
     dataset = trainable_rows(dataset, task, file.path, getattr(config, "vocab_size", None))
     has_labels = "labels" in dataset.column_names
