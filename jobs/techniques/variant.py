@@ -30,7 +30,7 @@ class Variant:
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Hook] = field(default_factory=dict)
     """Place -> hook, for a technique that needs code. A hook is a function that is registered with
-    ``jobs.techniques.hooks.hook``. ``HookPlace`` in ``jobs.spec.libraries`` lists the places, and
+    ``jobs.techniques.hooks.hook``. ``HookPlace`` in ``jobs.spec.library_settings`` lists the places, and
     the arguments of a hook at each."""
     requires: tuple[str, ...] = ()
     """Requirements on the node, in the syntax of ``jobs.trial.requirements``:

@@ -14,7 +14,7 @@ from jobs.loops.meter import Meter
 from jobs.loops.trainer_arguments import training_arguments
 from jobs.node import environment
 from jobs.spec import TrialSpec
-from jobs.spec.libraries import MODEL_PLACES, PROCESS_PLACES
+from jobs.spec.library_settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.steady_state import wanted_error
 from jobs.techniques.hooks import bound, hook_name, service
 from jobs.trackers.tracker import Moment, Tracker, notify

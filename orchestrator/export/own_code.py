@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.spec.own_code import UserCode, is_object_name
+from jobs.spec.users_code import UserCode, is_object_name
 from jobs.techniques.hooks import service
 from orchestrator.export.generated_code import Code, NotExportableError, one_line
 from orchestrator.export.source_lifting import lifted

@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from jobs.spec import Hook, TrialSpec
-from jobs.spec.libraries import MODEL_PLACES, PROCESS_PLACES
+from jobs.spec.library_settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, hook_name, registered
 from orchestrator.export.data_code import data_code

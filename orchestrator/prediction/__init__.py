@@ -9,7 +9,7 @@ other_cards.py       the wider intervals for a GPU model that was not measured
 estimator.py         trials -> predictions; trials of one model share its traces
 model_group.py       the trials of one model: traced, replayed, predicted
 unsupported.py       trials that are not predicted, and why
-libraries.py         how the traced libraries are imported
+library_settings.py how the traced libraries are imported
 gpus.py              a GPU's constants: calibration data in gpus/*.yaml
 allocator.py         a model of PyTorch's caching allocator, for byte counts only
 kernels.py           what CUDA kernels take for themselves: workspaces that no tensor shows

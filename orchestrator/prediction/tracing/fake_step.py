@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from jobs.loops import accelerate as accelerate_loop
 from jobs.loops.trainer_arguments import training_arguments
 from jobs.spec import ModelSpec, TrialSpec
-from jobs.spec.libraries import MODEL_PLACES
+from jobs.spec.library_settings import MODEL_PLACES
 from jobs.tasks import auto_class
 from jobs.techniques.hooks import bound
 from jobs.trial import models

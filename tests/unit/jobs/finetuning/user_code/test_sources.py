@@ -9,7 +9,7 @@ import pytest
 
 from jobs.finetuning.user_code.sources import SourceError, source_digest
 from jobs.spec import UserCode
-from jobs.spec.own_code import is_object_name
+from jobs.spec.users_code import is_object_name
 
 MARK = "raise SystemExit('imported')\n"
 

@@ -14,9 +14,9 @@ from jobs.finetuning.user_code import probe
 from jobs.finetuning.user_code.objects import UserCodeError, user_objects
 from jobs.finetuning.user_code.sources import source_digest
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import TrialSpec, UserCode
-from jobs.trial.run import run
+from jobs.spec import UserCode
 from tests.conftest import build_tiny_spec
+from tests.support.one_trial import measured
 
 SOURCE = """
 import transformers
@@ -76,32 +76,24 @@ def _own(folder: str, **names: Any) -> UserCode:
     return replace(own, digest=source_digest(own))
 
 
-def _trial(own: UserCode | None, folder: Path, **choices: Any) -> TrialRecord:
-    spec: TrialSpec = replace(build_tiny_spec(choices), own_code=own)
-    return run(spec, lambda phase: None, scratch=folder)
+def _trial(
+    own: UserCode | None, folder: Path, outcome: Outcome = Outcome.OK, **choices: Any
+) -> TrialRecord:
+    return measured(replace(build_tiny_spec(choices), own_code=own), folder, outcome)
 
 
 def test_own_trainer_callbacks_and_collator_are_what_runs(folder: str, tmp_path: Path) -> None:
     plain = _trial(None, tmp_path)
     own = _own(folder, trainer="Doubled", callbacks=("CountSteps",), collator="Collate")
     record = _trial(own, tmp_path)
-    assert record.outcome is Outcome.OK, record.reason
-    first = plain.steps["loss"][0]
-    assert record.steps["loss"][0] == pytest.approx(2 * first, rel=1e-5)
     module = sys.modules["mine_of_a_user"]
     assert module.CountSteps.steps == len(record.steps["loss"])
     assert module.Collate.batches >= len(record.steps["loss"])
-    assert record.measurements["trainer_class"] == "mine_of_a_user.Doubled"
+    for doubled in (record, _trial(_own(folder, entry="make"), tmp_path)):
+        assert doubled.steps["loss"][0] == pytest.approx(2 * plain.steps["loss"][0], rel=1e-5)
+        assert doubled.measurements["trainer_class"] == "mine_of_a_user.Doubled"
     assert plain.measurements["trainer_class"] == "transformers.trainer.Trainer"
     assert record.measurements["samples_per_second"] > 0
-
-
-def test_own_entry_makes_the_trainer(folder: str, tmp_path: Path) -> None:
-    plain = _trial(None, tmp_path)
-    record = _trial(_own(folder, entry="make"), tmp_path)
-    assert record.outcome is Outcome.OK, record.reason
-    assert record.steps["loss"][0] == pytest.approx(2 * plain.steps["loss"][0], rel=1e-5)
-    assert record.measurements["trainer_class"] == "mine_of_a_user.Doubled"
 
 
 def test_own_trainer_with_a_wrong_accumulated_loss_is_flagged_not_corrected(
@@ -127,8 +119,7 @@ def test_own_trainer_with_a_wrong_accumulated_loss_is_flagged_not_corrected(
 def test_own_object_of_the_wrong_type_is_a_sentence(
     names: dict[str, Any], sentence: str, folder: str, tmp_path: Path
 ) -> None:
-    record = _trial(_own(folder, **names), tmp_path)
-    assert record.outcome is Outcome.FAILED
+    record = _trial(_own(folder, **names), tmp_path, Outcome.FAILED)
     assert sentence in record.reason
 
 
