@@ -4,7 +4,7 @@ trial.py            ``TrialSpec``: all of one trial, how it is measured and why 
 model_and_data.py   what is trained: model and data
 recipe.py           the choices that change what a training learns
 users_code.py       the user's own code, by name
-libraries.py        what is handed to which library, and what it may use of its node
+library_settings.py what is handed to which library, and what it may use of its node
 plain_json.py       any of these as JSON values, and read back
 limits.py           the largest values that a trial can run with
 """

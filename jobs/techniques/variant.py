@@ -29,9 +29,9 @@ class Variant:
     deepspeed: Mapping[str, Any] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Hook] = field(default_factory=dict)
-    """Place -> hook, for a technique that needs code. A hook is a function that is registered with
-    ``jobs.techniques.hooks.hook``. ``HookPlace`` in ``jobs.spec.library_settings`` lists the places, and
-    the arguments of a hook at each."""
+    """Place -> hook, for a technique that needs code: a function that is registered with
+    ``jobs.techniques.hooks.hook``. ``HookPlace`` in ``jobs.spec.library_settings`` lists the
+    places, and the arguments of a hook at each."""
     requires: tuple[str, ...] = ()
     """Requirements on the node, in the syntax of ``jobs.trial.requirements``:
     ``package:bitsandbytes`` (the name to import), ``cuda``, ``capability>=8.0`` ..."""
