@@ -106,33 +106,28 @@ def test_meter_of_a_short_training_counts_one_step(clock: Clock, total: int) -> 
     assert training.values["steps_counted"] == 1
 
 
-def test_meter_stops_once_the_mean_step_is_known(clock: Clock) -> None:
-    training = train(clock, [9.0, *[1.0] * 100], warmup_steps=1, relative_error=0.01)
-    assert training.reports.count("step_end") == 4
-    assert training.values["samples_per_second"] == pytest.approx(2.0)
-
-
-def test_meter_without_a_gpu_counts_at_least_a_second(clock: Clock) -> None:
-    training = train(clock, [9.0, *[0.125] * 100], warmup_steps=1, relative_error=0.05)
-    assert training.values["steps_counted"] == 8
-    assert training.values["counted_seconds"] == pytest.approx(1.0)
-
-
-def test_meter_gives_up_where_the_mean_step_would_not_settle(clock: Clock) -> None:
-    training = train(clock, [9.0, *[1.0, 1.1] * 5], warmup_steps=1, relative_error=0.01)
-    assert training.values["steps_counted"] == 4
-    assert training.values["samples_per_second_ci95"] > 0.01
-
-
-def test_meter_leaves_unsteady_steps_out(clock: Clock) -> None:
-    training = train(clock, [9.0, 5.0, *[1.0] * 9], warmup_steps=1, relative_error=0.01)
-    assert (training.values["warmup_steps"], training.values["steps_counted"]) == (2, 3)
-    assert training.values["samples_per_second"] == pytest.approx(2.0)
-
-
-def test_meter_without_a_relative_error_counts_every_step(clock: Clock) -> None:
-    training = train(clock, [9.0, 0.5, *[0.1] * 3], warmup_steps=1)
-    assert training.values["steps_counted"] == 4
+@pytest.mark.parametrize(
+    ("seconds", "relative_error", "warmup", "counted", "counted_seconds"),
+    [
+        pytest.param([9.0, *[1.0] * 100], 0.01, 1, 3, 3.0, id="mean_is_known"),
+        pytest.param([9.0, *[0.125] * 100], 0.05, 1, 8, 1.0, id="a_second_without_a_gpu"),
+        pytest.param([9.0, *[1.0, 1.1] * 5], 0.01, 1, 4, 4.2, id="mean_would_not_settle"),
+        pytest.param([9.0, 5.0, *[1.0] * 9], 0.01, 2, 3, 3.0, id="unsteady_steps_left_out"),
+        pytest.param([9.0, 0.5, *[0.1] * 3], 0.0, 1, 4, 0.8, id="every_step_without_an_error"),
+    ],
+)
+def test_meter_stops_as_soon_as_more_steps_would_tell_no_more(
+    clock: Clock,
+    seconds: list[float],
+    relative_error: float,
+    warmup: int,
+    counted: int,
+    counted_seconds: float,
+) -> None:
+    values = train(clock, seconds, warmup_steps=1, relative_error=relative_error).values
+    assert (values["warmup_steps"], values["steps_counted"]) == (warmup, counted)
+    assert values["counted_seconds"] == pytest.approx(counted_seconds)
+    assert values["samples_per_second"] == pytest.approx(2 * counted / counted_seconds)
 
 
 def run_four_steps(
