@@ -35,8 +35,6 @@ _DOCS = {
 }
 _REQUIRES = {"nvfp4": ("capability>=10.0",)}
 """Scheme -> what it requires besides torchao."""
-_WITH_GROUPS = ("int8_int4", "int4")
-"""Schemes whose group size the user may set."""
 
 
 def _variant(scheme: str, parameters: Mapping[str, Any]) -> Variant:
@@ -67,7 +65,7 @@ QAT = Axis(
                 "group_size must be at least 1" if parameters.get("group_size", 32) < 1 else ""
             ),
         )
-        for scheme in _WITH_GROUPS
+        for scheme in ("int8_int4", "int4")
     },
 )
 add(QAT)

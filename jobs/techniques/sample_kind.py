@@ -12,7 +12,6 @@ from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES
 from jobs.techniques.variant import OTHER_WORKLOAD
 
-_LENGTH_AXES = frozenset(name for name, axis in AXES.items() if axis.integer_unit)
 Workload = frozenset[tuple[str, Choice]]
 """Pairs of axis and value, such as ("sequence_length", 4096); empty: the samples of the data."""
 
@@ -40,5 +39,5 @@ def same_workload(recipe: TrainingRecipe, other: TrainingRecipe) -> bool:
 
 def without_length(recipe: TrainingRecipe) -> TrainingRecipe:
     """The recipe without the choice of a sequence length."""
-    kept = frozenset(choice for choice in recipe.choices if choice[0] not in _LENGTH_AXES)
-    return TrainingRecipe(kept)
+    lengths = {name for name, axis in AXES.items() if axis.integer_unit}
+    return TrainingRecipe(frozenset(kept for kept in recipe.choices if kept[0] not in lengths))

@@ -107,8 +107,8 @@ def _prepared_by_trl(
         trainer.chat_template = _template_with_masks(tokenizer, rows.dataset[0])
     prepare: Any = SFTTrainer._prepare_dataset
     dataset = prepare(trainer, rows.dataset, tokenizer, settings, is_packed, None, "train")
-    kept = [name for name in _READ_BY_THE_COLLATOR if name in dataset.column_names]
-    return dataset.select_columns(kept)
+    read = ("input_ids", "labels", "seq_lengths")  # by the collator
+    return dataset.select_columns([name for name in read if name in dataset.column_names])
 
 
 _READ_BY_THE_PREPARATION = (
@@ -121,7 +121,6 @@ _READ_BY_THE_PREPARATION = (
     "shuffle_dataset",
     "truncation_mode",
 )
-_READ_BY_THE_COLLATOR = ("input_ids", "labels", "seq_lengths")
 
 
 def _set_end_token(tokenizer: Any, token: str | None, columns: list[str]) -> None:

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 Read = Callable[[str], Any]
 """The value of a dotted key of a model's configuration; None if it is not known."""
-TypeIds = Literal["", "mm_token_type_ids", "token_type_ids"]
 
 
 class ImageLayoutError(ValueError):
@@ -60,7 +59,7 @@ class ImageFamily:
 
     layout: Callable[[Read, int | None], ImageLayout]
     """Configuration, and the side of a square image in pixels (None: the family's own)."""
-    type_ids: TypeIds = ""
+    type_ids: Literal["", "mm_token_type_ids", "token_type_ids"] = ""
     """The input that marks tokens by their kind, if the model takes one."""
     marks_answers: bool = False
     """Whether that input is 1 for the text to learn, instead of for the tokens of images."""

@@ -19,9 +19,6 @@ from jobs.trial.data.user_file import rows_of_file
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-_KEPT = ("images", "text", "input_ids", "labels")
-"""Columns of a prepared row: what the collator needs, and what says how long the row is."""
-
 
 def images_of_file(file: DatasetFile, config: PretrainedConfig) -> tuple[Any, ProcessRows]:
     """The file with a text, token ids and labels for each row, and the collator of its images.
@@ -31,7 +28,9 @@ def images_of_file(file: DatasetFile, config: PretrainedConfig) -> tuple[Any, Pr
     dataset, source = rows_of_file(file, "image-text-to-text")
     processor = _loaded_processor(tokenizer_name(file, source))
     rows = _Rows(processor, file, source, config.image_token_id)
-    replaced = [name for name in dataset.column_names if name not in _KEPT]
+    # What the collator needs, and what says how long the row is.
+    kept = ("images", "text", "input_ids", "labels")
+    replaced = [name for name in dataset.column_names if name not in kept]
     dataset = dataset.map(rows.prepared, remove_columns=replaced, with_indices=True)
     return dataset, ProcessRows(processor, file)
 

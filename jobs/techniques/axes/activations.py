@@ -19,18 +19,16 @@ RENAMED = {
 transformers 5.17 has only those."""
 
 
-_OWN_FORM = frozenset({"every_n_layers", "offload"})
-"""Settings that change what checkpointing does, beside PyTorch's own. Each is also a trait."""
-
-
 def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Variant:
+    # Settings that change what checkpointing does, beside PyTorch's own, are traits, too.
+    own = [name for name in ("every_n_layers", "offload") if name in kwargs]
     return Variant(
         doc=doc,
         training_arguments={
             "gradient_checkpointing": True,
             "gradient_checkpointing_kwargs": kwargs,
         },
-        traits=("checkpointing", *_OWN_FORM.intersection(kwargs)),
+        traits=("checkpointing", *own),
         requires=requires,
     )
 
@@ -58,8 +56,6 @@ def _offload(doc: str, traits: tuple[str, ...] = (), **training_arguments: Any) 
         traits=("offloaded_activations", *traits),
     )
 
-
-_BUDGETS = ("budget_0.05", "budget_0.1", "budget_0.2", "budget_0.5", "budget_0.8")
 
 ACTIVATIONS = Axis(
     name="activations",
@@ -108,7 +104,7 @@ ACTIVATIONS = Axis(
             gradient_checkpointing=True,
             gradient_checkpointing_kwargs={"use_reentrant": False},
         ),
-        **{name: _budget(name) for name in _BUDGETS},
+        **{f"budget_{share}": _budget(f"budget_{share}") for share in (0.05, 0.1, 0.2, 0.5, 0.8)},
     },
     pattern=NamePattern(
         form="budget_<share>",

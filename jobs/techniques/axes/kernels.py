@@ -24,19 +24,12 @@ class LigerKernels:
     mlp: bool = True
 
 
-_DOC = (
-    "Liger's fused kernels for norms, rotary positions and gated layers, without its loss: saves "
-    "time and activations"
-)
-
-
 def _liger(parameters: Mapping[str, Any]) -> Variant:
     """The row of ``LigerKernels``."""
-    arguments = {}
-    if parameters:
-        arguments["chosen"] = dict(parameters)
+    arguments = {"chosen": dict(parameters)} if parameters else {}
     return Variant(
-        doc=_DOC,
+        doc="Liger's fused kernels for norms, rotary positions and gated layers, without its loss: "
+        "saves time and activations",
         hooks={"layers": Hook("liger_kernels", arguments)},
         requires=("package:liger_kernel", "cuda"),
         numerical_effect="rounding",

@@ -8,8 +8,6 @@ from typing import Any
 
 from jobs.spec import ModelSpec
 
-_CLASSIFIES = ("sequence-classification", "token-classification", "image-classification")
-
 
 def numbered(dataset: Any, path: str) -> Any:
     """The dataset with numbers in place of names in its column ``labels``, in sorted order.
@@ -56,7 +54,7 @@ def fitted(model: ModelSpec, dataset: Any, *, config_labels: int) -> ModelSpec:
     ``model.config`` names a number that is too small.
     """
     features = getattr(dataset, "features", None)
-    if model.task not in _CLASSIFIES or not features or "labels" not in features:
+    if not model.task.endswith("-classification") or not features or "labels" not in features:
         return model
     # The column has one label a row, or a list of them.
     feature = getattr(features["labels"], "feature", features["labels"])
