@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from jobs.anatomy.time.modules import OUTSIDE, class_name, is_compiled, module_ranges, modules
-from jobs.anatomy.trace import COMPILED, PhaseSpan, Trace, Work
+from jobs.anatomy.trace import COMPILED, Trace, Work
 from jobs.anatomy.trace_reader import PHASE, read
+from tests.support.traces import PHASES, kernel
 
 
 class Wave(torch.nn.Module):
@@ -92,26 +94,11 @@ def test_read_credits_compiled_code_to_one_name() -> None:
 
 def work(module: str, time: int) -> Work:
     """Two nanoseconds of a kernel."""
-    return Work(
-        begin=time,
-        end=time + 2,
-        seconds=2e-9,
-        kernel="k",
-        operator="",
-        launched=time,
-        module=module,
-    )
-
-
-PHASES = (
-    PhaseSpan("forward", 10, 20),
-    PhaseSpan("backward", 20, 30),
-    PhaseSpan("optimizer", 30, 40),
-)
+    return replace(kernel(time, time + 2, "k", launched=time), module=module)
 
 
 def test_modules_add_up_to_both_passes() -> None:
-    done = [work("A", 10), work("B", 10), work("A", 20), work("", 20), work("A", 30)]
+    done = [work("A", 10), work("B", 10), work("A", 30), work("", 30), work("A", 60)]
     entries = modules(Trace(work=done, phases=PHASES, repetitions=3.0))
     found = [(entry.name, round(entry.value * 1e9)) for entry in entries]
     assert found == [("A", 12), ("B", 6), (OUTSIDE, 6)]

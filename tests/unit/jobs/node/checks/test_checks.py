@@ -18,12 +18,8 @@ def complaints(machine: Machine) -> list[Finding]:
 
 
 def test_examine_healthy_machine_finds_nothing_to_fix() -> None:
-    findings = list(examine(HEALTHY))
-    assert {finding.severity for finding in findings} == {Severity.OK}
-    assert not any(finding.fix for finding in findings)
-
-
-def test_examine_says_how_to_fix_every_complaint() -> None:
+    assert complaints(HEALTHY) == []
+    assert not any(finding.fix for finding in examine(HEALTHY))
     assert all(finding.fix for finding in complaints(SICK))
 
 
@@ -37,67 +33,26 @@ def test_every_check_can_complain() -> None:
 @pytest.mark.parametrize(
     ("check", "facts", "severity", "words"),
     [
-        (
-            "driver",
-            {"nvml_error": "Library Not Found", "nvidia_device": False},
-            "warning",
-            "measure the CPU",
-        ),
-        (
-            "driver",
-            {"nvml_error": "Driver Not Loaded"},
-            "problem",
-            "NVML does not answer: Driver Not Loaded",
-        ),
-        (
-            "driver",
-            {"nvml_error": "Driver/library version mismatch"},
-            "problem",
-            "replaced while loaded",
-        ),
+        ("driver", {"nvml_error": "x", "nvidia_device": False}, "warning", "measure the CPU"),
+        ("driver", {"nvml_error": "Not Loaded"}, "problem", "NVML does not answer: Not Loaded"),
+        ("driver", {"nvml_error": "library version mismatch"}, "problem", "replaced while loaded"),
         ("gpus", {"gpus": ()}, "problem", "it has no GPU"),
         ("gpus", {"variables": {"CUDA_VISIBLE_DEVICES": "-1"}}, "problem", "hides every GPU"),
         ("gpus", {"variables": {"CUDA_VISIBLE_DEVICES": ""}}, "problem", "hides every GPU"),
         ("torch build", {"torch_cuda": None}, "problem", "CPU build beside an NVIDIA GPU"),
-        (
-            "torch build",
-            {"driver_cuda": (12, 8)},
-            "problem",
-            "built for CUDA 13.0, the driver runs CUDA up to 12.8",
-        ),
-        (
-            "pynvml",
-            {"packages": {**HEALTHY.packages, "pynvml": "11.5.3"}},
-            "problem",
-            "pynvml 11.5.3",
-        ),
-        (
-            "bitsandbytes",
-            {"bitsandbytes_cuda": ("128",)},
-            "warning",
-            "no library for CUDA 130 (it has 128)",
-        ),
+        ("torch build", {"driver_cuda": (12, 8)}, "problem", "driver runs CUDA up to 12.8"),
+        ("pynvml", {"packages": {**HEALTHY.packages, "pynvml": "11.5"}}, "problem", "pynvml 11.5"),
+        ("bitsandbytes", {"bitsandbytes_cuda": ("128",)}, "warning", "CUDA 130 (it has 128)"),
         ("nvcc", {"nvcc_cuda": None}, "warning", "nvcc not found"),
         ("versions", {"requirements": ()}, "warning", "tested versions are not known"),
-        (
-            "disk",
-            {"disk": Disk(path="/x", error="Permission denied")},
-            "problem",
-            "Permission denied",
-        ),
-        (
-            "disk",
-            {"disk": Disk(path="/dev/shm", file_system="tmpfs")},
-            "warning",
-            "memory, not a disk",
-        ),
+        ("disk", {"disk": Disk(path="/x", error="not allowed")}, "problem", "not allowed"),
+        ("disk", {"disk": Disk(path="/x", file_system="tmpfs")}, "warning", "memory, not a disk"),
     ],
 )
 def test_check_complains_about_what_is_wrong(
     check: str, facts: dict[str, Any], severity: str, words: str
 ) -> None:
-    of_check = [f for f in complaints(replace(HEALTHY, **facts)) if f.check == check]
-    (finding,) = of_check
+    (finding,) = (f for f in complaints(replace(HEALTHY, **facts)) if f.check == check)
     assert finding.severity == severity
     assert words in finding.message
     assert finding.fix
