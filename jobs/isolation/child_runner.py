@@ -208,10 +208,4 @@ def _record_without_result(
 
 def _host_oom_kills() -> int:
     """Processes that the kernel killed for lack of memory since boot; 0 if it is not known."""
-    try:
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    except OSError:
-        pass
-    return 0
+    return int(environment.kernel_value("/proc/vmstat", "oom_kill ") or 0)

@@ -54,7 +54,8 @@ def describe() -> dict[str, Any]:
             versions[package] = importlib.metadata.version(package)
     uuids = nvml.visible_uuids()
     if not uuids:
-        cpu = {"gpu_model": "", "cpu_model": _cpu_model(), "cpu_cores": os.cpu_count()}
+        cpu_model = kernel_value("/proc/cpuinfo", "model name\t:") or platform.processor()
+        cpu = {"gpu_model": "", "cpu_model": cpu_model, "cpu_cores": os.cpu_count()}
         return {**cpu, **versions}
     with nvml.session() as pynvml:
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuids[0])
@@ -101,12 +102,10 @@ def node() -> str:
     return socket.gethostname()
 
 
-def _cpu_model() -> str:
-    try:
-        with open("/proc/cpuinfo") as lines:
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor()
+def kernel_value(file: str, key: str) -> str:
+    """What follows a key in a file of /proc; empty if the kernel does not say."""
+    with contextlib.suppress(OSError), open(file) as lines:
+        for line in lines:
+            if line.startswith(key):
+                return line.removeprefix(key).strip()
+    return ""

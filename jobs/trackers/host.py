@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from jobs.node.environment import kernel_value
 from jobs.record import Column
 from jobs.trackers.sources.time_series import TimeSeries
 from jobs.trackers.tracker import Tracker
@@ -58,12 +59,8 @@ class Host(Tracker):
 
 def _peak_resident_bytes() -> int:
     """VmHWM; without /proc, the peak since the process began."""
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024  # the kernel's "kB" are KiB (proc(5))
-    except OSError:
-        pass
+    if kib := kernel_value("/proc/self/status", "VmHWM:"):
+        return int(kib.split()[0]) * 1024  # the kernel's "kB" are KiB (proc(5))
     # Linux counts ru_maxrss in KiB (getrusage(2)).
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
