@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 
 class FakeNvml:
@@ -21,7 +20,7 @@ class FakeNvml:
     nvmlClocksThrottleReasonHwThermalSlowdown = 0x40
     nvmlClocksThrottleReasonSwThermalSlowdown = 0x20
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch | None, uuids: list[str]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, uuids: list[str]) -> None:
         self.uuids = uuids
         self.used = 0
         self.total = 0
@@ -35,9 +34,8 @@ class FakeNvml:
         self.awaited: int | None = None
         self.listed = threading.Event()
         """Set when the processes are listed, ``awaited`` among them if it is given."""
-        if monkeypatch is not None:
-            monkeypatch.setitem(sys.modules, "pynvml", self)
-            monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        monkeypatch.setitem(sys.modules, "pynvml", self)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def nvmlInit(self) -> None:
         self._fail_if_asked("nvmlInit")

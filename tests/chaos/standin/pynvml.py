@@ -3,31 +3,54 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 from tests.chaos.control import Control
-from tests.support.fake_nvml import FakeNvml
 
+NVML_CLOCK_SM = NVML_TEMPERATURE_GPU = 0
+_GIB = 2**30
 _NODE = os.environ["CHAOS_NODE"]
 _PROCESSES = {"foreign": 1, "busy": 2}
 """State -> processes on the GPU."""
-_FAKE = FakeNvml(None, [f"GPU-simulated-{_NODE}"])
-_FAKE.name, _FAKE.total = "SIMULATED", 80 * 2**30
-if not _NODE:  # the driver, which has no GPU
-    _FAKE.failing["nvmlInit"] = "Driver Not Loaded"
-NVMLError = FakeNvml.NVMLError
 
 
-def _lost(*_: Any) -> Any:
-    raise NVMLError("GPU is lost")
+class NVMLError(Exception):
+    """As NVML says it."""
 
 
-def __getattr__(name: str) -> Any:
-    """A function of NVML, of the GPU as it is now."""
-    state = Control().read(f"gpus/{_NODE}") or ""
-    if state == "lost" and name.startswith("nvmlDeviceGet"):
-        return _lost
-    processes = _PROCESSES.get(state, 0)
-    _FAKE.processes = [1] * processes
-    _FAKE.used = 20 * 2**30 if processes else 0
-    return getattr(_FAKE, name)
+def _state(*_: Any) -> str:
+    """The state of this node's GPU, which is also its handle's only use."""
+    state = str(Control().read(f"gpus/{_NODE}") or "")
+    if state == "lost":
+        raise NVMLError("GPU is lost")
+    return state
+
+
+def _silent(*_: Any) -> Any:
+    raise NVMLError("Not Supported")
+
+
+def nvmlInit() -> None:
+    if not _NODE:
+        raise NVMLError("Driver Not Loaded")
+
+
+def nvmlDeviceGetMemoryInfo(handle: str) -> Any:
+    return SimpleNamespace(total=80 * _GIB, used=20 * _GIB if _state() in _PROCESSES else 0)
+
+
+def nvmlDeviceGetComputeRunningProcesses(handle: str) -> list[Any]:
+    return [SimpleNamespace(pid=1, usedGpuMemory=20 * _GIB)] * _PROCESSES.get(_state(), 0)
+
+
+nvmlShutdown = _PROCESSES.copy
+nvmlDeviceGetHandleByIndex = nvmlDeviceGetHandleByUUID = _state
+nvmlDeviceGetCount = lambda: 1  # noqa: E731
+nvmlDeviceGetIndex = lambda handle: 0  # noqa: E731
+nvmlDeviceGetUUID = lambda handle: f"GPU-simulated-{_NODE}"  # noqa: E731
+nvmlDeviceGetName = lambda handle: "SIMULATED"  # noqa: E731
+nvmlSystemGetDriverVersion = lambda: "simulated"  # noqa: E731
+nvmlDeviceGetTotalEnergyConsumption = nvmlDeviceGetUtilizationRates = _silent
+nvmlDeviceGetClockInfo = nvmlDeviceGetTemperature = nvmlDeviceGetCudaComputeCapability = _silent
+nvmlDeviceGetCurrentClocksThrottleReasons = _silent
