@@ -7,25 +7,38 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Callable
+from typing import TypeVar
 
-from orchestrator.storage.location import Location, location
+from orchestrator.storage.location import location
 from orchestrator.units import duration_seconds, size_bytes
 
-
-def run_location(text: str) -> Location:
-    """Parse an argument that is a run's folder or URI."""
-    try:
-        return location(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+_Value = TypeVar("_Value")
 
 
-def duration(text: str) -> float:
-    """Parse an argument such as 15m. Returns seconds."""
-    try:
-        return duration_seconds(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _parsed_by(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """The type of an argument that ``read`` parses. Its ValueError is the sentence."""
+
+    def parse(text: str) -> _Value:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+run_location = _parsed_by(location)
+"""A run's folder or URI."""
+duration = _parsed_by(duration_seconds)
+"""A time such as 15m, in seconds."""
+size = _parsed_by(size_bytes)
+"""A size such as 24GiB, in bytes."""
+
+
+def sizes(text: str) -> list[int]:
+    """Parse an argument such as 24GiB,40GiB."""
+    return [size(part) for part in text.split(",")]
 
 
 def count(text: str) -> int:

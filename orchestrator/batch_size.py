@@ -40,11 +40,7 @@ class BatchSizeOptions(VerbOptions):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tune the batch sizes. Returns the exit status.
-
-    0 done, 1 some batch could not be tuned, 2 a mistake in the configuration or the options,
-    130 interrupted.
-    """
+    """Tune the batch sizes. Returns the exit status."""
     options = BatchSizeOptions(**vars(command_line().parse_args(arguments)))
     return cli.measured(options, lambda config: _of(config, options))
 

@@ -18,11 +18,7 @@ EXIT_WORSE, EXIT_DIFFERENT_HARDWARE = 1, 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare two runs and print the result. Returns the exit status.
-
-    0 compared, 1 worse by more than --fail-over, 2 for a wrong call, 3 if the runs differ in
-    hardware, model or data.
-    """
+    """Compare two runs and print the result. Returns the exit status."""
     options = command_line().parse_args(arguments)
 
     from orchestrator.storage.run_metadata import UnreadableRunError

@@ -16,10 +16,7 @@ from orchestrator.units import count
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Examine the machine or the cluster, and print the findings. Returns the exit status.
-
-    0 no problems (there may be warnings), 1 problems, 2 for a wrong call.
-    """
+    """Examine the machine or the cluster, and print the findings. Returns the exit status."""
     options = command_line().parse_args(arguments)
     if options.calibrate is not None:
         # Refuse now, and not after the half minute that measuring takes.

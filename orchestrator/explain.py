@@ -18,11 +18,7 @@ EXIT_UNEXPLAINED = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Explain the difference and print it. Returns the exit status.
-
-    0 explained, 2 no such run or trial, 3 a trial was not measured or the two ran in different
-    environments.
-    """
+    """Explain the difference and print it. Returns the exit status."""
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.explanation import NotExplainableError, explain

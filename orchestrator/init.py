@@ -15,11 +15,7 @@ _DEFAULT = "quickstart"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write a shipped configuration, or list them. Returns the exit status.
-
-    0 written or listed, 1 the file cannot be written, 2 there is no such configuration or a file of
-    its name exists already.
-    """
+    """Write a shipped configuration, or list them. Returns the exit status."""
     options = command_line().parse_args(arguments)
     if options.list:
         _print_list(as_json=options.json)

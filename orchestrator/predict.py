@@ -21,23 +21,18 @@ from orchestrator.cli import (
 )
 from orchestrator.planning.plan import plan, trials_with_ids
 from orchestrator.planning.problems import ConfigError
-from orchestrator.planning.settings import SweepConfig
-from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.libraries import without_gpus
-from orchestrator.prediction.prediction import Prediction
-from orchestrator.reporting.prediction import labels, row, table
 from orchestrator.running.early_start import checked_config
 from orchestrator.running.options import VerbOptions
 from orchestrator.storage.user_files import refuse_used_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Predict the memory of the trials and print it. Returns the exit status.
-
-    0 done, 1 not one trial is predicted, 2 the configuration, the GPU or a trial's name is wrong.
-    """
+    """Predict the memory of the trials and print it. Returns the exit status."""
     options = command_line().parse_args(arguments)
+
+    from orchestrator.api.verbs import predicted
+
     try:
         if options.output is not None:
             refuse_used_file(options.output, force=options.force)
@@ -47,36 +42,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             allow_own_code=options.allow_own_code,
         )
         config = checked_config(verb_options, print_note)
-        gpu = load_gpu(options.gpu)
+        load_gpu(options.gpu)
         trials = trials_with_ids(plan(config).trials, options.trial)
     except (ConfigError, ValueError, FileExistsError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
-    # torch and transformers are imported in here, so that they see no GPU.
-    with without_gpus():
-        predictions = predict(trials, gpu)
-    _write(predictions, config, gpu.name, options)
-    if predictions and all(prediction.device is None for prediction in predictions):
-        return EXIT_FAILURE
-    return EXIT_OK
-
-
-def _write(
-    predictions: Sequence[Prediction],
-    config: SweepConfig,
-    gpu: str,
-    options: argparse.Namespace,
-) -> None:
-    """Print the predictions as the options ask, and write them to a table."""
-    rows = [row(prediction) for prediction in predictions]
+    predictions = predicted(config, trials, options.gpu)
     if options.output is not None:
         from orchestrator.storage.tables.predictions import write_predictions
 
-        write_predictions(rows, options.output, gpu=gpu)
+        write_predictions(predictions.rows, options.output, gpu=predictions.gpu)
     if options.json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps(predictions.rows, indent=1))
     else:
-        print(table(predictions, labels(predictions, config)))
+        print(predictions)
+    if trials and all(prediction.device is None for prediction in predictions.predictions):
+        return EXIT_FAILURE
+    return EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import cli
+from orchestrator import argument_types, cli
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.units import size_bytes
 
 if TYPE_CHECKING:
     from orchestrator.api import Answer, Run
@@ -21,10 +20,7 @@ EXIT_NOTHING_FITS = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Recommend a configuration, print it, and export it if asked. Returns the exit status.
-
-    0 recommended, 1 if no configuration meets the constraints, 2 for a wrong call.
-    """
+    """Recommend a configuration, print it, and export it if asked. Returns the exit status."""
     parser = command_line()
     options = parser.parse_args(arguments)
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
@@ -85,7 +81,8 @@ def command_line() -> argparse.ArgumentParser:
 
 def _add_constraints(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--memory", type=_size, metavar="24GiB", help="the most that the configuration may take")
+    memory = "the most that the configuration may take"
+    add("--memory", type=argument_types.size, metavar="24GiB", help=memory)
     longest = "the longest sequences that train, for each set of techniques, instead of the fastest"
     add("--longest", action="store_true", help=longest)
     batch = "samples per optimizer step"
@@ -152,13 +149,6 @@ def _export(answer: Answer, options: argparse.Namespace) -> int:
     for path in written:
         print(path, file=sys.stderr)
     return cli.EXIT_OK
-
-
-def _size(text: str) -> int:
-    try:
-        return size_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the tables and pages of a run. Returns the exit status.
-
-    0 done, 1 the pages cannot be written, 2 if the run holds nothing to report.
-    """
+    """Write the tables and pages of a run. Returns the exit status."""
     parser = command_line()
     options = parser.parse_args(arguments)
     if options.watch and isinstance(options.run, Uri):

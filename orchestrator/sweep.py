@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from jobs.node import nvml
 from orchestrator import cli
-from orchestrator.planning.plan import Plan, plan
+from orchestrator.planning.plan import plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.reporting.dry_run import describe, to_json
 from orchestrator.running.early_start import CheckModel, model_facts
@@ -39,11 +39,7 @@ class SweepOptions(VerbOptions):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sweep, or print its plan. Returns the exit status.
-
-    0 done, 1 the sweep could not run or no trial ended ok, 2 the configuration is wrong,
-    130 interrupted.
-    """
+    """Run a sweep, or print its plan. Returns the exit status."""
     options = SweepOptions(**vars(command_line().parse_args(arguments)))
     return cli.measured(options, lambda config: _Sweep(config, options))
 
@@ -97,7 +93,9 @@ class _Sweep:
         facts = model_facts(self.config, cli.print_note, planned)
         predicted = None
         if self.options.predict is not None:
-            predicted = _predicted(planned, self.config, self.options.predict)
+            from orchestrator.api.verbs import predicted as predict
+
+            predicted = predict(self.config, planned.trials, self.options.predict)
         if self.options.as_json:
             document = {**to_json(planned, self.config), "model": facts.to_json()}
             if predicted is not None:
@@ -106,30 +104,8 @@ class _Sweep:
             return cli.EXIT_OK
         print(describe(planned, self.config, facts.lines()))
         if predicted is not None:
-            print(f"\n{predicted.table}")
+            print(f"\nPredicted for {predicted.gpu}, GiB\n{predicted}")
         return cli.EXIT_OK
-
-
-class _Predicted(NamedTuple):
-    """The trials' predicted memory, as JSON values and as text."""
-
-    rows: list[Any]
-    table: str
-
-
-def _predicted(planned: Plan, config: SweepConfig, gpu_name: str) -> _Predicted:
-    """The prediction for a GPU model. Raises ValueError if the GPU has no constants."""
-    from orchestrator.prediction.estimator import predict
-    from orchestrator.prediction.gpus import load_gpu
-    from orchestrator.prediction.libraries import without_gpus
-    from orchestrator.reporting.prediction import labels, row, table
-
-    gpu = load_gpu(gpu_name)
-    with without_gpus():
-        predictions = predict(planned.trials, gpu)
-    text = table(predictions, labels(predictions, config))
-    rows = [row(prediction) for prediction in predictions]
-    return _Predicted(rows, f"Predicted for {gpu.name}, GiB\n{text}")
 
 
 if __name__ == "__main__":

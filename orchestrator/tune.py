@@ -18,7 +18,7 @@ from orchestrator.running.early_start import CheckModel
 from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere
 from orchestrator.storage.location import Location
-from orchestrator.units import count, size_bytes
+from orchestrator.units import count
 
 if TYPE_CHECKING:
     from orchestrator.analysis.dataset import Dataset
@@ -51,11 +51,7 @@ class TuneOptions(VerbOptions):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tune, and print the result for each budget. Returns the exit status.
-
-    0 each budget has a pick, 1 one has none, 2 a mistake in the configuration or the options,
-    130 interrupted.
-    """
+    """Tune, and print the result for each budget. Returns the exit status."""
     options = TuneOptions(**vars(command_line().parse_args(arguments)))
     return cli.measured(options, lambda config: _Tuning(config, options))
 
@@ -70,7 +66,7 @@ def command_line() -> argparse.ArgumentParser:
     cli.add_options(parser, output="runs/NAME-tune")
     add = parser.add_argument
     memory = "GPU memory to stay within, one size or several (default: the GPU's own)"
-    add("--memory", type=_sizes, default=(), metavar="24GiB,40GiB", help=memory)
+    add("--memory", type=argument_types.sizes, default=(), metavar="24GiB,40GiB", help=memory)
     minutes = f"GPU time of all trials together (default: {_GPU_MINUTES:g})"
     add("--gpu-minutes", type=_minutes, default=_GPU_MINUTES, metavar="N", help=minutes)
     batch = "samples per optimizer step (default: yours if you accumulate, else any)"
@@ -78,14 +74,6 @@ def command_line() -> argparse.ArgumentParser:
     recipe = "own: only what trains like your arguments; any: other optimizers and adapters, too"
     add("--recipe", choices=("own", "any"), default="own", help=recipe)
     return parser
-
-
-def _sizes(text: str) -> list[int]:
-    """Parse an argument such as 24GiB,40GiB."""
-    try:
-        return [size_bytes(part) for part in text.split(",")]
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _minutes(text: str) -> float:

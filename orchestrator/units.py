@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 KIB = 2**10
 MIB = 2**20
@@ -112,6 +113,14 @@ def memory(size: float | None) -> str:
     if value >= 10:
         return f"{value:.1f} {unit}"
     return f"{value:.2f} {unit}"
+
+
+def listed(names: Sequence[object], most: int) -> str:
+    """``a, b, c and 4 more``: at most so many names, and the number of the others."""
+    text = ", ".join(map(str, names[:most]))
+    if len(names) > most:
+        text += f" and {len(names) - most} more"
+    return text
 
 
 def number(value: float | None) -> str:

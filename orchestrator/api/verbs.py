@@ -22,6 +22,7 @@ from orchestrator.units import duration_seconds, size_bytes
 if TYPE_CHECKING:
     import pandas
 
+    from jobs.spec import TrialSpec
     from orchestrator.planning.settings import SweepConfig
     from orchestrator.prediction.prediction import Prediction
     from orchestrator.reporting.report import Report
@@ -196,9 +197,6 @@ def predict(
     ConfigError, and ValueError if the GPU has no constants or no trial matches one of ``trials``.
     """
     from orchestrator.planning.plan import plan, trials_with_ids
-    from orchestrator.prediction.estimator import predict as estimate
-    from orchestrator.prediction.gpus import load_gpu
-    from orchestrator.prediction.libraries import without_gpus
     from orchestrator.running.early_start import checked_config
     from orchestrator.running.options import VerbOptions
 
@@ -206,11 +204,23 @@ def predict(
         config=Path(config), trust_remote_code=trust_remote_code, allow_own_code=allow_own_code
     )
     checked = checked_config(options, warnings.warn)
-    gpu_constants = load_gpu(gpu)
-    chosen = trials_with_ids(plan(checked).trials, trials)
+    return predicted(checked, trials_with_ids(plan(checked).trials, trials), gpu)
+
+
+def predicted(config: SweepConfig, trials: Sequence[TrialSpec], gpu: str) -> Predictions:
+    """As ``predict``, for trials of a checked configuration.
+
+    Raises ValueError if the GPU has no constants.
+    """
+    from orchestrator.prediction.estimator import predict as estimate
+    from orchestrator.prediction.gpus import load_gpu
+    from orchestrator.prediction.libraries import without_gpus
+
+    constants = load_gpu(gpu)
+    # torch and transformers are imported in here, so that they see no GPU.
     with without_gpus():
-        predictions = tuple(estimate(chosen, gpu_constants))
-    return Predictions(config=checked, gpu=gpu_constants.name, predictions=predictions)
+        predictions = tuple(estimate(trials, constants))
+    return Predictions(config=config, gpu=constants.name, predictions=predictions)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)

@@ -182,8 +182,7 @@ class _Sweep:
         """Earlier records of planned trials, and of follow-ups to them."""
         fresh = self._options.fresh
         refuse_without_gpu(self._folder, self._cluster, fresh=fresh)
-        parts = self._cluster.by_gpu_model()
-        hardware = {model: part.hardware for model, part in parts.items()}
+        hardware = Machines.of(self._cluster).hardware
         return sort_earlier(self._folder, self._is_wanted, fresh=fresh, hardware=hardware)
 
     def _is_wanted(self, spec: TrialSpec) -> bool:

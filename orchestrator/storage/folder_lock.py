@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 import time
 from pathlib import Path
+from typing import IO
 
-_RETRY_SECONDS = 0.1
-_ATTEMPTS = 3
+from orchestrator.storage.regular_file import open_regular
 
 
 class NotLockableError(OSError):
@@ -24,18 +23,18 @@ class FolderLock:
     renamed, another process can lock a new file of the same name. ``is_ours`` notices that.
     """
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
         self._path = path
-        self._descriptor = descriptor
+        self._file = file
 
     def is_ours(self) -> bool:
         """Whether the path still names the locked file."""
-        # While the descriptor is open, the file system gives its inode to no other file.
-        return _leads_to(self._path, self._descriptor)
+        # While the file is open, the file system gives its inode to no other file.
+        return _leads_to(self._path, self._file)
 
     def release(self) -> None:
         """Let go of the lock. The file stays, because another process may wait for it."""
-        os.close(self._descriptor)
+        self._file.close()
 
 
 def acquire(path: Path) -> FolderLock | None:
@@ -44,62 +43,49 @@ def acquire(path: Path) -> FolderLock | None:
     Raises NotLockableError if the path is taken by anything but a regular file. Raises
     OSError if the file cannot be opened.
     """
-    for _ in range(_ATTEMPTS):
-        descriptor = _open(path, os.O_RDWR | os.O_CREAT)
-        if _try_lock(descriptor, fcntl.LOCK_EX) and _leads_to(path, descriptor):
-            return FolderLock(path, descriptor)
+    for _ in range(3):
+        file = _open(path, os.O_WRONLY | os.O_CREAT)
+        if _try_lock(file, fcntl.LOCK_EX) and _leads_to(path, file):
+            return FolderLock(path, file)
         # Try again after a moment. ``is_held`` of another process may hold the lock briefly, or the
         # file may have been replaced between opening and locking it.
-        os.close(descriptor)
-        time.sleep(_RETRY_SECONDS)
+        file.close()
+        time.sleep(0.1)
     return None
 
 
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock at ``path``."""
     try:
-        descriptor = _open(path, os.O_RDONLY)
+        with _open(path, os.O_RDONLY) as file:
+            return not _try_lock(file, fcntl.LOCK_SH)
     except OSError:
         return False
-    try:
-        return not _try_lock(descriptor, fcntl.LOCK_SH)
-    finally:
-        os.close(descriptor)
 
 
-def _open(path: Path, flags: int) -> int:
+def _open(path: Path, flags: int) -> IO[bytes]:
     """Open a regular file, without blocking on a pipe and without following a link."""
-    safe_flags = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags | safe_flags, 0o666)
+        return open_regular(path, flags | os.O_NOFOLLOW)
     except OSError as error:
-        # These errors mean a pipe without a reader, a link, a folder or a missing device.
-        if error.errno in (errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.ENODEV):
-            raise _not_lockable(path) from error
+        # These errors mean a pipe, a link, a folder or a device.
+        if error.errno in (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.ENODEV):
+            sentence = "it is no regular file; move it away"
+            raise NotLockableError(errno.EINVAL, sentence, str(path)) from error
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _not_lockable(path)
-    return descriptor
 
 
-def _not_lockable(path: Path) -> NotLockableError:
-    return NotLockableError(errno.EINVAL, "it is no regular file; move it away", str(path))
-
-
-def _try_lock(descriptor: int, kind: int) -> bool:
+def _try_lock(file: IO[bytes], kind: int) -> bool:
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def _leads_to(path: Path, descriptor: int) -> bool:
-    """Whether ``path`` names the same file as the open ``descriptor``."""
+def _leads_to(path: Path, file: IO[bytes]) -> bool:
+    """Whether ``path`` names the open file."""
     try:
-        named = os.stat(path, follow_symlinks=False)
+        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except OSError:
         return False
-    opened = os.fstat(descriptor)
-    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

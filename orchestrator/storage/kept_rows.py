@@ -7,10 +7,7 @@ from pathlib import Path
 
 from orchestrator.storage.layout import RECORDS, SUPERSEDED, TRIALS
 from orchestrator.storage.tables.table_reader import trial_ids_in_file
-from orchestrator.units import count
-
-_NAMED = 6
-"""Trials that the message names; the others are counted."""
+from orchestrator.units import count, listed
 
 
 class FewerRowsError(RuntimeError):
@@ -32,15 +29,13 @@ def refuse_fewer_rows(
     lost = sorted(in_table - set(trial_ids) - _superseded(run_folder))
     if not lost:
         return
-    names = ", ".join(lost[:_NAMED])
-    if len(lost) > _NAMED:
-        names += f" and {len(lost) - _NAMED} more"
     reason = "their records are not in the folder"
     if unreadable:
         reason = "; ".join(unreadable)
     raise FewerRowsError(
-        f"{path} has {count(len(lost), 'row')} that would be lost ({names}): {reason}. Nothing was "
-        f"written; --allow-fewer-rows moves today's tables to {SUPERSEDED}/ and writes smaller ones"
+        f"{path} has {count(len(lost), 'row')} that would be lost ({listed(lost, 6)}): {reason}. "
+        f"Nothing was written; --allow-fewer-rows moves today's tables to {SUPERSEDED}/ and writes"
+        " smaller ones"
     )
 
 

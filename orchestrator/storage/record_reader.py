@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,8 @@ from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.tables.anatomy_rows import is_sound
 from orchestrator.storage.tables.value_types import is_integer, is_number, is_of_type, is_possible
-from orchestrator.units import count
+from orchestrator.units import count, listed
 
-_NAMED_FILES = 4
-"""Unreadable files that a sentence names; of more it gives the number."""
 _DAMAGE = (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError)
 """What reading a damaged or foreign file raises."""
 _YEAR_2100 = 4102444800.0
@@ -49,19 +47,11 @@ class RecordsFound:
             (damaged, "cannot be read (damaged, or no record of this program)"),
             (self.newer, "cannot be read: a newer version of this program wrote it"),
         )
-        listed = []
-        for paths, reason in kinds:
-            if paths:
-                listed.append(f"{count(len(paths), 'record')} {reason}: {_listed(paths)}")
-        return tuple(listed)
-
-
-def _listed(paths: Sequence[Path]) -> str:
-    left_out = len(paths) - _NAMED_FILES
-    names = ", ".join(str(path) for path in paths[:_NAMED_FILES])
-    if left_out > 0:
-        return f"{names} and {left_out} more"
-    return names
+        return tuple(
+            f"{count(len(paths), 'record')} {reason}: {listed(paths, 4)}"
+            for paths, reason in kinds
+            if paths
+        )
 
 
 def read_record(path: Path) -> TrialRecord | None:

@@ -14,7 +14,6 @@ from orchestrator.storage.record_reader import find_records, read_records
 from orchestrator.storage.run_metadata import UnreadableRunError, read_run
 from orchestrator.storage.tables.table_reader import (
     losses_in_steps_file,
-    profiled_trials,
     read_anatomies,
     read_trials_file,
 )
@@ -64,4 +63,4 @@ def anatomies_of(run_folder: Path) -> dict[str, Anatomy]:
     records = read_records(run_folder)
     if records:
         return {record.trial_id: record.anatomy for record in records if record.anatomy}
-    return read_anatomies(run_folder, profiled_trials(run_folder))
+    return read_anatomies(run_folder)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.storage.layout import LOGS, RECORDS, RUN
+from orchestrator.units import listed
 
 _STARTED = frozenset({RECORDS, LOGS, "lock"})
 """Names that a sweep writes before ``run.json``. A folder that holds only these is a run's."""
-_NAMED = 3
-"""Files that a message names; the others are counted."""
 
 
 def refuse_used_folder(folder: Path, *, force: bool = False) -> None:
@@ -24,8 +23,8 @@ def refuse_used_folder(folder: Path, *, force: bool = False) -> None:
     names = sorted(entry.name for entry in folder.iterdir())
     if names and not force:
         raise FileExistsError(
-            f"{folder.resolve()} already holds {_listed(names)}; nothing was written. Name another "
-            "folder, or give --force to overwrite files of the same names"
+            f"{folder.resolve()} already holds {listed(names, 3)}; nothing was written. Name "
+            "another folder, or give --force to overwrite files of the same names"
         )
 
 
@@ -48,11 +47,3 @@ def refuse_used_file(path: Path, *, force: bool = False) -> None:
             f"{path} already exists; nothing was written. Name another file, or give --force to "
             "overwrite it"
         )
-
-
-def _listed(names: list[str]) -> str:
-    """``a, b, c and 4 more``."""
-    others = len(names) - _NAMED
-    if others <= 0:
-        return ", ".join(names)
-    return f"{', '.join(names[:_NAMED])} and {others} more"

@@ -164,19 +164,6 @@ def test_a_config_cannot_bring_code(text: str, tmp_path: Path) -> None:
         load_config(path)
 
 
-def test_remote_code_is_wanted_twice_or_not_run(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text(MODEL % "name_or_path: some/model, trust_remote_code: true")
-    with pytest.raises(
-        ConfigError,
-        match=r"sweep\.yaml:1: model\.trust_remote_code: runs code .* --trust-remote-code",
-    ):
-        load_config(path)
-    assert load_config(path, trust_remote_code=True).model.trust_remote_code is True
-    path.write_text(MODEL % "name_or_path: some/model")
-    assert load_config(path, trust_remote_code=True).model.trust_remote_code is False
-
-
 SECRET = "hunter2-planted"
 
 

@@ -2,8 +2,7 @@
 
 connection.py      joins or starts the cluster, and builds ops on its nodes
 ray_watch.py       ends the process with a sentence if Ray is lost
-survey.py          describes the nodes of the cluster
-ray_nodes.py       lists Ray's nodes, and runs functions on them
+ray_nodes.py       lists and describes Ray's nodes, and runs functions on them
 ray_tune.py        runs a session's trials with Tune
 searcher.py        passes trials from the session to Tune
 tune_callback.py   passes Tune's events to the session: starts, records, lost actors
@@ -12,8 +11,7 @@ messages.py        what the driver and a slot's actor send each other
 slot_actor.py      the actor that keeps a GPU's slot
 gpu_slot.py        what the actor does: runs trials, and watches a GPU that is unhealthy
 slot_watch.py      kills slots that do not answer, so that their trials run elsewhere
-membership.py      nodes that join and leave during a sweep
-slots.py           the slots that exist now, and the nodes on which trials may run
+membership.py      nodes that join and leave during a sweep, and the slots that exist now
 unhealthy_gpus.py  GPUs that cannot run their trials now
 """
 

@@ -19,14 +19,19 @@ from jobs import self_process
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
 from orchestrator.reporting.terminal.shortening import shortened
-from orchestrator.running.cluster.ray_nodes import answer_of, list_nodes, on_node
+from orchestrator.running.cluster.ray_nodes import (
+    answer_of,
+    list_nodes,
+    on_node,
+    survey,
+    this_machine,
+)
 from orchestrator.running.cluster.ray_watch import (
     START_SECONDS,
     temporary_folder,
     watched_head,
     watched_start,
 )
-from orchestrator.running.cluster.survey import survey, this_machine
 from orchestrator.running.guard import Guard, guarded
 from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.ray_address import (

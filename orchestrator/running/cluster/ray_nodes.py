@@ -1,9 +1,10 @@
-"""Ray's nodes: lists them, runs functions on them, and asks new ones for their GPU model."""
+"""Ray's nodes: lists and describes them, runs functions on them, and asks for their GPU model."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobs.node import environment
+from orchestrator.running.nodes import NODE_SECONDS, ClusterError, Node
 
 RayNode = dict[str, Any]
 """A node as ``ray.nodes`` has it."""
@@ -46,6 +48,68 @@ def answer_of(reference: Any) -> Any:
         return ray.get(reference, timeout=0)
     except ray.exceptions.RayError as error:
         return error
+
+
+def survey() -> tuple[Node, ...]:
+    """Every live node with a core, described by a task on it.
+
+    Raises ClusterError if there is no such node.
+    """
+    # All nodes are asked at once, because a cold node takes seconds to answer.
+    nodes = _live_nodes()
+    references = [on_node(node.node_id, node.gpus)(environment.of_node).remote() for node in nodes]
+    ray.wait(references, num_returns=len(references), timeout=NODE_SECONDS)
+    described = []
+    for node, reference in zip(nodes, references, strict=True):
+        answer = answer_of(reference)
+        # A node that lost its network a moment ago is still listed as alive.
+        if not isinstance(answer, ray.exceptions.RayError):
+            described.append(_described(node, *answer))
+    if not described:
+        raise ClusterError(
+            "no node of the Ray cluster has a core to run trials on, or none answers"
+        )
+    return tuple(described)
+
+
+def this_machine() -> tuple[Node, ...]:
+    """The only node of a Ray that was started here. A task on it would take seconds to start.
+
+    Raises ClusterError if Ray gives the node no core.
+    """
+    nodes = tuple(_described(node, *environment.of_node()) for node in _live_nodes())
+    if not nodes:
+        raise ClusterError("Ray was started here without a core to run trials on")
+    return nodes
+
+
+def _live_nodes() -> list[Node]:
+    """The nodes that are alive and have a core."""
+    nodes = []
+    for raw in list_nodes():
+        if raw["Alive"] and raw["Resources"].get("CPU"):
+            nodes.append(_node(raw))
+    return nodes
+
+
+def _described(node: Node, node_environment: Mapping[str, Any], cores: int) -> Node:
+    """The node with what the task on it has found."""
+    # Ray may have been started with more cores than the process may use.
+    cpus = min(node.cpus, cores)
+    return dataclasses.replace(node, environment=node_environment, cpus=cpus)
+
+
+def _node(raw: RayNode) -> Node:
+    """A node as Ray describes it. Its environment is filled in later."""
+    resources = raw["Resources"]
+    return Node(
+        node_id=raw["NodeID"],
+        address=raw["NodeManagerAddress"],
+        gpus=int(resources.get("GPU", 0)),
+        cpus=int(resources["CPU"]),
+        host_bytes=int(0.9 * resources.get("memory", 0)),
+        environment={},
+    )
 
 
 class ModelQueries:

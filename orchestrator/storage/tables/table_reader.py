@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jobs.anatomy_record import Anatomy
@@ -154,48 +153,28 @@ def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:
     return losses
 
 
-def profiled_trials(run_folder: Path) -> frozenset[str]:
-    """The trials that have an anatomy in ``anatomy.parquet``; none if there is no such file."""
-    try:
-        table = _read_anatomies(run_folder, columns=["trial_id"])
-    except FileNotFoundError:
-        return frozenset()
-    return frozenset(table["trial_id"].unique().to_pylist())
-
-
-def read_anatomies(run_folder: Path, trial_ids: Collection[str]) -> dict[str, Anatomy]:
-    """Trial -> its anatomy, from ``anatomy.parquet``.
+def read_anatomies(run_folder: Path) -> dict[str, Anatomy]:
+    """Trial -> its anatomy, from ``anatomy.parquet``; none if there is no such file.
 
     Raises UnreadableRunError on a damaged or foreign file.
     """
-    # If no anatomies are wanted, the file need not exist.
-    if not trial_ids:
-        return {}
-    wanted = _read_anatomies(run_folder).filter(pc.field("trial_id").isin(list(trial_ids)))
-    rows_by_trial: dict[str, list[dict[str, Any]]] = {}
-    for row in wanted.to_pylist():
-        rows_by_trial.setdefault(row["trial_id"], []).append(row)
-    try:
-        return {trial: anatomy_rows.anatomy_of(rows) for trial, rows in rows_by_trial.items()}
-    except (TypeError, ValueError) as error:
-        raise _unreadable(run_folder / ANATOMY, error) from None
-
-
-def _read_anatomies(run_folder: Path, columns: list[str] | None = None) -> pa.Table:
-    """The table of anatomies with ``columns``, or with all columns if that is None.
-
-    Raises UnreadableRunError if a column is missing or is not of its declared type.
-    """
     path = run_folder / ANATOMY
-    table = _read(path, columns=columns)
+    try:
+        table = _read(path)
+    except FileNotFoundError:
+        return {}
     for column in ANATOMY_COLUMNS:
-        if columns is not None and column.name not in columns:
-            continue
         if column.name not in table.column_names:
             raise UnreadableRunError(f"{path} has no column {column.name}")
         if table.schema.field(column.name).type != ARROW_TYPES[column.type]:
             raise UnreadableRunError(f"{path}: column {column.name} is of another type")
-    return table
+    rows_by_trial: dict[str, list[dict[str, Any]]] = {}
+    for row in table.to_pylist():
+        rows_by_trial.setdefault(row["trial_id"], []).append(row)
+    try:
+        return {trial: anatomy_rows.anatomy_of(rows) for trial, rows in rows_by_trial.items()}
+    except (TypeError, ValueError) as error:
+        raise _unreadable(path, error) from None
 
 
 def _read(path: Path, columns: list[str] | None = None) -> pa.Table:

@@ -13,9 +13,7 @@ from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import FollowUp, Purpose, TrialSpec
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.nodes import Cluster, Node, NoSuchGpuError
-from orchestrator.running.session import Session
-from orchestrator.search.grid import Grid
-from orchestrator.search.per_gpu_model import for_gpu_model, per_gpu_model
+from orchestrator.search.per_gpu_model import for_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
 from tests.conftest import build_tiny_spec
@@ -76,20 +74,10 @@ def test_fresh_sweep_moves_every_record_log_and_table_aside(folder: RunFolder) -
     aside = Path(earlier.moved_to)
     assert aside.parent == folder.path / "superseded"
     assert set(RunFolder(aside).records()) == {PLAN[0].trial_id}
+    assert read_run(aside).name == "the earlier run"
     assert (aside / "logs" / f"{PLAN[0].trial_id}.txt").read_text() == "what it printed"
     assert (aside / "trials.parquet").read_bytes() == b"its table"
     assert not (folder.path / "trials.parquet").exists()
-
-
-def test_superseded_records_are_a_readable_run(folder: RunFolder) -> None:
-    folder.describe({"name": "the earlier run"})
-    folder.write(measured(PLAN[0], "H200"))
-    again = RunFolder(folder.path)
-    sort_earlier(again, lambda spec: False)
-    again.describe({"name": "today's run"})
-    (aside,) = (folder.path / "superseded").iterdir()
-    assert set(RunFolder(aside).records()) == {PLAN[0].trial_id}
-    assert read_run(aside).name == "the earlier run"
 
 
 def test_tables_whose_records_are_gone_move_aside(folder: RunFolder) -> None:
@@ -101,18 +89,14 @@ def test_tables_whose_records_are_gone_move_aside(folder: RunFolder) -> None:
 
 
 def test_new_measurement_moves_the_finished_one_aside(folder: RunFolder) -> None:
-    folder.write(measured(PLAN[0], "H200"))
+    for _ in range(2):
+        folder.write(measured(PLAN[0], "H200"))
+    assert folder.superseded.path is None, "the same record was written again"
     folder.write(with_provenance(measured(PLAN[0], "H200"), started_at=2.0))
     folder.write(with_provenance(measured(PLAN[0], "H200"), started_at=3.0))
     assert folder.records()[PLAN[0].trial_id].started_at == 3.0
     assert folder.superseded.path is not None
     assert len(files_of(folder.superseded.path)) == 2, "none takes another's place there either"
-
-
-def test_record_written_again_moves_nothing(folder: RunFolder) -> None:
-    folder.write(measured(PLAN[0], "H200"))
-    folder.write(measured(PLAN[0], "H200"))
-    assert folder.superseded.path is None
 
 
 def test_newer_versions_record_is_never_overwritten(folder: RunFolder) -> None:
@@ -176,18 +160,6 @@ def planned_on(gpu_models: Collection[str]) -> list[TrialSpec]:
     return [spec for model in gpu_models for spec in for_gpu_model(PLAN, model)]
 
 
-def test_resume_measures_a_new_model_and_repeats_nothing(folder: RunFolder) -> None:
-    """The folder has a sweep on H200 alone. Then an A100 joined the cluster."""
-    for spec in PLAN:
-        folder.write(measured(spec, "H200"))
-    earlier = sorted_for(folder, planned_on(SLOTS), {model: model for model in SLOTS})
-    searches = {model: Grid(for_gpu_model(PLAN, model)) for model in SLOTS}
-    session = Session(per_gpu_model(searches, SLOTS), folder)
-    environments = [{"gpu_model": model} for model in SLOTS]
-    assert session.reuse(earlier.wanted, environments, resume=True) == len(PLAN)
-    assert Counter(spec.gpu_model for spec in session.pending) == {"A100": len(PLAN)}
-
-
 def test_rows_of_a_model_that_left_stay_beside_the_others(folder: RunFolder) -> None:
     for spec in planned_on(SLOTS):
         folder.write(measured(spec, spec.gpu_model))
@@ -237,9 +209,3 @@ def test_follow_up_follows_its_renamed_trial(folder: RunFolder) -> None:
     kept = earlier.wanted[followed[False]].spec.follow_up
     assert kept is not None
     assert kept.follows_trial == followed[True]
-
-
-def test_trial_for_a_gpu_model_has_an_identity_of_its_own() -> None:
-    named = replace(PLAN[0], gpu_model="H200")
-    assert named.trial_id != PLAN[0].trial_id
-    assert replace(named, gpu_model="").trial_id == PLAN[0].trial_id

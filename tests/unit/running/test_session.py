@@ -102,20 +102,6 @@ def test_session_with_spent_budget_starts_nothing_more(tmp_path: Path) -> None:
     assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}
 
 
-def test_trial_cut_by_the_budget_is_skipped_not_timed_out(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, budget=10.0)
-    first, second = dispatch(sweep), dispatch(sweep)
-    cut = replace(record_of(first, Outcome.TIMED_OUT, seconds=10.0), phase="steps")
-    own_timeout = second.measure.timeout_seconds
-    sweep.session.ended(cut)
-    sweep.session.ended(record_of(second, Outcome.TIMED_OUT, seconds=own_timeout))
-    records = sweep.folder.records()
-    assert records[first.trial_id].outcome is Outcome.SKIPPED
-    assert records[first.trial_id].rule == "time_budget"
-    assert records[first.trial_id].reason.endswith("while the trial was in phase steps")
-    assert records[second.trial_id].outcome is Outcome.TIMED_OUT
-
-
 class Impatient(Grid):
     """A grid that allows each trial 20 seconds."""
 
@@ -127,7 +113,7 @@ def test_trial_that_takes_longer_than_its_search_allows_is_skipped_as_too_slow(
     tmp_path: Path,
 ) -> None:
     sweep = Sweep(tmp_path, budget=100.0, make=Impatient)
-    first, second = dispatch(sweep), dispatch(sweep)
+    first, second, third = dispatch(sweep), dispatch(sweep), dispatch(sweep)
     sweep.session.start([first, second])
     assert sweep.session.seconds_for([first]) == 20.0
     sweep.session.ended(replace(record_of(first, Outcome.TIMED_OUT, seconds=20.0), phase="steps"))
@@ -141,6 +127,9 @@ def test_trial_that_takes_longer_than_its_search_allows_is_skipped_as_too_slow(
     )
     assert records[first.trial_id].reason.endswith("20 s, and it was still in phase steps")
     assert records[second.trial_id].rule == "time_budget"
+    own_timeout = third.measure.timeout_seconds
+    sweep.session.ended(record_of(third, Outcome.TIMED_OUT, seconds=own_timeout))
+    assert sweep.folder.records()[third.trial_id].outcome is Outcome.TIMED_OUT
 
 
 def test_interrupted_session_lets_running_trials_finish(sweep: Sweep) -> None:
@@ -245,14 +234,6 @@ def test_start_again_after_a_lost_slot_asks_no_search(tmp_path: Path) -> None:
     session.requeue(started)
     session.close(CloseReason.INTERRUPTED)
     assert session.start(started) == started, "it had begun before"
-
-
-def test_requeued_trials_are_the_next(sweep: Sweep) -> None:
-    first = sweep.session.next_trials()
-    sweep.session.requeue(first)
-    sweep.session.requeue(())
-    assert sweep.session.next_trials() == first
-    assert sweep.session.next_trials() == (TRIALS[1],)
 
 
 def test_next_trials_gives_all_rounds_of_a_tie_break(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.problems import ConfigError, Problem
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.running.early_start import CheckModel
 from orchestrator.running.options import RunOptions
-from orchestrator.running.sweep_run import SweepEnd, planned_as_written, run_sweep, why_none_ok
+from orchestrator.running.planned_sweep import MakePlan, planned_as_written
+from orchestrator.running.sweep_run import SweepEnd, run_sweep, why_none_ok
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
 from tests.support.fake_ray import FakeRay, node_of
@@ -29,14 +31,26 @@ follow_up: {profile: none, tie_break_rounds: 0, verify_budgets: false}
 SKIPPED_FOR_TIME = (Outcome.SKIPPED, "time_budget")
 
 
-def sweep(folder: Path, config: str = CONFIG, **options: bool | float) -> SweepEnd:
+def sweep(
+    folder: Path,
+    config: str = CONFIG,
+    make_plan: MakePlan = planned_as_written,
+    check_model: CheckModel = lambda: None,
+    **options: bool | float,
+) -> SweepEnd:
     """Run the config's sweep in a folder."""
     folder.mkdir(exist_ok=True)
     path = folder.parent / "sweep.yaml"
     path.write_text(config)
     run_folder = RunFolder(folder)
     with run_folder.locked():
-        return run_sweep(load_config(path), RunOptions(**options), run_folder)
+        return run_sweep(
+            load_config(path),
+            RunOptions(**options),
+            run_folder,
+            make_plan=make_plan,
+            check_model=check_model,
+        )
 
 
 def outcomes(folder: Path) -> Counter[Outcome]:
@@ -76,19 +90,13 @@ def test_cluster_that_differs_from_this_machine_gets_a_plan_of_its_own(
 ) -> None:
     FakeRay(monkeypatch, gpu_model)
     monkeypatch.setattr(environment, "describe", lambda: node_of(gpu_here).environment)
-    folder.mkdir()
-    path = folder.parent / "sweep.yaml"
-    path.write_text(CONFIG)
 
     def make_plan(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
         if has_gpu == bool(gpu_here):
             raise RuntimeError("a plan for this machine, which runs nothing")
         return planned_as_written(config, has_gpu)
 
-    run_folder = RunFolder(folder)
-    with run_folder.locked():
-        end = run_sweep(load_config(path), RunOptions(), run_folder, make_plan=make_plan)
-    assert end.failure == ""
+    assert sweep(folder, make_plan=make_plan).failure == ""
     assert outcomes(folder) == {Outcome.OK: 4}
 
 
@@ -97,18 +105,13 @@ def test_plan_for_this_machine_is_made_once_while_ray_starts(
 ) -> None:
     FakeRay(monkeypatch, "H200")
     monkeypatch.setattr(environment, "describe", lambda: node_of("H200").environment)
-    folder.mkdir()
-    path = folder.parent / "sweep.yaml"
-    path.write_text(CONFIG)
     asked: list[bool] = []
 
     def make_plan(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
         asked.append(has_gpu)
         return planned_as_written(config, has_gpu)
 
-    run_folder = RunFolder(folder)
-    with run_folder.locked():
-        run_sweep(load_config(path), RunOptions(), run_folder, make_plan=make_plan)
+    sweep(folder, make_plan=make_plan)
     assert asked == [True]
     assert outcomes(folder) == {Outcome.OK: 4}
 
@@ -117,18 +120,14 @@ def test_model_that_cannot_be_built_ends_the_sweep_before_its_first_trial(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray = FakeRay(monkeypatch, "H200")
-    folder.mkdir()
-    path = folder.parent / "sweep.yaml"
-    path.write_text(CONFIG)
 
     def refuse() -> None:
         raise ConfigError([Problem(file="sweep.yaml", line=1, message="no such activation")])
 
-    run_folder = RunFolder(folder)
-    with run_folder.locked(), pytest.raises(ConfigError, match="no such activation"):
-        run_sweep(load_config(path), RunOptions(), run_folder, check_model=refuse)
+    with pytest.raises(ConfigError, match="no such activation"):
+        sweep(folder, check_model=refuse)
     assert ray.ran == []
-    assert run_folder.records() == {}
+    assert outcomes(folder) == {}
 
 
 def test_second_run_keeps_every_record(
@@ -154,7 +153,7 @@ def test_fresh_run_measures_again_and_drops_what_is_not_planned(
 
 
 def test_resume_measures_on_a_gpu_model_that_joined(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     FakeRay(monkeypatch, "H200")
     sweep(folder)
@@ -163,14 +162,6 @@ def test_resume_measures_on_a_gpu_model_that_joined(
     assert Counter(spec.gpu_model for spec in ray.ran) == {"A100": 4}
     records = RunFolder(folder).records().values()
     assert Counter(record.spec.gpu_model for record in records) == {"A100": 4, "H200": 4}
-
-
-def test_sweep_over_several_models_measures_each(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ray = FakeRay(monkeypatch, "H200", "A100")
-    sweep(folder)
-    assert Counter(spec.gpu_model for spec in ray.ran) == {"A100": 4, "H200": 4}
     assert "4 trials on each of 2 GPU models, 0 ruled out" in capsys.readouterr().out
 
 
@@ -189,15 +180,6 @@ def test_ruled_out_trials_have_their_record(folder: Path, monkeypatch: pytest.Mo
     )
     sweep(folder, config)
     assert outcomes(folder) == {Outcome.OK: 1, Outcome.UNSUPPORTED: 1}
-
-
-def test_sweep_without_an_ok_trial_has_failed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ray = FakeRay(monkeypatch, "H200")
-    ray.run_trial = lambda spec: ray.end(spec, Outcome.FAILED, "ValueError: no")
-    sentence = "no trial ended ok: 4 of 4 trials ended with failed, most often: ValueError: no"
-    assert sweep(folder).failure == sentence
 
 
 def failed(outcome: Outcome, reason: str, number: int = 1) -> list[TrialRecord]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator import api, compare, explain, recommend, report
-from orchestrator.storage.record_reader import find_records
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.tables.table_reader import trial_ids_in_file
 from tests.support.records import make_grid, write_run
@@ -105,15 +104,6 @@ def test_run_of_unreadable_records_alone_is_a_sentence(
         path.write_text("{}")
     assert recommend.main([str(folder)]) == 2
     assert "6 records cannot be read" in capsys.readouterr().err
-
-
-def test_measuring_a_trial_again_keeps_the_newer_version_of_its_record(folder: Path) -> None:
-    newer = find_records(folder).newer[0]
-    content = newer.read_text()
-    record = next(record for record in make_grid() if record.trial_id == newer.stem)
-    RunFolder(folder).write(record)
-    kept = [path.read_text() for path in folder.glob("superseded/*/records/*.json")]
-    assert content in kept
 
 
 @pytest.mark.parametrize(

@@ -88,12 +88,6 @@ def test_download_replaces_a_skipped_record_by_a_measured_one(uri: Uri, tmp_path
     assert row["outcome"] == Outcome.OK
 
 
-def test_download_of_an_empty_place_copies_nothing(uri: Uri, tmp_path: Path) -> None:
-    check_writable(uri)
-    assert download(uri, tmp_path) == []
-    assert not _names(tmp_path)
-
-
 def test_fetched_where_there_is_no_run_raises_file_not_found(uri: Uri) -> None:
     check_writable(uri)
     with pytest.raises(FileNotFoundError, match=str(uri)):

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from jobs.record import Column, Outcome
-from orchestrator.storage.record_reader import read_records
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.arrow import ARROW_TYPES
 from orchestrator.storage.tables.columns import (
@@ -23,7 +22,7 @@ from orchestrator.storage.tables.columns import (
 from orchestrator.storage.tables.parquet import arrow_table, steps_table, write
 from orchestrator.storage.tables.table_reader import read_trials_file
 from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
-from tests.support.records import COLUMNS, make_grid, make_record, write_run
+from tests.support.records import COLUMNS, make_grid, make_record
 
 
 def table(*records, run: RunMetadata | None = None) -> TrialTable:
@@ -155,20 +154,3 @@ def test_trials_parquet_read_back_is_the_table_written(tmp_path: Path) -> None:
         assert {name: after[name] for name in before if name != "started_at"} == {
             name: value for name, value in before.items() if name != "started_at"
         }
-
-
-def test_read_records_passes_over_damaged_and_foreign_files(tmp_path: Path) -> None:
-    record = make_record()
-    folder = write_run(tmp_path, [record])
-    whole = next((folder / "records").glob("*.json")).read_text()
-    contents = {
-        "cut": whole[:100],
-        "list": "[]",
-        "foreign": '{"spec": {}}',
-        "outcome": whole.replace('"ok"', '"fine"'),
-        "flag": whole.replace('"flags": []', '"flags": ["splendid"]'),
-    }
-    for name, content in contents.items():
-        (folder / "records" / f"{name}.json").write_text(content)
-    (folder / "records" / "binary.json").write_bytes(b"\xff\xfe\x00")
-    assert read_records(folder) == (record,)

@@ -10,7 +10,7 @@ from orchestrator import predict
 from orchestrator.cli import EXIT_USAGE
 from orchestrator.running.run_lock import locked_run_folder
 from orchestrator.storage.run_folder import RunFolder
-from orchestrator.storage.user_files import refuse_used_file, refuse_used_folder
+from orchestrator.storage.user_files import refuse_used_folder
 
 CONFIG = """
 model:
@@ -33,15 +33,6 @@ def test_used_folder_is_refused_by_the_names_in_it(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="already holds a, b, c and 2 more; nothing was"):
         refuse_used_folder(tmp_path)
     refuse_used_folder(tmp_path, force=True)
-
-
-def test_used_file_is_refused_unless_forced(tmp_path: Path) -> None:
-    path = tmp_path / "table.parquet"
-    refuse_used_file(path)
-    path.touch()
-    with pytest.raises(FileExistsError, match="already exists; nothing was written"):
-        refuse_used_file(path)
-    refuse_used_file(path, force=True)
 
 
 def test_sweep_into_the_working_folder_is_refused(

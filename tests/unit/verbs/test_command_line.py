@@ -91,6 +91,20 @@ def test_closed_pipe_does_not_keep_a_report_from_its_files(tmp_path: Path) -> No
     assert (folder / "report.html").exists()
 
 
+def test_help_of_every_verb_imports_nothing_heavy() -> None:
+    program = """
+import pkgutil, sys
+for verb in sys.argv[1:]:
+    pkgutil.resolve_name(f"orchestrator.{verb}:command_line")().format_help()
+heavy = {"jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "ray", "rich", "torch"}
+print(sorted({*heavy, "transformers"} & {*sys.modules}))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *VERBS], capture_output=True, text=True, cwd=ROOT
+    )
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
 def test_output_to_a_full_disk_is_a_sentence() -> None:
     with open("/dev/full", "w") as full:
         ran = subprocess.run(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,18 +91,6 @@ def test_doctor_reports_a_failed_calibration_as_a_problem(
 def test_doctor_reports_an_absent_cluster_as_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.main(["--address", "127.0.0.1:1"]) == 1
     assert "nothing answers at 127.0.0.1:1" in capsys.readouterr().out
-
-
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys, contextlib\n"
-        "from orchestrator import doctor\n"
-        "with contextlib.suppress(SystemExit): doctor.main(['--help'])\n"
-        "heavy = {'ray', 'torch', 'transformers', 'pyarrow', 'psutil', 'pynvml', 'yaml'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_calibration_over_a_file_of_the_users_is_refused_at_once(

@@ -22,18 +22,6 @@ def test_predict_unknown_name_ends_with_status_2(
     assert wrong[1] in capsys.readouterr().err
 
 
-def test_predict_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from orchestrator import predict; predict.command_line();"
-        "heavy = {'ray', 'torch', 'transformers', 'pandas', 'pyarrow', 'numpy'};"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
 @pytest.mark.slow
 def test_predict_of_nothing_but_unbuildable_trials_ends_with_status_1(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,14 +25,3 @@ def test_report_without_a_run_is_a_usage_error(
 ) -> None:
     assert report.main([str(tmp_path)]) == 2
     assert "no records and no table to report on" in capsys.readouterr().err
-
-
-def test_report_help_imports_nothing_heavy() -> None:
-    heavy = "{'pyarrow', 'torch', 'rich', 'matplotlib', 'jinja2', 'numpy', 'pandas'}"
-    code = (
-        "import sys, contextlib\nfrom orchestrator import report\n"
-        "with contextlib.suppress(SystemExit): report.main(['--help'])\n"
-        f"print(sorted({heavy} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"

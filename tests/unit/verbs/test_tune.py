@@ -64,11 +64,3 @@ def test_tune_of_a_file_with_axes_says_that_they_play_no_part(
     config.write_text(TEXT + "axes: {micro_batch: [1, 2]}\n")
     assert tune.main([str(config), "--dry-run"]) == 0
     assert "axes of this file play no part" in capsys.readouterr().err
-
-
-def test_tune_of_a_wrong_file_is_a_usage_error(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config.write_text("model: {task: nonsense}\n")
-    assert tune.main([str(config), "--dry-run"]) == 2
-    assert "nonsense" in capsys.readouterr().err

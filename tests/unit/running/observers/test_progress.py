@@ -117,19 +117,6 @@ def test_progress_names_the_repeat_and_the_gpu_model() -> None:
     assert "batch 64 · bf16 · adafactor · repeat 1 · on NVIDIA H200  " in printed.lines()[0]
 
 
-class ClosedPipe(io.StringIO):
-    """A stream whose reader has left."""
-
-    def write(self, text: str) -> int:
-        raise BrokenPipeError
-
-
-def test_progress_on_a_closed_pipe_raises_nothing() -> None:
-    progress = Progress(1, AXES, stream=ClosedPipe())
-    progress.ended(record(), measured=True)
-    progress.message("still there")
-
-
 @pytest.mark.parametrize("outcome", [own for own in Outcome if own is not Outcome.OK])
 def test_progress_prints_the_reason_of_every_other_outcome(outcome: Outcome) -> None:
     printed = Printed(1)
