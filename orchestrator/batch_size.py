@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return cli.measured(options, lambda config: _of(config, options))
 
 
-def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizes:
+def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizeVerb:
     """What to tune. Raises ConfigError or ValueError."""
     chosen = dict(read_choice(text, config) for text in options.choices)
     sets = technique_sets(config, chosen, every=options.every_set)
@@ -54,7 +54,7 @@ def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizes:
     configured = config.baseline.get("effective_batch")
     if effective_batch is None and isinstance(configured, int):
         effective_batch = configured
-    return _BatchSizes(config, options, sets, effective_batch)
+    return _BatchSizeVerb(config, options, sets, effective_batch)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -84,7 +84,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 @dataclass(frozen=True, slots=True)
-class _BatchSizes:
+class _BatchSizeVerb:
     config: SweepConfig
     options: BatchSizeOptions
     sets: Sequence[TechniqueSet]

@@ -119,7 +119,7 @@ def epilog(statuses: Mapping[int, str]) -> str:
     return f"Exit status: {', '.join(listed)}."
 
 
-class Measurement(Protocol):
+class MeasuringVerb(Protocol):
     """What a verb measures: a checked configuration with the verb's options."""
 
     @property
@@ -133,7 +133,7 @@ class Measurement(Protocol):
         """Measure in the locked run folder, and print the result. Returns the exit status."""
 
 
-def measured(options: VerbOptions, make: Callable[[SweepConfig], Measurement]) -> int:
+def measured(options: VerbOptions, make: Callable[[SweepConfig], MeasuringVerb]) -> int:
     """Plan or measure what ``make`` makes of the configuration. Returns the exit status.
 
     A wrong configuration ends the verb before Ray or a GPU is touched.

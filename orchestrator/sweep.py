@@ -41,7 +41,7 @@ class SweepOptions(VerbOptions):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a sweep, or print its plan. Returns the exit status."""
     options = SweepOptions(**vars(command_line().parse_args(arguments)))
-    return cli.measured(options, lambda config: _Sweep(config, options))
+    return cli.measured(options, lambda config: _SweepVerb(config, options))
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -62,7 +62,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sweep:
+class _SweepVerb:
     config: SweepConfig
     options: SweepOptions
 

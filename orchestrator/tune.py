@@ -30,7 +30,7 @@ _GPU_MINUTES = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TuneOptions(VerbOptions):
+class TuneVerbOptions(VerbOptions):
     """The options of the command line."""
 
     memory: Sequence[int] = ()
@@ -52,8 +52,8 @@ class TuneOptions(VerbOptions):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Tune, and print the result for each budget. Returns the exit status."""
-    options = TuneOptions(**vars(command_line().parse_args(arguments)))
-    return cli.measured(options, lambda config: _Tuning(config, options))
+    options = TuneVerbOptions(**vars(command_line().parse_args(arguments)))
+    return cli.measured(options, lambda config: _TuneVerb(config, options))
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -88,9 +88,9 @@ def _minutes(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tuning:
+class _TuneVerb:
     config: SweepConfig
-    options: TuneOptions
+    options: TuneVerbOptions
 
     def __post_init__(self) -> None:
         if self.config.axes or self.config.subsets or self.config.trials:
@@ -154,7 +154,7 @@ class _Tuning:
         return cli.EXIT_OK
 
 
-def _print_results(dataset: Dataset, options: TuneOptions) -> Sequence[TuneResult]:
+def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneResult]:
     """Print the result for each budget, and write the files of its pick."""
     from orchestrator.reporting.tune_result import candidate_of, describe, read, to_json
 

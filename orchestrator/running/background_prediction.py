@@ -16,7 +16,7 @@ from jobs.spec import TrialSpec
 from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
-from orchestrator.running.observers.base import Observer
+from orchestrator.running.observers.observer import Observer
 
 _DEFAULT_GPU = "h200"
 """The GPU whose constants are used if a GPU model has no file of constants.

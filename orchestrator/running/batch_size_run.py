@@ -20,8 +20,8 @@ from orchestrator.running.earlier_records import refuse_without_gpu, sort_earlie
 from orchestrator.running.early_start import CheckModel
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.nodes import Cluster
-from orchestrator.running.observers.base import Observer
 from orchestrator.running.observers.loggers import logger_observers
+from orchestrator.running.observers.observer import Observer
 from orchestrator.running.observers.progress import Progress
 from orchestrator.running.options import RunOptions
 from orchestrator.running.session import Session

@@ -12,7 +12,7 @@ from jobs.record import TrialRecord, skipped
 from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason, with_limit_rule
 from orchestrator.running.earlier_records import is_reusable
-from orchestrator.running.observers.base import Observer
+from orchestrator.running.observers.observer import Observer
 from orchestrator.search.base import Search
 from orchestrator.search.follow_up_trials import compared_trials
 from orchestrator.storage.run_folder import RunFolder, RunFolderError, RunFolderLostError

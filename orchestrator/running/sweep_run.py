@@ -17,9 +17,9 @@ from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.early_start import CheckModel
 from orchestrator.running.gpu_screening import Screening, screened_cluster
-from orchestrator.running.observers.base import Observer
 from orchestrator.running.observers.event_log import EventLog
 from orchestrator.running.observers.loggers import logger_observers
+from orchestrator.running.observers.observer import Observer
 from orchestrator.running.observers.progress import Progress
 from orchestrator.running.observers.prometheus import Metrics
 from orchestrator.running.options import RunOptions

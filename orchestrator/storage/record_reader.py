@@ -20,7 +20,7 @@ from orchestrator.storage.layout import record_files
 from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.tables.anatomy_rows import is_sound
-from orchestrator.storage.tables.value_types import is_integer, is_number, is_of_type, is_possible
+from orchestrator.storage.tables.column_values import is_integer, is_number, is_of_type, is_possible
 from orchestrator.units import count, listed
 
 _DAMAGE = (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.running.observers.base import Observer
+from orchestrator.running.observers.observer import Observer
 
 
 class Recorder(Observer):

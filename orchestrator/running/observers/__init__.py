@@ -1,6 +1,6 @@
 """What watches a sweep.
 
-base.py         the interface of an observer
+observer.py     the interface of an observer
 progress.py     lines in the terminal
 event_log.py    log.jsonl, a line per event
 prometheus.py   metrics, through Ray's exporter

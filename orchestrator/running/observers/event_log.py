@@ -13,7 +13,7 @@ from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.running.observers.base import Observer
+from orchestrator.running.observers.observer import Observer
 from orchestrator.storage.regular_file import open_regular
 
 LOG = "log.jsonl"

@@ -15,7 +15,7 @@ from jobs.techniques.sample_kind import Workload, workload_of
 from orchestrator.labels import trial_label
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.terminal.shortening import shortened
-from orchestrator.running.observers.base import Observer
+from orchestrator.running.observers.observer import Observer
 from orchestrator.units import duration, memory, number
 
 _STATUS_EVERY = 10

@@ -10,7 +10,7 @@ from ray.util.metrics import Counter, Gauge
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason
-from orchestrator.running.observers.base import Observer
+from orchestrator.running.observers.observer import Observer
 
 _SWEEP = ("sweep",)
 _CUT_SHORT = {reason.value for reason in CloseReason}

@@ -7,6 +7,6 @@ arrow.py         Arrow types and metadata
 parquet.py       writes the tables
 table_reader.py  reads and checks them
 anatomy_rows.py  profiles as rows, and back
-value_types.py   whether a value has a place in a column
+column_values.py whether a value has a place in a column
 predictions.py   the table of ``orchestrator.predict``
 """

@@ -17,6 +17,7 @@ from orchestrator.storage.regular_file import require_regular
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.tables import anatomy_rows
 from orchestrator.storage.tables.arrow import ARROW_TYPES, axes_of, metadata_of, type_name
+from orchestrator.storage.tables.column_values import is_of_type, is_possible
 from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
     BASE,
@@ -25,7 +26,6 @@ from orchestrator.storage.tables.columns import (
     trial_table_columns,
 )
 from orchestrator.storage.tables.trial_table import TrialTable
-from orchestrator.storage.tables.value_types import is_of_type, is_possible
 
 _NEVER_NULL = (
     "trial_id",

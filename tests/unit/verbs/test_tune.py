@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import tune
-from orchestrator.tune import TuneOptions, command_line
+from orchestrator.tune import TuneVerbOptions, command_line
 from orchestrator.units import GIB
 
 TEXT = "model: {task: causal-lm, architecture: llama}\n"
@@ -23,7 +23,7 @@ def config(tmp_path: Path) -> Path:
 
 def test_tune_options_read_sizes_minutes_and_recipe(config: Path) -> None:
     arguments = [str(config), "--memory", "40GiB,24GiB", "--gpu-minutes", "2", "--recipe", "any"]
-    options = TuneOptions(**vars(command_line().parse_args(arguments)))
+    options = TuneVerbOptions(**vars(command_line().parse_args(arguments)))
     assert options.goal.budgets == (24 * GIB, 40 * GIB)
     assert options.gpu_minutes == 2
     assert options.goal.any_recipe

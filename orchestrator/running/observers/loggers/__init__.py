@@ -19,7 +19,7 @@ from jobs.spec import Choice
 from orchestrator.labels import trial_label
 from orchestrator.planning.loggers import LOGGERS, Logger, LoggerError
 from orchestrator.reporting.terminal.shortening import shortened
-from orchestrator.running.observers.base import Observer
+from orchestrator.running.observers.observer import Observer
 
 METRICS = (
     "samples_per_second",
