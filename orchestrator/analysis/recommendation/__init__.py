@@ -11,7 +11,7 @@ longest.py        the longest samples that fit
 from orchestrator.analysis.recommendation.decision import Alternative, Recommendation, recommend
 from orchestrator.analysis.recommendation.longest import LongestContext, longest_contexts
 from orchestrator.analysis.recommendation.offers import Basis, Offer
-from orchestrator.analysis.recommendation.ranking import Constraints, Ranked, Ranking, Rankings
+from orchestrator.analysis.recommendation.ranking import Constraints, Rankings
 
 __all__ = [
     "Alternative",
@@ -19,8 +19,6 @@ __all__ = [
     "Constraints",
     "LongestContext",
     "Offer",
-    "Ranked",
-    "Ranking",
     "Rankings",
     "Recommendation",
     "longest_contexts",
