@@ -20,7 +20,6 @@ from tests.support.arithmetic import ENVIRONMENT
 os.environ.update(ENVIRONMENT)
 
 import argparse
-import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -72,7 +71,7 @@ def report(
     )
     yield (
         f"  {'':30} {'trials':>6} {'share':>6} {'worst':>6}  {'regret':>6} {'worst':>6}"
-        f" {'within 2 %':>10}  {'found at':>8} {'worst':>6}  {'claims kept':>11} {'said':>6}"
+        f" {'within 2 %':>10}  {'claims kept':>11} {'said':>6}"
         f" {'choice':>7}"
     )
     for noise in noises:
@@ -95,21 +94,8 @@ def _line(name: str, scores: Sequence[Score]) -> str:
         f"  {name:30} {statistics.fmean(score.trials for score in scores):6.1f}"
         f" {statistics.fmean(shares):6.1%} {max(shares):6.1%}"
         f"  {statistics.fmean(means):6.2%} {max(worst):6.2%} {within:10.0%}"
-        f"  {_found(scores)}  {_kept(scores)} {max(own.slowest_choice for own in scores):5.2f} s"
+        f"  {_kept(scores)} {max(own.slowest_choice for own in scores):5.2f} s"
     )
-
-
-def _found(scores: Sequence[Score]) -> str:
-    """After which share of the grid's time good picks were measured: the median, and the worst."""
-    shares = sorted(score.share_to_find for score in scores)
-    cells = [_share(statistics.median_low(shares)), _share(shares[-1])]
-    return f"{cells[0]:>8} {cells[1]:>6}"
-
-
-def _share(share: float) -> str:
-    if math.isinf(share):
-        return "-"
-    return f"{share:.1%}"
 
 
 def _kept(scores: Sequence[Score]) -> str:

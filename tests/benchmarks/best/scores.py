@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,9 +43,6 @@ class Score:
     """Slot seconds of the replay / slot seconds of the whole grid."""
     regrets: tuple[float, ...]
     """The regret of each budget in which any configuration of the grid fits."""
-    share_to_find: float = math.inf
-    """The share after which the fastest measured of every budget was first within the wanted
-    regret; infinite if that never happened."""
     claims: tuple[Claim, ...] = ()
     slowest_choice: float = 0.0
     """Processor seconds of the longest choice of a next trial."""
@@ -69,7 +66,6 @@ def score(make: MakeSearch, grid: Grid, noisy: Table, seconds: float | None) -> 
         trials=run.trials,
         share=run.cost,
         regrets=regrets_of(grid, picks),
-        share_to_find=_share_to_find(grid, noisy, run.asked),
         claims=tuple(_claims(grid, results, run.asked)),
         slowest_choice=run.slowest_choice,
     )
@@ -91,22 +87,6 @@ def _unmeasured_gain(grid: Grid, result: BudgetResult, asked: Iterable[str]) -> 
             speeds.append(record.measurements["samples_per_second"])
     pick = grid.table[result.pick.trial_id].measurements["samples_per_second"]
     return max(0.0, max(speeds) / pick - 1)
-
-
-def _share_to_find(grid: Grid, noisy: Table, asked: Sequence[str]) -> float:
-    """The share of the grid's time after which every budget first had a pick that is good enough.
-
-    A pick is the fastest measured so far, noise included.
-    """
-    spent = 0.0
-    picks: dict[int, str | None] = dict.fromkeys(grid.budgets)
-    for trial_id in asked:
-        spent += noisy[trial_id].slot_seconds
-        for budget, pick in picks.items():
-            picks[budget] = _fastest_asked(grid, noisy, [trial_id, *filter(None, [pick])], budget)
-        if max(regrets_of(grid, picks), default=0.0) <= WANTED_REGRET:
-            return spent / grid.seconds
-    return math.inf
 
 
 def _fastest_asked(grid: Grid, noisy: Table, asked: Iterable[str], budget: int) -> str | None:
