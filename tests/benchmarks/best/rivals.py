@@ -2,9 +2,9 @@
 recipe, and the recorded effects of techniques.
 
 Optuna answers for one budget at a time, so each budget has a study, and the budgets take turns.
-All studies get all records, with the memory of the budget as their constraint. The first trials of
-a study are warm starts: the configuration that the recorded effects expect to be the fastest among
-those predicted to fit.
+All studies get all records, with the memory of the budget as their constraint. The first trial for
+a budget is a warm start: the configuration that the recorded effects expect to be the fastest among
+those not predicted to exceed it.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class RandomThatFits(InTurn):
 class OptunaSearch(InTurn):
     """A sampler of Optuna: ``gp`` or ``tpe``.
 
-    ``startup`` trials come before the sampler's model: warm starts, and then random ones.
+    ``startup`` trials, or one for each budget, come before those that the sampler proposes.
     """
 
     def __init__(self, trials: Iterable[TrialSpec], *, sampler: str, startup: int, **facts: Any):
@@ -210,7 +210,7 @@ class OptunaSearch(InTurn):
         return distributions
 
     def _values(self, axis: str) -> list[Choice]:
-        values = {repr(value): value for own in self.trials if (value := own.choices[axis]) or True}
+        values = {repr(trial.choices[axis]): trial.choices[axis] for trial in self.trials}
         return sorted(values.values(), key=lambda own: (isinstance(own, str), own))
 
     @cached_property
