@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from multiprocessing.context import ForkServerContext
@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, SyntheticData, TrialSpec
 from orchestrator.export import export
 from tests.conftest import build_tiny_spec
+from tests.integration.conftest import Run
 from tests.support.fresh_processes import AS_MEASURED, figures_of
 from tests.support.vision_models import tiny_vision_model
 
-TIMEOUT = 240.0
 TINY_DECODER = {
     "hidden_size": 64,
     "num_hidden_layers": 4,
@@ -30,7 +29,6 @@ TINY_DECODER = {
     "max_position_embeddings": 64,
     "tie_word_embeddings": True,
 }
-Run = Callable[..., TrialRecord]
 
 
 def decoder(choices: Mapping[str, Choice], architecture: str = "llama", **config: Any) -> TrialSpec:
@@ -42,22 +40,6 @@ def decoder(choices: Mapping[str, Choice], architecture: str = "llama", **config
         ),
         data=DataSpec(synthetic=SyntheticData(sequence_length=64, samples=64)),
     )
-
-
-@pytest.fixture(scope="module")
-def run() -> Iterator[Run]:
-    """Runs a trial; one slot for the whole file, and each trial once."""
-    records: dict[str, TrialRecord] = {}
-    with Slot(cpus=1) as slot:
-
-        def run_once(spec: TrialSpec, outcome: Outcome = Outcome.OK) -> TrialRecord:
-            if spec.trial_id not in records:
-                records[spec.trial_id] = slot.run(spec, TIMEOUT)
-            record = records[spec.trial_id]
-            assert record.outcome is outcome, f"{record.reason}\n{record.provenance.log}"
-            return record
-
-        yield run_once
 
 
 def peak(record: TrialRecord) -> int:

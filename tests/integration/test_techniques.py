@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +11,11 @@ import pytest
 
 from jobs import self_process
 from jobs.isolation.build_ops import remove_abandoned_locks
-from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, ModelSpec, Task, TrialSpec
 from tests.conftest import TINY_BERT, build_tiny_spec
+from tests.integration.conftest import Run
 
-TIMEOUT = 240.0
 BUILD_TIMEOUT = 1200.0
 """For DeepSpeed's ops: building them takes five minutes the first time on two busy cores."""
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -30,32 +28,11 @@ TINY = {
 }
 TINY_DECODER = {**TINY, "num_key_value_heads": 2, "vocab_size": 128, "max_position_embeddings": 16}
 
-Run = Callable[..., TrialRecord]
-
-
-@pytest.fixture(scope="module")
-def run() -> Iterator[Run]:
-    """Runs a trial of the given choices, or a spec; one slot for the whole file."""
-    with Slot(cpus=1) as slot:
-
-        def run_one(
-            choices: Mapping[str, Choice] | None = None,
-            *,
-            spec: TrialSpec | None = None,
-            outcome: Outcome = Outcome.OK,
-            timeout_seconds: float = TIMEOUT,
-        ) -> TrialRecord:
-            record = slot.run(spec or build_tiny_spec(choices), timeout_seconds)
-            assert record.outcome is outcome, f"{record.reason}\n{record.provenance.log}"
-            return record
-
-        yield run_one
-
 
 @pytest.fixture(scope="module")
 def plain(run: Run) -> TrialRecord:
     """The trial with every axis at its default."""
-    return run()
+    return run({})
 
 
 def with_model(spec: TrialSpec, **config: Any) -> TrialSpec:
@@ -121,7 +98,7 @@ EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
 def test_technique_is_in_effect(
     choices: dict[str, Choice], effective: dict[str, Any], run: Run
 ) -> None:
-    record = run(spec=with_model(build_tiny_spec(choices), **NO_DROPOUT))
+    record = run(with_model(build_tiny_spec(choices), **NO_DROPOUT))
     assert {name: record.measurements[name] for name in effective} == effective
 
 
@@ -132,8 +109,8 @@ def test_technique_is_in_effect(
 def test_8_bit_optimizers_keep_8_bit_states(optimizer: str, name: str, run: Run) -> None:
     # bitsandbytes keeps tensors under 4096 elements, and embeddings, in 32 bits.
     wide = {"hidden_size": 64, "intermediate_size": 256}
-    record = run(spec=with_model(build_tiny_spec({"optimizer": optimizer}), **wide))
-    usual = run(spec=with_model(build_tiny_spec(), **wide))
+    record = run(with_model(build_tiny_spec({"optimizer": optimizer}), **wide))
+    usual = run(with_model(build_tiny_spec(), **wide))
     assert record.measurements["optimizer_class"] == name
     assert "uint8" in record.measurements["optimizer_state_dtypes"].split(", ")
     assert (
@@ -164,7 +141,7 @@ def test_accumulation_trains_as_the_whole_batch(loop: str, run: Run) -> None:
     # A language model, because the Trainer does not scale the loss of BERT's classification.
     model = ModelSpec(task="causal-lm", architecture="llama", config=TINY_DECODER)
     whole, split = (
-        run(spec=replace(build_tiny_spec({"loop": loop, **batch}), model=model))
+        run(replace(build_tiny_spec({"loop": loop, **batch}), model=model))
         for batch in ({"micro_batch": 8}, {"micro_batch": 2, "accumulation": 4})
     )
     assert split.steps["loss"] == pytest.approx(whole.steps["loss"], rel=1e-4)
@@ -198,7 +175,7 @@ def built_ops() -> None:
 @pytest.mark.parametrize(
     ("offload", "stage", "device"), [("zero2", 2, "none"), ("zero3_cpu_both", 3, "cpu")]
 )
-@pytest.mark.timeout(BUILD_TIMEOUT + TIMEOUT)
+@pytest.mark.timeout(BUILD_TIMEOUT + 300)
 @pytest.mark.usefixtures("built_ops")
 def test_deepspeed_is_in_effect(
     offload: str, stage: int, device: str, run: Run, plain: TrialRecord
@@ -260,7 +237,7 @@ def test_task_trains(name: str, run: Run) -> None:
     spec = replace(
         build_tiny_spec(), model=ModelSpec(task=task, architecture=architecture, config=config)
     )
-    record = run(spec=spec)
+    record = run(spec)
     assert len(record.steps["loss"]) == 4
     assert all(0 < loss < 100 for loss in record.steps["loss"])
     assert record.measurements["peak_allocated_bytes"] > 4 * record.measurements["parameters_total"]

@@ -1,0 +1,42 @@
+"""Trials in the processes of a slot, as a sweep runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import pytest
+
+from jobs.isolation.slot import Slot
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import Choice, TrialSpec
+from tests.conftest import build_tiny_spec
+
+TIMEOUT = 240.0
+
+
+class Run(Protocol):
+    """Runs a trial, which must end like this; a mapping has the choices of the tiny trial."""
+
+    def __call__(
+        self, trial: TrialSpec | Mapping[str, Choice], outcome: Outcome = Outcome.OK
+    ) -> TrialRecord: ...
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """One slot for a whole file, which runs each trial once."""
+    records: dict[str, TrialRecord] = {}
+    with Slot(cpus=1) as slot:
+
+        def run_once(
+            trial: TrialSpec | Mapping[str, Choice], outcome: Outcome = Outcome.OK
+        ) -> TrialRecord:
+            spec = trial if isinstance(trial, TrialSpec) else build_tiny_spec(trial)
+            if spec.trial_id not in records:
+                records[spec.trial_id] = slot.run(spec, TIMEOUT)
+            record = records[spec.trial_id]
+            assert record.outcome is outcome, f"{record.reason}\n{record.provenance.log}"
+            return record
+
+        yield run_once
