@@ -3,7 +3,7 @@
 
 The logarithms of speed and of memory are two processes. Their means are the recorded effects of the
 techniques, and their kernels add up the recorded deviations of these effects, a smooth function of
-the micro-batch, and a residual that is alike for like configurations. Predicted memory is data of
+the micro-batch, and a residual that is similar for similar configurations. Predicted memory is data of
 the process of memory. The next trial has the largest expected improvement per second, summed over
 the budgets.
 """
@@ -58,7 +58,7 @@ class GaussianProcess(Rival):
         )
         distance = np.log2(size[:, None] / size) / LENGTH
         self._smooth = np.exp(-(distance**2) / 2)
-        self._alike = self._smooth * 0.5 ** np.sum(self._differences(), axis=0)
+        self._residual = self._smooth * 0.5 ** np.sum(self._differences(), axis=0)
 
     def _differences(self) -> list[np.ndarray]:
         """Of each axis: which trials have another value."""
@@ -125,7 +125,7 @@ class GaussianProcess(Rival):
         fits = []
         for scale, curve, residual in itertools.product(SCALES, CURVES, RESIDUALS):
             kernel = LEVEL**2 + scale**2 * of_effects + curve**2 * self._smooth
-            kernel = kernel + residual**2 * self._alike
+            kernel = kernel + residual**2 * self._residual
             factor = np.linalg.cholesky(kernel[np.ix_(at, at)] + np.diag(noise**2))
             cross = np.linalg.solve(factor, kernel[at])
             variance = np.diag(kernel) - (cross**2).sum(axis=0)
