@@ -2,8 +2,8 @@
 `search: best` and without its law of performance.
 
 The logarithms of speed and of memory are two processes. Their means are the recorded effects of the
-techniques, and their kernels add up the recorded deviations of these effects, a smooth function of
-the micro-batch, and a residual that is similar for similar configurations. Predicted memory is data of
+techniques. Their kernels add up the recorded deviations of these effects, a smooth function of the
+micro-batch, and a residual that is similar for similar configurations. Predicted memory is data of
 the process of memory. The next trial has the largest expected improvement per second, summed over
 the budgets.
 """
