@@ -4,7 +4,7 @@ contract.py           what a loop gets (``Setup``), and what it returns (``Train
 meter.py              reports every step to the trackers, and ends the training
 trainer.py            transformers.Trainer, metered
 accelerate.py         a plain loop through Accelerate
-arguments.py          a trial's settings as TrainingArguments of the installed transformers
+trainer_arguments.py  a trial's settings as TrainingArguments of the installed transformers
 accumulated_loss.py   what divides the loss of accumulated steps: corrects and checks it
 item_count.py         whether a model computes with the Trainer's count of items
 row_order.py          which rows a loop trains on, and in which order

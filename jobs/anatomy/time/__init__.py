@@ -1,1 +1,7 @@
-"""Where the time of a step went: by operation, by module, by phase of the loop; and the MFU."""
+"""Where the time of a step went.
+
+operations.py   by kind of operation, in the three groups of the Hugging Face guide
+modules.py      by the class of the module that spent it
+phases.py       by what the loop did: compute, data wait, launch-bound idle, logging
+efficiency.py   floating-point operations of a step, and the MFU
+"""

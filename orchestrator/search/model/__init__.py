@@ -1,10 +1,22 @@
-"""The posterior of one cost of every candidate: the time of a micro-batch, or its memory.
+"""The performance model: one cost of every candidate, the time of a micro-batch or its memory.
 
-cost_model.py     the posterior, from the measured candidates
-observations.py   the measured costs, as arrays
-branch_laws.py    the law of a cost for few measurements
-residual_kernel_of.py     the part of the costs that the law does not describe
-cost_prior.py     the prior covariance of the cost between candidates
-curve_prior.py    the prior mean and covariance of the curves' parameters
-errors.py         how wrong the model is, by how far measurements are from what was expected
+candidates.py           groups the plan's configurations into curves
+measurements.py         the memory that a candidate needs, and the speed that it reaches
+observations.py         the measured costs, as arrays
+performance_model.py    the physical law of a cost
+branches.py             forms of that law for few measurements
+parameter_fit.py        its most probable parameters
+curve_prior.py          the prior means and covariances of the parameters
+cost_prior.py           the prior covariance of the cost between candidates
+residual_kernel.py      the part of the costs that the law does not describe
+posterior.py            the posterior of the cost, for very large plans
+noise_scales.py         how far costs are from the law, and how noisy measurements are
+error_scales.py         how wrong the model is, by how far measurements are from what was expected
+hyperparameters.py      the numbers that are chosen before any measurement
+technique_knowledge.py  what is expected of techniques before any is measured
+arrays.py               array types, and rounding that keeps decisions equal on every machine
+effects/                what techniques are expected to change
+memory/                 the memory of every candidate, predicted and measured
+
+A candidate is a configuration of the plan, and a curve is a set of techniques at all micro-batches.
 """
