@@ -6,7 +6,6 @@ arguments.py        TrainingArguments, DeepSpeed and accelerate settings as plai
 model_code.py       the model of train.py
 data_code.py        the data of train.py
 data_module.py      measured_data.py, which reads a user's file as trials do
-own_code.py         imports of the user's own Trainer, callbacks and collator
 trl/                what only a training with a Trainer of TRL needs
 packages.py         requirements.txt
 script.py           train.py and its README, from templates

@@ -55,10 +55,13 @@ def check_plain(value: Any) -> None:
     """
     if value is None or type(value) in (bool, int):
         return
-    if type(value) is float:
-        _check_number(value)
-    elif type(value) is str:
-        _check_text(value)
+    # ``nan`` and ``inf`` are names in Python, and JSON has neither.
+    if type(value) is float and not math.isfinite(value):
+        raise NotExportableError(f"{value} cannot be written as a literal")
+    if type(value) is str:
+        # Half of a surrogate pair has no UTF-8 encoding, so no file can hold it.
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise NotExportableError(f"{value!r} is not a text that a file can hold")
     elif type(value) in (list, tuple):
         for item in value:
             check_plain(item)
@@ -66,20 +69,8 @@ def check_plain(value: Any) -> None:
         for key, item in value.items():
             check_plain(key)
             check_plain(item)
-    else:
+    elif type(value) is not float:
         raise NotExportableError(f"a {type(value).__name__} cannot be written as a literal")
-
-
-def _check_number(value: float) -> None:
-    # ``nan`` and ``inf`` are names in Python, and JSON has neither.
-    if not math.isfinite(value):
-        raise NotExportableError(f"{value} cannot be written as a literal")
-
-
-def _check_text(text: str) -> None:
-    # Half of a surrogate pair has no UTF-8 encoding, so no file can hold it.
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise NotExportableError(f"{text!r} is not a text that a file can hold")
 
 
 def known(text: str, names: Iterable[str], what: str) -> Code:

@@ -73,9 +73,7 @@ def _recorded_spec(folder: Path | None, trial_id: str) -> TrialSpec | None:
     if folder is None:
         return None
     record = read_record(folder / RECORDS / f"{trial_id}.json")
-    if record is None:
-        return None
-    return record.spec
+    return None if record is None else record.spec
 
 
 def _rebuilt(
@@ -107,7 +105,7 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
         name="",
         path=Path(),
         model=ModelSpec(**raw["model"]),
-        data=_data(raw["data"]),
+        data=from_json(DataSpec, raw["data"]),
         training_arguments=raw["training_arguments"],
         deepspeed=raw["deepspeed"],
         measure=_measure(raw["measure"]),
@@ -116,20 +114,8 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
             warmup_steps=fallback["warmup_steps"], steps=fallback["steps"]
         ),
         resources=Resources.model_construct(nvme_path=raw["resources"]["nvme_path"]),
-        own_code=_own_code(raw.get("own_code")),
+        own_code=from_json(UserCode, raw["own_code"]) if raw.get("own_code") else None,
     )
-
-
-def _own_code(raw: Mapping[str, Any] | None) -> UserCode | None:
-    """The user's own code by name; None in a run without any."""
-    if not raw:
-        return None
-    return from_json(UserCode, raw)
-
-
-def _data(raw: Mapping[str, Any]) -> DataSpec:
-    """The user's file or the synthetic samples, as the table's config names them."""
-    return from_json(DataSpec, raw)
 
 
 def _measure(raw: Mapping[str, Any]) -> MeasureSpec:

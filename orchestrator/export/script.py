@@ -11,8 +11,9 @@ import jinja2
 
 from jobs.spec import Hook, TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES, PROCESS_PLACES
+from jobs.spec.users_code import UserCode, is_object_name
 from jobs.techniques.axes.optimizer import decay_groups
-from jobs.techniques.hooks import UnknownHookError, hook_name, registered
+from jobs.techniques.hooks import UnknownHookError, hook_name, registered, service
 from orchestrator.export.data_code import data_code
 from orchestrator.export.generated_code import (
     Code,
@@ -24,7 +25,6 @@ from orchestrator.export.generated_code import (
     one_line,
 )
 from orchestrator.export.model_code import model_code
-from orchestrator.export.own_code import own_code
 from orchestrator.export.source_lifting import lifted
 from orchestrator.export.trl import preference_code, sft_code
 
@@ -80,50 +80,48 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
     measured_peak = None
     if peak_bytes is not None:
         measured_peak = literal(int(peak_bytes))
-    return _render(
-        "train.py.j2",
-        {
-            **_facts(spec),
-            **model_code(spec),
-            **data_code(spec.data, spec.model),
-            **sft_code.sft_code(spec),
-            **preference_code.preference_code(spec),
-            **own_code(spec.own_code),
-            "label": one_line(label),
-            "hooks": _hook_codes(spec),
-            "process_places": ("allocator", *PROCESS_PLACES),
-            "model_places": MODEL_PLACES,
-            "decay_groups": lifted(decay_groups),
-            "peak_bytes": measured_peak,
-        },
+    return (
+        _templates()
+        .get_template("train.py.j2")
+        .render(
+            {
+                **_facts(spec),
+                **model_code(spec),
+                **data_code(spec.data, spec.model),
+                **sft_code.sft_code(spec),
+                **preference_code.preference_code(spec),
+                **own_code(spec.own_code),
+                "label": one_line(label),
+                "hooks": _hook_codes(spec),
+                "process_places": ("allocator", *PROCESS_PLACES),
+                "model_places": MODEL_PLACES,
+                "decay_groups": lifted(decay_groups),
+                "peak_bytes": measured_peak,
+            },
+        )
     )
 
 
 def readme(spec: TrialSpec, label: str, measured: Mapping[str, str], notes: Sequence[str]) -> str:
     """The text of README.md. ``measured`` maps names to measurements; ``notes`` are sentences."""
-    return _render(
-        "README.md.j2",
-        {
-            **_facts(spec),
-            "label": one_line(label),
-            "hooks": spec.settings.hooks,
-            "measured": _checked_lines(measured),
-            "notes": list(map(one_line, notes)),
-            "is_synthetic": spec.data.file is None,
-            "has_random_weights": spec.model.name_or_path is None,
-            "asks_for_remote_code": model_code(spec)["asks_for_remote_code"],
-            **own_code(spec.own_code),
-            "evaluates_and_saves": spec.measure.evaluate_and_save,
-        },
+    return (
+        _templates()
+        .get_template("README.md.j2")
+        .render(
+            {
+                **_facts(spec),
+                "label": one_line(label),
+                "hooks": spec.settings.hooks,
+                "measured": {one_line(key): one_line(value) for key, value in measured.items()},
+                "notes": list(map(one_line, notes)),
+                "is_synthetic": spec.data.file is None,
+                "has_random_weights": spec.model.name_or_path is None,
+                "asks_for_remote_code": model_code(spec)["asks_for_remote_code"],
+                **own_code(spec.own_code),
+                "evaluates_and_saves": spec.measure.evaluate_and_save,
+            },
+        )
     )
-
-
-def _checked_lines(texts: Mapping[str, str]) -> dict[Code, Code]:
-    return {one_line(key): one_line(value) for key, value in texts.items()}
-
-
-def _render(template: str, context: Mapping[str, Any]) -> str:
-    return _templates().get_template(template).render(context)
 
 
 @functools.cache
@@ -198,3 +196,34 @@ def _hook_inputs(place: str, spec: TrialSpec) -> list[Code]:
         else:
             inputs.append(Code(word))
     return inputs
+
+
+_TRAINER = Code("AccumulatingTrainer")
+"""The Trainer of train.py if the user names none."""
+
+
+def own_code(own: UserCode | None) -> dict[str, Any]:
+    """The values that the templates need. An empty value stands for the library's class.
+
+    Raises NotExportableError for a name that is not ``module:object``, because names become code.
+    """
+    own = own or UserCode()
+    for text in own.names:
+        if not is_object_name(text):
+            raise NotExportableError(f"{text!r} is not of the form module:object")
+    aliases = {text: Code(f"own_{index}") for index, text in enumerate(dict.fromkeys(own.names))}
+    imports = []
+    for text, alias in aliases.items():
+        module, _, attribute = text.partition(":")
+        imports.append(Code(f"from {module} import {attribute} as {alias}"))
+    return {
+        "own_names": one_line(", ".join(aliases)),
+        "own_imports": imports,
+        "own_trainer": aliases.get(own.trainer, Code("")),
+        "own_collator": aliases.get(own.collator, Code("")),
+        "own_entry": aliases.get(own.entry, Code("")),
+        "own_callbacks": Code(", ".join(aliases[text] for text in own.callbacks)),
+        "accumulating_trainer": _TRAINER,
+        "collator_of": lifted(service("collator_of")),
+        "called_with": lifted(service("called_with")),
+    }

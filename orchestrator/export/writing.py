@@ -17,13 +17,12 @@ from orchestrator.export import arguments
 from orchestrator.export.data_module import FILE_NAME, data_module
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.packages import packages, requirements
-from orchestrator.export.rebuilt_spec import SourceTrial, source_trial
+from orchestrator.export.rebuilt_spec import source_trial
 from orchestrator.export.script import readme, train_script
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.redaction import secret_paths
-from orchestrator.storage.tables.rows import Row
 from orchestrator.storage.user_files import refuse_used_folder
 from orchestrator.units import memory, number
 
@@ -135,7 +134,13 @@ def export_candidate(
     label = dataset.label(candidate.configuration.choices)
     results = dataset.environment_of(candidate.measured.environment_id)
     versions: Mapping[str, object] = {}
-    warnings = _warnings(source, row)
+    warnings: list[str] = []
+    if not source.is_checked:
+        warnings.append(
+            f"rebuilt from the table: this version would run trial {row['trial_id']} as "
+            f"{source.spec.trial_id}. Techniques or settings have changed since; compare the files "
+            "with what you know of the run"
+        )
     if results is not None:
         versions = results.environment
         warnings = [*notes(results, candidate), *warnings]
@@ -187,15 +192,3 @@ def _measured(dataset: Dataset, candidate: Offer, libraries: Sequence[str]) -> d
     versions = [f"{name} {environment[name]}" for name in libraries if name in environment]
     figures["memory"] += f" ({results.memory_column})"
     return {**figures, "on": results.hardware, "with": ", ".join(versions)}
-
-
-def _warnings(source: SourceTrial, row: Row) -> list[str]:
-    """Sentences about what to check before training with the files."""
-    warnings = []
-    if not source.is_checked:
-        warnings.append(
-            f"rebuilt from the table: this version would run trial {row['trial_id']} as "
-            f"{source.spec.trial_id}. Techniques or settings have changed since; compare the files "
-            "with what you know of the run"
-        )
-    return warnings

@@ -22,8 +22,8 @@ from orchestrator.planning.axes import (
 )
 from orchestrator.planning.document import Document, Part, part_of
 from orchestrator.planning.prechecks.arguments_file import usable_arguments
-from orchestrator.planning.prechecks.secrets import secret_problems
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
+from orchestrator.storage.redaction import secret_paths
 
 CUSTOM = "custom"
 """The value of an axis that the user's own arguments or DeepSpeed file decide."""
@@ -216,3 +216,20 @@ def _base_choices(
         if "optimizer" in deepspeed:
             choices["optimizer"] = CUSTOM
     return choices
+
+
+_MESSAGE = (
+    "looks like a secret, and records, tables and exported scripts would show it; remove it, and"
+    " give it in the environment (HF_TOKEN is the Hub's token)"
+)
+
+
+def secret_problems(part: Part, *, except_keys: Collection[str] = ()) -> Iterator[Problem]:
+    """A problem for each value that looks like a secret.
+
+    ``except_keys``: keys at the top whose values reach no record.
+    """
+    for key, value in part.value.items():
+        if key not in except_keys:
+            for at in secret_paths({key: value}):
+                yield part.problem(at, _MESSAGE)

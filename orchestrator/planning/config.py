@@ -9,13 +9,20 @@ from pathlib import Path
 
 from jobs.spec import DataSpec, MeasureSpec, ModelSpec, UserCode, from_json
 from orchestrator.planning.axes import AxisReader, Grids, read_grids
-from orchestrator.planning.base_arguments import BaseArguments, baseline, read_base_arguments
+from orchestrator.planning.base_arguments import (
+    BaseArguments,
+    baseline,
+    read_base_arguments,
+    secret_problems,
+)
 from orchestrator.planning.config_errors import typed
 from orchestrator.planning.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
 from orchestrator.planning.document import Document, Part, read_document
-from orchestrator.planning.prechecks.model_configuration import ModelConfiguration, model_types
-from orchestrator.planning.prechecks.model_keys import model_key_problems
-from orchestrator.planning.prechecks.secrets import secret_problems
+from orchestrator.planning.prechecks.model_configuration import (
+    ModelConfiguration,
+    model_key_problems,
+    model_types,
+)
 from orchestrator.planning.prechecks.user_code import read_user_code
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, closest
 from orchestrator.planning.settings import SweepConfig

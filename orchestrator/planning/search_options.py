@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from orchestrator.planning.config_types import Section, keys_of
 
 
-class _Options(Section):
+class _SearchOptions(Section):
     """What the options of all searches have in common."""
 
     is_space: ClassVar[bool] = False
@@ -21,13 +21,13 @@ class _Options(Section):
         return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
-class GridOptions(_Options):
+class GridOptions(_SearchOptions):
     """Measures every configuration of the plan."""
 
     kind: Literal["grid"] = "grid"
 
 
-class FrontierOptions(_Options):
+class FrontierOptions(_SearchOptions):
     """Measures the configurations that could be on the Pareto front of memory and speed, and skips
     the others with a reason."""
 
@@ -41,7 +41,7 @@ class FrontierOptions(_Options):
     """seed of the random choice of these configurations"""
 
 
-class BestOptions(_Options):
+class BestOptions(_SearchOptions):
     """Measures only what helps to find the fastest configuration in each budget, and says how much
     faster an unmeasured configuration could still be."""
 

@@ -5,14 +5,13 @@ Read in this order:
 
 prediction.py        what is predicted of a trial: figures, intervals, anatomy, the cards it fits
 intervals.py         how far a measurement may lie from a replay
-other_cards.py       the wider intervals for a GPU model that was not measured
 estimator.py         trials -> predictions; trials of one model share its traces
 model_group.py       the trials of one model: traced, replayed, predicted
 unsupported.py       trials that are not predicted, and why
 library_settings.py how the traced libraries are imported
 gpus.py              a GPU's constants: calibration data in gpus/*.yaml
-allocator.py         a model of PyTorch's caching allocator, for byte counts only
-kernels.py           what CUDA kernels take for themselves: workspaces that no tensor shows
+caching_allocator.py a model of PyTorch's caching allocator, for byte counts only
+kernel_memory.py     what CUDA kernels take for themselves: workspaces that no tensor shows
 affine_stream.py     allocations and frees in order, as functions of the micro-batch
 replay.py            streams put together to training steps and run through the allocator
 tracing/             a step traced on tensors without data

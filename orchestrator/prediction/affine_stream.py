@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.kernels import FORMULAS
+from orchestrator.prediction.kernel_memory import FORMULAS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

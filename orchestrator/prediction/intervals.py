@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.other_cards import elsewhere
-from orchestrator.prediction.prediction import Figure, Prediction, figure
+from orchestrator.prediction.prediction import Elsewhere, Figure, Prediction, figure
 from orchestrator.prediction.replay import ReplayedPeaks
 from orchestrator.units import MIB
 
@@ -142,3 +141,27 @@ def _device_interval(reserved: Figure, replayed: Replayed) -> Figure:
         low=reserved.low + replayed.outside,
         high=reserved.high + replayed.outside + most_paged + OUTSIDE_SLACK,
     )
+
+
+LARGEST_CONTEXT_BYTES = 1_343 * MIB
+"""Context and kernels of a V100, the largest published: the Hugging Face guide's table, 2022."""
+SMALLEST_CONTEXT_BYTES = 100 * MIB
+"""A bare context with lazily loaded kernels is at least this large."""
+
+
+def elsewhere(
+    allocated: Figure, reserved: Figure, device: Figure, peaks: ReplayedPeaks
+) -> Elsewhere:
+    """The needs on a card of another model, from the figures on the measured one.
+
+    Another attention kernel may need no workspaces, or twice those of the measured kernel.
+    """
+    # Context and libraries: what the device holds beyond the allocator.
+    outside = device.high - reserved.high
+    # Other libraries beside the context (DeepSpeed, managed memory) stay as measured.
+    context = max(outside, LARGEST_CONTEXT_BYTES)
+    if outside > LARGEST_CONTEXT_BYTES:
+        context = outside + LARGEST_CONTEXT_BYTES // 2
+    # A kernel without workspaces, and the smallest context of any card.
+    least = allocated.low - peaks.kernel_workspaces + SMALLEST_CONTEXT_BYTES
+    return Elsewhere(least=least, high=reserved.high + peaks.kernel_workspaces + context)

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.prediction.affine_stream import Allocation, Stream
-from orchestrator.prediction.allocator import Block, CachingAllocator, rounded, segment_bytes
+from orchestrator.prediction.caching_allocator import (
+    Block,
+    CachingAllocator,
+    rounded,
+    segment_bytes,
+)
 from orchestrator.prediction.gpus import Gpu
 
 _STEPS = 3

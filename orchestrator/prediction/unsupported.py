@@ -48,9 +48,7 @@ _PLAIN_LORA = frozenset(
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
     return (
-        _untraced_code(spec)
-        or _untraced_images(spec)
-        or _untraced_batches(spec)
+        _untraced_inputs(spec)
         or _untraced_kernels(spec)
         or _untraced_states(spec)
         or _untraced_arguments(spec)
@@ -58,19 +56,11 @@ def unpredictable(spec: TrialSpec) -> str:
     )
 
 
-def _untraced_code(spec: TrialSpec) -> str:
+def _untraced_inputs(spec: TrialSpec) -> str:
     if spec.own_code is not None:
         return "what your own code computes is not traced"
-    return ""
-
-
-def _untraced_images(spec: TrialSpec) -> str:
     if spec.model.task == "image-text-to-text":
         return "image positions depend on the tokens of a batch, which a trace does not have"
-    return ""
-
-
-def _untraced_batches(spec: TrialSpec) -> str:
     if "batching" in spec.settings.hooks:
         return "rows in one sequence need a mask that depends on their lengths"
     return ""

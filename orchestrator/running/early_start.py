@@ -16,7 +16,7 @@ from orchestrator.running.ray_address import is_elsewhere, preloading
 from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
-    from orchestrator.planning.prechecks.checks import ModelFacts
+    from orchestrator.planning.prechecks.mistakes import ModelFacts
     from orchestrator.storage.run_folder import RunFolder
 
 CheckModel = Callable[[], object]
@@ -27,7 +27,7 @@ Say = Callable[[str], object]
 
 def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
     """The configuration, with its files checked. Raises ConfigError."""
-    from orchestrator.planning.prechecks import checks  # not for --help
+    from orchestrator.planning.prechecks import mistakes  # not for --help
 
     config = load_config(
         options.config,
@@ -38,7 +38,7 @@ def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
         say(note)
     elsewhere = is_elsewhere(options.address)
     asks_hub = not options.is_plan_only
-    for note in checks.check_files(config, runs_elsewhere=elsewhere, asks_hub=asks_hub):
+    for note in mistakes.check_files(config, runs_elsewhere=elsewhere, asks_hub=asks_hub):
         say(note)
     return config
 
@@ -49,11 +49,11 @@ def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> M
     ``planned`` is the configuration's plan, if the caller has made it already. Says first if that
     takes some seconds. Raises ConfigError if the model cannot be built.
     """
-    from orchestrator.planning.prechecks import checks
+    from orchestrator.planning.prechecks import mistakes
 
     planned = planned or plan(config)
     smallest = min((trial.micro_batch for trial in planned.trials), default=1)
-    return checks.model_facts(config, smallest, say)
+    return mistakes.model_facts(config, smallest, say)
 
 
 @contextlib.contextmanager

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 from jobs.spec import to_json
+from orchestrator.planning import prechecks
 from orchestrator.planning.config import load_config
 from orchestrator.planning.library_facts import answer_of, digest
-from orchestrator.planning.prechecks import model_size
 
-FILE = Path(model_size.__file__).with_name("shipped_sizes.json")
+FILE = Path(prechecks.__file__).with_name("shipped_sizes.json")
 
 
 def main() -> None:

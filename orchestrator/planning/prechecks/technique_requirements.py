@@ -61,11 +61,6 @@ def unmet_requirement(spec: TrialSpec, variants: Iterable[Variant]) -> tuple[str
     return None
 
 
-def _as_on_a_node(requirement: str, spec: TrialSpec) -> str:
-    """The node's own answer, where the trial alone decides it."""
-    return unmet_reason(requirement, spec)
-
-
 def _virtual_tokens(requirement: str, spec: TrialSpec) -> str:
     count = requirement.partition(":")[2]
     if not count:
@@ -164,8 +159,8 @@ def _source(configuration: ModelConfiguration) -> Mapping[str, Any]:
 
 
 _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
-    "task:": _as_on_a_node,
-    "text_task": _as_on_a_node,
+    "task:": unmet_reason,
+    "text_task": unmet_reason,
     "virtual_tokens:": _virtual_tokens,
     "no_attention_dropout": _attention_dropout,
     "activation_budget": _recomputed_dropout,

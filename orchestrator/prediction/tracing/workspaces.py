@@ -10,7 +10,7 @@ import torch
 
 _aten = torch.ops.aten
 Workspace = tuple[str, tuple[int, ...]]
-"""The name of a formula in ``kernels.FORMULAS``, and the integers to apply it to."""
+"""The name of a formula in ``kernel_memory.FORMULAS``, and the integers to apply it to."""
 Arguments = tuple[Any, ...]
 
 

@@ -116,7 +116,7 @@ def _lawless() -> st.SearchStrategy[TrialSpec]:
         hooks=st.dictionaries(places, HOOKS, max_size=2),
         requires=st.lists(TEXTS.map("package:{}".format), max_size=2).map(tuple),
     )
-    data = st.one_of(files.map(_of_file), synthetic.map(_of_synthetic))
+    data = st.one_of(st.builds(DataSpec, file=files), st.builds(DataSpec, synthetic=synthetic))
     return st.builds(
         TrialSpec,
         choices=st.just({}),
@@ -125,18 +125,7 @@ def _lawless() -> st.SearchStrategy[TrialSpec]:
         settings=libraries,
         measure=st.builds(MeasureSpec, seed=VALUES),
         needs=st.builds(Needs, gpus=st.integers(0, 1), nvme_path=TEXTS),
-        own_code=st.one_of(
-            st.none(), st.builds(UserCode, trainer=TEXTS, entry=TEXTS, folder=TEXTS)
-        ),
     )
-
-
-def _of_file(file: DatasetFile) -> DataSpec:
-    return DataSpec(file=file)
-
-
-def _of_synthetic(synthetic: SyntheticData) -> DataSpec:
-    return DataSpec(synthetic=synthetic)
 
 
 def _texts(spec: TrialSpec, label: str, notes: str) -> dict[str, str]:
@@ -252,7 +241,7 @@ def _exportable() -> st.SearchStrategy[TrialSpec]:
         TrialSpec,
         choices=st.just({}),
         model=models,
-        data=files.map(_of_file),
+        data=st.builds(DataSpec, file=files),
         settings=libraries,
         needs=st.builds(Needs, nvme_path=TEXTS),
     )

@@ -178,37 +178,10 @@ def test_plan_swept_offload_overlays_the_own_deepspeed_file(plan_of: PlanOf) -> 
     assert (with_zero["steps_per_print"], with_zero["zero_optimization"]["stage"]) == (7, 2)
 
 
-@pytest.mark.parametrize(
-    ("point", "rule"),
-    [
-        (
-            {"optimizer": "adafactor", "offload": "zero2_cpu_optimizer"},
-            "offloaded_optimizer_is_cpu_adam",
-        ),
-        ({"optimizer": "galore_adamw", "offload": "zero2"}, "low_rank_needs_matrices"),
-        ({"optimizer": "muon", "offload": "zero0"}, "muon_without_deepspeed"),
-        (
-            {"optimizer": "apollo_adamw_layerwise", "accumulation": 2},
-            "layerwise_without_accumulation",
-        ),
-        ({"optimizer": "lomo", "accumulation": 2}, "lomo_without_accumulation"),
-        ({"optimizer": "lomo", "offload": "zero0"}, "lomo_without_deepspeed"),
-        ({"optimizer": "adalomo", "precision": "fp16"}, "lomo_without_loss_scaling"),
-        ({"optimizer": "lomo", "loop": "accelerate"}, "lomo_needs_trainer"),
-        ({"optimizer": "schedule_free_sgd", "loop": "accelerate"}, "schedule_free_needs_trainer"),
-        ({"offload": "zero2", "loop": "accelerate"}, "plain_loop_without_deepspeed"),
-        ({"compile": "inductor", "loop": "accelerate"}, "plain_loop_is_eager"),
-        ({"attention": "flash_attention_2", "precision": "tf32"}, "flash_attention_in_16_bits"),
-        ({"micro_batch": 3, "effective_batch": 8}, "whole_accumulation"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_plan_forbidden_combination_names_its_rule(
-    plan_of: PlanOf, point: dict[str, Any], rule: str
-) -> None:
-    planned = plan_of(trials=[point])
+def test_plan_forbidden_combination_names_its_rule(plan_of: PlanOf) -> None:
+    planned = plan_of(trials=[{"optimizer": "lomo", "accumulation": 2}])
     assert not planned.trials
-    assert [record.rule for record in planned.ruled_out] == [rule]
+    assert [record.rule for record in planned.ruled_out] == ["lomo_without_accumulation"]
 
 
 def test_plan_without_gpu_measures_as_cpu_fallback_says(plan_of: PlanOf) -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.planning.prechecks.checks import check_files
+from orchestrator.planning.prechecks.mistakes import check_files
 from orchestrator.planning.problems import ConfigError
 from orchestrator.planning.settings import SweepConfig
 

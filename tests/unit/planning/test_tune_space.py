@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +22,30 @@ from orchestrator.planning.tune_space.values import DOES_NOT_GO
 TEXT = "model: {task: causal-lm, architecture: llama}\n"
 
 
+def _nothing_is_missing(variant: Variant) -> bool:
+    return False
+
+
 @functools.cache
-def space(text: str = TEXT, limit: int = 2_000, **goal: Any) -> TuneSpace:
+def space(
+    text: str = TEXT,
+    limit: int = 2_000,
+    *,
+    has_gpu: bool = True,
+    is_missing: Callable[[Variant], bool] = _nothing_is_missing,
+    **goal: Any,
+) -> TuneSpace:
     """The space of a configuration file, planned once for all tests because it takes seconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "own.yaml")
         path.write_text(text)
         config = load_config(path)
-    return tune_space(
-        config, Goal(**goal), has_gpu=True, is_missing=_nothing_is_missing, limit=limit
-    )
+    return tune_space(config, Goal(**goal), has_gpu=has_gpu, is_missing=is_missing, limit=limit)
 
 
 def whole_space(text: str = TEXT, **goal: Any) -> TuneSpace:
     """The space that ``tune`` has, with its thousands of configurations."""
     return space(text, limit=policy.MAX_CONFIGURATIONS, **goal)
-
-
-def _nothing_is_missing(variant: Variant) -> bool:
-    return False
 
 
 def test_tune_space_without_axes_has_thousands_of_configurations() -> None:
@@ -82,22 +87,16 @@ def test_tune_space_of_a_user_who_accumulates_keeps_the_effective_batch() -> Non
     assert {own.effective_batch for own in space(text).plan.trials} == {32}
 
 
-def test_tune_space_keeps_within_a_limit(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(TEXT)
-    config = load_config(path)
-    small = tune_space(config, Goal(), has_gpu=True, is_missing=_nothing_is_missing, limit=500)
+def test_tune_space_keeps_within_a_limit() -> None:
+    small = space(limit=500)
     assert 20 <= len(small.plan.trials) + len(small.plan.ruled_out) <= 501
 
 
-def test_tune_space_leaves_out_what_the_machine_lacks(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(TEXT)
-
+def test_tune_space_leaves_out_what_the_machine_lacks() -> None:
     def is_missing(variant: Variant) -> bool:
         return "package:flash_attn" in variant.requires
 
-    found = tune_space(load_config(path), Goal(), has_gpu=True, is_missing=is_missing)
+    found = whole_space(is_missing=is_missing)
     assert "flash_attention_2" in found.not_tried["attention"]
     tried = {own.choices["attention"] for own in found.plan.trials}
     assert "flash_attention_2" not in tried
@@ -167,15 +166,9 @@ def test_tune_space_of_a_vision_model_has_the_losses_of_a_language_model() -> No
     assert "padding_free" not in found.config.axes.get("batching", ())
 
 
-def test_tune_space_names_a_value_without_room_apart_from_one_that_does_not_go(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(TEXT)
+def test_tune_space_names_a_value_without_room_apart_from_one_that_does_not_go() -> None:
     # With one changed axis at a time, an activation budget lacks the compilation that it needs.
-    found = tune_space(
-        load_config(path), Goal(), has_gpu=True, is_missing=_nothing_is_missing, limit=700
-    )
+    found = space(limit=700)
     assert "no room" in found.not_tried["activations"]["budget_0.5"]
     assert DOES_NOT_GO in found.not_tried["base"]["16bit"]
 
@@ -229,11 +222,10 @@ def test_tune_space_of_a_user_who_compiles_with_the_loss_of_liger_begins_with_bo
     ],
 )
 def test_tune_space_with_many_changes_has_a_fast_precision(
-    tmp_path: Path, arguments: str, has_gpu: bool, precisions: set[str]
+    arguments: str, has_gpu: bool, precisions: set[str]
 ) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(f"{TEXT}training_arguments: {arguments}\n")
-    found = tune_space(load_config(path), Goal(), has_gpu=has_gpu, is_missing=_needs_a_package)
+    text = f"{TEXT}training_arguments: {arguments}\n"
+    found = whole_space(text, has_gpu=has_gpu, is_missing=_needs_a_package)
     own = found.plan.trials[0].choices
     found_precisions = set()
     for trial in found.plan.trials:

@@ -6,10 +6,28 @@ from collections.abc import Mapping
 
 import pytest
 
+from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.validity import RULES, traits_of
 
-CASES: list[tuple[Mapping[str, str], set[str]]] = [
+CASES: list[tuple[Mapping[str, Choice], set[str]]] = [
+    (
+        {"optimizer": "adafactor", "offload": "zero2_cpu_optimizer"},
+        {"offloaded_optimizer_is_cpu_adam"},
+    ),
+    ({"optimizer": "galore_adamw", "offload": "zero2"}, {"low_rank_needs_matrices"}),
+    ({"optimizer": "muon", "offload": "zero0"}, {"muon_without_deepspeed"}),
+    (
+        {"optimizer": "apollo_adamw_layerwise", "accumulation": 2},
+        {"layerwise_without_accumulation"},
+    ),
+    ({"optimizer": "lomo", "offload": "zero0"}, {"lomo_without_deepspeed"}),
+    ({"optimizer": "adalomo", "precision": "fp16"}, {"lomo_without_loss_scaling"}),
+    ({"optimizer": "lomo", "loop": "accelerate"}, {"lomo_needs_trainer"}),
+    ({"optimizer": "schedule_free_sgd", "loop": "accelerate"}, {"schedule_free_needs_trainer"}),
+    ({"offload": "zero2", "loop": "accelerate"}, {"plain_loop_without_deepspeed"}),
+    ({"compile": "inductor", "loop": "accelerate"}, {"plain_loop_is_eager"}),
+    ({"attention": "flash_attention_2", "precision": "tf32"}, {"flash_attention_in_16_bits"}),
     ({"activations": "budget_0.5"}, {"activation_budget_needs_compilation"}),
     (
         {"activations": "budget_0.33", "compile": "eager"},
@@ -63,7 +81,7 @@ CASES: list[tuple[Mapping[str, str], set[str]]] = [
 ]
 
 
-def rules_against(choices: Mapping[str, str]) -> set[str]:
+def rules_against(choices: Mapping[str, Choice]) -> set[str]:
     """The names of the rules that forbid these choices; other axes keep their default."""
     chosen = {axis.name: axis.default for axis in AXES.values()} | dict(choices)
     variants = {name: AXES[name].variant(value) for name, value in chosen.items()}
@@ -73,7 +91,7 @@ def rules_against(choices: Mapping[str, str]) -> set[str]:
 
 @pytest.mark.parametrize(("choices", "names"), CASES, ids=lambda case: str(case))
 def test_rules_forbid_combination_that_cannot_train(
-    choices: Mapping[str, str], names: set[str]
+    choices: Mapping[str, Choice], names: set[str]
 ) -> None:
     assert rules_against(choices) == names
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.prediction.gpus import load_gpu
@@ -75,3 +77,37 @@ def test_padded_batch_has_a_wider_interval_and_a_note(tiny_spec: SpecFactory) ->
     assert padded.device.high >= plain.device.high + 64 * MIB
     assert not plain.notes
     assert "padding" in padded.notes[0]
+
+
+def test_other_card_within_what_is_not_known_is_maybe(tiny_spec: SpecFactory) -> None:
+    # By the H200's context of 751 MiB it fits 24 GB; a V100's of 1,343 MiB would be too much.
+    prediction = predicted(
+        tiny_spec(), Replayed(peaks=_peaks(21_900, 21_900), outside=751 * MIB), H200
+    )
+    assert prediction.cards[24] == "maybe"
+    assert prediction.cards[40] == "yes"
+
+
+def test_measured_card_is_judged_by_its_own_constants(tiny_spec: SpecFactory) -> None:
+    prediction = predicted(
+        tiny_spec(), Replayed(peaks=_peaks(141_000, 141_000), outside=751 * MIB), H200
+    )
+    assert prediction.fits(CARDS[141]) == "yes"
+    assert prediction.fits(CARDS[141] - 5_000 * MIB) == "no"
+
+
+def test_gpu_with_assumed_constants_has_a_wider_interval(tiny_spec: SpecFactory) -> None:
+    card = replace(H200, name="NVIDIA A10", total_bytes=CARDS[24], assumed=("kernels_bytes",))
+    measured = predicted(
+        tiny_spec(),
+        Replayed(peaks=_peaks(21_900, 21_900), outside=751 * MIB),
+        replace(card, assumed=()),
+    )
+    assumed = predicted(
+        tiny_spec(), Replayed(peaks=_peaks(21_900, 21_900), outside=751 * MIB), card
+    )
+    assert measured.fits(CARDS[24]) == "yes"
+    assert assumed.fits(CARDS[24]) != "yes"
+    assert measured.device is not None
+    assert assumed.device is not None
+    assert assumed.device.high > measured.device.high

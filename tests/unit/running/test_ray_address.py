@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.planning.config import SweepConfig
-from orchestrator.planning.prechecks import checks
+from orchestrator.planning.prechecks import mistakes
 from orchestrator.running.early_start import checked_config
 from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere
@@ -44,6 +44,6 @@ def test_files_are_checked_as_those_of_this_machine_if_the_address_is_local(
         asked.append(runs_elsewhere)
         return []
 
-    monkeypatch.setattr(checks, "check_files", check_files)
+    monkeypatch.setattr(mistakes, "check_files", check_files)
     checked_config(VerbOptions(config=path, address=address), print)
     assert asked == [elsewhere]

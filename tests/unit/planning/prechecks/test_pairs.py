@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.planning.config import load_config
 from orchestrator.planning.prechecks.batch_shape import batch_shapes
-from orchestrator.planning.prechecks.checks import check_files
+from orchestrator.planning.prechecks.mistakes import check_files
 from orchestrator.planning.problems import ConfigError
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
 

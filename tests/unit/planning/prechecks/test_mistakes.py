@@ -15,9 +15,13 @@ from orchestrator.planning import library_facts
 from orchestrator.planning.config import ConfigError, SweepConfig, load_config
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
-from orchestrator.planning.prechecks.checks import ModelFacts, check_files
+from orchestrator.planning.prechecks.mistakes import (
+    ModelFacts,
+    ModelSize,
+    check_files,
+    model_size,
+)
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
-from orchestrator.planning.prechecks.model_size import ModelSize, model_size
 
 BERT = "model: {task: sequence-classification, architecture: bert}\n"
 ROWS = [{"text": "good", "label": 0}, {"text": "bad", "label": 1}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.kernels import (
+from orchestrator.prediction.kernel_memory import (
     column_sum_bytes,
     efficient_attention_backward_bytes,
     layer_norm_backward_bytes,

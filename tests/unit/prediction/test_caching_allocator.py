@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.prediction.allocator import Block, CachingAllocator, rounded, segment_bytes
+from orchestrator.prediction.caching_allocator import (
+    Block,
+    CachingAllocator,
+    rounded,
+    segment_bytes,
+)
 from orchestrator.units import MIB
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from jobs.spec import ModelSpec, to_json
 from jobs.techniques.hooks import service
 from orchestrator.planning.document import read_document
+from orchestrator.planning.library_facts import NoAnswerError, answer_of, digest
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.data_columns import data_problems
@@ -18,9 +23,10 @@ from orchestrator.planning.prechecks.lengths import (
     sequence_lengths,
     used_choices,
 )
-from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
-from orchestrator.planning.prechecks.model_keys import model_key_problems
-from orchestrator.planning.prechecks.model_size import ModelSize, model_size
+from orchestrator.planning.prechecks.model_configuration import (
+    ModelConfiguration,
+    model_key_problems,
+)
 from orchestrator.planning.prechecks.pairs import long_prompts, pair_problems, reads_pairs
 from orchestrator.planning.problems import ConfigError, Finding, KeyPath, Problem
 from orchestrator.planning.settings import SweepConfig
@@ -181,3 +187,42 @@ def _long_sequences(config: SweepConfig, configuration: ModelConfiguration) -> I
         if trained is not None and length > trained:
             message = f"is {length} tokens, and {name} was made for {trained}; it runs all the same"
             yield Finding(at, message, is_note=True)
+
+
+_SHIPPED = Path(__file__).with_name("shipped_sizes.json")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSize:
+    """A model's size, or why it has none."""
+
+    parameters: int | None = None
+    """All of them, tied weights once; None if they could not be counted."""
+    mistake: str = ""
+    """Why transformers refuses to build the model: a value of its configuration is wrong."""
+    reason: str = ""
+    """Why the parameters could not be counted although nothing may be wrong."""
+
+
+def model_size(model: ModelSpec, say: Callable[[str], object]) -> ModelSize:
+    """The size of a model. ``say`` is called with a note first if counting takes some seconds."""
+    if model.trust_remote_code:
+        return ModelSize(reason="the checkpoint builds its model by code of its own")
+    shipped = json.loads(_SHIPPED.read_text(encoding="utf-8"))
+    if digest(to_json(model)) in shipped:
+        return ModelSize(parameters=shipped[digest(to_json(model))])
+    name = model.architecture or model.name_or_path
+    note = f"counting the parameters of {name}, once for this model (about ten seconds)"
+    try:
+        question = {"model": to_json(model), "changed_at": _changed_at(model)}
+        return ModelSize(**answer_of(question, note, say))
+    except (NoAnswerError, TypeError) as error:
+        return ModelSize(reason=str(error))
+
+
+def _changed_at(model: ModelSpec) -> int:
+    """When the configuration of a checkpoint in a folder changed; it may keep its name."""
+    if model.name_or_path is not None:
+        with contextlib.suppress(OSError):
+            return Path(model.name_or_path, "config.json").stat().st_mtime_ns
+    return 0

@@ -9,8 +9,10 @@ import pytest
 
 from jobs.spec import ModelSpec
 from orchestrator.planning.config import ConfigError, load_config
-from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
-from orchestrator.planning.prechecks.model_keys import model_key_problems
+from orchestrator.planning.prechecks.model_configuration import (
+    ModelConfiguration,
+    model_key_problems,
+)
 from orchestrator.planning.problems import KeyPath
 
 
