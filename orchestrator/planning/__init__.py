@@ -17,6 +17,7 @@ config.py            load_config: all of the above together
 validity.py          combinations that cannot run, as a table of rules with reasons
 plan.py              SweepConfig -> trial specs, and records for what a rule forbids
 technique_sets.py    configurations apart from their batch, and their trials at any batch
+shipped.py           the configurations that are shipped with the program
 schema.py            the JSON schema that editors complete configs with
 prechecks/           mistakes that text and files can tell before the first trial
 tune_space/          the configurations that tune chooses from, where a file names no axes
