@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -49,3 +51,88 @@ def test_values_without_an_incumbent_are_the_expected_gains() -> None:
     left = remaining_gain(known, None, BUDGET, gains, probability=0.95, seed=0)
     assert left.values.tolist() == gains.tolist()
     assert left.probability_any_fits > 0.9
+
+
+class Times:
+    """Step times of three candidates, the first of which is the incumbent."""
+
+    def __init__(self, shared: float) -> None:
+        self.joint = np.full((3, 3), shared) + np.diag([0.04 - shared] * 3)
+        self.variance = np.diag(self.joint)
+
+    def covariance(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return self.joint[np.ix_(rows, columns)]
+
+
+def known_posterior(shared: float, *, model_error: float = 0.0) -> Posterior:
+    """Candidates 1 and 2 are expected to be 5 % and 2 % faster than the incumbent. All fit."""
+    return Posterior(
+        log_speed=np.array([3.0, 3.05, 3.02]),
+        highest_log_speed=np.full(3, np.inf),
+        log_memory=np.zeros(3),
+        memory_deviation=np.zeros(3),
+        works=np.ones(3),
+        choices=np.zeros((3, 1), dtype=int),
+        unproven=np.array([False]),
+        untried_probability=np.ones(1),
+        times=Times(shared),  # type: ignore[arg-type]
+        model_errors=np.full(3, model_error),
+    )
+
+
+def positive_part(mean: float, deviation: float) -> float:
+    """The mean of a normal variable's positive part, by summation."""
+    values, step = np.linspace(mean - 9 * deviation, mean + 9 * deviation, 20_001, retstep=True)
+    density = np.exp(-(((values - mean) / deviation) ** 2) / 2) / deviation / np.sqrt(2 * np.pi)
+    return float((np.maximum(values, 0.0) * density).sum() * step)
+
+
+OPEN = np.array([False, True, True])
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.03, 0.0399])
+@pytest.mark.parametrize("model_error", [0.0, 0.1])
+def test_expected_gain_is_that_of_the_ratio_to_the_incumbent(
+    shared: float, model_error: float
+) -> None:
+    gains = expected_gains(known_posterior(shared, model_error=model_error), 0, 1e12, OPEN)
+    # Var(a - b) = Var(a) + Var(b) - 2 Cov(a, b): an error that both share cancels out.
+    deviation = np.sqrt(2 * 0.04 - 2 * shared + model_error**2)
+    expected = [0.0, positive_part(0.05, deviation), positive_part(0.02, deviation)]
+    assert gains.tolist() == pytest.approx(expected, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize(("shared", "model_error"), [(0.0, 0.0), (0.0399, 0.0), (0.0399, 0.1)])
+def test_remaining_gain_is_bounded_by_the_quantile_of_the_larger_ratio(
+    shared: float, model_error: float
+) -> None:
+    known = known_posterior(shared, model_error=model_error)
+    gains = expected_gains(known, 0, 1e12, OPEN)
+    left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
+    spread = 0.04 - shared  # of each candidate alone, and of the incumbent
+    draws = np.random.default_rng(1).normal(size=(100_000, 4))
+    wrong = model_error * draws[:, 3:]  # about the incumbent, so about both ratios
+    errors = np.sqrt(spread) * (draws[:, 1:3] - draws[:, :1]) + wrong
+    ratios = np.maximum(errors + [0.05, 0.02], 0.0).max(axis=1)
+    assert left.at_most == pytest.approx(np.expm1(np.quantile(ratios, 0.95)), rel=0.15)
+    assert left.expected == pytest.approx(np.expm1(ratios).mean(), rel=0.15)
+    assert left.probability_any_fits == 1.0
+
+
+def test_memory_errors_of_two_candidates_are_half_in_common() -> None:
+    known = dataclasses.replace(known_posterior(0.0), memory_deviation=np.ones(3))
+    gains = expected_gains(known, 0, 1.0, OPEN)
+    assert gains[1] == pytest.approx(positive_part(0.05, np.sqrt(0.08)) / 2, rel=1e-3)
+    left = remaining_gain(known, 0, 1.0, gains, probability=0.95, seed=0)
+    # For two normal variables with correlation 1/2, P(either < 0) = 1/2 + 1/2 - 1/3.
+    assert left.probability_any_fits == pytest.approx(2 / 3, abs=0.06)
+
+
+def test_row_that_is_known_as_well_as_a_measurement_shows_half() -> None:
+    noise = 0.02
+    known = dataclasses.replace(known_posterior(0.04 - noise**2 / 2), works=np.array([1, 1, 0]))
+    gains = expected_gains(known, 0, 1e12, OPEN)
+    left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
+    draws = np.random.default_rng(1).normal(0.05, noise, 100_000)
+    excess = np.maximum(np.maximum(draws, 0.0) - gains[1], 0.0).mean()
+    assert left.values.tolist() == pytest.approx([0.0, gains[1] + excess / 2, 0.0], rel=0.03)
