@@ -113,7 +113,7 @@ def test_remaining_gain_is_bounded_by_the_quantile_of_the_larger_ratio(
     draws = np.random.default_rng(1).normal(size=(100_000, 4))
     wrong = model_error * draws[:, 3:]  # about the incumbent, so about both ratios
     errors = np.sqrt(spread) * (draws[:, 1:3] - draws[:, :1]) + wrong
-    ratios = np.maximum(errors + [0.05, 0.02], 0.0).max(axis=1)
+    ratios = np.maximum(errors + np.array([0.05, 0.02]), 0.0).max(axis=1)
     assert left.at_most == pytest.approx(np.expm1(np.quantile(ratios, 0.95)), rel=0.15)
     assert left.expected == pytest.approx(np.expm1(ratios).mean(), rel=0.15)
     assert left.probability_any_fits == 1.0
