@@ -24,6 +24,7 @@ tasks.py            what each task means to transformers
 data_files.py       the files of a dataset on disk
 self_process.py     runs a module of this program as a process of its own
 
-To follow one trial, read ``isolation.slot``, ``isolation.forkserver``, ``isolation.child_main``,
-``trial.run``, ``trial.assembly`` and ``loops.trainer``, in this order.
+To follow one trial, read ``isolation.slot``, ``isolation.forkserver``, ``isolation.child_runner``,
+``isolation.child_handle``, ``isolation.child_main``, ``trial.run``, ``trial.assembly`` and
+``loops.trainer``, in this order. ``techniques.axes.loop`` names the loop that ``trial.run`` calls.
 """
