@@ -36,7 +36,12 @@ says *training* for a different training, which is ranked separately."""
 
 _SCALARS = {"string": "text", "boolean": "true or false", "object": "mapping"}
 """JSON's name of a type -> ours."""
-_BOUNDS = {"minimum": "from", "maximum": "to", "exclusiveMaximum": "to below"}
+_BOUNDS = {
+    "minimum": "from",
+    "exclusiveMinimum": "above",
+    "maximum": "to",
+    "exclusiveMaximum": "to below",
+}
 _REQUIREMENTS = {
     "cuda": "a CUDA GPU",
     "bf16": "a GPU with bf16, or a CPU",
@@ -134,7 +139,7 @@ def _type(schema: dict[str, Any]) -> str:
     if "examples" in schema:
         return f"text such as `{schema['examples'][0]}`"
     name = _SCALARS.get(schema["type"], schema["type"])
-    bounds = [f" {words} {schema[key]:g}" for key, words in _BOUNDS.items() if key in schema]
+    bounds = [f" {words} {schema[key]:.15g}" for key, words in _BOUNDS.items() if key in schema]
     return "".join([name, *bounds])
 
 
