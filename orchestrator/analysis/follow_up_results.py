@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -116,7 +116,18 @@ def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
 
     In each group, every configuration is compared with the first.
     """
-    # Group -> round and GPU -> trial that was measured again -> samples per second.
+    comparisons = []
+    for (reference_id, *others), rounds in _rounds_by_group(rows).items():
+        for trial_id in others:
+            both = [each for each in rounds if trial_id in each and reference_id in each]
+            # A single round has no interval.
+            if len(both) > 1:
+                comparisons.append(_comparison(trial_id, reference_id, both))
+    return tuple(comparisons)
+
+
+def _rounds_by_group(rows: Iterable[Row]) -> dict[tuple[str, ...], list[dict[str, float]]]:
+    """The trials that a tie-break compares -> for each round, samples per second by trial."""
     groups: dict[tuple[str, ...], dict[tuple[int, str], dict[str, float]]] = {}
     for row in rows:
         is_tie_break = row.get("purpose") == Purpose.TIE_BREAK and row["outcome"] == Outcome.OK
@@ -125,23 +136,21 @@ def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
             rounds = groups.setdefault(tuple(row["compared_with"]), {})
             speeds = rounds.setdefault((row["round"], row.get("gpu_uuid") or ""), {})
             speeds[row["follows_trial"]] = row["samples_per_second"]
-    comparisons = []
-    for (reference_id, *others), rounds in groups.items():
-        for trial_id in others:
-            both = [each for each in rounds.values() if trial_id in each and reference_id in each]
-            # Both speeds of a round have nearly the same temperature, so the drift cancels out.
-            ratios = [each[trial_id] / each[reference_id] for each in both]
-            # A single round has no interval.
-            if len(ratios) > 1:
-                comparison = PairedComparison(
-                    trial_id=trial_id,
-                    reference_id=reference_id,
-                    ratio=statistics.fmean(ratios),
-                    ci95=relative_half_width(ratios),
-                    rounds=len(ratios),
-                )
-                comparisons.append(comparison)
-    return tuple(comparisons)
+    return {group: list(rounds.values()) for group, rounds in groups.items()}
+
+
+def _comparison(
+    trial_id: str, reference_id: str, rounds: Sequence[Mapping[str, float]]
+) -> PairedComparison:
+    # Both speeds of a round have nearly the same temperature, so the drift cancels out.
+    ratios = [speeds[trial_id] / speeds[reference_id] for speeds in rounds]
+    return PairedComparison(
+        trial_id=trial_id,
+        reference_id=reference_id,
+        ratio=statistics.fmean(ratios),
+        ci95=relative_half_width(ratios),
+        rounds=len(ratios),
+    )
 
 
 def compared_with_first(

@@ -39,8 +39,8 @@ def profile_sources(
         # A repeat that was profiled itself comes before a trial that followed it.
         own = [trial_id for trial_id in trial_ids if trial_id in profiled]
         following = [follower for trial_id in trial_ids for follower in followed.get(trial_id, ())]
-        for source in (*own, *following)[:1]:
-            sources[trial_ids[0]] = source
+        if own or following:
+            sources[trial_ids[0]] = (*own, *following)[0]
     return sources
 
 

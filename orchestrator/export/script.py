@@ -80,48 +80,46 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
     measured_peak = None
     if peak_bytes is not None:
         measured_peak = literal(int(peak_bytes))
-    return (
-        _templates()
-        .get_template("train.py.j2")
-        .render(
-            {
-                **_facts(spec),
-                **model_code(spec),
-                **data_code(spec.data, spec.model),
-                **sft_code.sft_code(spec),
-                **preference_code.preference_code(spec),
-                **own_code(spec.own_code),
-                "label": one_line(label),
-                "hooks": _hook_codes(spec),
-                "process_places": ("allocator", *PROCESS_PLACES),
-                "model_places": MODEL_PLACES,
-                "decay_groups": lifted(decay_groups),
-                "peak_bytes": measured_peak,
-            },
-        )
+    return _render(
+        "train.py.j2",
+        {
+            **_facts(spec),
+            **model_code(spec),
+            **data_code(spec.data, spec.model),
+            **sft_code.sft_code(spec),
+            **preference_code.preference_code(spec),
+            **own_code(spec.own_code),
+            "label": one_line(label),
+            "hooks": _hook_codes(spec),
+            "process_places": ("allocator", *PROCESS_PLACES),
+            "model_places": MODEL_PLACES,
+            "decay_groups": lifted(decay_groups),
+            "peak_bytes": measured_peak,
+        },
     )
 
 
 def readme(spec: TrialSpec, label: str, measured: Mapping[str, str], notes: Sequence[str]) -> str:
     """The text of README.md. ``measured`` maps names to measurements; ``notes`` are sentences."""
-    return (
-        _templates()
-        .get_template("README.md.j2")
-        .render(
-            {
-                **_facts(spec),
-                "label": one_line(label),
-                "hooks": spec.settings.hooks,
-                "measured": {one_line(key): one_line(value) for key, value in measured.items()},
-                "notes": list(map(one_line, notes)),
-                "is_synthetic": spec.data.file is None,
-                "has_random_weights": spec.model.name_or_path is None,
-                "asks_for_remote_code": model_code(spec)["asks_for_remote_code"],
-                **own_code(spec.own_code),
-                "evaluates_and_saves": spec.measure.evaluate_and_save,
-            },
-        )
+    return _render(
+        "README.md.j2",
+        {
+            **_facts(spec),
+            "label": one_line(label),
+            "hooks": spec.settings.hooks,
+            "measured": {one_line(key): one_line(value) for key, value in measured.items()},
+            "notes": list(map(one_line, notes)),
+            "is_synthetic": spec.data.file is None,
+            "has_random_weights": spec.model.name_or_path is None,
+            "asks_for_remote_code": model_code(spec)["asks_for_remote_code"],
+            **own_code(spec.own_code),
+            "evaluates_and_saves": spec.measure.evaluate_and_save,
+        },
     )
+
+
+def _render(template: str, context: Mapping[str, Any]) -> str:
+    return _templates().get_template(template).render(context)
 
 
 @functools.cache

@@ -35,14 +35,8 @@ def _table(answer: BatchSizeResult) -> Iterator[str]:
     yield f"  {'':<22}{'batch':>10}{'samples/s':>20}{'memory':>12}"
     yield _line("largest that fits", largest, _why_largest(answer, largest))
     yield _line("fastest", fastest, "")
-    reasons = []
-    if saturation.memory_bytes and fastest.memory_bytes and saturation is not fastest:
-        share = saturation.memory_bytes / fastest.memory_bytes
-        reasons.append(f"{share:.0%} of the fastest's memory")
-    below = answer.below_saturation
-    if below is not None:
-        reasons.append(f"{below.micro_batch} is {1 - below.speed / fastest.speed:.1%} slower")
-    yield _line(f"saturation, {answer.tolerance:.0%}", saturation, "; ".join(reasons))
+    why = "; ".join(_why_saturation(answer, saturation, fastest))
+    yield _line(f"saturation, {answer.tolerance:.0%}", saturation, why)
     if answer.accumulated is not None:
         # Within the tolerance the reader asked for, speeds count as equal.
         slower = 1 - answer.accumulated.speed / fastest.speed
@@ -50,6 +44,16 @@ def _table(answer: BatchSizeResult) -> Iterator[str]:
         if slower <= answer.tolerance:
             why = ""
         yield _line(f"effective batch {answer.effective_batch}", answer.accumulated, why)
+
+
+def _why_saturation(
+    answer: BatchSizeResult, saturation: BatchMeasurement, fastest: BatchMeasurement
+) -> Iterator[str]:
+    if saturation.memory_bytes and fastest.memory_bytes and saturation is not fastest:
+        yield f"{saturation.memory_bytes / fastest.memory_bytes:.0%} of the fastest's memory"
+    below = answer.below_saturation
+    if below is not None:
+        yield f"{below.micro_batch} is {1 - below.speed / fastest.speed:.1%} slower"
 
 
 def _line(name: str, size: BatchMeasurement, why: str) -> str:
@@ -68,8 +72,9 @@ def _why_largest(answer: BatchSizeResult, largest: BatchMeasurement) -> str:
     if largest.micro_batch >= answer.max_micro_batch:
         return "the largest that was asked for"
     # The first measured micro-batch above the largest that fits.
-    above = [each for each in answer.sizes if each.micro_batch > largest.micro_batch]
-    for size in [each for each in above if each.accumulation == 1][:1]:
+    plain = [each for each in answer.sizes if each.accumulation == 1]
+    size = next((each for each in plain if each.micro_batch > largest.micro_batch), None)
+    if size is not None:
         is_within = size.micro_batch - largest.micro_batch <= answer.granularity
         if is_within or size.outcome is Outcome.TIMED_OUT:
             return f"{size.micro_batch}: {_refusal(size)}"

@@ -153,26 +153,34 @@ def _axis(axis: Axis) -> Iterator[str]:
         integers = f"An integer from 1 ({axis.integer_unit}), or a name. "
     yield f"{_sentence(axis.doc)} {integers}Default: `{axis.default}`."
     yield ""
-    # A row for each named value, and one for the values that a pattern describes.
-    rows = []
+    yield from _table(["value", "meaning", "requires", "results"], _values(axis))
+    if axis.families:
+        yield from _families(axis)
+
+
+def _values(axis: Axis) -> Iterator[list[str]]:
+    """A row for each named value, and one for the values that a pattern describes."""
     for name, variant in axis.variants.items():
         needs = ", ".join(map(_requirement, variant.requires))
-        rows.append([f"`{name}`", variant.doc, needs, variant.numerical_effect])
+        yield [f"`{name}`", variant.doc, needs, variant.numerical_effect]
     if axis.pattern is not None:
-        rows.append([f"`{axis.pattern.form}`", axis.pattern.doc, "", ""])
-    yield from _table(["value", "meaning", "requires", "results"], rows)
-    for example in list(axis.families)[:1]:
-        yield ""
-        yield (
-            f"These take parameters, as a mapping `{{{example}: {{name: value}}}}` or as the text "
-            f"`{example}(name=value)`. The parameters are those of the library's class."
-        )
-        yield ""
-        rows = [
-            [f"`{name}`", family.doc, f"`{family.config_class.partition(':')[2]}`"]
-            for name, family in axis.families.items()
-        ]
-        yield from _table(["value", "meaning", "parameters of"], rows)
+        yield [f"`{axis.pattern.form}`", axis.pattern.doc, "", ""]
+
+
+def _families(axis: Axis) -> Iterator[str]:
+    """The techniques of an axis that take parameters."""
+    example = next(iter(axis.families))
+    yield ""
+    yield (
+        f"These take parameters, as a mapping `{{{example}: {{name: value}}}}` or as the text "
+        f"`{example}(name=value)`. The parameters are those of the library's class."
+    )
+    yield ""
+    rows = []
+    for name, family in axis.families.items():
+        class_name = family.config_class.partition(":")[2]
+        rows.append([f"`{name}`", family.doc, f"`{class_name}`"])
+    yield from _table(["value", "meaning", "parameters of"], rows)
 
 
 def _requirement(requirement: str) -> str:

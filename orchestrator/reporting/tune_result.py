@@ -154,13 +154,6 @@ def _result(
     if best is None:
         least = min(measured, key=attrgetter("memory_bytes"), default=None)
     lines = RecommendationText(dataset, environment, recommendation).best()
-    folder_name = ["train", "all-memory"]
-    if constraints.memory_bytes is not None:
-        folder_name[1] = memory(constraints.memory_bytes).replace(" ", "")
-    if constraints.all_recipes:
-        folder_name.append("any-recipe")
-    if len(dataset.environments) > 1:
-        folder_name.append(environment.hardware.replace(" ", "-"))
     return TuneResult(
         environment_id=environment.environment_id,
         hardware=environment.hardware,
@@ -173,9 +166,24 @@ def _result(
         least_memory=_plain(dataset, least),
         gain=gain,
         search=search,
-        folder_name="-".join(folder_name),
+        folder_name=_folder_name(dataset, environment, constraints),
         recommendation=recommendation_json(dataset, environment, recommendation),
     )
+
+
+def _folder_name(
+    dataset: Dataset, environment: EnvironmentResults, constraints: Constraints
+) -> str:
+    """``train-24GiB``: different for each result of a run."""
+    limit = "all-memory"
+    if constraints.memory_bytes is not None:
+        limit = memory(constraints.memory_bytes).replace(" ", "")
+    parts = ["train", limit]
+    if constraints.all_recipes:
+        parts.append("any-recipe")
+    if len(dataset.environments) > 1:
+        parts.append(environment.hardware.replace(" ", "-"))
+    return "-".join(parts)
 
 
 def _plain(dataset: Dataset, candidate: Offer | None, *text: str) -> ResultConfiguration | None:

@@ -140,7 +140,8 @@ def _memory_changes(before: Dataset, pairs: Iterable[Pair]) -> Iterator[Change]:
     """Changes of memory, read from the first column of ``TOLERANCES`` that both rows have."""
     for earlier, later in pairs:
         shared = [each for each in TOLERANCES if earlier.row.get(each) and later.row.get(each)]
-        for column in shared[:1]:
+        if shared:
+            column = shared[0]
             ratio = later.row[column] / earlier.row[column]
             if abs(ratio - 1) > TOLERANCES[column]:
                 yield Change(

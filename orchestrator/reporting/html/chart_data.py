@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -264,27 +264,19 @@ def batch_lines(
     ``single`` lines differ from the baseline in one technique at most; ``best`` ones are the
     fastest sets of techniques and the baseline's. A line has at least two micro-batches.
     """
-    sets: dict[tuple[tuple[str, Choice], ...], list[Configuration]] = {}
-    for own in results.configurations:
-        if own.trial_ids[0] in index_of:
-            choices = [each for each in own.choices.items() if each[0] not in _BATCH_AXES]
-            sets.setdefault(tuple(choices), []).append(own)
     axes = [axis for axis in dataset.varying_axes if axis not in _BATCH_AXES]
     lines: list[dict[str, Any]] = []
-    for techniques, members in sets.items():
-        fastest: dict[int, Configuration] = {}
-        for own in sorted(members, key=attrgetter("samples_per_second"), reverse=True):
-            fastest.setdefault(own.micro_batch, own)
-        if len(fastest) > 1:
+    for techniques, points in _fastest_by_size(results, index_of).items():
+        if len(points) > 1:
             moved = sum(value != results.baseline[axis] for axis, value in techniques)
             name = label(dict(techniques), axes)
             lines.append(
                 {
                     "name": name if moved else f"{name} (baseline)",
                     "moved": moved,
-                    "points": [index_of[fastest[size].trial_ids[0]] for size in sorted(fastest)],
-                    "sizes": sorted(fastest),
-                    "speed": max(own.samples_per_second for own in members),
+                    "points": [index_of[points[size].trial_ids[0]] for size in sorted(points)],
+                    "sizes": sorted(points),
+                    "speed": max(own.samples_per_second for own in points.values()),
                 }
             )
     lines.sort(key=itemgetter("speed"), reverse=True)
@@ -293,3 +285,16 @@ def batch_lines(
         line["best"] = int(number < MAX_LINES or not line["moved"])
         line["single"] = int(line["moved"] <= 1)
     return [line for line in lines if line["best"] or line["single"]]
+
+
+def _fastest_by_size(
+    results: EnvironmentResults, index_of: Container[str]
+) -> dict[tuple[tuple[str, Choice], ...], dict[int, Configuration]]:
+    """Set of techniques -> micro-batch -> the fastest configuration that the page's data has."""
+    sets: dict[tuple[tuple[str, Choice], ...], dict[int, Configuration]] = {}
+    shown = [own for own in results.configurations if own.trial_ids[0] in index_of]
+    for own in sorted(shown, key=attrgetter("samples_per_second"), reverse=True):
+        choices = own.choices.items()
+        techniques = tuple((axis, value) for axis, value in choices if axis not in _BATCH_AXES)
+        sets.setdefault(techniques, {}).setdefault(own.micro_batch, own)
+    return sets

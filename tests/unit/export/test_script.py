@@ -13,7 +13,7 @@ import pytest
 from jobs.spec import DatasetFile, DataSpec, Hook, ModelSpec, TrialSpec, UserCode
 from orchestrator.export.arguments import training_arguments
 from orchestrator.export.generated_code import NotExportableError
-from orchestrator.export.script import _templates, readme, train_script
+from orchestrator.export.script import _render, readme, train_script
 from tests.conftest import SpecFactory
 
 EVIL = 'x"""\n__import__("os").system("touch /tmp/export_canary")\n"""'
@@ -200,7 +200,7 @@ def test_templates_print_nothing_that_is_not_checked(tiny_spec: SpecFactory) -> 
         "evaluates_and_saves": False,
     }
     with pytest.raises(NotExportableError, match="which is not checked"):
-        _templates().get_template("README.md.j2").render(context)
+        _render("README.md.j2", context)
 
 
 def test_readme_has_figures_and_notes_on_a_line_each(tiny_spec: SpecFactory) -> None:
