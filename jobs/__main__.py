@@ -15,6 +15,7 @@ from pathlib import Path
 
 from jobs.node import environment
 from jobs.node.process_variables import process_variables
+from jobs.permissions import refusal
 from jobs.spec import TrialSpec, from_json
 from jobs.spec.limits import problem_of
 
@@ -84,7 +85,7 @@ def _read_spec(file: Path) -> TrialSpec:
 
 def _check(spec: TrialSpec, options: argparse.Namespace) -> None:
     """Raises ValueError for a trial that is not allowed to run, or that no library could run."""
-    if problem := problem_of(spec):
+    if problem := problem_of(spec) or refusal(spec):
         raise ValueError(problem)
     if spec.own_code is not None and not options.allow_own_code:
         names = ", ".join(map(repr, spec.own_code.names))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jobs import errors
 from jobs.flags import flag_columns, flags_of
 from jobs.node import environment, gpu_sharing, memory_cap
+from jobs.permissions import refusal
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.tasks import IMAGE_TOKENS
@@ -149,6 +150,8 @@ def _prepared_device(
     # First of all: what the CUDA context takes counts as the trial's.
     for tracker in trackers:
         tracker.start(context_bytes)
+    if reason := refusal(spec):
+        raise errors.UnsupportedError("permissions", reason)
     requirements.check(spec.settings.requires, spec)
     torch.set_num_threads(cores(spec))
     enter("context")

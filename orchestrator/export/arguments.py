@@ -11,7 +11,7 @@ from jobs.techniques.axes.activations import RENAMED
 from orchestrator.export.generated_code import NotExportableError, check_plain
 from orchestrator.export.trl.preference_code import preference_arguments
 from orchestrator.export.trl.sft_code import sft_arguments
-from orchestrator.planning.arguments import argument_names, runner_reason
+from orchestrator.planning.arguments import argument_names
 
 DEEPSPEED_FILE = "deepspeed.json"
 """Name of DeepSpeed's configuration file in the exported folder."""
@@ -31,10 +31,6 @@ _EVALUATES_AND_SAVES: Mapping[str, Any] = {
 """Evaluate and save after every tenth of all steps. Keep two checkpoints."""
 _DEFAULT_EVALUATION_BATCH = 8
 """Rows in a batch of an evaluation, unless TrainingArguments are given another number."""
-_FILE_OR_MAPPING = ("accelerator_config",)
-"""Arguments whose value is a mapping, or the path of a file with one."""
-_SENDS_AWAY = ("trackio_",)
-"""Prefixes of arguments that name a service to which measurements are sent."""
 
 
 def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpec:
@@ -54,8 +50,7 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
 
     Arguments that transformers 5.23 renamed have their older names, which all versions accept.
     Evaluation and saving were off in the trial, and are on in the exported training. Raises
-    NotExportableError if ``TrainingArguments`` does not have an argument, or if a trial may not set
-    it.
+    NotExportableError if ``TrainingArguments`` does not have an argument.
     """
     arguments = {
         **sft_arguments(spec),
@@ -94,24 +89,14 @@ def _evaluation_batch(spec: TrialSpec) -> int:
 def _checked_arguments(spec: TrialSpec) -> dict[str, Any]:
     """The trial's own arguments under their older names. Raises NotExportableError."""
     older_names = {new: old for old, new in RENAMED.items()}
-    arguments = {}
-    for name, value in to_json(spec.settings.training_arguments).items():
-        _check_argument(name, value)
-        arguments[older_names.get(name, name)] = value
-    return arguments
-
-
-def _check_argument(name: str, value: Any) -> None:
-    """Raise NotExportableError unless a sweep could have set the argument."""
     # Without transformers on this machine, the names cannot be checked here. train.py checks them.
     names = argument_names()
-    if names is not None and name not in names:
-        raise NotExportableError(f"TrainingArguments has no field {name!r}")
-    reason = runner_reason(name)
-    if reason is not None or name.startswith(_SENDS_AWAY):
-        raise NotExportableError(f"a trial may not set the training argument {name!r}")
-    if name in _FILE_OR_MAPPING and not isinstance(value, dict):
-        raise NotExportableError(f"the training argument {name!r} names a file of its own")
+    arguments = {}
+    for name, value in to_json(spec.settings.training_arguments).items():
+        if names is not None and name not in names:
+            raise NotExportableError(f"TrainingArguments has no field {name!r}")
+        arguments[older_names.get(name, name)] = value
+    return arguments
 
 
 def deepspeed(spec: TrialSpec) -> dict[str, Any] | None:

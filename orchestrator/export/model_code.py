@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.spec import Choice, ModelSpec, TrialSpec
+from jobs.spec import ModelSpec, TrialSpec
 from jobs.tasks import AUTO_CLASSES, text_class
-from jobs.techniques import AXES
 from orchestrator.export.generated_code import (
     Code,
-    NotExportableError,
     arguments,
     dtype,
     keyword_argument,
@@ -23,31 +21,14 @@ from orchestrator.export.generated_code import (
 )
 from orchestrator.export.source_lifting import lifted
 
-_STEERS_LOADING = frozenset(
-    {
-        "attn_implementation",
-        "auto_map",
-        "code_revision",
-        "experts_implementation",
-        "proxies",
-        "return_unused_kwargs",
-        "token",
-        "trust_remote_code",
-        "use_auth_token",
-        "weights_only",
-    }
-)
-"""Keys that do not describe a model, but change which code or files transformers loads."""
-
 
 def model_code(spec: TrialSpec) -> dict[str, Any]:
     """The values that the template needs for ``model_config`` and ``make_model``.
 
-    Raises NotExportableError if a value is not a plain literal, or if a key could load code.
+    Raises NotExportableError if a value is not a plain literal.
     """
     model = spec.model
     task = known(model.task, AUTO_CLASSES, "a task")
-    _refuse_steering_keys(model)
     of_config = [*_config_source(model), *keywords(model.config)]
     of_model = [*_model_source(model), *_model_keywords(spec.settings.model_kwargs)]
     return {
@@ -59,14 +40,6 @@ def model_code(spec: TrialSpec) -> dict[str, Any]:
         "config_arguments": arguments(of_config),
         "model_arguments": arguments(of_model),
     }
-
-
-def _refuse_steering_keys(model: ModelSpec) -> None:
-    """Raise NotExportableError if a key of the model's configuration steers loading."""
-    for key in model.config:
-        # Keys that begin with an underscore are transformers' own.
-        if key in _STEERS_LOADING or key.startswith("_"):
-            raise NotExportableError(f"model.config.{key} would decide what transformers loads")
 
 
 def _config_source(model: ModelSpec) -> list[Code]:
@@ -99,27 +72,6 @@ def _trust(model: ModelSpec) -> Code:
 
 
 def _model_keywords(kwargs: Mapping[str, Any]) -> list[Code]:
-    """Keyword arguments of ``from_config`` and ``from_pretrained``.
-
-    The dtype becomes torch's object. Any other value must be one that a technique sets, because
-    transformers also takes names of code on the Hub as values.
-    """
-    parts = [keyword_argument("dtype", dtype(kwargs.get("dtype", "float32")))]
-    values_of_techniques = _values_of_techniques()
-    for key, value in kwargs.items():
-        if key == "dtype":
-            continue
-        if value not in values_of_techniques.get(key, ()):
-            raise NotExportableError(f"no technique builds a model with {key!r} of {value!r}")
-        parts.append(keyword_argument(key, literal(value)))
-    return parts
-
-
-def _values_of_techniques() -> dict[str, list[Choice]]:
-    """Keyword argument of a model -> the values that techniques set."""
-    values: dict[str, list[Choice]] = {}
-    for axis in AXES.values():
-        for variant in axis.variants.values():
-            for key, value in variant.model_kwargs.items():
-                values.setdefault(key, []).append(value)
-    return values
+    """Keyword arguments of ``from_config`` and ``from_pretrained``; the dtype is torch's object."""
+    others = {key: value for key, value in kwargs.items() if key != "dtype"}
+    return [keyword_argument("dtype", dtype(kwargs.get("dtype", "float32"))), *keywords(others)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from jobs.flags import LOSS, has_any
+from jobs.permissions import refusal
 from jobs.spec import TrialSpec, to_json
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
@@ -52,6 +53,8 @@ def export(
     _refuse_secrets(spec)
     # Make all texts before writing, so that a failure leaves no half-written folder.
     try:
+        if reason := refusal(spec):
+            raise NotExportableError(reason)
         texts = _training_files(spec, label, epochs, peak_bytes)
         texts["README.md"] = readme(spec, label, measured or {}, notes)
         texts["requirements.txt"] = requirements(spec, versions or {})

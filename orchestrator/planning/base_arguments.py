@@ -5,10 +5,12 @@ They are checked for contradictions with the axes of the sweep.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.permissions import argument_refusals, deepspeed_refusals
 from jobs.spec import Choice, DataSpec
 from jobs.techniques import AXES
 from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
@@ -118,6 +120,8 @@ def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
     fields = argument_names()
     if fields is not None and name not in fields:
         return f"TrainingArguments has no such field; {advice(name, sorted(fields))}"
+    for _, reason in argument_refusals({name: value}):
+        return reason
     axis = deciding_axis(name, used)
     if axis is not None:
         return f'contradicts the axis "{axis}", which sets it; remove one of them'
@@ -134,6 +138,7 @@ def _size_problem(axis: str, value: Any) -> str:
 
 def deepspeed_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
     """Values of the user's DeepSpeed file that would contradict the trial's arguments."""
+    yield from itertools.starmap(part.problem, deepspeed_refusals(part.value))
     # The value "auto" makes DeepSpeed take the trial's own value.
     for name in _BATCH_KEYS:
         if part.value.get(name, "auto") != "auto":

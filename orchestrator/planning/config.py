@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from jobs.permissions import model_refusals
 from jobs.spec import DataSpec, MeasureSpec, ModelSpec, UserCode, from_json
 from orchestrator.planning.axes import AxisReader, Grids, read_grids
 from orchestrator.planning.base_arguments import (
@@ -70,6 +71,8 @@ def _secrets(document: Document) -> Iterator[Problem]:
 
 
 def _model_problems(file: ConfigFile, trust_remote_code: bool) -> Iterator[tuple[KeyPath, str]]:
+    for at, message in model_refusals(file.model.config):
+        yield ("model", "config", *at), message
     name = file.model.architecture
     known = model_types()
     if name is not None and known and name not in known:

@@ -51,13 +51,6 @@ def test_evaluation_that_was_measured_keeps_its_batch_size(tiny_spec: SpecFactor
 
 
 HOSTILE_ARGUMENTS: Mapping[str, Any] = {
-    "output_dir": "/home/somebody/.ssh",
-    "push_to_hub": True,
-    "hub_token": "x",
-    "resume_from_checkpoint": "/tmp/pickles",
-    "deepspeed": "/tmp/file.json",
-    "accelerator_config": "/tmp/file.json",
-    "trackio_space_id": "stranger/space",
     "no_such_field": 1,
     "learning_rate": float("nan"),
     "optim_args": "\ud800",

@@ -93,18 +93,11 @@ HOSTILE_MODELS: Mapping[str, dict[str, Any]] = {
     "key": {"config": {"a=evil(), b": 1}},
     "value": {"config": {"a": float("nan")}},
     "task": {"task": "evil()"},
-    "trust": {"config": {"trust_remote_code": True}},
-    "code on the Hub": {"config": {"auto_map": {"AutoModel": "stranger/code--file.Class"}}},
-    "kernel on the Hub": {"config": {"attn_implementation": "stranger/kernel"}},
-    "private key": {"config": {"_attn_implementation": "stranger/kernel"}},
     "text that no file holds": {"name_or_path": "\ud800"},
 }
 HOSTILE_SETTINGS: Mapping[str, dict[str, Any]] = {
     "dtype": {"model_kwargs": {"dtype": "float32, evil()"}},
     "keyword": {"model_kwargs": {"a)\nevil(": 1}},
-    "trust": {"model_kwargs": {"trust_remote_code": True}},
-    "kernel on the Hub": {"model_kwargs": {"attn_implementation": "stranger/kernel"}},
-    "pickles": {"model_kwargs": {"weights_only": False}},
     "unknown hook": {"hooks": {"model": Hook("evil"), "loop": Hook("trainer_loop")}},
     "unknown loop": {"hooks": {"loop": Hook("evil")}},
     "unknown place": {"hooks": {"evil": Hook("lora"), "loop": Hook("trainer_loop")}},

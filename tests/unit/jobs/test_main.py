@@ -44,7 +44,9 @@ def with_remote_code() -> TrialSpec:
 
 def with_attention_of_the_hub() -> TrialSpec:
     spec = build_tiny_spec()
-    settings = replace(spec.settings, model_kwargs={"attn_implementation": "stranger/kernel"})
+    settings = replace(
+        spec.settings, model_kwargs={"attn_implementation": "kernels-community/flash-attn2"}
+    )
     return replace(spec, settings=settings)
 
 

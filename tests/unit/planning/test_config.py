@@ -166,7 +166,7 @@ def test_arguments_without_transformers_are_all_accepted(
     monkeypatch.setattr("orchestrator.planning.base_arguments.argument_names", lambda: None)
     monkeypatch.setattr("orchestrator.planning.config.model_types", dict)
     monkeypatch.setattr("orchestrator.planning.config.model_key_problems", lambda *_: ())
-    assert load("training_arguments: {of_next_year: 1}").training_arguments == {"of_next_year": 1}
+    assert load("training_arguments: {use_cache: true}").training_arguments == {"use_cache": True}
 
 
 def test_follow_up_profile_all_profiles_every_trial(load: Load) -> None:

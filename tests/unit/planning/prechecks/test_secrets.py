@@ -39,7 +39,8 @@ def test_secret_in_model_config_is_refused_with_its_key(
     path = write_config(tmp_path, model={**MODEL, "config": config})
     with pytest.raises(ConfigError) as error:
         load_config(path)
-    (problem,) = error.value.problems
+    # Some of these keys are refused whatever their value is.
+    problem = next(p for p in error.value.problems if "secret" in p.message)
     assert problem.key == f"model.config.{key}"
     assert "looks like a secret" in problem.message
     assert SECRET not in str(error.value)
@@ -60,8 +61,8 @@ def test_secret_in_a_loggers_settings_is_allowed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        {"pad_token_id": 0, "num_key_value_heads": 2, "use_auth_token": False},
-        {"pad_token": "!", "tokenizer_class": "BertTokenizer", "token": True},
+        {"pad_token_id": 0, "num_key_value_heads": 2},
+        {"pad_token": "!", "tokenizer_class": "BertTokenizer"},
         {"hidden_act": "gelu", "id2label": {"0": "token", "1": "key"}},
     ],
 )
