@@ -76,7 +76,7 @@ def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
         download(uri, folder)
         report = _publish(folder, options)
         upload(folder, uri, card=dataset_card.render(report, str(uri)))
-    return cli.EXIT_OK
+    return _status(report)
 
 
 def _report_folder(folder: Path, options: argparse.Namespace) -> int:
@@ -85,8 +85,11 @@ def _report_folder(folder: Path, options: argparse.Namespace) -> int:
         from orchestrator.running.watch import watch
 
         watch(folder, to_stderr=options.json)
-    _publish(folder, options)
-    return cli.EXIT_OK
+    return _status(_publish(folder, options))
+
+
+def _status(report: Report) -> int:
+    return cli.EXIT_FAILURE if report.unwritten else cli.EXIT_OK
 
 
 def _publish(folder: Path, options: argparse.Namespace) -> Report:
@@ -97,6 +100,7 @@ def _publish(folder: Path, options: argparse.Namespace) -> Report:
     report = republished(folder, allow_fewer_rows=options.allow_fewer_rows)
     cli.print_notes(report.dataset.table.unreadable)
     print_summary(report, as_json=options.json)
+    cli.print_notes(report.unwritten)
     if not (options.no_browser or options.json) and sys.stdout.isatty():
         import webbrowser
 

@@ -78,13 +78,14 @@ class _SweepVerb:
 
         end = run_sweep(self.config, self.options, folder, check_model=check_model)
         # Write the report even if the sweep failed: the finished rows are worth reading.
-        print_summary(publish(folder.path), as_json=self.options.as_json)
+        report = publish(folder.path)
+        print_summary(report, as_json=self.options.as_json)
+        cli.print_notes(report.unwritten)
         if end.is_interrupted:
             return cli.EXIT_INTERRUPTED
         if end.failure:
             print(end.failure, file=sys.stderr)
-            return cli.EXIT_FAILURE
-        return cli.EXIT_OK
+        return cli.EXIT_FAILURE if end.failure or report.unwritten else cli.EXIT_OK
 
     def show_plan(self) -> int:
         """Print the plan. With --predict, also print the predicted memory of its trials."""

@@ -143,13 +143,15 @@ class _TuneVerb:
         end = run_tune(
             self.config, self.options.goal, seconds, self.options, folder, check_model=check_model
         )
-        results = _print_results(publish(folder.path).dataset, self.options)
+        report = publish(folder.path)
+        results = _print_results(report.dataset, self.options)
+        cli.print_notes(report.unwritten)
         if end.is_interrupted:
             return cli.EXIT_INTERRUPTED
         if end.failure:
             print(end.failure, file=sys.stderr)
             return cli.EXIT_FAILURE
-        if not results or any(result.best is None for result in results):
+        if report.unwritten or not results or any(result.best is None for result in results):
             return cli.EXIT_FAILURE
         return cli.EXIT_OK
 
@@ -174,11 +176,11 @@ def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneR
 
 def _export(dataset: Dataset, candidate: Offer, target: Path) -> str:
     """Write the files to train a pick. Returns their folder, or the reason why there are none."""
-    from orchestrator.export import NotExportableError, export_candidate
-
     try:
+        from orchestrator.export import export_candidate
+
         export_candidate(dataset, candidate, target, force=True)
-    except (NotExportableError, FileExistsError, NotADirectoryError) as error:
+    except Exception as error:  # the pick is known all the same
         return f"not written: {error}"
     return str(target)
 

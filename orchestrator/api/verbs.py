@@ -177,7 +177,8 @@ def _published(folder: RunFolder, end: SweepEnd) -> Run:
     """Write the tables and pages of a sweep, and load it. Raises SweepFailedError."""
     from orchestrator.reporting.publish import publish
 
-    publish(folder.path)
+    for note in publish(folder.path).unwritten:
+        _print(note)
     if end.failure and not end.is_interrupted:
         raise SweepFailedError(end.failure)
     return load(folder.path)

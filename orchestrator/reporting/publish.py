@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.dataset import Dataset, build_dataset
 from orchestrator.analysis.pareto import fronts_by
@@ -15,55 +16,76 @@ from orchestrator.reporting.plots import frontier
 from orchestrator.reporting.report import Report
 from orchestrator.storage import layout
 from orchestrator.storage.kept_rows import refuse_fewer_rows
-from orchestrator.storage.run_reader import read_run_folder
+from orchestrator.storage.run_reader import RunContents, read_run_folder
 from orchestrator.storage.tables import parquet
 from orchestrator.storage.tables.columns import FRONTIER_COLUMNS
 
-_PAGES = (layout.REPORT_HTML, layout.REPORT_MARKDOWN, layout.FRONTIER_PLOT)
-_TABLES = (layout.FRONTIER, layout.TRIALS, layout.STEPS, layout.ANATOMY, layout.RESULT)
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
     """Write tables and pages, each under a temporary name first; the report names the files.
 
-    Raises FileNotFoundError if the folder holds neither records nor a table, UnreadableRunError
-    on a damaged file. With ``keeps_rows``, FewerRowsError if the present table has rows that have
-    no record.
-    """
-    # Tables first: if a page cannot be drawn, the figures are already written.
-    dataset = write_tables(run_folder, keeps_rows=keeps_rows)
-    report = Report(dataset=dataset)
-    parquet.write(frontier_table(dataset), run_folder / layout.FRONTIER)
-    tune_result.write(dataset, run_folder)
-    pages = {
-        layout.FRONTIER_PLOT: frontier.render(dataset),
-        layout.REPORT_MARKDOWN: markdown.render(report, picture=layout.FRONTIER_PLOT).encode(),
-        layout.REPORT_HTML: page.render(report).encode(),
-    }
-    for name, content in pages.items():
-        with layout.written_beside(run_folder / name) as partial:
-            partial.write_bytes(content)
-    written = [run_folder / name for name in (*_PAGES, *_TABLES)]
-    return dataclasses.replace(report, files=tuple(path for path in written if path.exists()))
-
-
-def write_tables(run_folder: Path, *, keeps_rows: bool = False) -> Dataset:
-    """The folder's data set; its tables are written if it has records.
-
-    Raises FewerRowsError as ``publish`` does.
+    A file that cannot be made is named in ``Report.unwritten``, because what was measured is worth
+    more than any of them. Raises FileNotFoundError if the folder holds neither records nor a table,
+    UnreadableRunError on a damaged file. With ``keeps_rows``, FewerRowsError if the present table
+    has rows that have no record.
     """
     contents = read_run_folder(run_folder)
-    table = contents.trials
-    records = contents.records
-    if records and keeps_rows:
-        trial_ids = {record.trial_id for record in records}
-        refuse_fewer_rows(run_folder, trial_ids, table.unreadable)
-    dataset = build_dataset(table, contents.losses, run_folder)
-    if records:
-        parquet.write(parquet.arrow_table(table), run_folder / layout.TRIALS)
-        parquet.write(parquet.steps_table(records), run_folder / layout.STEPS)
-        parquet.write(parquet.anatomy_table(records), run_folder / layout.ANATOMY)
-    return dataset
+    if contents.records and keeps_rows:
+        trial_ids = {record.trial_id for record in contents.records}
+        refuse_fewer_rows(run_folder, trial_ids, contents.trials.unreadable)
+    dataset = build_dataset(contents.trials, contents.losses, run_folder)
+    report = Report(dataset=dataset)
+    outputs: dict[str, Callable[[], pa.Table | bytes | None]] = {
+        **_tables(contents),
+        layout.FRONTIER: lambda: frontier_table(dataset),
+        layout.RESULT: lambda: tune_result.stored(dataset),
+        layout.FRONTIER_PLOT: lambda: frontier.render(dataset),
+        layout.REPORT_MARKDOWN: lambda: markdown.render(
+            report, picture=layout.FRONTIER_PLOT
+        ).encode(),
+        layout.REPORT_HTML: lambda: page.render(report).encode(),
+    }
+    unwritten = []
+    for name, make in outputs.items():
+        try:
+            _write(make(), run_folder / name)
+        except Exception as error:
+            unwritten.append(f"{name} could not be made: {type(error).__name__}: {error}")
+    written = (run_folder / name for name in (*_PAGES, *_TABLES))
+    files = tuple(path for path in written if path.exists())
+    return dataclasses.replace(report, files=files, unwritten=tuple(unwritten))
+
+
+_PAGES = (layout.REPORT_HTML, layout.REPORT_MARKDOWN, layout.FRONTIER_PLOT)
+_TABLES = (layout.FRONTIER, layout.TRIALS, layout.STEPS, layout.ANATOMY, layout.RESULT)
+
+
+def write_tables(run_folder: Path) -> None:
+    """Write the tables of a folder's records, and no page."""
+    for name, make in _tables(read_run_folder(run_folder)).items():
+        _write(make(), run_folder / name)
+
+
+def _tables(contents: RunContents) -> dict[str, Callable[[], pa.Table]]:
+    """The tables of the records, if there are any: name -> the function that makes the table."""
+    if not contents.records:
+        return {}
+    return {
+        layout.TRIALS: lambda: parquet.arrow_table(contents.trials),
+        layout.STEPS: lambda: parquet.steps_table(contents.records),
+        layout.ANATOMY: lambda: parquet.anatomy_table(contents.records),
+    }
+
+
+def _write(content: pa.Table | bytes | None, path: Path) -> None:
+    if isinstance(content, bytes):
+        with layout.written_beside(path) as partial:
+            partial.write_bytes(content)
+    elif content is not None:
+        parquet.write(content, path)
 
 
 def frontier_table(dataset: Dataset) -> Any:

@@ -34,6 +34,8 @@ class Report:
     dataset: Dataset
     files: tuple[Path, ...] = ()
     """What was written."""
+    unwritten: tuple[str, ...] = ()
+    """A sentence for each file that could not be made."""
     sections: tuple[RunSection | EnvironmentSection, ...] = SECTIONS
 
     @cached_property

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -23,7 +22,7 @@ from orchestrator.reporting.recommendation import RecommendationText
 from orchestrator.reporting.recommendation import to_json as recommendation_json
 from orchestrator.reporting.sections.search_summary import certainty, counts
 from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.storage.layout import RESULT, written_beside
+from orchestrator.storage.layout import RESULT
 from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.search_summary import BudgetResult
@@ -108,12 +107,12 @@ def read(dataset: Dataset) -> TuneResults:
     return computed(dataset)
 
 
-def write(dataset: Dataset, folder: Path) -> None:
-    """Store the result of a run whose search answers for budgets."""
+def stored(dataset: Dataset) -> bytes | None:
+    """The file of the result; None for a run whose search answers for no budgets."""
     search = dataset.run.search_summary
-    if search is not None and (search.results or search.by_gpu_model):
-        with written_beside(folder / RESULT) as partial:
-            partial.write_bytes(_FILE.dump_json(computed(dataset), indent=2))
+    if search is None or not (search.results or search.by_gpu_model):
+        return None
+    return _FILE.dump_json(computed(dataset), indent=2)
 
 
 def computed(dataset: Dataset) -> TuneResults:

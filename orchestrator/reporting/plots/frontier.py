@@ -130,8 +130,9 @@ def _fronts(picture: _Picture) -> None:
     if ranked != across:
         axes.step(*across, where="post", color=SOFT, linewidth=1.3, linestyle=DOTTED, zorder=3)
     axes.step(*ranked, where="post", color=INK, linewidth=1.8, zorder=3)
-    # Every n-th configuration of a long front has a ring; n is rounded up.
-    every = -(-len(front) // MAX_RINGS)
+    # Every n-th configuration of a long front has a ring; n is rounded up. The front is empty if no
+    # training is sound, as with losses that are not finite.
+    every = -(-len(front) // MAX_RINGS) or 1
     rings = picture.coordinates(front[::every])
     axes.scatter(*rings, s=105, facecolors="none", edgecolors=INK, linewidths=1.2, zorder=5)
 

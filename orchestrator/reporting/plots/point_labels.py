@@ -35,12 +35,12 @@ def labelled(
     configuration with the largest distance to all labelled ones.
     """
     # The fastest, the one with the least memory, and what the caller wants, each once.
-    by_trials = {item.trial_ids: item for item in (front[-1], front[0], *wanted)}
+    by_trials = {item.trial_ids: item for item in (*front[-1:], *front[:1], *wanted)}
     chosen = list(by_trials.values())[:MAX_LABELS]
     while len(chosen) < MAX_LABELS:
         # Farthest-point sampling: next comes the configuration whose nearest label is furthest.
         distances = [min(_distance(item, other, front) for other in chosen) for item in front]
-        largest = max(distances)
+        largest = max(distances, default=0.0)
         if largest < MIN_DISTANCE:
             break
         chosen.append(front[distances.index(largest)])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Any, TextIO, cast
 
 _ACTING = re.compile(
@@ -18,6 +20,22 @@ _ACTING = re.compile(
     "\U000e0000-\U000e007f"  # tags: invisible letters
     "]"
 )
+
+
+_PLAIN = str.maketrans(
+    {"×": "x", "±": "+/-", "·": "-", "–": "-", "—": "-", "−": "-", "…": "...", "→": "->"}
+    | {"≤": "<=", "≥": ">=", "≈": "~", "µ": "u", "²": "2", "’": "'", "“": '"', "”": '"'}
+)
+"""What stands for a character where the output's encoding, such as ASCII, does not have it."""
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return "".join(c if c.isascii() else f"\\u{ord(c):04x}" for c in text), error.end
+
+
+codecs.register_error("plain", _plain)
 
 
 def visible(text: str) -> str:
@@ -70,8 +88,11 @@ def raw_stream(stream: TextIO) -> TextIO:
 
 @contextmanager
 def safe_streams() -> Iterator[None]:
-    """Within it, nothing printed to stdout or stderr acts on the terminal."""
+    """Within it, nothing printed to stdout or stderr acts on the terminal, and all is encoded."""
     stdout, stderr = sys.stdout, sys.stderr
+    for stream in (stdout, stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="plain")
     sys.stdout = cast(TextIO, VisibleStream(raw_stream(stdout)))
     sys.stderr = cast(TextIO, VisibleStream(raw_stream(stderr)))
     try:

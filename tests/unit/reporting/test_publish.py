@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.flags import Flag, FlagKind
+from jobs.flags import LOSS, Flag, FlagKind
 from jobs.record import Outcome
 from orchestrator.reporting.publish import publish
 from tests.support.records import H200, make_grid, make_record, write_run
@@ -113,6 +115,52 @@ def test_publish_keeps_hostile_strings_strings(tmp_path: Path) -> None:
 def test_publish_with_a_single_trial_writes_pages(tmp_path: Path, outcome: Outcome) -> None:
     report = publish(write_run(tmp_path, [make_record(outcome=outcome, reason="it broke")]))
     assert report.headline.startswith(f"1 trial: 1 {outcome}")
+
+
+@pytest.mark.parametrize("unsound", [1, 2])
+@pytest.mark.parametrize("kind", sorted(LOSS))
+def test_publish_of_wrong_trainings_writes_every_file(
+    kind: FlagKind, unsound: int, tmp_path: Path
+) -> None:
+    records = [make_record(micro_batch=size, flags=[Flag(kind)]) for size in range(unsound)]
+    others = [make_record(micro_batch=size) for size in range(unsound, 2)]
+    report = publish(write_run(tmp_path, [*records, *others], budgets=[2**33]))
+    assert report.unwritten == ()
+    assert {path.name for path in report.files} == FILES
+
+
+@pytest.mark.parametrize(
+    ("maker", "page"),
+    [
+        ("plots.frontier", "frontier.png"),
+        ("markdown", "report.md"),
+        ("html.page", "report.html"),
+    ],
+)
+def test_publish_names_a_page_that_cannot_be_made(
+    maker: str, page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def render(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("No module named 'x'")
+
+    monkeypatch.setattr(f"orchestrator.reporting.{maker}.render", render)
+    report = publish(folder)
+    sentence = f"{page} could not be made: ModuleNotFoundError: No module named 'x'"
+    assert report.unwritten == (sentence,)
+    assert {path.name for path in report.files} == FILES - {page}
+
+
+def test_publish_on_a_full_disk_still_has_the_figures(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("orchestrator.storage.layout.written_beside", full)
+    monkeypatch.setattr("orchestrator.storage.tables.parquet.write", full)
+    report = publish(folder)
+    assert len(report.unwritten) == len(FILES)
+    assert report.outcomes[Outcome.OK] == 280
 
 
 def test_publish_without_records_or_table_raises(tmp_path: Path) -> None:

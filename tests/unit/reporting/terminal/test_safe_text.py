@@ -77,6 +77,15 @@ def test_safe_streams_replaces_them_and_puts_them_back() -> None:
     assert output.getvalue() == f"{visible(EVIL)}\n"
 
 
+def test_streams_that_are_not_utf_8_print_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    with safe_streams():
+        print("2 × 4 · ±1 % → ≥ 日")
+        sys.stdout.flush()
+    assert written.getvalue() == b"2 x 4 - +/-1 % -> >= \\u65e5\n"
+
+
 def test_verbs_print_a_hostile_run_without_acting(
     hostile_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
