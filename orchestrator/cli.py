@@ -6,6 +6,7 @@ import argparse
 import errno
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -68,9 +69,13 @@ else has the file's name, or the name is too long."""
 def finish(main: Callable[[], int]) -> NoReturn:
     """Run ``main`` and end the process with its exit status.
 
-    Ctrl-C and a closed output pipe end it without a traceback. Control characters in the output are
-    made visible, because names and reasons in a run may come from a stranger.
+    Ctrl-C, SIGTERM, a closed terminal and a closed output pipe end it without a traceback. Control
+    characters in the output are made visible, because names and reasons in a run may come from a
+    stranger.
     """
+    for interruption in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(interruption) is signal.SIG_DFL:
+            signal.signal(interruption, signal.default_int_handler)
     try:
         try:
             with safe_streams():

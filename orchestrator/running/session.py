@@ -196,7 +196,7 @@ class Session:
         return self.close_reason is CloseReason.FOLDER_LOST
 
     def interrupt(self) -> None:
-        """Close the session because the user pressed Ctrl-C."""
+        """Close the session because of Ctrl-C, SIGTERM or a closed terminal."""
         self.close(CloseReason.INTERRUPTED)
         running = len(self._started & self._dispatched.keys())
         self.message(

@@ -123,18 +123,25 @@ def test_killed_actors_cost_no_record(tmp_path: Path) -> None:
     assert unharmed == {Outcome.OK}
 
 
-class CtrlC(Session):
-    """A session whose user presses Ctrl-C when the first trial has ended."""
+class Interrupted(Session):
+    """A session that a signal interrupts when the first trial has ended."""
+
+    signal = signal.SIGINT
 
     def ended(self, record: TrialRecord) -> None:
         super().ended(record)
         if self.close_reason is None:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), self.signal)
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_ctrl_c_lets_running_trials_finish_and_skips_the_rest(tmp_path: Path) -> None:
-    swept = Sweep(tmp_path, good_trials(4), session=CtrlC)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interruption_lets_running_trials_finish_and_skips_the_rest(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Interrupted, "signal", number)
+    monkeypatch.setattr("orchestrator.running.cluster.ray_tune._leave_terminal", lambda: None)
+    swept = Sweep(tmp_path, good_trials(4), session=Interrupted)
     records = swept.run(trainable=LightSlotTrainable)
     assert swept.session.close_reason is CloseReason.INTERRUPTED
     outcomes = {(record.outcome, record.rule) for record in records.values()}

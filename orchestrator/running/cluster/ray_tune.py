@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import signal
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
@@ -141,18 +143,33 @@ def _equal_reservation(
 
 @contextmanager
 def _interruptible(session: Session) -> Iterator[None]:
-    """The first Ctrl-C lets running trials finish. The second ends the sweep at once."""
+    """The first Ctrl-C or SIGTERM lets running trials finish. The second ends the sweep at once."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(received: int, frame: FrameType | None) -> None:
+        if received == signal.SIGHUP:
+            _leave_terminal()
         session.interrupt()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in previous:
+            signal.signal(number, signal.default_int_handler)
 
+    previous: dict[int, Any] = {}
     try:
-        previous = signal.signal(signal.SIGINT, interrupt)
+        for interruption in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # A command under nohup ignores the end of its terminal.
+            if signal.getsignal(interruption) is not signal.SIG_IGN:
+                previous[interruption] = signal.signal(interruption, interrupt)
     except ValueError:  # not the main thread: a notebook or a test
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """Print nothing more to a terminal that has been closed, because every print would fail."""
+    for stream in (1, 2):
+        if stat.S_ISCHR(os.fstat(stream).st_mode):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
