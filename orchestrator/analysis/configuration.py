@@ -43,7 +43,7 @@ class Configuration:
     """The first repeat's whole row, with every column of docs/schema.md that its run has."""
     trial_ids: tuple[str, ...] = ()
     speed_error: SpeedError = UNKNOWN_ERROR
-    """How far the speed of another trial of this configuration may be from this one."""
+    """How well its mean speed is known."""
     flags: tuple[Flag, ...] = ()
     """The flags of all repeats."""
     loss_check: LossCheck = NOT_CHECKED
@@ -90,11 +90,11 @@ class Configuration:
 
     @property
     def error95(self) -> float | None:
-        """Half the 95 % interval of the speed, as a share of the speed; None if not known.
+        """Half the interval (±) that holds the speed of another trial in 95 of 100 cases.
 
-        The variation between trials is included.
+        It is a share of the speed; None if it is not known.
         """
-        half_width = self.speed_error.half_width95
+        half_width = self.speed_error.of_another_trial(len(self.trial_ids)).half_width95
         return half_width if math.isfinite(half_width) else None
 
     @property

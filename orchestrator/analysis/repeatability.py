@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.steady_state import CPU_ERROR, launch_bound_share, student_quantile
 from orchestrator.storage.tables.rows import Row
@@ -96,7 +96,7 @@ def _launches_are_recorded(row: Row) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SpeedError:
-    """The uncertainty of the logarithm of a configuration's speed.
+    """The uncertainty of the logarithm of a configuration's mean speed.
 
     The logarithm of the step time has the same uncertainty. If it is small, it is about the
     relative error of the speed.
@@ -107,9 +107,14 @@ class SpeedError:
 
     @property
     def half_width95(self) -> float:
-        """Half the 95 % interval of the speed, relative to it."""
+        """Half the interval that holds the speed in 95 of 100 cases, relative to it."""
         quantile: float = student_quantile(0.975, self.degrees_of_freedom)
         return self.standard_error * quantile
+
+    def of_another_trial(self, trials: int = 1) -> SpeedError:
+        """How far the speed of one more trial may be from the mean speed of ``trials`` trials."""
+        # The mean is not exact either. Its variance is that of one trial divided by their number.
+        return replace(self, standard_error=self.standard_error * math.sqrt(1 + trials))
 
 
 UNKNOWN_ERROR = SpeedError(math.inf, 1.0)

@@ -95,7 +95,7 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
         memory_bytes=memory,
         limit_bytes=_limit_bytes(record, margin),
         samples_per_second=speed,
-        error95=error.half_width95,
+        error95=error.of_another_trial().half_width95,
         flags=record.flags,
         slot_seconds=record.slot_seconds,
     )

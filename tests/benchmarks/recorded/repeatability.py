@@ -15,7 +15,7 @@ import argparse
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,8 @@ class Pair:
     choices: Mapping[str, Any]
     log_ratio: float
     step_seconds: float
-    own_error: float
-    """Standard error of the difference by both trials' own steps."""
+    own_errors: tuple[float, float]
+    """Standard errors of both means by the trials' own steps."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def _pair(
         choices={axis: first.get(column) for axis, column in columns.items()},
         log_ratio=math.log(second["samples_per_second"] / first["samples_per_second"]),
         step_seconds=sum(steps) / 2,
-        own_error=math.hypot(*errors) / 1.96,
+        own_errors=(errors[0] / 1.96, errors[1] / 1.96),
     )
 
 
@@ -121,8 +121,11 @@ def report(found: Sequence[Pair]) -> Iterator[str]:
             yield from shared_spread(of_pace, variation)
 
 
-def fit(found: Sequence[Pair]) -> Variation:
-    """The likeliest spread of single trials, given the differences of pairs."""
+def fit(found: Sequence[Pair], near: Variation | None = None) -> Variation:
+    """The likeliest spread of single trials, given the differences of pairs.
+
+    ``near`` is where to look for it; None: everywhere.
+    """
     ratio = np.array([pair.log_ratio for pair in found])
 
     def cost(logs: np.ndarray) -> float:
@@ -131,7 +134,9 @@ def fit(found: Sequence[Pair]) -> Variation:
         density = stats.t.logpdf(ratio / spread, variation.degrees_of_freedom) - np.log(spread)
         return float(-density.sum())
 
-    starts = itertools.product((0.003, 0.03), (0.0005, 0.005), (3, 20))
+    starts: Iterable[tuple[float, ...]] = itertools.product((0.003, 0.03), (0.0005, 0.005), (3, 20))
+    if near is not None:
+        starts = [(near.relative, near.seconds, near.degrees_of_freedom)]
     fits = [optimize.minimize(cost, np.log(start), method="Nelder-Mead") for start in starts]
     best = min(fits, key=lambda fit: fit.fun)
     return _variation(best.x)
@@ -146,7 +151,7 @@ def _variation(logs: np.ndarray) -> Variation:
 def _scale(found: Sequence[Pair], variation: Variation) -> np.ndarray:
     """The scale of each pair's difference."""
     step = np.array([pair.step_seconds for pair in found])
-    own = np.array([pair.own_error for pair in found])
+    own = np.array([math.hypot(*pair.own_errors) for pair in found])
     # Two trials differ by sqrt(2) times the spread of one.
     constant = variation.seconds / step
     scale: np.ndarray = np.sqrt(own**2 + 2 * variation.relative**2 + 2 * constant**2)
@@ -154,14 +159,31 @@ def _scale(found: Sequence[Pair], variation: Variation) -> np.ndarray:
 
 
 def _described(variation: Variation, found: Sequence[Pair]) -> str:
-    degrees = variation.degrees_of_freedom
-    ratio = np.array([pair.log_ratio for pair in found])
-    limit = stats.t.ppf(0.975, degrees) * _scale(found, variation)
-    inside = float(np.mean(np.abs(ratio) <= limit))
+    out_of_sample = []
+    for run in sorted(set().union(*(pair.runs for pair in found))):
+        others = [pair for pair in found if run not in pair.runs]
+        if len(others) > MIN_PAIRS:
+            out_of_sample += _hits(
+                [pair for pair in found if run in pair.runs], fit(others, variation)
+            )
     return (
         f"{variation.relative:.2%} of the step and {1e3 * variation.seconds:.1f} ms, "
-        f"{degrees:.1f} degrees of freedom; {inside:.1%} inside their 95 % interval"
+        f"{variation.degrees_of_freedom:.1f} degrees of freedom; the printed ± of one holds the "
+        f"other in {np.mean(_hits(found, variation)):.1%}, and in {np.mean(out_of_sample):.1%} "
+        "if it is fitted without the run"
     )
+
+
+def _hits(found: Sequence[Pair], variation: Variation) -> list[bool]:
+    """Whether each trial's printed interval (±) holds the other trial of its pair."""
+    quantile = stats.t.ppf(0.975, variation.degrees_of_freedom)
+    hits = []
+    for pair in found:
+        between = math.hypot(variation.relative, variation.seconds / pair.step_seconds)
+        for own in pair.own_errors:
+            width = quantile * math.hypot(own, between) * math.sqrt(2)
+            hits.append(abs(math.expm1(pair.log_ratio)) <= width)
+    return hits
 
 
 def shared_spread(found: Sequence[Pair], variation: Variation) -> Iterator[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.analysis.repeatability import (
     BETWEEN_TRIALS,
+    UNKNOWN_ERROR,
     Pace,
     SpeedError,
     difference_error,
@@ -38,6 +39,9 @@ def row(**changes: Any) -> dict[str, Any]:
         ({}, Pace.GPU, True),
         ({"host_bound_share": 0.05}, Pace.GPU, True),
         ({"host_bound_share": 0.051}, Pace.HOST, True),
+        ({"host_bound_share": None}, Pace.GPU, True),
+        ({"launch_bound_update_share": 0.05}, Pace.GPU, True),
+        ({"launch_bound_update_share": 0.051}, Pace.LAUNCHES, True),
         ({"gpu_model": None, "host_bound_share": 0.9}, Pace.CPU, True),
         # A table that does not record launches may hold a GPU-bound row.
         ({"launch_bound_update_share": None}, Pace.LAUNCHES, False),
@@ -68,6 +72,20 @@ def test_speed_error_of_repeats_falls_with_the_square_root_of_their_number() -> 
     mixed = speed_error([row(), row(launch_bound_update_share=None)])
     assert mixed.degrees_of_freedom == BETWEEN_TRIALS[Pace.LAUNCHES].degrees_of_freedom
     assert speed_error([row(), row(samples_per_second_ci95=None)]).standard_error == math.inf
+
+
+@pytest.mark.parametrize(("trials", "factor"), [(1, 2), (4, 5)])
+def test_another_trial_adds_its_own_variation_to_that_of_the_mean(
+    trials: int, factor: float
+) -> None:
+    mean = speed_error([row()] * trials)
+    single = speed_error([row()])
+    expected = math.hypot(mean.standard_error, single.standard_error)
+    another = mean.of_another_trial(trials)
+    assert another.standard_error == pytest.approx(expected)
+    assert another.standard_error == pytest.approx(mean.standard_error * math.sqrt(factor))
+    assert another.degrees_of_freedom == mean.degrees_of_freedom
+    assert math.isinf(UNKNOWN_ERROR.of_another_trial().half_width95)
 
 
 def test_difference_error_adds_the_variances() -> None:
