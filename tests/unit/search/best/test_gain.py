@@ -7,7 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from orchestrator.search.best.gain import Posterior, expected_gains, remaining_gain
+from orchestrator.search.best.gain import (
+    Posterior,
+    expected_gains,
+    most_per_second,
+    remaining_gain,
+)
 from orchestrator.search.best.state import SearchState
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
@@ -136,3 +141,42 @@ def test_row_that_is_known_as_well_as_a_measurement_shows_half() -> None:
     draws = np.random.default_rng(1).normal(0.05, noise, 100_000)
     excess = np.maximum(np.maximum(draws, 0.0) - gains[1], 0.0).mean()
     assert left.values.tolist() == pytest.approx([0.0, gains[1] + excess / 2, 0.0], rel=0.03)
+
+
+def test_gains_without_an_incumbent_rank_by_speed_and_not_by_its_unit() -> None:
+    known = known_posterior(0.0)
+    gains = expected_gains(known, None, 1e12, OPEN)
+    assert gains[1] > gains[2] > gains[0] == 0.0
+    # The usual speed is the mean of the open candidates, from which a deficit of e is counted.
+    assert gains[1] == pytest.approx(positive_part(1.015, 0.2), rel=1e-3)
+    doubled = dataclasses.replace(known, log_speed=known.log_speed + np.log(2))
+    assert expected_gains(doubled, None, 1e12, OPEN) == pytest.approx(gains)
+
+
+@pytest.mark.parametrize(("incumbent", "at_most"), [(None, np.inf), (0, 0.0)])
+def test_nothing_left_to_measure_gains_nothing(incumbent: int | None, at_most: float) -> None:
+    left = remaining_gain(
+        known_posterior(0.0), incumbent, 1e12, np.zeros(3), probability=0.95, seed=0
+    )
+    assert (left.expected, left.at_most, left.probability_any_fits) == (0.0, at_most, 0.0)
+
+
+def test_technique_that_may_not_run_fits_as_often_as_it_runs() -> None:
+    known = dataclasses.replace(
+        known_posterior(0.0), unproven=np.array([True]), untried_probability=np.array([0.9])
+    )
+    gains = expected_gains(known, 0, 1e12, OPEN)
+    left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
+    # Both candidates have the technique, so it runs for both or for none.
+    assert left.probability_any_fits == pytest.approx(0.9, abs=0.05)
+    certain = remaining_gain(known_posterior(0.0), 0, 1e12, gains, probability=0.95, seed=0)
+    assert left.expected == pytest.approx(0.9 * certain.expected, rel=0.1)
+
+
+def test_next_is_the_most_valuable_per_second_of_those_worth_measuring() -> None:
+    values, gains = np.array([9.0, 2.0, 3.0, 0.0]), np.array([1.0, 1.0, 1.0, 4.0])
+    seconds = np.array([1.0, 1.0, 2.0, 1.0])
+    assert most_per_second(values, gains, seconds, np.array([False, True, True, True])) == 1
+    # None of the candidates with a value can be measured, so the expected gains decide.
+    assert most_per_second(values, gains, seconds, np.array([False, False, False, True])) == 3
+    assert most_per_second(values, gains, seconds, np.zeros(4, bool)) is None

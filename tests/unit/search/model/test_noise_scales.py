@@ -13,6 +13,7 @@ from orchestrator.search.model.arrays import Array
 from orchestrator.search.model.hyperparameters import Hyperparameters
 from orchestrator.search.model.noise_scales import (
     Residuals,
+    _log_prior,
     log_likelihoods,
     most_likely_scales,
 )
@@ -34,6 +35,16 @@ def residuals(values: Array) -> Residuals:
         is_on_floor=np.zeros(COUNT, bool),
         has_outliers=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("misfit", "usual", "density"),
+    [(0.01, None, 0.0), (0.01, 0.01, 0.0), (0.01 * math.exp(0.7), 0.01, -0.5)],
+)
+def test_misfit_is_log_normal_around_the_usual_one(
+    misfit: float, usual: float | None, density: float
+) -> None:
+    assert _log_prior(misfit, usual) == pytest.approx(density)
 
 
 def test_log_likelihoods_are_those_of_normal_densities() -> None:

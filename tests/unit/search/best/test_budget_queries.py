@@ -1,0 +1,130 @@
+"""Which candidate comes next, and when a query counts as settled."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from jobs.record import Outcome
+from orchestrator.search.best import skip_reasons
+from orchestrator.search.best.budget_queries import BudgetQuery, PlanView, StoppingRule, decide
+from orchestrator.search.best.state import SearchState
+from orchestrator.search.model.candidates import candidates_of
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.units import GIB
+from tests.benchmarks.grids import make_record, make_spec
+
+SPECS = [
+    make_spec({"optimizer": optimizer, "micro_batch": size, "accumulation": 1})
+    for optimizer in ("adamw", "sgd")
+    for size in (2, 4, 8)
+]
+STOPPING = StoppingRule(regret=0.01, confidence=0.95)
+"""Candidates 0 to 2 are adamw's, of rising size; 3 to 5 are those of sgd."""
+
+
+def state() -> SearchState:
+    memory = {spec.trial_id: (4.0 + spec.micro_batch) * GIB for spec in SPECS}
+    return SearchState(candidates_of(SPECS), memory, TechniquePriors(effects={}))
+
+
+def query(*candidates: int, budget: float = math.inf) -> BudgetQuery:
+    mask = np.isin(np.arange(len(SPECS)), candidates or range(len(SPECS)))
+    return BudgetQuery(budget, budget, "", mask)
+
+
+def view(
+    outstanding: Sequence[int] = (), measured: Sequence[int] = (), seconds_left: float = math.inf
+) -> PlanView:
+    return PlanView(
+        is_open=~np.isin(np.arange(len(SPECS)), [*outstanding, *measured]),
+        outstanding=outstanding,
+        partly_measured=(),
+        by_similarity=(1, 0, 2, 4, 3, 5),
+        seconds_left=seconds_left,
+    )
+
+
+def measure(known: SearchState, index: int, speed: float, **figures: float) -> None:
+    size = SPECS[index].micro_batch
+    record = make_record(
+        SPECS[index], (4.0 + size) * GIB, speed, device_bytes=80 * GIB, slot_seconds=5.0, **figures
+    )
+    known.note(index, record)
+
+
+def test_before_any_speed_the_baseline_comes_first_even_where_it_answers_nothing() -> None:
+    decisions = decide(state(), [query(3, 4, 5)], view(), STOPPING)
+    assert decisions.next == 1
+    assert np.flatnonzero(decisions.is_worth_measuring).tolist() == [1, 3, 4, 5]
+    assert decisions.rules[:3] == [skip_reasons.OTHER_RECIPE] * 3
+    (result,) = decisions.results
+    assert (result.considered, result.ruled_out, result.measured) == (3, 0, 0)
+    assert (result.pick, result.is_settled) == (None, False)
+
+
+def test_before_any_speed_one_trial_runs_at_a_time() -> None:
+    assert decide(state(), [query()], view(outstanding=[1]), STOPPING).next is None
+    # The baseline failed, so the most similar one without its optimizer follows.
+    known = state()
+    known.note(1, dataclasses.replace(make_record(SPECS[1], 0, 1.0), outcome=Outcome.FAILED))
+    assert decide(known, [query()], view(measured=[1]), STOPPING).next == 4
+
+
+@pytest.mark.parametrize("seconds_left", [0.0, -1.0])
+def test_nothing_is_measured_without_time(seconds_left: float) -> None:
+    known = state()
+    decisions = decide(known, [query()], view(seconds_left=seconds_left), STOPPING)
+    assert (decisions.next, decisions.is_worth_measuring.any()) == (None, False)
+    measure(known, 1, 10.0)
+    decisions = decide(known, [query()], view(measured=[1], seconds_left=seconds_left), STOPPING)
+    assert (decisions.next, decisions.is_worth_measuring.any()) == (None, False)
+    assert skip_reasons.OUT_OF_TIME in decisions.rules
+
+
+def test_a_size_beyond_one_that_ran_out_of_memory_is_never_asked_for() -> None:
+    known = state()
+    known.note(4, make_record(SPECS[4], None, None, device_bytes=8 * GIB))
+    decisions = decide(known, [query(3, 4, 5)], view(measured=[4]), STOPPING)
+    assert decisions.rules[4:] == [skip_reasons.TOO_LARGE] * 2
+    assert not decisions.is_worth_measuring[4:].any()
+    assert decisions.results[0].ruled_out == 2
+
+
+def test_query_is_settled_once_nothing_can_beat_its_pick() -> None:
+    known = state()
+    for index, speed in enumerate((10.0, 18.0, 30.0, 12.0, 21.0)):
+        measure(known, index, speed)
+    open_query, settled_query = query(2, 5), query(2, 3)
+    decisions = decide(known, [open_query, settled_query], view(measured=range(5)), STOPPING)
+    first, second = decisions.results
+    assert (first.is_settled, second.is_settled) == (False, True)
+    assert first.pick is not None
+    assert first.pick.trial_id == SPECS[2].trial_id
+    assert second.gain_at_most == 0.0
+    assert decisions.next == 5
+
+
+def test_query_that_nothing_fits_is_settled_and_says_so() -> None:
+    known = state()
+    measure(known, 1, 10.0)
+    decisions = decide(known, [query(budget=1.0 * GIB)], view(measured=[1]), STOPPING)
+    (result,) = decisions.results
+    assert (result.is_settled, result.pick, result.ruled_out) == (True, None, 5)
+    assert decisions.next is None
+    assert set(decisions.rules) == {skip_reasons.DOES_NOT_FIT}
+
+
+def test_host_bound_speed_bounds_what_its_curve_can_reach() -> None:
+    known = state()
+    measure(known, 1, 4.0, host_bound_share=1.0)
+    posterior = known.posterior()
+    assert posterior is not None
+    # A micro-batch of 4 took the host a second; of the same curve, none takes much less.
+    highest = np.exp(posterior.highest_log_speed)
+    assert highest[:3] == pytest.approx(np.array([2.0, 4.0, 8.0]) * math.exp(0.2))
+    assert highest[3:] == pytest.approx(np.array([2.0, 4.0, 8.0]) * math.exp(1.4))
