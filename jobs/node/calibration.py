@@ -53,6 +53,8 @@ class Calibration:
     """What NVML sees of a bare CUDA context."""
     multiprocessors: int = 0
     threads_per_multiprocessor: int = 0
+    capability: float = 0.0
+    """CUDA's compute capability, as 9.0."""
     flops_per_second: dict[str, float]
     """Precision -> rate of a large square matrix product."""
     copy_bytes_per_second: float
@@ -110,6 +112,7 @@ def calibrate(load: Load) -> Calibration:
             "context_bytes": nvml.used_bytes(uuid) - used_before,
             "multiprocessors": properties.multi_processor_count,
             "threads_per_multiprocessor": properties.max_threads_per_multi_processor,
+            "capability": float(f"{properties.major}.{properties.minor}"),
         }
     # One rate after another, because measurements at the same time would share the device.
     precisions = ("fp32", "tf32", "bf16") if uuid else ("fp32", "bf16")

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FORMULAS
 
+NEEDS_AMPERE = "attention that older GPUs do without a fused kernel"
+"""Among the kernels of a stream: a GPU below capability 8.0 would keep all scores of attention."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Allocation:

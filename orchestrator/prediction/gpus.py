@@ -1,14 +1,19 @@
-"""Loads the constants of a GPU, which were measured once, from gpus/NAME.yaml."""
+"""The constants of GPUs: measured ones in gpus/NAME.yaml, those of other cards in cards.yaml."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from orchestrator.units import KIB, MIB
+
 FOLDER = Path(__file__).parent / "gpus"
+_CARDS = FOLDER.with_name("cards.yaml")
 _COMPLETE = "h200"
 """The GPU with a value for every constant."""
 _DESCRIPTIONS = ("name", "source", "assumed")
@@ -40,8 +45,8 @@ class Gpu:
     """Workspace that each thread with matrix products (forward, backward) takes and keeps."""
     cublaslt_workspace_bytes: int
     """The same for products with a bias."""
-    cudnn_attention: bool
-    """Whether PyTorch prefers cuDNN's attention for 16-bit inputs (capability 9 and 10)."""
+    capability: float
+    """CUDA's compute capability, as 9.0. It decides which attention kernels the GPU can run."""
     assumed: tuple[str, ...] = ()
     """Names of constants that were not measured on this GPU. They have the H200's values."""
 
@@ -54,21 +59,36 @@ class Gpu:
 def load_gpu(name: str) -> Gpu:
     """The constants of a GPU by name, or of the first in a file of ``doctor --calibrate``.
 
-    Constants that such a file lacks (libraries, workspaces) have the H200's values. Raises
-    ValueError, with the valid names, if there is no such GPU or file.
+    Constants that a card or such a file lacks (libraries, workspaces) have the H200's values.
+    Raises ValueError, with the valid names, if there is no such GPU or file.
     """
     path = FOLDER / f"{name.lower()}.yaml"
     if path.is_file():
         return Gpu(name=name.lower(), **yaml.safe_load(path.read_text(encoding="utf-8")))
+    if card := _cards().get(name.lower()):
+        rest = {key: value for key, value in card.items() if key != "mib"}
+        constants = {"total_bytes": card["mib"] * MIB, **rest}
+        # PyTorch's defaults, from aten/src/ATen/cuda/CublasHandlePool.cpp: 32 MiB on Hopper and
+        # the data centre's Blackwell, else :4096:2:16:8.
+        if constants["capability"] not in (9.0, 10.0):
+            constants["cublas_workspace_bytes"] = 2 * 4 * MIB + 8 * 16 * KIB
+        return _completed(constants, name.lower(), str(_CARDS.name))
     if Path(name).is_file():
-        return _calibrated(Path(name))
+        # The file is a list of GPUs. Take the first.
+        measured = (yaml.safe_load(Path(name).read_text(encoding="utf-8")) or [{}])[0]
+        return _completed(measured, str(measured.get("device", name)), name)
     choices = ", ".join(known_gpus())
     raise ValueError(f'no calibration for "{name}"; valid choices: {choices}, or a file')
 
 
-def _calibrated(path: Path) -> Gpu:
-    # The file is a list of GPUs. Take the first.
-    measured = (yaml.safe_load(path.read_text(encoding="utf-8")) or [{}])[0]
+@functools.cache
+def _cards() -> dict[str, dict[str, Any]]:
+    cards: dict[str, dict[str, Any]] = yaml.safe_load(_CARDS.read_text(encoding="utf-8"))
+    return cards
+
+
+def _completed(measured: Mapping[str, Any], name: str, source: str) -> Gpu:
+    """A GPU whose other constants are the H200's. They are listed in ``assumed``."""
     constants: dict[str, Any] = {}
     assumed = []
     for field in fields(Gpu):
@@ -76,11 +96,10 @@ def _calibrated(path: Path) -> Gpu:
             constants[field.name] = measured[field.name]
         elif field.name not in _DESCRIPTIONS:
             assumed.append(field.name)
-    # All other constants keep the H200's values, and are listed in ``assumed``.
-    constants |= {"name": str(measured.get("device", path)), "source": str(path)}
-    return replace(load_gpu(_COMPLETE), **constants, assumed=tuple(assumed))
+    constants |= {"name": name, "source": source, "assumed": tuple(assumed)}
+    return replace(load_gpu(_COMPLETE), **constants)
 
 
 def known_gpus() -> list[str]:
     """The names that ``load_gpu`` takes."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted({*_cards(), *(path.stem for path in FOLDER.glob("*.yaml"))})

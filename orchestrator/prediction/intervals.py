@@ -49,6 +49,10 @@ _PADDED = (
     "padded batches: no run with padding was measured, so the interval is wider by a mask for each "
     "head"
 )
+_NEEDS_AMPERE = (
+    "16 GB: on a T4 or V100, attention keeps all its scores, because their fused kernel takes "
+    "neither grouped queries nor bf16; --gpu t4 predicts how much that is"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +66,8 @@ class Replayed:
     """Each state in managed memory."""
     mask_bytes: int = 0
     """What an unmeasured attention kernel may take for a padded batch."""
+    needs_ampere: bool = False
+    """Whether a GPU below capability 8.0 would take another attention kernel, and more memory."""
     under_deepspeed: bool = False
 
 
@@ -74,6 +80,8 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
     notes = []
     if replayed.mask_bytes:
         notes.append(_PADDED)
+    if replayed.needs_ampere:
+        notes.append(_NEEDS_AMPERE)
     measured_bytes = None
     if gpu.is_measured:
         measured_bytes = gpu.total_bytes
@@ -90,6 +98,7 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
         measured_bytes=measured_bytes,
         largest_block=replayed.peaks.largest_block,
         anatomy=replayed.peaks.at_peak,
+        needs_ampere=replayed.needs_ampere,
         notes=tuple(notes),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec
-from orchestrator.prediction.affine_stream import Stream, between
+from orchestrator.prediction.affine_stream import NEEDS_AMPERE, Stream, between
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
 from orchestrator.prediction.libraries import quick_imports
@@ -124,6 +124,7 @@ class ModelGroup:
             outside=_outside_allocator(micro_batches.first, self._gpu),
             paged=updates.paged,
             mask_bytes=_mask_bytes(batch, step),
+            needs_ampere=NEEDS_AMPERE in micro_batches.first.kernels,
         )
         return predicted(spec, replayed, self._gpu)
 
@@ -150,6 +151,7 @@ class ModelGroup:
             peaks=replay(streams, self._gpu),
             outside=outside,
             mask_bytes=_mask_bytes(batch, step),
+            needs_ampere=NEEDS_AMPERE in micro_batches.first.kernels,
             under_deepspeed=True,
         )
         return predicted(spec, replayed, self._gpu)

@@ -26,6 +26,8 @@ CARDS: Mapping[int, int] = {
     141: 143_771 * MIB,  # H200
 }
 """Nominal GB -> bytes that NVML reports for the smallest common card of that size, ECC on."""
+_OLDER_CARDS = (16,)
+"""Those of ``CARDS`` whose common GPUs (T4, V100) have a compute capability below 8.0."""
 _SAME_CARD = 0.01
 """Share by which the memory of two cards of one model may differ, with ECC or without."""
 
@@ -82,13 +84,19 @@ class Prediction:
     """Why the trial would raise, whatever the memory; empty if it would run."""
     largest_block: int | None = None
     """Bytes of a step's largest request: what the allocator may keep twice."""
+    needs_ampere: bool = False
+    """Whether a GPU below capability 8.0 would need more memory, for attention's scores."""
     notes: tuple[str, ...] = ()
     """Why the interval is wider than usual, a sentence each."""
 
     @property
     def cards(self) -> dict[int, Fit]:
         """Nominal GB of each of ``CARDS`` -> whether the trial runs on such a card."""
-        return {card: self.fits(size) for card, size in CARDS.items()}
+        fits = {card: self.fits(size) for card, size in CARDS.items()}
+        for card in _OLDER_CARDS:
+            if self.needs_ampere and fits[card] in ("yes", "tight"):
+                fits[card] = "maybe"
+        return fits
 
     def fits(self, card_bytes: int) -> Fit:
         """Whether the trial runs on a card of this size."""

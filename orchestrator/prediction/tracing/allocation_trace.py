@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.affine_stream import NEEDS_AMPERE, Allocation, Event, Free, Stream
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
 from orchestrator.prediction.tracing.workspaces import workspaces
 
@@ -27,6 +27,10 @@ _KERNELS = {
     _aten._softmax.default: "softmax",
 }
 """Operator -> the kernel or library that it uses, which a stream records."""
+_NEW_ATTENTION = {
+    _aten._scaled_dot_product_cudnn_attention.default,
+    _aten._scaled_dot_product_flash_attention.default,
+}
 _KIND_LEFT_BY = {
     "build": "weights",
     "inputs": "inputs",
@@ -36,6 +40,11 @@ _KIND_LEFT_BY = {
 }
 """Phase -> the kind of its allocations that are still in memory when the phase ends."""
 _TEMPORARY = "temporary buffers"
+
+
+def _has_no_older_kernel(query: torch.Tensor, key: torch.Tensor) -> bool:
+    """Whether the kernel that older GPUs have refuses grouped queries, or the data type."""
+    return query.shape[1] != key.shape[1] or query.dtype is torch.bfloat16
 
 
 @dataclass(slots=True)
@@ -187,6 +196,8 @@ class AllocationRecorder(TorchDispatchMode):
         self._note_conditions(func, args, results.output)
         if func in _KERNELS:
             self._recording.kernels.add(_KERNELS[func])
+        if func in _NEW_ATTENTION and _has_no_older_kernel(*args[:2]):
+            self._recording.kernels.add(NEEDS_AMPERE)
         # Record the workspaces that are free again when the kernel has run.
         self._record_kernel_workspaces(func, args)
         return results.output

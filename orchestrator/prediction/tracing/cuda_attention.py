@@ -17,27 +17,28 @@ _WIDEST_FLASH = 256
 
 
 def attention_kernel(
-    gpu: Gpu, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+    gpu: Gpu,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    *,
+    is_causal: bool = False,
 ) -> str:
     """The kernel that ``select_sdp_backend`` picks: "cudnn", "flash", "efficient" or "math".
 
     The conditions follow aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
     """
-    is_half = query.dtype in _HALF
     if query.dim() != 4 or _has_strided_rows(mask):
         return "math"
-    if gpu.cudnn_attention and is_half and _suits_cudnn(query, key, value, mask):
+    # PyTorch prefers cuDNN on the data centre's GPUs since Hopper.
+    is_half = query.dtype in _HALF
+    if gpu.capability in (9.0, 10.0) and is_half and _suits_cudnn(query, key, value, mask):
         return "cudnn"
-    if is_half and mask is None and _suits_flash(query, key, value):
+    if _suits_flash(gpu, (query, key, value), mask, dropout, is_causal=is_causal):
         return "flash"
-    # The kernel loads 16 bytes at a time: 8 halves or 4 floats.
-    alignment = 4
-    if is_half:
-        alignment = 8
-    has_aligned_width = query.shape[-1] % alignment == 0
-    if query.shape[1] == key.shape[1] and has_aligned_width:
-        return "efficient"
-    return "math"
+    return "efficient" if _suits_efficient(gpu, query, key) else "math"
 
 
 def _has_strided_rows(mask: torch.Tensor | None) -> bool:
@@ -57,13 +58,35 @@ def _suits_cudnn(
     return key.shape[-2] > 1 and (mask is None or not mask.requires_grad)
 
 
-def _suits_flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
-    width = query.shape[-1]
-    return width == key.shape[-1] == value.shape[-1] and width <= _WIDEST_FLASH
-
-
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Query, key and value."""
+
+
+def _suits_flash(
+    gpu: Gpu, inputs: Inputs, mask: torch.Tensor | None, dropout: float, *, is_causal: bool
+) -> bool:
+    query, key, value = inputs
+    if gpu.capability < 8.0 or query.dtype not in _HALF or mask is not None:
+        return False
+    width = query.shape[-1]
+    if not (width == key.shape[-1] == value.shape[-1] and width <= _WIDEST_FLASH):
+        return False
+    # Consumer GPUs have too little shared memory for the backward pass of wide heads.
+    is_consumers = 8.6 <= gpu.capability <= 8.9 or gpu.capability >= 12.0
+    if is_consumers and _saves_rows(inputs) and (192 < width <= 224 or (width > 192 and dropout)):
+        return False
+    return not is_causal or query.shape[-2] == key.shape[-2]
+
+
+def _suits_efficient(gpu: Gpu, query: torch.Tensor, key: torch.Tensor) -> bool:
+    is_half = query.dtype in _HALF
+    if query.dtype is torch.bfloat16 and gpu.capability < 8.0:
+        return False
+    # The kernel loads 16 bytes at a time for tensor cores: 8 halves or 4 floats.
+    alignment = 1
+    if is_half or gpu.capability >= 8.0:
+        alignment = 8 if is_half else 4
+    return query.shape[1] == key.shape[1] and query.shape[-1] % alignment == 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +113,7 @@ def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
     ) -> torch.Tensor:
         """Has the parameters of ``torch.nn.functional.scaled_dot_product_attention``."""
         # Choose the kernel first, because it decides what is saved and what is temporary.
-        kernel = attention_kernel(gpu, query, key, value, attn_mask)
+        kernel = attention_kernel(gpu, query, key, value, attn_mask, dropout_p, is_causal=is_causal)
         options = _Options(
             dropout=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
         )

@@ -25,3 +25,17 @@ def test_fits_without_figures_is_unknown() -> None:
 def test_refused_trial_fits_no_card_whatever_its_memory() -> None:
     prediction = Prediction(trial_id="0123456789ab", choices={}, refused="it raises")
     assert set(prediction.cards.values()) == {"no"}
+
+
+def test_card_of_an_older_generation_is_no_yes_if_its_attention_needs_more() -> None:
+    size = Figure(bytes=4 * GIB, low=4 * GIB, high=4 * GIB)
+    prediction = Prediction(
+        trial_id="0123456789ab",
+        choices={},
+        allocated=size,
+        reserved=size,
+        device=size,
+        needs_ampere=True,
+    )
+    assert prediction.cards[16] == "maybe"
+    assert {fit for card, fit in prediction.cards.items() if card != 16} == {"yes"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from orchestrator.prediction.gpus import load_gpu
@@ -23,3 +24,50 @@ def test_attention_kernel_depends_on_width_and_dtype() -> None:
     full = torch.empty((2, 4, 16, 64), dtype=torch.float32, device="meta")
     assert attention_kernel(H200, wide, wide, wide, None) == "flash"
     assert attention_kernel(H200, full, full, full, None) == "efficient"
+
+
+HALF, BRAIN, FULL = torch.float16, torch.bfloat16, torch.float32
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "key_heads", "width", "dropout", "kernel"),
+    [
+        ("h200", HALF, 1, 64, 0.0, "cudnn"),
+        ("b200", BRAIN, 4, 64, 0.0, "cudnn"),
+        ("rtx_5090", BRAIN, 4, 64, 0.0, "flash"),
+        ("a100_40gb", BRAIN, 1, 64, 0.0, "flash"),
+        # Below capability 8.0 there is no FlashAttention, and the other kernel has limits.
+        ("t4", HALF, 4, 64, 0.0, "efficient"),
+        ("t4", HALF, 1, 64, 0.0, "math"),
+        ("v100_32gb", BRAIN, 4, 64, 0.0, "math"),
+        ("t4", HALF, 4, 12, 0.0, "math"),
+        ("t4", FULL, 4, 6, 0.0, "efficient"),
+        ("a10g", FULL, 4, 6, 0.0, "math"),
+        # Wide heads in the backward pass on consumer GPUs.
+        ("a10g", BRAIN, 4, 192, 0.0, "flash"),
+        ("a10g", BRAIN, 4, 208, 0.0, "efficient"),
+        ("l4", BRAIN, 4, 256, 0.0, "flash"),
+        ("l40s", BRAIN, 4, 256, 0.1, "efficient"),
+        ("rtx_5090", BRAIN, 4, 208, 0.0, "efficient"),
+        ("a100_80gb", BRAIN, 4, 208, 0.1, "flash"),
+        ("h200", BRAIN, 4, 288, 0.0, "efficient"),
+    ],
+)
+def test_attention_kernel_is_one_that_the_gpu_has(
+    gpu: str, dtype: torch.dtype, key_heads: int, width: int, dropout: float, kernel: str
+) -> None:
+    query = torch.empty((2, 4, 16, width), dtype=dtype, device="meta", requires_grad=True)
+    key = torch.empty((2, key_heads, 16, width), dtype=dtype, device="meta")
+    assert attention_kernel(load_gpu(gpu), query, key, key, None, dropout) == kernel
+
+
+def test_attention_kernel_without_gradients_takes_wide_heads() -> None:
+    query = torch.empty((2, 4, 16, 208), dtype=BRAIN, device="meta")
+    assert attention_kernel(load_gpu("a10g"), query, query, query, None) == "flash"
+
+
+def test_attention_kernel_of_causal_rows_of_two_lengths() -> None:
+    key = torch.empty((2, 4, 32, 64), dtype=BRAIN, device="meta")
+    a100 = load_gpu("a100_40gb")
+    assert attention_kernel(a100, QUERY, key, key, None) == "flash"
+    assert attention_kernel(a100, QUERY, key, key, None, is_causal=True) == "efficient"
