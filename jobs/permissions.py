@@ -30,13 +30,14 @@ _HARMLESS_ARGUMENTS = _words(
     """
     adam_beta1 adam_beta2 adam_epsilon average_tokens_across_devices batch_eval_metrics
     bf16_full_eval data_seed dataloader_drop_last dataloader_in_order
-    dataloader_multiprocessing_context debug fp16_full_eval full_determinism greater_is_better
-    ignore_data_skip include_for_metrics include_num_input_tokens_seen label_names
-    label_smoothing_factor learning_rate length_column_name liger_kernel_config
-    log_level_replica log_on_each_node logging_first_step logging_steps logging_strategy
-    lr_scheduler_kwargs lr_scheduler_type max_grad_norm metric_for_best_model
-    neftune_noise_alpha prediction_loss_only project remove_unused_columns run_name
-    torch_empty_cache_steps use_cache use_liger_kernel warmup_steps weight_decay
+    dataloader_multiprocessing_context debug eval_accumulation_steps fp16_full_eval
+    full_determinism greater_is_better ignore_data_skip include_for_metrics
+    include_num_input_tokens_seen label_names label_smoothing_factor learning_rate
+    length_column_name liger_kernel_config log_level_replica log_on_each_node logging_first_step
+    logging_steps logging_strategy lr_scheduler_kwargs lr_scheduler_type max_grad_norm
+    metric_for_best_model neftune_noise_alpha per_device_eval_batch_size prediction_loss_only
+    project remove_unused_columns run_name torch_empty_cache_steps use_cache use_liger_kernel
+    warmup_steps weight_decay
     """
 )
 """Fields of ``TrainingArguments`` that no axis sets, and that change a step or nothing. The others

@@ -76,6 +76,9 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
 
 def _evaluation_batch(spec: TrialSpec) -> int:
     """Rows of an evaluation's batch whose memory is known to fit where the training fits."""
+    rows = spec.settings.training_arguments.get("per_device_eval_batch_size")
+    if rows is not None:
+        return int(rows)
     # The trial evaluated with the default, so the default is known to fit.
     if spec.measure.evaluate_and_save:
         return _DEFAULT_EVALUATION_BATCH

@@ -34,11 +34,10 @@ RUNNER: Mapping[str, str] = {
     "do_eval": "a trial trains, and nothing else",
     "local_rank": "a trial has one process and one GPU",
     "parallelism_config": "a trial has one process and one GPU",
-    "per_device_eval_batch_size": "nothing is evaluated during a measurement",
 }
 """Training argument that the user may not set -> why, or what to use instead."""
 RUNNER_PREFIXES: Mapping[str, str] = {
-    "eval_": "nothing is evaluated during a measurement",
+    "eval_": "measure.evaluate_and_save measures one evaluation, after the training",
     "save_": "nothing is saved during a measurement",
     "push_to_hub": "nothing is saved during a measurement",
     "trackio_": "the runner keeps every figure itself",
@@ -53,6 +52,9 @@ def runner_reason(name: str) -> str | None:
     """Why the user may not set a training argument, or what to use instead; None if allowed."""
     if name in RUNNER:
         return RUNNER[name]
+    # How an evaluation is made decides its memory. When it is made does not.
+    if name == "eval_accumulation_steps":
+        return None
     # Some families of arguments have no use in a trial.
     for prefix, reason in RUNNER_PREFIXES.items():
         if name.startswith(prefix):

@@ -169,8 +169,8 @@ class MeasureSection(Section):
     inspect: bool = True
     """Read the effective configuration back from the model, the optimizer and the libraries."""
     evaluate_and_save: bool = False
-    """Also measure an evaluation and the saving of a checkpoint. Memory figures then include both.
-    """
+    """Also measure an evaluation, in batches of ``per_device_eval_batch_size`` (8), and the saving
+    of a checkpoint. Memory figures and predictions then include both."""
     isolation: Isolation = "fork"
     """fork: a clean child of a preloaded process. fresh: a new process with its own imports."""
 

@@ -49,6 +49,10 @@ _PADDED = (
     "padded batches: no run with padding was measured, so the interval is wider by a mask for each "
     "head"
 )
+_EVALUATION = (
+    "evaluation: it takes more memory than the training; a smaller per_device_eval_batch_size "
+    "needs less"
+)
 _NEEDS_AMPERE = (
     "16 GB: on a T4 or V100, attention keeps all its scores, because their fused kernel takes "
     "neither grouped queries nor bf16; --gpu t4 predicts how much that is"
@@ -80,6 +84,8 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
     notes = []
     if replayed.mask_bytes:
         notes.append(_PADDED)
+    if replayed.peaks.is_of_evaluation:
+        notes.append(_EVALUATION)
     if replayed.needs_ampere:
         notes.append(_NEEDS_AMPERE)
     measured_bytes = None

@@ -49,6 +49,7 @@ class ModelGroup:
         self._updates: dict[str, Updates] = {}
         self._predicted: dict[tuple[str, int, int], Prediction] = {}
         """Optimizer step, micro-batch and accumulation -> the prediction of all such trials."""
+        self._evaluation: Stream | None = None
 
     def predictions(self) -> Iterator[Prediction]:
         """One for each trial, in order."""
@@ -118,6 +119,7 @@ class ModelGroup:
             accumulation=spec.accumulation,
             first_update=updates.first,
             update=updates.later,
+            evaluation=self._evaluation_of(spec, step),
         )
         replayed = Replayed(
             peaks=replay(streams, self._gpu),
@@ -141,6 +143,7 @@ class ModelGroup:
         streams = zero.trial_streams(
             step.model, engine, micro_batches.first, micro_batches.later, spec.accumulation
         )
+        streams = replace(streams, evaluation=self._evaluation_of(spec, step))
         # The engine's communicator and its own context lie outside the allocator.
         outside = _outside_allocator(micro_batches.first, self._gpu)
         if engine.stage == 3:
@@ -155,6 +158,11 @@ class ModelGroup:
             under_deepspeed=True,
         )
         return predicted(spec, replayed, self._gpu)
+
+    def _evaluation_of(self, spec: TrialSpec, step: FakeStep) -> Stream | None:
+        if spec.measure.evaluate_and_save and self._evaluation is None:
+            self._evaluation = step.evaluation(step.evaluation_rows)
+        return self._evaluation
 
     def _updates_of(self, spec: TrialSpec, step: FakeStep) -> Updates:
         key = self._update_key(spec)

@@ -36,6 +36,8 @@ class TrialStreams:
     first_update: Stream
     """Clipping, and the optimizer's step that creates its states."""
     update: Stream
+    evaluation: Stream | None = None
+    """A batch of an evaluation, which follows the training; None: nothing is evaluated."""
     reserved_elsewhere: int = 0
     """Bytes cached for another CUDA stream, which are not given to this one."""
 
@@ -50,6 +52,8 @@ class ReplayedPeaks:
     """The same with segments at rising addresses: if that differs, the order matters."""
     at_peak: Mapping[str, int]
     """Kind -> bytes at the moment of the allocated peak; they add up to it."""
+    is_of_evaluation: bool = False
+    """Whether an evaluation allocates more than the training."""
     largest_block: int = 0
     """The segment of a step's largest request: the extra bytes if it cannot reuse a cached one."""
     kernel_workspaces: int = 0
@@ -71,14 +75,16 @@ def replay(trial: TrialStreams, gpu: Gpu) -> ReplayedPeaks:
         reserved=downwards.allocator.peak_reserved + trial.reserved_elsewhere,
         reserved_upwards=upwards.allocator.peak_reserved + trial.reserved_elsewhere,
         at_peak={kind: nbytes for kind, nbytes in downwards.at_peak.items() if nbytes},
+        is_of_evaluation=downwards.is_of_evaluation,
         largest_block=_largest_block(trial, gpu),
         kernel_workspaces=_kernel_workspaces(trial, gpu),
     )
 
 
 def _step_allocations(trial: TrialStreams) -> Iterator[Allocation]:
-    """The allocations of a step, without those of the model."""
-    for stream in (trial.first, trial.later, trial.first_update, trial.update):
+    """The allocations of a step and of an evaluation, without those of the model."""
+    streams = (trial.first, trial.later, trial.first_update, trial.update, trial.evaluation)
+    for stream in streams:
         if stream is not None:
             for event in stream.events:
                 if isinstance(event, Allocation):
@@ -116,6 +122,7 @@ class _Replay:
     """Kind -> bytes now."""
     at_peak: Counter[str] = field(default_factory=Counter)
     """Kind -> bytes at the peak so far."""
+    is_of_evaluation: bool = False
     runs: int = 0
 
     def train(self, trial: TrialStreams) -> None:
@@ -133,6 +140,13 @@ class _Replay:
             # ``zero_grad``, and the step's batches go out of scope.
             for key in temporary:
                 self.free(key)
+        peak_of_training = self.allocator.peak_allocated
+        if trial.evaluation is not None:
+            # The second batch finds what the allocator kept of the first.
+            for _ in range(2):
+                for key in self.run(trial.evaluation):
+                    self.free(key)
+        self.is_of_evaluation = self.allocator.peak_allocated > peak_of_training
 
     def _micro_batches(self, trial: TrialStreams) -> list[Key]:
         """The micro-batches of a step; returns what they leave allocated."""

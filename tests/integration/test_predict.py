@@ -356,3 +356,43 @@ def test_predict_padded_batch_needs_memory_for_its_mask(tiny_spec: SpecFactory) 
     assert padded.anatomy["inputs"] > plain.anatomy["inputs"]
     assert padded.notes
     assert not plain.notes
+
+
+def test_predict_evaluation_holds_its_logits_where_the_training_does_not(
+    tiny_spec: SpecFactory,
+) -> None:
+    model = ModelSpec(
+        task="causal-lm",
+        architecture="llama",
+        config={
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 2,
+            "vocab_size": 32_000,
+        },
+    )
+
+    def of(rows: int, *, evaluates: bool = True) -> Prediction:
+        arguments = {"per_device_eval_batch_size": rows}
+        spec = tiny_spec(
+            {"loss": "chunked", "micro_batch": 1},
+            training_arguments=arguments,
+            evaluate_and_save=evaluates,
+        )
+        (prediction,) = predict([replace(spec, model=model)], H200)
+        assert prediction.allocated is not None, prediction.unknown
+        return prediction
+
+    without, small, large = of(64, evaluates=False), of(1), of(64)
+    tokens = 64 * 16  # of the tiny trial's rows
+    logits = tokens * 32_000 * 4
+    assert without.allocated is not None
+    assert large.allocated is not None
+    # At least the logits and their logarithms of probabilities.
+    assert large.allocated.bytes - without.allocated.bytes > 1.5 * logits
+    assert any("evaluation" in note for note in large.notes)
+    assert not without.notes
+    assert small.allocated is not None
+    assert small.allocated.bytes < large.allocated.bytes / 2

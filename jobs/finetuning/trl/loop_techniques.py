@@ -46,7 +46,7 @@ _DECIDED_FOR_SFT = {
     "chat_template_path": "put a chat_template.jinja beside the tokenizer",
     "dataset_kwargs": "a trial prepares the rows",
     "dataset_text_field": "data.file.columns names the column",
-    "eval_packing": "nothing is evaluated during a measurement",
+    "eval_packing": "an evaluation has the batching of the training",
     "packing": "batching: packed decides it",
     "padding_free": "batching: padding_free decides it",
 }

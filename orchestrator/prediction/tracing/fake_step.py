@@ -146,12 +146,37 @@ class FakeStep:
                 later = self._recorder.stream(samples=samples)
         return first, later
 
+    def evaluation(self, rows: int) -> Stream:
+        """A batch of an evaluation, on the longest rows: forward alone, without gradients."""
+        batch = self.batches.worst(rows)
+        self._recorder.is_padded = batch.is_padded
+        self.model.eval()
+        try:
+            with self._traced(), torch.no_grad():
+                self._recorder.stream()
+                inputs = self._inputs(batch)
+                with self._recorder.phase("forward"):
+                    loss = self._loss({**inputs, **self._loss_arguments()})
+                    del loss, inputs
+                return self._recorder.stream()
+        finally:
+            self.model.train()
+
+    @property
+    def evaluation_rows(self) -> int:
+        """Rows in a batch of an evaluation."""
+        return int(self._arguments.eval_batch_size)
+
+    def _inputs(self, batch: Batch) -> dict[str, torch.Tensor]:
+        with self._recorder.phase("inputs"):
+            return {
+                name: torch.empty(tensor.shape, dtype=tensor.dtype)
+                for name, tensor in batch.tensors.items()
+            }
+
     def _micro_batch(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Run forward and backward as the loop does; returns the inputs."""
-        with self._recorder.phase("inputs"):
-            inputs = {}
-            for name, tensor in batch.tensors.items():
-                inputs[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
+        inputs = self._inputs(batch)
         # The loss and its arguments are gone before the next micro-batch.
         loss_arguments = self._loss_arguments()
         with self._recorder.phase("forward"):

@@ -48,6 +48,8 @@ def test_evaluation_that_was_measured_keeps_its_batch_size(tiny_spec: SpecFactor
     )
     default = transformers.TrainingArguments(output_dir="x").per_device_eval_batch_size
     assert training_arguments(measured, epochs=1)["per_device_eval_batch_size"] == default
+    own = tiny_spec({"loss": "chunked"}, training_arguments={"per_device_eval_batch_size": 64})
+    assert training_arguments(own, epochs=1)["per_device_eval_batch_size"] == 64
 
 
 HOSTILE_ARGUMENTS: Mapping[str, Any] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.replay import TrialStreams, replay
@@ -53,3 +55,14 @@ def test_replay_memory_taken_once_is_kept_and_not_taken_again() -> None:
     )
     peaks = replay(_trial(_stream(workspace)), H200)
     assert peaks.at_peak["library workspaces"] == H200.cublas_workspace_bytes
+
+
+def test_replay_evaluation_follows_the_training_and_finds_its_states() -> None:
+    first = _stream(_tensor(1, 32 * MIB, "saved activations"), Free(number=1))
+    logits = _stream(_tensor(1, 96 * MIB, "temporary buffers"))
+    trial = dataclasses.replace(_trial(first), evaluation=logits)
+    peaks = replay(trial, H200)
+    assert (peaks.allocated, peaks.is_of_evaluation) == (224 * MIB, True)
+    assert peaks.at_peak["temporary buffers"] == 96 * MIB
+    small = _stream(_tensor(1, 16 * MIB, "temporary buffers"))
+    assert not replay(dataclasses.replace(trial, evaluation=small), H200).is_of_evaluation
