@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -70,16 +70,22 @@ class _Loop:
         samples = 0
         is_complete = False
         meter.train_begin()
-        batches = _timed(dataloader or self.dataloader, meter.data_wait)
+        # One epoch after another.
+        batches = itertools.chain.from_iterable(itertools.repeat(dataloader or self.dataloader))
         while not is_complete:
+            meter.phase("data")
+            begin = time.perf_counter()
+            step = list(itertools.islice(batches, self._accumulation))
+            meter.data_wait(time.perf_counter() - begin)
             # ``left`` counts the micro-batches of the step that follow this one.
-            for left in reversed(range(self._accumulation)):
+            left = self._accumulation
+            for batch, share in zip(step, _shares(self.model, step), strict=True):
+                left -= 1
                 meter.phase("data")
-                batch = next(batches)
                 samples += len(batch["labels"])
                 meter.micro_batch(batch)
                 if meter.wants(left):
-                    meter.loss(self._forward_and_backward(batch, meter))
+                    meter.loss(self._forward_and_backward(batch, share, meter))
             meter.phase("optimizer")
             self.optimizer.step()
             meter.phase("upkeep")
@@ -111,15 +117,38 @@ class _Loop:
         """Save model, optimizer and random numbers as ``Accelerator.save_state`` does."""
         self.accelerator.save_state(f"{self._arguments.output_dir}/checkpoint")
 
-    def _forward_and_backward(self, batch: Any, meter: Listener) -> torch.Tensor:
-        """Train on one micro-batch; returns its loss, scaled for accumulation."""
+    def _forward_and_backward(
+        self, batch: Any, share: float | torch.Tensor, meter: Listener
+    ) -> torch.Tensor:
+        """Train on one micro-batch; returns its part of the step's loss."""
         meter.phase("forward")
         # Gradients of micro-batches add up, so each contributes its share of the step's mean.
-        loss: torch.Tensor = self.model(**batch).loss / self._accumulation
+        loss: torch.Tensor = self.model(**batch).loss * share
         meter.phase("backward")
         self.accelerator.backward(loss)
         meter.phase("upkeep")
         return loss.detach()
+
+
+def _shares(model: Any, step: Sequence[Any]) -> Sequence[float | torch.Tensor]:
+    """What each micro-batch contributes to the mean loss of a step: its share of the labels.
+
+    A micro-batch's own loss is the mean over its labels, so equal weights would count a token of a
+    short row for more than one of a long row.
+    """
+    if len(step) == 1:
+        return [1.0]
+    # A causal model predicts the next token, so the first label of a row counts for nothing.
+    is_shifted = not getattr(model.config, "is_encoder_decoder", False) and getattr(
+        model, "loss_type", ""
+    ) in ("ForCausalLM", "ForConditionalGeneration")
+    counts = []
+    for batch in step:
+        labels = batch["labels"]
+        # -100 is the label of positions without a loss.
+        counts.append((labels[..., 1:] if is_shifted else labels).ne(-100).sum())
+    total = torch.stack(counts).sum().clamp(min=1)
+    return [count / total for count in counts]
 
 
 def enable_checkpointing(model: Any, arguments: Any) -> None:
@@ -166,13 +195,3 @@ def _dataloader(setup: Setup) -> DataLoader[Any]:
         persistent_workers=arguments.dataloader_persistent_workers,
         prefetch_factor=arguments.dataloader_prefetch_factor,
     )
-
-
-def _timed(dataloader: Any, report: Callable[[float], None]) -> Iterator[Any]:
-    """The batches of one epoch after another; ``report`` gets the seconds that each took."""
-    batches = itertools.chain.from_iterable(itertools.repeat(dataloader))
-    while True:
-        begin = time.perf_counter()
-        batch = next(batches)
-        report(time.perf_counter() - begin)
-        yield batch

@@ -14,7 +14,7 @@ from jobs.loops.accumulated_loss import LossScale
 from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
 from tests.support.one_trial import measured
-from tests.support.tiny_decoders import MODEL
+from tests.support.tiny_decoders import MODEL, RAGGED
 
 
 def accumulated(**choices: Any) -> TrialSpec:
@@ -46,6 +46,16 @@ def test_run_leaves_a_model_alone_that_divides(tmp_path: Path, compiler: str) ->
 def test_run_of_accelerates_loop_says_that_it_divides(tmp_path: Path) -> None:
     record = measured(accumulated(loop="accelerate"), tmp_path)
     assert record.measurements["accumulation_loss_scaling"] == "divided"
+
+
+def test_accelerates_loop_weighs_micro_batches_by_their_labels(tmp_path: Path) -> None:
+    losses = []
+    for micro_batch, accumulation in ((8, 1), (2, 4), (1, 8)):
+        spec = accumulated(loop="accelerate", micro_batch=micro_batch, accumulation=accumulation)
+        spec = replace(spec, model=MODEL, data=replace(spec.data, synthetic=RAGGED))
+        losses.append(measured(spec, tmp_path).steps["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-5)
 
 
 def test_run_flags_accumulation_of_the_users_own_arguments(
