@@ -47,3 +47,17 @@ def text_class(config: Any) -> Any:
     if kind not in for_texts._model_mapping and kind in with_images._model_mapping:
         return with_images
     return for_texts
+
+
+def image_shape(config: Any, image_size: int | None) -> tuple[int, int, int]:
+    """Channels, height and width of an image for a model that classifies images.
+
+    Convolutional networks take any size. Without ``image_size`` and a size of the model's, it is
+    ImageNet's usual one.
+    """
+    vision = getattr(config, "vision_config", None)
+    sizes = (getattr(part, "image_size", None) for part in (config, vision))
+    size = image_size or next(filter(None, sizes), 224)
+    channels = (getattr(part, "num_channels", None) for part in (config, vision))
+    height, width = (size, size) if isinstance(size, int) else size
+    return next(filter(None, channels), 3), height, width

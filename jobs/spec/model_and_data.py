@@ -61,7 +61,7 @@ class SyntheticData:
     images: int = 1
     """Images of a sample of image-text-to-text, whose tokens are part of its length."""
     image_size: int | None = None
-    """Side of such an image in pixels; None: the one size that the model takes."""
+    """Side of an image in pixels; None: the one size that the model takes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,9 @@ from jobs.spec import (
     RowLengthDistribution,
     SyntheticData,
 )
+from jobs.tasks import image_shape
 from orchestrator.export.generated_code import NotExportableError, known, literal
+from orchestrator.export.source_lifting import lifted
 
 _SUPPORTED = frozenset({"path", "format", "columns", "tokenizer", "max_length", "max_tokens"})
 """Fields of ``DatasetFile`` that train.py can use."""
@@ -32,6 +34,7 @@ def data_code(data: DataSpec, model: ModelSpec) -> dict[str, Any]:
         "synthetic": _synthetic(data.synthetic),
         "task_literal": literal(model.task),
         "model_config": literal(dict(model.config)),
+        "image_shape": lifted(image_shape),
     }
 
 

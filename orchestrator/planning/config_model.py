@@ -89,7 +89,7 @@ class SyntheticSection(Section):
     images: int = Field(default=1, ge=1)
     """For image-text-to-text: images in a sample. Their tokens are part of sequence_length."""
     image_size: int | None = Field(default=None, ge=1)
-    """For image-text-to-text: side of an image in pixels. Default: the size for the model."""
+    """Side of an image in pixels. Default: the model's own size, or 224 if it takes any."""
 
     @model_validator(mode="after")
     def _is_padded_once(self) -> Self:

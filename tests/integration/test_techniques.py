@@ -223,6 +223,11 @@ TASKS: dict[str, tuple[Task, str, dict[str, Any]]] = {
         "vit",
         {**TINY, "image_size": 32, "patch_size": 8},
     ),
+    "image classification without a size of the model's": (
+        "image-classification",
+        "resnet",
+        {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]},
+    ),
     "mixture of experts": (
         "causal-lm",
         "mixtral",

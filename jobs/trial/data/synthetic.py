@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from jobs.spec import SyntheticData, Task
+from jobs.tasks import image_shape
 from jobs.trial.data.collators import IGNORED
 from jobs.trial.data.row_lengths import random_lengths, random_token_range
 
@@ -29,7 +30,7 @@ def synthetic(
         count = spec.samples
     rng = np.random.default_rng(seed)
     if task == "image-classification":
-        return Images(config, count, rng)
+        return Images(image_shape(config, spec.image_size), config.num_labels, count, rng)
     from datasets import Dataset
 
     make = _text if spec.lengths is None else _ragged_text
@@ -113,14 +114,14 @@ def _class_labels(config: PretrainedConfig, count: int, rng: np.random.Generator
 class Images(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
     """Random normalised images, each (channels, height, width) float32, with a label."""
 
-    def __init__(self, config: PretrainedConfig, count: int, rng: np.random.Generator) -> None:
-        size = config.image_size
-        height, width = (size, size) if isinstance(size, int) else size
+    def __init__(
+        self, shape: tuple[int, int, int], labels: int, count: int, rng: np.random.Generator
+    ) -> None:
         # Normalised images have about zero mean and unit variance in each channel. There are 64 at
         # most, which further samples repeat, so that host memory stays small.
-        shape = (min(count, 64), config.num_channels, height, width)
-        self._pool = torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
-        self._labels = torch.from_numpy(rng.integers(0, config.num_labels, count))
+        pool = rng.standard_normal((min(count, 64), *shape), dtype=np.float32)
+        self._pool = torch.from_numpy(pool)
+        self._labels = torch.from_numpy(rng.integers(0, labels, count))
 
     def __len__(self) -> int:
         return len(self._labels)

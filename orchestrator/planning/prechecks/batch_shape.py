@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 from jobs.spec import DatasetFile, DataSpec, SyntheticData, Task
+from jobs.tasks import image_shape
 from orchestrator.planning.prechecks.data_file import NoDataFileError, read_data_file
 from orchestrator.planning.prechecks.images import image_shapes
 from orchestrator.planning.prechecks.lengths import used_choices
@@ -32,7 +34,7 @@ def batch_shapes(config: SweepConfig, micro_batch: int) -> Shapes:
         return _of_file(data.file, task, micro_batch)
     assert data.synthetic is not None
     if task == "image-classification":
-        return _of_images(ModelConfiguration.of(config.model), micro_batch)
+        return _of_images(data.synthetic, ModelConfiguration.of(config.model), micro_batch)
     if task == "image-text-to-text":
         return image_shapes(data.synthetic, ModelConfiguration.of(config.model), micro_batch)
     return _of_text(data.synthetic, task, micro_batch)
@@ -67,14 +69,17 @@ def _of_text(data: SyntheticData, task: Task, micro_batch: int) -> Shapes:
     return shapes
 
 
-def _of_images(configuration: ModelConfiguration, micro_batch: int) -> Shapes:
-    side = configuration.value("image_size")
-    channels = configuration.value("num_channels")
-    if isinstance(side, int):
-        side = (side, side)
-    if not isinstance(side, (list, tuple)) or not isinstance(channels, int):
+def _of_images(data: SyntheticData, configuration: ModelConfiguration, micro_batch: int) -> Shapes:
+    if configuration.known is None:
         return {}
-    return {"pixel_values": (micro_batch, channels, *side), "labels": (micro_batch,)}
+    names = ("image_size", "num_channels")
+    whole, vision = (
+        SimpleNamespace(**{name: configuration.value(part + name) for name in names})
+        for part in ("", "vision_config.")
+    )
+    whole.vision_config = vision
+    shape = image_shape(whole, data.image_size)
+    return {"pixel_values": (micro_batch, *shape), "labels": (micro_batch,)}
 
 
 def _of_file(file: DatasetFile, task: Task, micro_batch: int) -> Shapes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jobs.spec import SyntheticData
+from jobs.spec import SyntheticData, Task
 from jobs.techniques.hooks import service
 from orchestrator.planning.prechecks.lengths import sequence_lengths
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
@@ -13,6 +13,12 @@ from orchestrator.planning.problems import KeyPath
 from orchestrator.planning.settings import SweepConfig
 
 TASK = "image-text-to-text"
+_OTHER_INPUTS = {
+    "imagegpt": "colours as tokens",
+    "perceiver": "inputs of several kinds",
+    "siglip2": "patches with their positions",
+}
+"""Model type -> what it takes where other models take an image."""
 
 
 def image_problems(
@@ -23,7 +29,7 @@ def image_problems(
     if data is None:
         return
     if config.model.task != TASK:
-        yield from _for_no_images(data)
+        yield from _for_no_images(config.model.task, data, configuration)
         return
     if data.lengths is not None:
         at: KeyPath = ("data", "synthetic", "lengths")
@@ -39,12 +45,24 @@ def image_problems(
     yield from _layout_problems(config, data, configuration)
 
 
-def _for_no_images(data: SyntheticData) -> Iterator[tuple[KeyPath, str]]:
-    """Problems of keys about images with texts, for a task without them."""
-    default = SyntheticData()
-    for name in ("image_size", "images"):
-        if getattr(data, name) != getattr(default, name):
-            yield ("data", "synthetic", name), f"is for the task {TASK} only"
+def _for_no_images(
+    task: Task, data: SyntheticData, configuration: ModelConfiguration
+) -> Iterator[tuple[KeyPath, str]]:
+    """Problems of keys about images, for a task without texts beside images."""
+    if data.images != 1:
+        yield ("data", "synthetic", "images"), f"is for the task {TASK} only"
+    classifies = task == "image-classification"
+    if classifies and configuration.model_type in _OTHER_INPUTS:
+        message = f"random images for {configuration.model_type} are not known: it takes "
+        yield ("model", "architecture"), message + _OTHER_INPUTS[configuration.model_type]
+    if data.image_size is None:
+        return
+    at = ("data", "synthetic", "image_size")
+    own = configuration.value("image_size")
+    if not classifies:
+        yield at, f"is for the tasks image-classification and {TASK} only"
+    elif own not in (None, data.image_size):
+        yield at, f"the model takes images of {own} pixels; change model.config.image_size"
 
 
 def _layout_problems(

@@ -106,3 +106,39 @@ def test_trials_on_images_in_a_file_keep_all_columns(tmp_path: Path) -> None:
     text = SMOLVLM + "data: {file: {path: rows.jsonl, tokenizer: ./processor}}\n"
     (trial, *_) = plan(config_of(tmp_path, text)).trials
     assert trial.settings.training_arguments["remove_unused_columns"] is False
+
+
+CLASSIFIER = "model: {task: image-classification, architecture: %s}\n"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "size", "shape"),
+    [
+        ("resnet", None, (2, 3, 224, 224)),
+        ("resnet", 64, (2, 3, 64, 64)),
+        ("vit", None, (2, 3, 224, 224)),
+        ("efficientnet", None, (2, 3, 600, 600)),
+        ("textnet", None, (2, 3, 640, 640)),
+    ],
+)
+def test_images_have_the_models_size_or_the_users(
+    tmp_path: Path, architecture: str, size: int | None, shape: tuple[int, ...]
+) -> None:
+    text = CLASSIFIER % architecture + (synthetic(image_size=size) if size else "")
+    config = config_of(tmp_path, text)
+    check_files(config)
+    assert batch_shapes(config, 2)["pixel_values"] == shape
+
+
+@pytest.mark.parametrize(
+    ("architecture", "fields", "reason"),
+    [
+        ("vit", {"image_size": 64}, "the model takes images of 224 pixels; change model.config"),
+        ("perceiver", {}, "random images for perceiver are not known: it takes inputs"),
+        ("resnet", {"images": 2}, "images: is for the task image-text-to-text only"),
+    ],
+)
+def test_images_that_a_classifier_cannot_take_are_refused(
+    tmp_path: Path, architecture: str, fields: dict[str, int], reason: str
+) -> None:
+    assert reason in problem_of(tmp_path, CLASSIFIER % architecture + synthetic(**fields))
