@@ -128,7 +128,7 @@ ADAPTER = Axis(
     variants={
         "none": Variant(doc="Full fine-tuning: every parameter is trained"),
         "lora_r8": _lora(
-            "LoRA of rank 8 on PEFT's default modules (query and value): saves nearly all "
+            "LoRA of rank 8 on PEFT's default modules, or query and value: saves nearly all "
             "gradients and optimizer states",
             rank=8,
         ),
@@ -280,16 +280,31 @@ def _in_language_model(
 
 
 def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | list[str]:
-    """PEFT's default modules for the architecture; every linear layer if PEFT has no default.
+    """PEFT's default modules for the architecture, else the layers that make query and value.
 
     ``known`` maps model types to PEFT's defaults. The modules are passed explicitly, because PEFT
-    0.21 does not apply its default to mixtures of experts.
+    0.21 does not apply its default to mixtures of experts. Raises ValueError if no linear layer's
+    name says that it makes a query or a value.
     """
+    import re
+
+    import torch
+
     config: Any = model.config
     default = known.get(getattr(config, "model_type", ""))
     if default is None and hasattr(config, "vision_config"):
         # A vision-language model has the layers of its language model's architecture.
         default = known.get(config.get_text_config().model_type)
-    if default is None or isinstance(default, str):
-        return default or "all-linear"
-    return list(default)
+    if default is not None:
+        return default if isinstance(default, str) else list(default)
+    # Such as q_proj and v_proj, query and value, qkv_proj, or q_b_proj and kv_b_proj.
+    names = {
+        name.rpartition(".")[2]
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    }
+    parts = re.compile(r"(^|_)(q|v|query|value|qkv|kv)(_|$)")
+    modules = sorted(filter(parts.search, names))
+    if not modules:
+        raise ValueError("PEFT has no default modules for this architecture; name target_modules")
+    return modules

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from jobs.permissions import model_refusals
 from jobs.spec import DataSpec, MeasureSpec, ModelSpec, UserCode, from_json
@@ -35,6 +36,16 @@ _NEVER_RECORDED = ("loggers",)
 """Keys whose values may be secrets: no trial needs them, and run.json shows them as ``***``."""
 MAX_TRIALS = 100_000
 """The most trials in a plan. It is written in seconds; a larger one takes weeks to run."""
+
+
+_DTYPES = frozenset({"dtype", "torch_dtype"})
+_ABOUT_THE_FILE = _DTYPES | {
+    "_name_or_path",
+    "architectures",
+    "model_type",
+    "transformers_version",
+}
+"""Keys of a config.json that a user may paste, and that change nothing in the model."""
 
 
 def load_config(
@@ -71,9 +82,14 @@ def _secrets(document: Document) -> Iterator[Problem]:
 
 
 def _model_problems(file: ConfigFile, trust_remote_code: bool) -> Iterator[tuple[KeyPath, str]]:
-    for at, message in model_refusals(file.model.config):
+    keys = _of_the_model(file.model.config)
+    for at, message in model_refusals(keys):
         yield ("model", "config", *at), message
     name = file.model.architecture
+    model_type = file.model.config.get("model_type", name)
+    if name is not None and model_type != name:
+        message = f'is "{model_type}", and model.architecture is "{name}"; remove one of them'
+        yield ("model", "config", "model_type"), message
     known = model_types()
     if name is not None and known and name not in known:
         meant = closest(name, known)
@@ -81,7 +97,7 @@ def _model_problems(file: ConfigFile, trust_remote_code: bool) -> Iterator[tuple
         message = f'transformers has no architecture "{name}"; {hint}'
         yield ("model", "architecture"), message
     elif name is not None:
-        model = ModelSpec(task=file.model.task, architecture=name, config=file.model.config)
+        model = ModelSpec(task=file.model.task, architecture=name, config=keys)
         for at, message in model_key_problems(ModelConfiguration.of(model), model.config):
             yield ("model", "config", *at), message
     # The command line must ask for it, too, because the file may come from a stranger.
@@ -132,14 +148,29 @@ def _checked(
         loggers=file.loggers.choices,
         output=location(file.output or f"runs/{name}"),
         own_code=user_code,
-        notes=base.notes,
+        notes=(*_notes_on_the_model(file), *base.notes),
     )
 
 
 def _model(file: ConfigFile, folder: Path) -> ModelSpec:
     # The spec's fields have the names of the file's keys.
     fields = file.model.model_dump()
+    fields["config"] = _of_the_model(fields["config"])
     return ModelSpec(**{**fields, "name_or_path": _located(file.model.name_or_path, folder)})
+
+
+def _of_the_model(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that describe the model; a whole config.json has others, too."""
+    return {key: value for key, value in config.items() if key not in _ABOUT_THE_FILE}
+
+
+def _notes_on_the_model(file: ConfigFile) -> Iterator[str]:
+    left_aside = sorted((_ABOUT_THE_FILE - _DTYPES) & file.model.config.keys())
+    if left_aside:
+        yield f"model.config: left aside, because they describe no model: {', '.join(left_aside)}"
+    for key in sorted(_DTYPES & file.model.config.keys()):
+        value = file.model.config[key]
+        yield f"model.config.{key}: {value} has no effect: the axis precision sets the data types"
 
 
 def _data(file: ConfigFile, folder: Path) -> DataSpec:

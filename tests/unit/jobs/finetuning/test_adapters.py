@@ -74,14 +74,43 @@ def test_peft_adapter_trains_with_its_own_parameters_only(method: str) -> None:
     assert sum(p.numel() for p in model.parameters() if p.requires_grad) < total / 2
 
 
-def test_peft_adapter_of_experts_has_peft_default_layers() -> None:
-    model = lora(maker("mixtral", num_local_experts=2)())
-    adapted = {
+def adapted_modules(model: Any) -> set[str]:
+    """The names of the layers with LoRA, without the path to them."""
+    return {
         name.split(".lora_A")[0].rpartition(".")[2]
         for name, _ in model.named_parameters()
         if "lora_A" in name
     }
+
+
+def test_peft_adapter_of_experts_has_peft_default_layers() -> None:
+    adapted = adapted_modules(lora(maker("mixtral", num_local_experts=2)()))
     assert adapted == {"q_proj", "v_proj"}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "modules"),
+    [
+        ("phi3", {"qkv_proj"}),
+        ("olmo2", {"q_proj", "v_proj"}),
+        ("deepseek_v3", {"kv_a_proj_with_mqa", "kv_b_proj", "q_a_proj", "q_b_proj"}),
+        ("gpt_neox", {"query_key_value"}),
+    ],
+)
+def test_lora_without_peft_default_adapts_query_and_value(
+    architecture: str, modules: set[str]
+) -> None:
+    sizes = {"first_k_dense_replace": 9} if architecture == "deepseek_v3" else {}
+    assert adapted_modules(lora(maker(architecture, **sizes)())) == modules
+
+
+def test_lora_of_a_model_without_query_and_value_needs_modules() -> None:
+    config = transformers.AutoConfig.for_model(
+        "resnet", embedding_size=8, hidden_sizes=[8], depths=[1]
+    )
+    model = transformers.AutoModelForImageClassification.from_config(config)
+    with pytest.raises(ValueError, match="name target_modules"):
+        lora(model)
 
 
 @pytest.mark.parametrize(
