@@ -179,3 +179,17 @@ def test_follow_up_profile_all_profiles_every_trial(load: Load) -> None:
 def test_steps_epoch_is_never_stopped_early(load: Load) -> None:
     measure = load("measure: {steps: epoch, relative_error: 0.5}").measure
     assert (measure.steps, measure.relative_error) == (None, 0.0)
+
+
+def test_pasted_config_json_is_taken_and_its_data_type_named(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    text = "model: {task: causal-lm, architecture: llama, config: {model_type: llama, %s}}\n"
+    path.write_text(text % "torch_dtype: bfloat16, architectures: [X], hidden_size: 64")
+    config = load_config(path)
+    assert config.model.config == {"hidden_size": 64}
+    about, dtype = config.notes
+    assert about.endswith("architectures, model_type")
+    assert "torch_dtype: bfloat16 has no effect: the axis precision" in dtype
+    path.write_text(text.replace("architecture: llama", "architecture: bert") % "hidden_size: 64")
+    with pytest.raises(ConfigError, match=r'is "llama", and model.architecture is "bert"'):
+        load_config(path)
