@@ -40,9 +40,6 @@ GPU_BOUND = 0.1
 HOST_BOUND = 0.5
 """The host sets the pace if the GPU ran out of work after more than this share of them."""
 
-MIN_STEPS_HOST_BOUND = 5
-"""A host-bound trial ends after this many steady steps. More would only follow the host's load."""
-
 
 def relative_half_width(values: Sequence[float]) -> float:
     """Half the 95 % interval of the mean, relative to it; infinite for fewer than two values."""
@@ -118,7 +115,7 @@ def is_enough_of_the_host(
 ) -> bool:
     """Whether the host sets the pace and there are enough steady steps, however much they vary."""
     steady_steps = len(seconds) - steady_from(seconds, relative_error)
-    return host_bound_share > HOST_BOUND and steady_steps >= MIN_STEPS_HOST_BOUND
+    return host_bound_share > HOST_BOUND and steady_steps >= 5  # more would follow its load
 
 
 def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int) -> bool:

@@ -27,10 +27,6 @@ from jobs.loops.contract import Trained
 from jobs.node import nvml
 from jobs.steady_state import GPU_BOUND
 
-_LONG_STEP_SECONDS = 0.5
-"""A step longer than this is timed once, and a shorter one several times. If the trial is
-GPU-bound, the long step is timed while it is profiled: the profiler's work on the host does not
-delay the device then."""
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 """Dtype of the matrix products -> their precision in ``efficiency.PEAKS``."""
 
@@ -83,8 +79,10 @@ def _profiler(trained: Trained, row: Mapping[str, Any]) -> StepProfiler:
 
 def _timed_steps(row: Mapping[str, Any]) -> int:
     """How many steps to time before the profiled one. 0: time the profiled step itself."""
-    if row["step_seconds_median"] <= _LONG_STEP_SECONDS:
+    if row["step_seconds_median"] <= 0.5:
         return 3
+    # Of a GPU-bound trial the profiled step is timed: the profiler's work on the host does not
+    # delay the device then.
     is_gpu_bound = row.get("host_bound_share", 1.0) <= GPU_BOUND
     return 0 if is_gpu_bound else 1
 

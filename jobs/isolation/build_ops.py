@@ -13,9 +13,6 @@ from pathlib import Path
 
 from jobs.node.checks.installed import unheld_build_locks
 
-_LONGEST_BUILD_SECONDS = 900.0
-"""No build of an op takes this long."""
-
 
 def build(ops: Sequence[str]) -> dict[str, float | str]:
     """Op -> seconds to build or load it on this node, or the last line of its error."""
@@ -54,7 +51,7 @@ def remove_abandoned_locks(begun_since: float = math.inf) -> None:
     for lock in map(Path, unheld_build_locks()):
         with contextlib.suppress(FileNotFoundError):  # the build has just finished
             made_at = lock.stat().st_mtime
-            is_too_old = time.time() - made_at > _LONGEST_BUILD_SECONDS
+            is_too_old = time.time() - made_at > 900.0  # no build of an op takes this long
             is_of_killed_trial = made_at >= begun_since
             if is_too_old or is_of_killed_trial:
                 lock.unlink()

@@ -19,17 +19,16 @@ from typing import Any
 
 HEARTBEAT_SECONDS = 5.0
 """How often a parent says that it is alive while it waits for a trial."""
-LONGEST_TIMEOUT_SECONDS = 30 * 24 * 3600.0
-"""Thirty days: longer timeouts of trials are cut to this. Operating systems count waits in C
-integers, which overflow, and no trial is worth a longer wait."""
 _HEARTBEAT = {"alive": True}
 
 
 def bounded_timeout(seconds: float) -> float:
-    """A trial's timeout, cut to ``LONGEST_TIMEOUT_SECONDS``. Infinity and NaN are cut, too."""
-    if seconds < LONGEST_TIMEOUT_SECONDS:
-        return seconds
-    return LONGEST_TIMEOUT_SECONDS
+    """A trial's timeout, cut to thirty days. Infinity and NaN are cut, too.
+
+    Operating systems count waits in C integers, which overflow.
+    """
+    longest = 30 * 24 * 3600.0
+    return seconds if seconds < longest else longest
 
 
 def _line(message: Any) -> bytes:

@@ -33,9 +33,6 @@ from jobs.isolation.child_main import (
 from jobs.node.parent_death import end_with_parent
 from jobs.spec import TrialSpec, to_json
 
-_LOG_TAIL_CHARACTERS = 16_000
-"""How many characters of a log are kept: the last ones, because errors are at the end."""
-
 
 class Child:
     """A process that leads its own process group and has its own folder, which is removed with it.
@@ -153,7 +150,7 @@ class Child:
     @property
     def log(self) -> str:
         """The end of what it printed."""
-        return (self._folder / LOG).read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
+        return (self._folder / LOG).read_text(errors="replace")[-16_000:]
 
     @property
     def phase(self) -> str:

@@ -15,7 +15,7 @@ from jobs.infrastructure import DISK_FULL, NOT_STARTED, RULES, disk_in_words, un
 from jobs.isolation import child_handle, child_main, compiler_cache
 from jobs.isolation.channel import Owner, bounded_timeout
 from jobs.isolation.child_handle import Child
-from jobs.isolation.gpu_account import RELEASE_SECONDS, GpuAccount, slot_gpu_bytes
+from jobs.isolation.gpu_account import GpuAccount, slot_gpu_bytes
 from jobs.node import environment
 from jobs.record import Outcome, Provenance, TrialRecord, record_from_json, with_provenance
 from jobs.spec import TrialSpec
@@ -41,10 +41,13 @@ class ChildRunner:
         folder: Path,
         owner: Owner,
         *,
-        release_seconds: float = RELEASE_SECONDS,
+        release_seconds: float = 10.0,
         gpu_bytes: Callable[[], int] = slot_gpu_bytes,
     ) -> None:
-        """``folder`` holds the files of the children. ``owner`` gets heartbeats of this process."""
+        """``folder`` holds the files of the children. ``owner`` gets heartbeats of this process.
+
+        ``release_seconds``: how long the driver may take to free a dead child's GPU memory.
+        """
         self._folder = folder
         self._owner = owner
         self._gpu = GpuAccount(gpu_bytes, release_seconds)

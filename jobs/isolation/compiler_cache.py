@@ -16,8 +16,6 @@ import time
 from pathlib import Path
 
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
-_SETTLING_SECONDS = 0.5
-"""If a library did not change for so long, its linker has ended."""
 _ELF_HEADER = struct.Struct("<40xQ10xHHxx")
 """Of an ELF header: offset of the section headers, size of one of them, and their number."""
 
@@ -27,7 +25,7 @@ def remove_incomplete(since: float) -> list[Path]:
     before = _incomplete(since)
     if not before:
         return []
-    time.sleep(_SETTLING_SECONDS)
+    time.sleep(0.5)  # if a library did not change for so long, its linker has ended
     removed = []
     # A library whose time has changed is still written.
     for path, _ in before.items() & _incomplete(since).items():

@@ -28,9 +28,6 @@ from jobs.node.parent_death import continue_without_owner
 from jobs.record import Outcome, TrialRecord, record_to_json
 from jobs.spec import TrialSpec, from_json
 
-IDLE_CHILD_SECONDS = 10.0
-"""How long a child that was forked ahead waits for a trial."""
-
 
 def serve(connect: Callable[[], socket.socket], folder: Path) -> None:
     """Preload, send the first message, then run trials until the requests end.
@@ -76,7 +73,7 @@ def _run(
 
 
 def _requests(
-    connection: socket.socket, children: ChildRunner, idle_seconds: float = IDLE_CHILD_SECONDS
+    connection: socket.socket, children: ChildRunner, idle_seconds: float = 10.0
 ) -> Iterator[dict[str, Any]]:
     """The requests as they come. Without one for ``idle_seconds``, the waiting child is ended."""
     with connection.makefile() as lines, contextlib.suppress(ConnectionError):

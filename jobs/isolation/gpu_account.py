@@ -7,11 +7,6 @@ from collections.abc import Callable
 
 from jobs.node import gpu_fitness, nvml
 
-RELEASE_SECONDS = 10.0
-"""How long the driver may take to free a dead process's GPU memory."""
-_DRIVER_BYTES = 16 * 2**20
-"""By how much the driver's own use of an idle GPU varies."""
-
 
 def slot_gpu_bytes() -> int:
     """Memory in use on this slot's GPU, by all processes; 0 without a GPU."""
@@ -61,7 +56,8 @@ class GpuAccount:
         while True:
             used = self._gpu_bytes()
             # Freed: what is in use is at the level without children, plus the context that stays.
-            if used <= self._idle_bytes + staying + _DRIVER_BYTES:
+            # The driver's own use of an idle GPU varies by some MiB.
+            if used <= self._idle_bytes + staying + 16 * 2**20:
                 return
             if time.monotonic() > give_up:
                 # What has not been freed by now belongs to another process.

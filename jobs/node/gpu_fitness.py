@@ -16,9 +16,6 @@ from jobs.node.probe_process import probe
 IDLE_BYTES = 2**30
 """An idle GPU has less memory in use than this, and so has a bare CUDA context. A driver keeps 615
 MiB of an H200 for itself."""
-_PROBE_SECONDS = 60.0
-"""More time than a process needs to compute, most of it to import torch. A dead GPU may never
-answer."""
 
 
 def lost() -> str:
@@ -42,7 +39,8 @@ def dead() -> str:
     if not nvml.visible_uuids():
         return ""
     try:
-        probe(self_process.command("jobs.node.gpu_fitness"), _PROBE_SECONDS)
+        # A process needs less time, most of it to import torch. A dead GPU may never answer.
+        probe(self_process.command("jobs.node.gpu_fitness"), timeout_seconds=60.0)
     except RuntimeError as error:
         return str(error)
     return ""

@@ -9,10 +9,6 @@ from jobs.flags import Flag, FlagKind
 from jobs.node.gpu_fitness import IDLE_BYTES
 from jobs.spec import LibrarySettings
 
-MAX_LIBRARY_BYTES = 2 * 2**30
-"""More than libraries take of a GPU beside the context and PyTorch's allocator. On an H200 their
-kernels take 160 MiB, and NCCL, which DeepSpeed starts, 960 MiB (docs/results)."""
-
 
 def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
     """At most one flag: how another process used the GPU before or during the trial."""
@@ -30,6 +26,8 @@ def flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
     device, context, reserved = (row[name] for name in needed)
     # The peaks of device and allocator may be at different times: the difference is a lower bound.
     unexplained = int(device - context - reserved)
-    if unexplained > MAX_LIBRARY_BYTES:
+    # Libraries take less beside the context and PyTorch's allocator. On an H200 their kernels take
+    # 160 MiB, and NCCL, which DeepSpeed starts, 960 MiB (docs/results).
+    if unexplained > 2 * 2**30:
         return [Flag(FlagKind.SHARED_DURING, unexplained)]
     return []

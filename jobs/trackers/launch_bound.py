@@ -28,9 +28,6 @@ _PART_OF_PHASE: Mapping[Phase, StepPart] = {
     "optimizer": "update",
 }
 
-_LONGEST_SECONDS = 5.0
-"""Over a longer time the clocks of host and GPU may drift apart by ``IDLE_LAG_SECONDS``."""
-
 
 class LaunchBound(Tracker):
     """Measures how long the GPU waits for kernel launches in forward passes and updates.
@@ -222,7 +219,7 @@ class _Span:
     def is_launch_bound(self) -> bool:
         """Whether the GPU had nothing left to do at its end; False if the lag is not known."""
         seconds_since_idle = self.end.seconds - self.idle_point.seconds
-        if seconds_since_idle >= _LONGEST_SECONDS:
+        if seconds_since_idle >= 5.0:  # their clocks may have drifted by ``IDLE_LAG_SECONDS``
             return False
         # At the idle point the lag was zero, so the lag since then is the whole lag. Without a lag,
         # the last kernel ended as soon as it was launched.

@@ -23,9 +23,8 @@ _DTYPE_OF_CPP_NAME = {
     "c10::BFloat16": "bfloat16",
 }
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm")
-_FACTOR = 1
-"""Index of an argument that is a factor in each product: mm(a, b), bmm(a, b), addmm(bias, a, b),
-and _scaled_mm(a, b, ...), which multiplies in FP8."""
+"""Argument 1 of each is a factor: mm(a, b), bmm(a, b), addmm(bias, a, b) and, in FP8,
+_scaled_mm(a, b, ...)."""
 _ATTENTION = {
     "aten::_scaled_dot_product_flash_attention": "flash",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "flash (cpu)",
@@ -121,7 +120,7 @@ class Operators(Tracker):
             if name == "[memory]":
                 changes.append((event.start_ns(), event.nbytes()))
             elif name in _PRODUCTS and event.dtypes():
-                dtype = event.dtypes()[_FACTOR]
+                dtype = event.dtypes()[1]
                 self._products[_DTYPE_OF_CPP_NAME.get(dtype, dtype)] += 1
             elif name in _ATTENTION:
                 self._attention[_ATTENTION[name]] += 1
@@ -146,7 +145,7 @@ class Operators(Tracker):
     def _hear(self, name: str, arguments: Sequence[Any]) -> None:
         """Count an operator that is being dispatched."""
         if name in _PRODUCTS:
-            self._products[str(arguments[_FACTOR].dtype).removeprefix("torch.")] += 1
+            self._products[str(arguments[1].dtype).removeprefix("torch.")] += 1
         elif name in _ATTENTION:
             self._attention[_ATTENTION[name]] += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -186,15 +187,17 @@ def _timeline(
     total = held.sum(axis=0)
     highest = [a + int(total[a : b + 1].argmax()) for a, b in zip(first, last, strict=True)]
     series = {name: held[row, highest].tolist() for row, name in enumerate(names)}
-    changes: list[tuple[str, float]] = []
-    for phase in trace.phases:
-        if not changes or phase.name != changes[-1][0]:
-            changes.append((phase.name, _seconds(phase.begin - begin)))
     return Timeline(
         seconds=[_seconds(edge - begin) for edge in edges[:-1]],
         held={name: sizes for name, sizes in series.items() if any(sizes)},
-        phases=changes,
+        phases=_phase_changes(trace.phases, begin),
     )
+
+
+def _phase_changes(phases: Sequence[PhaseSpan], begin: int) -> list[tuple[str, float]]:
+    """Each phase that is not the one before it, and the seconds from ``begin`` to its own begin."""
+    runs = itertools.groupby(phases, key=lambda phase: phase.name)
+    return [(name, _seconds(next(spans).begin - begin)) for name, spans in runs]
 
 
 def _seconds(nanoseconds: float) -> float:

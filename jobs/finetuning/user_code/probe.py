@@ -12,8 +12,6 @@ import sys
 from jobs import self_process
 from jobs.spec import UserCode, from_json, to_json
 
-_SECONDS = 300
-
 
 def user_code_problem(user_code: UserCode) -> str:
     """What is wrong with the user's own code, tried in a new process; empty if nothing is.
@@ -24,9 +22,9 @@ def user_code_problem(user_code: UserCode) -> str:
     given = json.dumps(to_json(user_code))
     command = self_process.command("jobs.finetuning.user_code.probe", given)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
-    except subprocess.TimeoutExpired:
-        return f"importing {names} took more than {_SECONDS} seconds"
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired as error:
+        return f"importing {names} took more than {error.timeout:g} seconds"
     try:
         return str(json.loads(done.stdout.splitlines()[-1]))
     except (IndexError, ValueError):

@@ -7,21 +7,13 @@ from collections.abc import Iterator
 from jobs.node.checks.findings import Finding, gib, ok, problem, warning
 from jobs.node.checks.machine import Disk, Machine
 
-MIN_HOST_BYTES = 8 * 2**30
-"""A trial's process with its libraries needs 2 to 4 GiB. Offload adds the optimizer's 12 bytes per
-parameter."""
-MIN_SHM_BYTES = 2**30
-"""Data-loader workers pass batches through /dev/shm. Containers get 64 MiB by default."""
-FAST_BYTES_PER_SECOND = 10**9
-"""One NVMe drive reads and writes faster than this; disks behind SATA or a network mostly do
-not."""
-
 
 def memory(machine: Machine) -> Iterator[Finding]:
     """Enough free host memory for a trial."""
     available = gib(machine.host_available_bytes)
     figures = f"{available} of {gib(machine.host_total_bytes)} host memory available"
-    if machine.host_available_bytes < MIN_HOST_BYTES:
+    # A trial's process needs 2 to 4 GiB. Offload adds the optimizer's 12 bytes per parameter.
+    if machine.host_available_bytes < 8 * 2**30:
         yield warning(
             figures, "end other programs, or measure few trials at once; offload needs the most"
         )
@@ -32,7 +24,8 @@ def memory(machine: Machine) -> Iterator[Finding]:
 def shared_memory(machine: Machine) -> Iterator[Finding]:
     """Enough /dev/shm for data-loader workers and Ray's object store."""
     figures = f"{gib(machine.shm_free_bytes)} free in /dev/shm"
-    if machine.shm_free_bytes < MIN_SHM_BYTES:
+    # Containers get 64 MiB by default.
+    if machine.shm_free_bytes < 2**30:
         yield warning(
             f"only {figures}: data-loader workers crash with a bus error, and Ray falls back to "
             "the disk",
@@ -62,7 +55,8 @@ def _judged(disk: Disk) -> Finding:
     )
     if disk.file_system in ("tmpfs", "ramfs"):
         return warning(f"{figures}: this is memory, not a disk", fix)
-    if min(disk.write_bytes_per_second, disk.read_bytes_per_second) < FAST_BYTES_PER_SECOND:
+    # One NVMe drive is faster; disks behind SATA or a network mostly are not.
+    if min(write, read) < 1.0:
         return warning(f"{figures}: offload there would measure the disk", fix)
     return ok(figures)
 

@@ -8,9 +8,6 @@ from typing import Any
 
 from jobs.node.checks.findings import Finding, ok, warning
 
-MAX_SLOWDOWN = 0.05
-"""Healthy GPUs of one model differ by less than this."""
-
 Values = Mapping[str, Any]
 """A ``jobs.node.calibration.Calibration`` as plain values."""
 
@@ -29,7 +26,7 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
                 "check its cooling and power supply; leave it out with CUDA_VISIBLE_DEVICES until "
                 "then",
             )
-        elif slowdown > MAX_SLOWDOWN:
+        elif slowdown > 0.05:  # healthy GPUs of one model differ by less
             yield warning(
                 f"{name} is {slowdown:.0%} slower than the fastest of its model at {rate}; "
                 f"{figures}",

@@ -156,21 +156,32 @@ def _with_fused_loss(
         if following is None:
             following = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
         targets = following.flatten()
-        flat = hidden.flatten(0, -2)
-        # The number format that autocast uses for matrix products.
-        if torch.is_autocast_enabled(flat.device.type):
-            flat = flat.to(torch.get_autocast_dtype(flat.device.type))
+        flat = _as_autocast(hidden.flatten(0, -2))
         loss = total_loss(flat, head.weight, head.bias, targets, ignore_index)
-        # The same division as in transformers.loss.loss_utils.fixed_cross_entropy: by the number of
-        # labels in the micro-batch, or in the whole step.
-        if num_items_in_batch is None:
-            return loss / (targets != ignore_index).sum()
-        return loss / num_items_in_batch
+        return _mean(loss, targets, ignore_index, num_items_in_batch)
 
     loss_function.implementation = kernel  # type: ignore[attr-defined]
     head.forward = head_forward
     model.loss_function = loss_function  # type: ignore[assignment]
     return model
+
+
+def _as_autocast(hidden: Any) -> Any:
+    """``hidden`` in the number format that autocast, if it is on, uses for matrix products."""
+    import torch
+
+    kind = hidden.device.type
+    return hidden.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else hidden
+
+
+def _mean(total: Any, targets: Any, ignore_index: int, num_items_in_batch: Any) -> Any:
+    """The division of transformers.loss.loss_utils.fixed_cross_entropy.
+
+    By the number of labels in the micro-batch, or in the whole step.
+    """
+    if num_items_in_batch is None:
+        return total / (targets != ignore_index).sum()
+    return total / num_items_in_batch
 
 
 def _refuse_other_losses(model: Any, head: Any, kernel: str, arguments: Any) -> None:
