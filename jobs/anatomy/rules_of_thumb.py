@@ -14,11 +14,10 @@ from jobs.anatomy_record import Entry
 GUIDE = "https://huggingface.co/docs/transformers/model_memory_anatomy"
 PAPER = "Ivanov et al. 2020, Data Movement Is All You Need (arXiv 2007.00072), BERT on a V100"
 
-WITHIN = 0.05
-"""A rule about memory holds if the measured bytes differ from it by at most this share."""
 ROUGHLY = 0.25
-"""The same for rules about time. It is a choice, not a fit, and larger: the paper's shares and the
-guide's ratio were each found on a single machine."""
+"""A rule about time holds if the measured figure differs from it by at most this share. It is a
+choice, not a fit, and larger than for memory: the paper's shares and the guide's ratio were each
+found on a single machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Ite
             expected = rule.bytes_per_parameter * row[rule.parameters]
             counted = rule.parameters.replace("_", " ")
             words = f"{rule.bytes_per_parameter} B × {counted} ({GUIDE})"
-            yield _compared(rule.name, value, "B", expected, words, WITHIN)
+            yield _compared(rule.name, value, "B", expected, words, 0.05)
 
 
 def _applies(rule: RuleOfThumb, row: Mapping[str, Any]) -> bool:

@@ -50,9 +50,6 @@ LOSS = Axis(
 )
 add(LOSS)
 
-_CHUNKS = 8
-"""Chunks of tokens. The logits of one chunk, an eighth of the tokens, are in memory at once."""
-
 
 class _Latest:
     """The latest input of the output layer, until the loss function reads it."""
@@ -266,8 +263,8 @@ def _chunked_sum(region: Any) -> Callable[..., Any]:
             if bias is not None:
                 grad_bias = torch.zeros_like(bias, dtype=torch.float32)
             grad_hidden = []
-            chunks = zip(hidden.chunk(_CHUNKS), targets.chunk(_CHUNKS), strict=True)
-            for rows, labels in chunks:
+            # The logits of an eighth of the tokens are in memory at once.
+            for rows, labels in zip(hidden.chunk(8), targets.chunk(8), strict=True):
                 chunk_loss, grad_rows = region.function(
                     rows, cast_weight, bias, labels, ignore_index, grad_weight, grad_bias
                 )

@@ -95,9 +95,6 @@ PRECISION = Axis(
 )
 add(PRECISION)
 
-_FP8_MULTIPLE = 16
-"""Both sides of an FP8 matrix must be multiples of this for the tensor cores."""
-
 
 @hook("float8_linears")
 def float8_linears(
@@ -118,7 +115,7 @@ def float8_linears(
     def takes_fp8(module: Any, name: str) -> bool:
         # The test is for the exact class: a quantized layer is a subclass of a linear layer.
         sides = (getattr(module, "in_features", 1), getattr(module, "out_features", 1))
-        fits = all(side % _FP8_MULTIPLE == 0 for side in sides)
+        fits = all(side % 16 == 0 for side in sides)  # as the tensor cores need it
         is_plain = type(module).__name__ in ("Linear", "NonDynamicallyQuantizableLinear")
         if is_plain and fits and module is not head:
             converted.append(name)
@@ -133,6 +130,6 @@ def float8_linears(
     if not converted:
         raise ValueError(
             f"{type(model).__name__} does not support FP8: no linear layer has sides that are "
-            f"multiples of {_FP8_MULTIPLE}"
+            "multiples of 16"
         )
     return model

@@ -10,10 +10,6 @@ from jobs.techniques.hooks import MODULES_VARIABLE, UnknownHookError, bound, hoo
 from tests.conftest import build_tiny_spec
 
 
-def test_registered_finds_the_hooks_of_every_axis() -> None:
-    assert registered("lora").__name__ == "lora"
-
-
 @pytest.mark.parametrize("name", ["os.system", "user_code_problem"])
 def test_registered_with_a_name_that_is_no_hook_raises(name: str) -> None:
     """A service is no hook: a spec from a run folder must not import the code that it names."""
