@@ -9,6 +9,7 @@ from typing import Literal
 
 from rich import box
 from rich.console import Console, Group, RenderableType
+from rich.constrain import Constrain
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -20,7 +21,8 @@ from orchestrator.reporting.terminal.safe_text import raw_stream, visible
 from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.units import count
 
-WIDTH = 96
+_WIDTH = 96
+_WIDER_THAN_ANY_TABLE = 2000
 
 
 class _Console(Console):
@@ -29,9 +31,10 @@ class _Console(Console):
 
 
 def print_summary(report: Report, console: Console | None = None, *, as_json: bool = False) -> None:
-    """Print the summary of a run, at most 96 columns wide, or as JSON.
+    """Print the summary of a run, or the same as JSON.
 
-    It has no colours if stdout is no terminal.
+    Sentences are at most 96 columns wide. A table is as wide as the terminal; without one it is as
+    wide as its content, so that no cell is wrapped, and there are no colours.
     """
     if as_json:
         print(json.dumps(to_json(report), indent=2))
@@ -39,14 +42,16 @@ def print_summary(report: Report, console: Console | None = None, *, as_json: bo
     if console is None:
         # The console writes colours of its own, so each text is made visible before it gets there.
         console = _Console(file=raw_stream(sys.stdout))
-        console.width = min(WIDTH, console.width) if console.is_terminal else WIDTH
+        if not console.is_terminal:
+            console.width = _WIDER_THAN_ANY_TABLE
     console.print(render(report))
 
 
 def render(report: Report) -> RenderableType:
     """The summary in a form that rich can print."""
     trials, _, rest = report.headline.partition(": ")
-    lines: list[RenderableType] = [Text.assemble((f"{trials}: ", "bold"), visible(rest))]
+    headline = Text.assemble((f"{trials}: ", "bold"), visible(rest))
+    lines: list[RenderableType] = [Constrain(headline, _WIDTH)]
     # Sections that a terminal has no room for are in the pages.
     for part in report.parts:
         if part.section.terminal_rows:
@@ -72,7 +77,8 @@ def _part(part: ReportPart) -> Iterator[RenderableType]:
 
 
 def _dim(line: str, indent: int = 0) -> RenderableType:
-    return Padding(Text(visible(line), style="dim"), (0, 0, 0, indent), expand=False)
+    dimmed = Padding(Text(visible(line), style="dim"), (0, 0, 0, indent), expand=False)
+    return Constrain(dimmed, _WIDTH)
 
 
 def _table(table: Table, room: int) -> Iterator[RenderableType]:

@@ -41,3 +41,18 @@ def test_print_summary_as_json_prints_nothing_else(
     report = Report(dataset=load_dataset(write_run(tmp_path, [make_record()])))
     print_summary(report, as_json=True)
     assert json.loads(capsys.readouterr().out)["trials"] == 1
+
+
+def test_print_summary_to_a_pipe_wraps_sentences_but_no_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    choices = {f"axis_{number}": "a_long_value" for number in range(6)}
+    records = [make_record(micro_batch=size, **choices) for size in (1, 2)]
+    others = [make_record(micro_batch=4, **{**choices, name: "x"}) for name in choices]
+    print_summary(Report(dataset=load_dataset(write_run(tmp_path, [*records, *others]))))
+    lines = capsys.readouterr().out.splitlines()
+    whole = " · ".join(f"{axis}={value}" for axis, value in choices.items())
+    assert any(whole in line for line in lines)
+    assert not any(line.rstrip().endswith("…") for line in lines)
+    sentences = [line for line in lines if "  " not in line.strip() and "─" not in line]
+    assert max(map(len, sentences)) < 100
