@@ -11,6 +11,7 @@ from multiprocessing.context import ForkServerContext
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import settings
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
@@ -45,6 +46,18 @@ TINY_BERT: Mapping[str, Any] = {
     "vocab_size": 128,
     "max_position_embeddings": 16,
 }
+
+TINY_CONFIG = yaml.safe_dump(
+    {
+        "model": {
+            "task": "sequence-classification",
+            "architecture": "bert",
+            "config": dict(TINY_BERT),
+        },
+        "data": {"synthetic": {"sequence_length": 16, "samples": 16}},
+    }
+)
+"""The model and the data of a tiny sweep, to which a test adds what it is about."""
 
 SpecFactory = Callable[..., TrialSpec]
 

@@ -15,6 +15,9 @@ import dataclasses
 import itertools
 import json
 import math
+import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,16 +33,7 @@ from jobs.record import Outcome
 from jobs.spec import TrialSpec, to_json
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from tests.benchmarks.bare_training import BERT_LARGE, BERT_TINY
-from tests.benchmarks.peer_commands import (
-    CONFIG,
-    PEERS,
-    SPEC,
-    answer_of,
-    command_of,
-    last_error,
-    run,
-)
+from tests.benchmarks.bare_training import BERT_LARGE, BERT_TINY, ROOT
 
 CLASSIFIER = {"task": "sequence-classification", "architecture": "bert", "config": BERT_LARGE}
 LLAMA = {
@@ -57,6 +51,11 @@ SETTINGS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     "causal LM": (CAUSAL, {}),
 }
 """Name -> the model, and the techniques besides bf16 and fused AdamW."""
+OURS = "ours"
+PEERS = (OURS, "accelerate", "trainer", "lightning")
+"""All but ours are in ``peer.py``."""
+CONFIG, SPEC = "setting.yaml", "spec.json"
+"""Files in a peer's folder: the setting as a sweep, and as a trial."""
 SHORTEST_TURN_SECONDS = 20.0
 """No peer imports its libraries and tries a size in less."""
 
@@ -131,15 +130,72 @@ def searched(
     (folder / SPEC).write_text(json.dumps(to_json(spec)))
     command = command_of(name, folder, 32 if tiny else 512)
     began = time.perf_counter()
-    output = run(command, folder, timeout_seconds)
+    text, errors, in_time = run(command, folder, timeout_seconds)
     result = Result(setting=setting, peer=name, seconds=time.perf_counter() - began)
-    if not output.in_time:
+    if not in_time:
         return dataclasses.replace(result, failure=f"no answer in {timeout_seconds:.0f} s")
     try:
-        answer = answer_of(name, output.text)
+        picked, search_seconds = answer_of(name, text)
     except (ValueError, LookupError):
-        return dataclasses.replace(result, failure=last_error(output.errors))
-    return dataclasses.replace(result, **dataclasses.asdict(answer))
+        return dataclasses.replace(result, failure=last_error(errors))
+    return dataclasses.replace(result, micro_batch=picked, search_seconds=search_seconds)
+
+
+def command_of(peer: str, folder: Path, largest: int) -> list[str]:
+    """How to run a peer in its folder, with the largest micro-batch to try."""
+    if peer != OURS:
+        script = str(Path(__file__).with_name("peer.py"))
+        return [sys.executable, script, peer, str(folder / SPEC), str(largest)]
+    verb = [sys.executable, "-m", "orchestrator.batch_size", str(folder / CONFIG)]
+    options = ["--json", "--fresh", "--output", str(folder / "ours")]
+    return [*verb, *options, "--max-micro-batch", str(largest)]
+
+
+def answer_of(peer: str, text: str) -> tuple[int, float]:
+    """The micro-batch in what a peer printed, and its seconds without imports.
+
+    Those of ours are the slot seconds of its trials. Raises ValueError or LookupError.
+    """
+    if peer != OURS:
+        last = json.loads(text.splitlines()[-1])
+        return int(last["micro_batch"]), float(last["seconds"])
+    answer = json.loads(text[text.index("{") :])["hardware"][0]["answers"][0]
+    if answer["fastest"] is None:
+        raise ValueError("no micro-batch fits")
+    return int(answer["fastest"]["micro_batch"]), float(answer["slot_seconds"])
+
+
+def run(command: Sequence[str], folder: Path, timeout_seconds: float) -> tuple[str, str, bool]:
+    """Run a command in its folder: its output, its errors, and whether it ended in time.
+
+    Nothing of it survives its end or the timeout.
+    """
+    modules = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(modules)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    in_time = True
+    try:
+        text, errors = process.communicate(timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        in_time = False
+        os.killpg(process.pid, signal.SIGKILL)
+        text, errors = process.communicate()
+    (folder / "log.txt").write_text(f"{text}\n{errors}")
+    return text, errors, in_time
+
+
+def last_error(errors: str) -> str:
+    """The last error in the peer's own words."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    raised = [line for line in lines if "Error" in line.partition(":")[0]]
+    return (raised or lines or ["no output"])[-1][:200]
 
 
 def write_config(setting: str, micro_batch: int, path: Path, *, tiny: bool) -> TrialSpec:

@@ -17,6 +17,8 @@ PAGES = [
     *sorted((ROOT / "docs/results").glob("*.md")),
 ]
 PAGES += [ROOT / "deploy/README.md", ROOT / "CHANGELOG.md"]
+LINKING = [*PAGES, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs/decisions").glob("*.md"))]
+"""The pages, and those whose code no test runs."""
 NEEDS = ("gpu", "cluster", "network", "files")
 """What a block may need that a test has not: written before it, as in ``<!-- needs: gpu -->``."""
 

@@ -11,27 +11,19 @@ import pytest
 from jobs.record import Outcome
 from orchestrator import batch_size
 from orchestrator.storage.run_folder import RunFolder
+from tests.conftest import TINY_CONFIG
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_session")]
 
-CONFIG = """\
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 32
-    num_hidden_layers: 2
-    num_attention_heads: 2
-    intermediate_size: 64
-    vocab_size: 128
-    max_position_embeddings: 16
-data:
-  synthetic: {sequence_length: 16, samples: 16}
+CONFIG = (
+    TINY_CONFIG
+    + """\
 axes:
   micro_batch: [1, 2]
   optimizer: [adamw_torch_fused, sgd]
 measure: {timeout: 60s}
 """
+)
 
 
 @pytest.fixture(scope="module")

@@ -12,23 +12,17 @@ from pathlib import Path
 import pytest
 
 from orchestrator import recommend, report, sweep
+from tests.conftest import TINY_CONFIG
 
 KEY = "loopback"
 SECRET = "hunter2-planted"
-CONFIG = """
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 32
-    num_hidden_layers: 2
-    num_attention_heads: 2
-    intermediate_size: 64
-    vocab_size: 128
-data: {synthetic: {sequence_length: 16, samples: 16}}
+CONFIG = (
+    TINY_CONFIG
+    + """\
 axes: {micro_batch: [2, 4]}
 output: s3://bucket/swept
 """
+)
 
 
 @pytest.fixture(scope="module")

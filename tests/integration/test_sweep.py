@@ -26,7 +26,7 @@ from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
-from tests.conftest import build_tiny_spec
+from tests.conftest import TINY_CONFIG, build_tiny_spec
 from tests.support.another_jobs import write_another_jobs
 from tests.support.faults import Announcement, has_ended, parent_of, with_fault
 from tests.support.light_slot import LightSlotTrainable
@@ -150,19 +150,9 @@ def test_interruption_lets_running_trials_finish_and_skips_the_rest(
     assert outcomes == {(Outcome.OK, ""), (Outcome.SKIPPED, "interrupted")}
 
 
-CONFIG = """\
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 32
-    num_hidden_layers: 2
-    num_attention_heads: 2
-    intermediate_size: 64
-    vocab_size: 128
-    max_position_embeddings: 16
-data:
-  synthetic: {{sequence_length: 16, samples: 16}}
+CONFIG = (
+    TINY_CONFIG
+    + """\
 axes:
   micro_batch: {micro_batches}
   {axis}
@@ -170,6 +160,7 @@ measure: {{timeout: 60s}}
 cpu_fallback: {{warmup_steps: 1, steps: {steps}, time_budget: 10m}}
 budgets: [1MiB]
 """
+)
 OPTIMIZERS = "optimizer: [adamw_torch_fused, sgd]"
 TABLES = ["trials.parquet", "steps.parquet", "anatomy.parquet", "frontier.parquet"]
 FILES = [*TABLES, "report.md", "report.html", "frontier.png", "run.json"]

@@ -11,25 +11,17 @@ import pytest
 from jobs.record import Outcome
 from orchestrator import tune
 from orchestrator.storage.run_folder import RunFolder
+from tests.conftest import TINY_CONFIG
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_session")]
 
-CONFIG = """\
-model:
-  task: sequence-classification
-  architecture: bert
-  config:
-    hidden_size: 32
-    num_hidden_layers: 2
-    num_attention_heads: 2
-    intermediate_size: 64
-    vocab_size: 128
-    max_position_embeddings: 16
-data:
-  synthetic: {sequence_length: 16, samples: 16}
+CONFIG = (
+    TINY_CONFIG
+    + """\
 training_arguments: {per_device_train_batch_size: 2}
 measure: {timeout: 60s}
 """
+)
 
 
 def answer_of(

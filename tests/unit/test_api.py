@@ -15,6 +15,7 @@ from orchestrator import api
 from orchestrator.cli import VERBS
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
+from tests.conftest import TINY_CONFIG
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "docs" / "results" / "2026-11-21-docs_table-h200"
@@ -31,6 +32,7 @@ def test_import_and_help_of_verbs_load_nothing_heavy() -> None:
     program = f"""
 import sys, contextlib, io
 from orchestrator import compare, recommend
+from tests.conftest import TINY_CONFIG
 for verb in (recommend, compare):
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
         verb.main(["--help"])
@@ -179,13 +181,7 @@ def test_sweep_returns_the_run_that_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("mini.yaml").write_text(
-        "model: {task: sequence-classification, architecture: bert, config: {hidden_size: 32, "
-        "num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 64, vocab_size: 128, "
-        "max_position_embeddings: 16}}\n"
-        "data: {synthetic: {sequence_length: 8, samples: 8}}\n"
-        "measure: {warmup_steps: 1, steps: 2}\n"
-    )
+    Path("mini.yaml").write_text(TINY_CONFIG + "measure: {warmup_steps: 1, steps: 2}\n")
     predicted = api.predict("mini.yaml")
     assert len(predicted.to_pandas()) == len(predicted) == 1
     assert "allocated" in repr(predicted)

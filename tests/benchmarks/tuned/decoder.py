@@ -45,7 +45,6 @@ _OUT_OF_MEMORY_SECONDS = 2.5
 _UNSUPPORTED_SECONDS = 0.6
 _START_SECONDS = 0.7
 """Of an eager trial before its first step: process, model, data."""
-_EAGER_FIRST_SECONDS = 0.8
 _FLOORS = {"keep": 0.075, "checkpoint": 0.136, "compiled": 0.060}
 """Seconds that the host takes for a step: recorded micro-batches of 2, and a compiled model."""
 _HOST_BOUND = 0.95

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator import __main__, batch_size, predict, sweep
@@ -43,7 +42,6 @@ VERBS = (
 )
 COMMANDS = [["orchestrator"], *([f"orchestrator.{verb}", "--help"] for verb in VERBS)]
 DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]
-SHIPPED_MODEL = yaml.safe_load((ROOT / "configs/quickstart.yaml").read_text())["model"]
 REMOTE = "model: {task: causal-lm, name_or_path: ./mine, trust_remote_code: true}\n"
 
 
