@@ -53,18 +53,14 @@ def _speed(record: TrialRecord) -> float:
     return float(record.measurements["samples_per_second"])
 
 
-def _is_any(point: TrialRecord) -> bool:
-    return True
-
-
 def recall(
     table: Table,
     asked: Iterable[str],
     tolerance: float = TOLERANCE,
-    among: Callable[[TrialRecord], bool] = _is_any,
+    among: Callable[[TrialRecord], bool] | None = None,
 ) -> float:
     """Share of the table's front points that one of the trials asked for is as good as."""
-    points = [point for point in front(table) if among(point)]
+    points = list(filter(among, front(table))) if among else front(table)
     measured = [table[trial_id] for trial_id in asked]
     return share_found(points, measured, tolerance)
 

@@ -22,7 +22,7 @@ LORA_8B = RESULTS / "2026-11-23-llm_lora_8b-h200"
 DECODER_1B = RESULTS / "2026-11-23-llm_1b-h200"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Grid:
     """A complete grid, and what a search may know before its first trial."""
 

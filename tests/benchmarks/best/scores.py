@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from jobs.record import Outcome, TrialRecord
@@ -62,10 +62,11 @@ def score(make: MakeSearch, grid: Grid, noisy: Table, seconds: float | None) -> 
     if isinstance(built[0], BestSearch):
         results = built[0].results()
         picks = {own.budget_bytes or 0: own.pick and own.pick.trial_id for own in results}
+    regrets = [regret_of(grid, pick, budget) for budget, pick in picks.items()]
     return Score(
         trials=run.trials,
         share=run.cost,
-        regrets=regrets_of(grid, picks),
+        regrets=tuple(regret for regret in regrets if regret is not None),
         claims=tuple(_claims(grid, results, run.asked)),
         slowest_choice=run.slowest_choice,
     )
@@ -100,16 +101,6 @@ def _fastest_asked(grid: Grid, noisy: Table, asked: Iterable[str], budget: int) 
     return max(measured)[1]
 
 
-def regrets_of(grid: Grid, picks: Mapping[int, str | None]) -> tuple[float, ...]:
-    """The regret of each budget in which anything fits."""
-    regrets = []
-    for budget, pick in picks.items():
-        regret = regret_of(grid, pick, budget)
-        if regret is not None:
-            regrets.append(regret)
-    return tuple(regrets)
-
-
 def regret_of(grid: Grid, pick: str | None, budget: int) -> float | None:
     """The share of the best speed that a pick lacks; None if nothing fits. By the grid's own
     figures, whatever the pick was measured to do."""
@@ -119,21 +110,15 @@ def regret_of(grid: Grid, pick: str | None, budget: int) -> float | None:
     return 1 - speeds.get(pick or "", 0.0) / max(speeds.values())
 
 
+@cache
 def _fitting(grid: Grid, budget: int) -> Mapping[str, float]:
     """Trial id -> samples per second, of all that fit."""
-    key = (id(grid), budget)
-    if key not in _SPEEDS:
-        recipe = grid.recipe
-        speeds = {}
-        for trial_id, record in grid.table.items():
-            if _is_candidate(record, recipe, budget):
-                speeds[trial_id] = record.measurements["samples_per_second"]
-        _SPEEDS[key] = (grid, speeds)
-    return _SPEEDS[key][1]
-
-
-_SPEEDS: dict[tuple[int, int], tuple[Grid, Mapping[str, float]]] = {}
-"""Computed once for each grid, which is kept so that its id stays its own."""
+    recipe = grid.recipe
+    speeds = {}
+    for trial_id, record in grid.table.items():
+        if _is_candidate(record, recipe, budget):
+            speeds[trial_id] = record.measurements["samples_per_second"]
+    return speeds
 
 
 def _is_candidate(record: TrialRecord, recipe: TrainingRecipe, budget: int) -> bool:
