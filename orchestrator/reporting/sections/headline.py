@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.gain_over_default import Defaults, Gain
 from orchestrator.analysis.recommendation import Constraints
+from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.reporting.content import Content
 from orchestrator.units import memory, number
 
@@ -13,18 +16,16 @@ _SAME = 0.05
 
 
 def make(dataset: Dataset) -> Content | None:
-    """A sentence with the gain of the pick in the smallest budget of the run.
+    """A sentence with the gain of the pick, in the smallest budget that the default fits, too.
 
-    Without budgets, it is the gain of the fastest configuration of all.
+    Without such a budget, it is about the smallest budget that anything fits. Without budgets, it
+    is about the fastest configuration of all.
     """
+    compared = list(_compared(dataset))
     results = dataset.main
-    if results is None:
+    if results is None or not compared:
         return None
-    budget = first_budget(dataset)
-    pick = results.rankings.under(Constraints()).pick(budget)
-    gain = None if pick is None else Defaults(results).gain(pick)
-    if pick is None or gain is None:
-        return None
+    budget, pick, gain = next(filter(_default_fits, compared), compared[0])
     which = "the fastest of all"
     if budget is not None:
         which = f"the fastest in {memory(budget)}"
@@ -34,7 +35,31 @@ def make(dataset: Dataset) -> Content | None:
     text = f"{headline(gain)}, by {which}: {label}. {comparison(dataset, gain)}."
     if gain.is_default:
         text = f"No gain over the default techniques, which are {which}: {label}."
+    elif not _default_fits((budget, pick, gain)):
+        speed = number(pick.configuration.samples_per_second)
+        text = (
+            f"{speed} samples/s in {memory(pick.memory_bytes)}, by {which}: {label}. The default "
+            f"fits no budget. {comparison(dataset, gain)}."
+        )
     return Content(title="", text=(text,))
+
+
+def _compared(dataset: Dataset) -> Iterator[tuple[int | None, Offer, Gain]]:
+    """Each budget of the run, or None if it names none, with its pick and the pick's gain."""
+    if dataset.main is None:
+        return
+    ranking, defaults = dataset.main.rankings.under(Constraints()), Defaults(dataset.main)
+    budgets: Sequence[int | None] = sorted(dataset.run.budgets) or [None]
+    for budget in budgets:
+        pick = ranking.pick(budget)
+        gain = None if pick is None else defaults.gain(pick)
+        if pick is not None and gain is not None:
+            yield budget, pick, gain
+
+
+def _default_fits(compared: tuple[int | None, Offer, Gain]) -> bool:
+    budget, _, gain = compared
+    return budget is None or gain.default.memory_bytes <= budget
 
 
 def first_budget(dataset: Dataset) -> int | None:
@@ -54,9 +79,9 @@ def headline(gain: Gain) -> str:
     if gain.is_default:
         return "The default techniques are the fastest here"
     speed = _speed(gain.speed_ratio)
-    # If the speeds count as equal, chance is not mentioned.
+    # A difference within chance is no gain, and no loss either.
     if gain.is_within_chance and abs(gain.speed_ratio - 1) > _SAME:
-        speed = f"{speed} (no more than chance)"
+        speed = f"The default's throughput, within chance ({gain.speed_ratio:.2g} ×),"
     return f"{speed} {_memory(gain.memory_ratio)}"
 
 
