@@ -69,7 +69,7 @@ def command_line() -> argparse.ArgumentParser:
         epilog=epilog({EXIT_FAILURE: "not one trial is predicted, or the table cannot be written"}),
     )
     add_config(parser)
-    gpu = "the GPU to predict for, or a calibration file (default: h200)"
+    gpu = "h200 (default), another card such as t4 or rtx_4090, or a file of doctor --calibrate"
     parser.add_argument("--gpu", default="h200", help=gpu)
     parser.add_argument(
         "--trial",
