@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from orchestrator import argument_types, cli
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import TechniqueSet, read_choice, technique_sets
-from orchestrator.running.early_start import CheckModel, model_facts
+from orchestrator.running.early_start import Start, model_facts
 from orchestrator.running.options import VerbOptions
 from orchestrator.storage.location import Location
 from orchestrator.units import count
@@ -124,7 +124,7 @@ class _BatchSizeVerb:
             lines.append(f"then the fastest way to effective batch {self.effective_batch}")
         return "\n".join(lines)
 
-    def run(self, folder: RunFolder, check_model: CheckModel) -> int:
+    def run(self, start: Start) -> int:
         """Tune the batch of every technique set, and print the answers."""
         from orchestrator.running.batch_size_run import BatchSizeGoal, tune_batch_sizes
 
@@ -138,10 +138,8 @@ class _BatchSizeVerb:
             max_micro_batch=options.max_micro_batch,
             exact=options.exact,
         )
-        tuned = tune_batch_sizes(
-            self.config, self.sets, goal, options, folder, check_model=check_model
-        )
-        _print_answers(self.config, tuned, folder, as_json=options.as_json)
+        tuned = tune_batch_sizes(start, self.sets, goal)
+        _print_answers(self.config, tuned, start.folder, as_json=options.as_json)
         return _exit_status(tuned)
 
 
@@ -161,7 +159,7 @@ def _print_answers(
     """Print the answers, and write them to the run folder."""
     from orchestrator.analysis.batch_size import FILE
     from orchestrator.reporting.batch_size import describe
-    from orchestrator.running.reports import command_of
+    from orchestrator.running.measurement import command_of
     from orchestrator.storage.layout import TRIALS
 
     document = {

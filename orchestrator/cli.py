@@ -19,9 +19,8 @@ from orchestrator.storage.location import Location
 if TYPE_CHECKING:
     from orchestrator.api import Run
     from orchestrator.planning.settings import SweepConfig
-    from orchestrator.running.early_start import CheckModel
+    from orchestrator.running.early_start import Start
     from orchestrator.running.options import VerbOptions
-    from orchestrator.storage.run_folder import RunFolder
 
 VERBS = (
     "sweep",
@@ -134,7 +133,7 @@ class MeasuringVerb(Protocol):
     def show_plan(self) -> int:
         """Print the plan. Returns the exit status."""
 
-    def run(self, folder: RunFolder, check_model: CheckModel) -> int:
+    def run(self, start: Start) -> int:
         """Measure in the locked run folder, and print the result. Returns the exit status."""
 
 
@@ -164,8 +163,8 @@ def measured(options: VerbOptions, make: Callable[[SweepConfig], MeasuringVerb])
 
     failures = (ClusterError, NoSuchGpuError, RunFolderError, LoggerError, UnreadableRunError)
     try:
-        with early_start(config, options, measurement.output, print_note) as (folder, check_model):
-            return measurement.run(folder, check_model)
+        with early_start(config, options, measurement.output, print_note) as start:
+            return measurement.run(start)
     except (FileExistsError, NothingToResumeError, ConfigError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE

@@ -7,20 +7,16 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jobs.node import nvml
 from orchestrator import cli
 from orchestrator.planning.plan import plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.reporting.dry_run import describe, to_json
-from orchestrator.running.early_start import CheckModel, model_facts
+from orchestrator.running.early_start import Start, model_facts
 from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere
 from orchestrator.storage.location import Location
-
-if TYPE_CHECKING:
-    from orchestrator.storage.run_folder import RunFolder
 
 _DEFAULT_GPU = "h200"
 
@@ -70,15 +66,15 @@ class _SweepVerb:
     def output(self) -> Location:
         return self.options.output or self.config.output
 
-    def run(self, folder: RunFolder, check_model: CheckModel) -> int:
+    def run(self, start: Start) -> int:
         """Run the sweep, write its report, and print the summary."""
         from orchestrator.reporting.publish import publish
         from orchestrator.reporting.terminal.summary import print_summary
         from orchestrator.running.sweep_run import run_sweep
 
-        end = run_sweep(self.config, self.options, folder, check_model=check_model)
+        end = run_sweep(start)
         # Write the report even if the sweep failed: the finished rows are worth reading.
-        report = publish(folder.path)
+        report = publish(start.folder.path)
         print_summary(report, as_json=self.options.as_json)
         cli.print_notes(report.unwritten)
         if end.is_interrupted:

@@ -14,7 +14,7 @@ from jobs.node import nvml
 from orchestrator import argument_types, cli
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space.space import Goal
-from orchestrator.running.early_start import CheckModel
+from orchestrator.running.early_start import Start
 from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere
 from orchestrator.storage.location import Location
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from orchestrator.analysis.dataset import Dataset
     from orchestrator.analysis.recommendation import Offer
     from orchestrator.reporting.tune_result import TuneResult
-    from orchestrator.storage.run_folder import RunFolder
 
 _GPU_MINUTES = 5.0
 
@@ -134,16 +133,13 @@ class _TuneVerb:
             print(line)
         return cli.EXIT_OK
 
-    def run(self, folder: RunFolder, check_model: CheckModel) -> int:
+    def run(self, start: Start) -> int:
         """Search, publish the run, and print the results."""
         from orchestrator.reporting.publish import publish
         from orchestrator.running.tune_run import run_tune
 
-        seconds = 60 * self.options.gpu_minutes
-        end = run_tune(
-            self.config, self.options.goal, seconds, self.options, folder, check_model=check_model
-        )
-        report = publish(folder.path)
+        end = run_tune(start, self.options.goal, 60 * self.options.gpu_minutes)
+        report = publish(start.folder.path)
         results = _print_results(report.dataset, self.options)
         cli.print_notes(report.unwritten)
         if end.is_interrupted:

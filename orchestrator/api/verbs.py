@@ -11,7 +11,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from orchestrator.analysis.comparison import Comparison
 from orchestrator.analysis.explanation import Explanation
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.prediction.prediction import Prediction
     from orchestrator.reporting.report import Report
     from orchestrator.running.batch_size_run import HardwareAnswers
-    from orchestrator.running.early_start import CheckModel
-    from orchestrator.running.options import VerbOptions
+    from orchestrator.running.early_start import Start
     from orchestrator.running.sweep_run import SweepEnd
     from orchestrator.storage.run_folder import RunFolder
 
@@ -65,7 +64,7 @@ def sweep(config: Path | str, **measuring: Unpack[Measuring]) -> Run:
     from orchestrator.running.sweep_run import run_sweep
 
     with _started(config, measuring) as start:
-        end = run_sweep(start.config, start.options, start.folder, check_model=start.check_model)
+        end = run_sweep(start)
         return _published(start.folder, end)
 
 
@@ -93,14 +92,7 @@ def tune(
         any_recipe=recipe == "any",
     )
     with _started(config, measuring, suffix="-tune") as start:
-        end = run_tune(
-            start.config,
-            goal,
-            60 * gpu_minutes,
-            start.options,
-            start.folder,
-            check_model=start.check_model,
-        )
+        end = run_tune(start, goal, 60 * gpu_minutes)
         return _published(start.folder, end)
 
 
@@ -135,20 +127,11 @@ def batch_size(
     with _started(config, measuring, suffix="-batch-size") as start:
         chosen = dict(read_choice(text, start.config) for text in choices)
         sets = technique_sets(start.config, chosen, every=every_set)
-        return tune_batch_sizes(
-            start.config, sets, goal, start.options, start.folder, check_model=start.check_model
-        )
-
-
-class _Start(NamedTuple):
-    config: SweepConfig
-    options: VerbOptions
-    folder: RunFolder
-    check_model: CheckModel
+        return tune_batch_sizes(start, sets, goal)
 
 
 @contextlib.contextmanager
-def _started(path: Path | str, measuring: Measuring, *, suffix: str = "") -> Iterator[_Start]:
+def _started(path: Path | str, measuring: Measuring, *, suffix: str = "") -> Iterator[Start]:
     """A checked configuration and its locked run folder. Notes become warnings."""
     from orchestrator.planning.loggers import refuse_missing
     from orchestrator.running.early_start import checked_config, early_start
@@ -165,8 +148,8 @@ def _started(path: Path | str, measuring: Measuring, *, suffix: str = "") -> Ite
     refuse_missing(config.loggers)
     default = config.output.with_name(f"{config.output.name}{suffix}")
     target = options.output or default
-    with early_start(config, options, target, _print) as (folder, check_model):
-        yield _Start(config, options, folder, check_model)
+    with early_start(config, options, target, _print) as start:
+        yield start
 
 
 def _print(note: str) -> None:

@@ -6,7 +6,7 @@ sweep_run.py              a whole sweep, from its configuration to every record
 planned_sweep.py          the plan of a sweep and its searches, made while Ray starts
 tune_run.py               runs tune: a sweep over a space instead of a plan
 batch_size_run.py         runs batch-size searches on each GPU model
-reports.py                what sweeps and batch-size searches say, and the run of a session
+measurement.py            a run on one cluster, from earlier records to its end
 session.py                combines search, time budget, records and observers; without Ray
 close_reason.py           why a session starts no further trial
 earlier_records.py        records of earlier sweeps: kept, renamed or moved aside

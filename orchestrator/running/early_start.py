@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.node.bytecode import keep_bytecode
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, plan
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.running.options import VerbOptions
+from orchestrator.running.options import RunOptions, VerbOptions
 from orchestrator.running.ray_address import is_elsewhere, preloading
 from orchestrator.storage.location import Location
 
@@ -23,6 +24,18 @@ CheckModel = Callable[[], object]
 """Waits until the model has been built once. Raises ConfigError if it cannot be built."""
 Say = Callable[[str], object]
 """Takes a note for the user."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """What every measuring verb starts with."""
+
+    config: SweepConfig
+    options: RunOptions
+    folder: RunFolder
+    """The run folder, locked."""
+    check_model: CheckModel = lambda: None
+    """Called before the first trial."""
 
 
 def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
@@ -59,8 +72,8 @@ def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> M
 @contextlib.contextmanager
 def early_start(
     config: SweepConfig, options: VerbOptions, target: Location, say: Say
-) -> Iterator[tuple[RunFolder, CheckModel]]:
-    """The locked run folder, and the function that waits for the model's check.
+) -> Iterator[Start]:
+    """The locked run folder, and ``check_model``, which waits for the model's check.
 
     Meanwhile other processes begin what takes seconds: the slots' parents import torch, and one
     process builds the model once, because every trial would fail if that fails. The function and
@@ -83,4 +96,4 @@ def early_start(
         if facts.done():
             facts.result()
         with locked_run_folder(target, resume=options.resume, force=options.force) as folder:
-            yield folder, facts.result
+            yield Start(config=config, options=options, folder=folder, check_model=facts.result)

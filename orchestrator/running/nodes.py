@@ -128,6 +128,10 @@ class Cluster:
             return {"": self}
         return {part.hardware: part for part in parts}
 
+    def hardware_by_model(self) -> dict[str, str]:
+        """``TrialSpec.gpu_model`` -> name of the GPU; of the processor without a GPU."""
+        return {model: part.hardware for model, part in self.by_gpu_model().items()}
+
     def is_new_model(self, hardware: str) -> bool:
         """Whether the configuration allows this GPU model, and the cluster has no such GPU yet."""
         if self.allowed_models and not _is_called(hardware, self.allowed_models):

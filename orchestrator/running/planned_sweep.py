@@ -44,9 +44,7 @@ class Machines:
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
         """The nodes of a cluster."""
-        parts = cluster.by_gpu_model()
-        hardware = {model: part.hardware for model, part in parts.items()}
-        return cls(has_gpu=cluster.gpus > 0, hardware=hardware)
+        return cls(has_gpu=cluster.gpus > 0, hardware=cluster.hardware_by_model())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -17,13 +17,10 @@ from orchestrator.planning.search_options import TuneOptions
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.planning.tune_space.values import DOES_NOT_GO
-from orchestrator.running.early_start import CheckModel
-from orchestrator.running.options import RunOptions
+from orchestrator.running.early_start import Start
 from orchestrator.running.ray_address import is_elsewhere
 from orchestrator.running.sweep_run import SweepEnd, run_sweep
-from orchestrator.storage.run_folder import RunFolder
 
-VERB = "tune"
 SEARCH_SHARE = 0.75
 """Share of the GPU time for the search. The rest is for follow-ups, which verify its picks.
 
@@ -71,30 +68,19 @@ def space_of(
     return replace(space, config=replace(space.config, search=search, follow_up=policy))
 
 
-def run_tune(
-    config: SweepConfig,
-    goal: Goal,
-    gpu_seconds: float,
-    options: RunOptions,
-    folder: RunFolder,
-    *,
-    check_model: CheckModel = lambda: None,
-) -> SweepEnd:
+def run_tune(start: Start, goal: Goal, gpu_seconds: float) -> SweepEnd:
     """Search the space of a configuration on every GPU model of the cluster.
 
-    Raises ClusterError, NoSuchGpuError, LoggerError, RunFolderError, and what ``check_model``
-    raises.
+    Raises what ``run_sweep`` raises.
     """
 
     def make_plan(given: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
         """The space as a plan."""
-        is_remote = is_elsewhere(options.address)
+        is_remote = is_elsewhere(start.options.address)
         space = space_of(given, goal, gpu_seconds, has_gpu=has_gpu, is_remote=is_remote)
         return space.config, space.plan
 
-    return run_sweep(
-        config, options, folder, make_plan=make_plan, verb=VERB, check_model=check_model
-    )
+    return run_sweep(start, make_plan, verb="tune")
 
 
 def _is_unmet_here(requirement: str, capability: tuple[int, int] | None) -> bool:

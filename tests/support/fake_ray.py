@@ -11,7 +11,7 @@ import pytest
 from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
 from orchestrator.planning.config_model import Resources
-from orchestrator.running import batch_size_run, reports, sweep_run
+from orchestrator.running import batch_size_run, measurement, sweep_run
 from orchestrator.running.gpu_screening import Screening
 from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.session import Session
@@ -41,8 +41,8 @@ class FakeRay:
         self.ran: list[TrialSpec] = []
         for module in (sweep_run, batch_size_run):
             monkeypatch.setattr(module, "screened_cluster", self._screened_cluster)
-        monkeypatch.setattr(reports, "run_trials", self._run_trials)
-        monkeypatch.setattr(reports, "prepare", lambda cluster, ops: {})
+        monkeypatch.setattr(measurement, "run_trials", self._run_trials)
+        monkeypatch.setattr(measurement, "prepare", lambda cluster, ops: {})
         monkeypatch.setattr(sweep_run, "Metrics", lambda sweep, planned: Recorder())
 
     def end_ok(self, spec: TrialSpec) -> TrialRecord:

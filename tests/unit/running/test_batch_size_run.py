@@ -13,6 +13,7 @@ from orchestrator.running.batch_size_run import (
     HardwareAnswers,
     tune_batch_sizes,
 )
+from orchestrator.running.early_start import Start
 from orchestrator.running.options import RunOptions
 from orchestrator.storage.run_folder import RunFolder
 from tests.support.devices import Device
@@ -33,8 +34,9 @@ def tune(
     config = load_config(path)
     run_folder = RunFolder(folder)
     sets = technique_sets(config, {}, every=every)
+    start = Start(config=config, options=RunOptions(resume=resume), folder=run_folder)
     with run_folder.locked():
-        return tune_batch_sizes(config, sets, goal, RunOptions(resume=resume), run_folder)
+        return tune_batch_sizes(start, sets, goal)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.problems import ConfigError, Problem
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.running.early_start import CheckModel
+from orchestrator.running.early_start import CheckModel, Start
 from orchestrator.running.options import RunOptions
 from orchestrator.running.planned_sweep import MakePlan, planned_as_written
 from orchestrator.running.sweep_run import SweepEnd, run_sweep, why_none_ok
@@ -43,14 +43,14 @@ def sweep(
     path = folder.parent / "sweep.yaml"
     path.write_text(config)
     run_folder = RunFolder(folder)
+    start = Start(
+        config=load_config(path),
+        options=RunOptions(**options),
+        folder=run_folder,
+        check_model=check_model,
+    )
     with run_folder.locked():
-        return run_sweep(
-            load_config(path),
-            RunOptions(**options),
-            run_folder,
-            make_plan=make_plan,
-            check_model=check_model,
-        )
+        return run_sweep(start, make_plan)
 
 
 def outcomes(folder: Path) -> Counter[Outcome]:

@@ -1,0 +1,198 @@
+"""The life of a run on one cluster, for every measuring verb: from earlier records to run.json."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from jobs.record import TrialRecord
+from jobs.spec import Needs, TrialSpec
+from orchestrator.planning.settings import SweepConfig
+from orchestrator.running.cluster import prepare, run_trials
+from orchestrator.running.earlier_records import refuse_without_gpu, sort_earlier
+from orchestrator.running.early_start import Start
+from orchestrator.running.gpu_screening import Screening
+from orchestrator.running.nodes import Cluster, ClusterError
+from orchestrator.running.observers.loggers import logger_observers
+from orchestrator.running.observers.observer import Observer
+from orchestrator.running.observers.progress import Progress
+from orchestrator.running.options import RunOptions
+from orchestrator.running.session import Session
+from orchestrator.search.base import Search
+from orchestrator.storage.run_folder import RunFolder
+from orchestrator.units import count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """What a verb measures on one cluster."""
+
+    config: SweepConfig
+    verb: str
+    headline: str
+    """The first line that is printed, which names the slots."""
+    search: Search
+    is_wanted: Callable[[TrialSpec], bool]
+    """Whether the search may ask for a trial, so that its earlier record is kept."""
+    axes: Sequence[str]
+    """The axes that labels name."""
+    needs: Needs | None
+    """What the configuration wants a trial to reserve."""
+    to_build_for: Sequence[TrialSpec] = ()
+    """Trials whose DeepSpeed operators are built first. Planned trials need not be named."""
+    planned: int | None = None
+    """Number of planned trials; None if the search creates them while it runs."""
+    ruled_out: Sequence[TrialRecord] = ()
+    """Records of planned trials that cannot run."""
+    observers: Sequence[Observer] = ()
+    """Observers besides progress and loggers."""
+    spent_seconds: float = 0.0
+    """What other GPU models have used of the time budget."""
+    on_slots: Callable[[Mapping[str, int]], object] | None = None
+    """Called with GPU model -> number of slots, when it changes."""
+
+
+def command_of(verb: str) -> str:
+    """The command line of this process, as a user would type it."""
+    return shlex.join(["python", "-m", f"orchestrator.{verb}", *sys.argv[1:]])
+
+
+def run_description(config: SweepConfig, verb: str) -> dict[str, Any]:
+    """The content of ``run.json`` before anything is measured."""
+    return {
+        "name": config.name,
+        "command": command_of(verb),
+        "config": config.to_json(),
+        "budgets": list(config.budgets),
+        "baseline": dict(config.baseline),
+        "axes": list(config.axes_in_play),
+        "started_at": time.time(),
+    }
+
+
+def _time_budget_seconds(work: Measurement, options: RunOptions, cluster: Cluster) -> float | None:
+    """What is left of the time budget in seconds; None if there is none.
+
+    The command line comes first. The configuration's budget counts only without a GPU.
+    """
+    budget = options.time_budget_seconds
+    if budget is None and not cluster.gpus:
+        budget = work.config.cpu_fallback.time_budget_seconds
+    return None if budget is None else max(0.0, budget - work.spent_seconds)
+
+
+def progress_stream(options: RunOptions) -> TextIO:
+    """The stream that progress is printed to: stderr if stdout is for JSON."""
+    if options.as_json:
+        return sys.stderr
+    return sys.stdout
+
+
+def measure(work: Measurement, screening: Screening, start: Start, folder: RunFolder) -> Session:
+    """Run the search on the cluster until every trial has its record. Returns the closed session.
+
+    Raises NoSuchGpuError if the run has rows of GPUs and no GPU is found, LoggerError if a logger
+    cannot start, and RunFolderError or ClusterError.
+    """
+    config, options, cluster = work.config, start.options, screening.cluster
+    refuse_without_gpu(folder, cluster, fresh=options.fresh)
+    hardware = cluster.hardware_by_model()
+    earlier = sort_earlier(folder, work.is_wanted, fresh=options.fresh, hardware=hardware)
+    budget = _time_budget_seconds(work, options, cluster)
+    # Loggers start first. If one refuses to start, the verb ends before anything is printed.
+    loggers = logger_observers(
+        config.loggers, folder.path, config.name, work.axes, may_write=folder.is_ours
+    )
+    progress = Progress(work.planned, work.axes, stream=progress_stream(options))
+    session = Session(
+        work.search, folder, [progress, *work.observers, *loggers], time_budget_seconds=budget
+    )
+    for line in (work.headline, *screening.notes, *_opening_lines(work, cluster, folder, budget)):
+        progress.print(line)
+    for sentence in earlier.sentences(cluster.environments):
+        progress.message(sentence)
+    session.reuse(earlier.wanted, cluster.environments, resume=options.resume)
+    _print_kept_count(session)
+    # The records of combinations that cannot run are written before the first trial.
+    for record in work.ruled_out:
+        folder.write(record)
+    run = run_description(config, work.verb) | screening.to_json()
+    if work.planned is not None:
+        run["planned"] = work.planned
+    run["notes"] = [*screening.notes, *earlier.sentences()]
+    _run_to_end(session, work, cluster, folder, run)
+    return session
+
+
+def _run_to_end(
+    session: Session,
+    work: Measurement,
+    cluster: Cluster,
+    folder: RunFolder,
+    run: Mapping[str, Any],
+) -> None:
+    """Run the trials, give every other one its record, and keep ``run.json`` up to date."""
+    reused_at_first = session.reused
+    try:
+        folder.describe({**run, "finished": False})
+        # Operators are built once for all trials, so that no trial's time includes the build.
+        to_build_for = work.to_build_for if work.planned is None else session.pending
+        ops = {name for spec in to_build_for for name in spec.settings.builds}
+        described = {**run, "one_time_costs": prepare(cluster, sorted(ops))}
+        folder.describe({**described, "finished": False})
+        try:
+            notes = run_trials(session, cluster, work.needs, on_slots=work.on_slots)
+        except ClusterError:
+            session.write_missing_records()
+            raise
+        session.write_missing_records()
+        # Some searches create trials while they run. So the number of reused records is known only
+        # at the end.
+        if session.reused > reused_at_first:
+            _print_kept_count(session)
+    finally:
+        session.tell_closed()
+    folder.describe(
+        {**described, "notes": [*run["notes"], *notes], "search": dict(session.search.summary())}
+    )
+
+
+def _opening_lines(
+    work: Measurement, cluster: Cluster, folder: RunFolder, time_budget_seconds: float | None
+) -> Iterator[str]:
+    """Lines to print before the first trial: about the machine, the time budget and the folder."""
+    if not cluster.gpus:
+        yield (
+            "   without a GPU, memory is that of live tensors and the process's resident peak,"
+            " and speed is this processor's"
+        )
+    if time_budget_seconds is not None:
+        minutes = time_budget_seconds / 60
+        yield f"   ends within {minutes:.3g} minutes; trials not started by then are skipped"
+    yield f"   writing to {folder.path}"
+    for path in folder.unreadable:
+        yield (
+            f"-- {path} is not a record of this program; it is left alone, or moves to superseded/"
+            " if its trial is measured"
+        )
+    if not cluster.gpus and work.planned is not None and work.config.search.kind == "grid":
+        yield "   the smallest trials run first"
+
+
+def _print_kept_count(session: Session) -> None:
+    """Print how many earlier records were kept, if there are any."""
+    if session.reused:
+        kept = count(session.reused, "trial")
+        session.message(f"{kept} measured before: kept (--fresh measures them again)")
+
+
+def slots_in_words(cluster: Cluster) -> str:
+    """``2 GPUs (NVIDIA H200)``, or a note that there is no GPU."""
+    gpus = "no GPU: measuring on the CPU"
+    if cluster.gpus:
+        gpus = count(cluster.gpus, "GPU")
+    return f"{gpus} ({cluster.hardware})"
