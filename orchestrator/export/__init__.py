@@ -1,7 +1,7 @@
 """Turns a measured row into files to train with, which need transformers but not this project.
 
 writing.py          writes the folder
-rebuilt_spec.py     the spec of a row's trial: from its record, or rebuilt from the table
+source_trial.py     the spec of a row's trial: from its record, or rebuilt from the table
 arguments.py        TrainingArguments, DeepSpeed and accelerate settings as plain mappings
 model_code.py       the model of train.py
 data_code.py        the data of train.py

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jobs
 from orchestrator.export.generated_code import NotExportableError
+from orchestrator.export.source_lifting import defined_names
 
 FILE_NAME = "measured_data.py"
 """Name of the file. It is in the folder of train.py, which imports it."""
@@ -83,20 +84,10 @@ def _check_names(module: ast.Module, defined: set[str], name: str) -> None:
         missing = {alias.name for alias in node.names} - defined
         if missing:
             raise NotExportableError(f"{name} uses {', '.join(sorted(missing))} of another module")
-    names = set(_top_level_names(module))
+    names = {defined_name for node in module.body for defined_name in defined_names(node)}
     if names & defined:
         raise NotExportableError(f"{name} defines {', '.join(sorted(names & defined))} again")
     defined |= names
-
-
-def _top_level_names(module: ast.Module) -> Iterator[str]:
-    for node in module.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            yield node.name
-        elif isinstance(node, ast.Assign):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            yield node.target.id
 
 
 def _inside_imports(module: ast.Module) -> Iterator[ast.ImportFrom]:

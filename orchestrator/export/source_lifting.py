@@ -51,7 +51,7 @@ class _Module:
 def _read_module(text: str) -> _Module:
     module = _Module({}, set())
     for node in ast.parse(text).body:
-        for name in _defined_names(node):
+        for name in defined_names(node):
             module.definitions[name] = node
         module.imported.update(_imported_names(node))
     return module
@@ -83,13 +83,17 @@ def _needed_definitions(function_name: str, module: _Module) -> set[str]:
     return needed
 
 
-def _defined_names(node: ast.stmt) -> list[str]:
+def defined_names(node: ast.stmt) -> list[str]:
     """The names that a statement at the top level of a module defines, without imports."""
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return [node.name]
-    if isinstance(node, ast.Assign):
-        return [target.id for target in node.targets if isinstance(target, ast.Name)]
-    return []
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Assign(targets=targets):
+            return [target.id for target in targets if isinstance(target, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+        case _:
+            return []
 
 
 def _imported_names(node: ast.stmt) -> list[str]:

@@ -18,8 +18,8 @@ from orchestrator.export import arguments
 from orchestrator.export.data_module import FILE_NAME, data_module
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.packages import packages, requirements
-from orchestrator.export.rebuilt_spec import source_trial
 from orchestrator.export.script import readme, train_script
+from orchestrator.export.source_trial import source_trial
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.storage.layout import written_beside

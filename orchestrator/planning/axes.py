@@ -25,8 +25,8 @@ EFFECTIVE_BATCH = "effective_batch"
 """The axis of fixed samples per optimizer step; the plan computes the accumulation from it."""
 
 V = TypeVar("V")
-Assignment = Mapping[str, Choice]
-"""Axis -> one value."""
+Choices = Mapping[str, Choice]
+"""Axis -> its value."""
 Grid = Mapping[str, tuple[Choice, ...]]
 """Axis -> its values, in the order of the file."""
 
@@ -45,6 +45,19 @@ def overlay(base: Mapping[str, V], over: Mapping[str, V]) -> dict[str, V]:
     return {**merged, **over}
 
 
+def grids_of(
+    axes: Grid, subsets: Mapping[str, Grid], trials: Collection[Choices]
+) -> list[dict[str, tuple[Choice, ...]]]:
+    """The grids whose union a sweep plans: each subset laid over the axes, else the axes alone.
+
+    A file without axes has one trial, because an empty grid has one configuration; but a list of
+    single trials stands alone.
+    """
+    if not subsets:
+        return [dict(axes)] if axes or not trials else []
+    return [overlay(axes, subset) for subset in subsets.values()]
+
+
 def deciding_axis(argument: str, used: Collection[str]) -> str | None:
     """The axis among those ``used`` that sets a training argument; None if none does."""
     axis = owned_arguments().get(argument, argument)
@@ -57,10 +70,7 @@ def deciding_axis(argument: str, used: Collection[str]) -> str | None:
 
 
 class AxisReader:
-    """Reads grids and assignments from a document.
-
-    It collects their ``problems``, and in ``used`` the axes that occur.
-    """
+    """Reads grids and choices; collects their ``problems``, and in ``used`` the axes that occur."""
 
     def __init__(self, document: Document) -> None:
         self.problems: list[Problem] = []
@@ -68,17 +78,11 @@ class AxisReader:
         self._document = document
 
     def grid(self, *at: str | int) -> Grid:
-        """The grid at a key path: axis -> values; empty if there is none.
+        """The grid at a key path; empty if there is none."""
+        return {axis: tuple(self._values(axis, raw, (*at, axis))) for axis, raw in self._axes(at)}
 
-        A single value counts as a list of one value.
-        """
-        grid = {}
-        for axis, raw in self._axes(at):
-            grid[axis] = tuple(self._values(axis, raw, (*at, axis)))
-        return grid
-
-    def assignment(self, *at: str | int) -> Assignment:
-        """The assignment at a key path: axis -> one value."""
+    def choices(self, *at: str | int) -> Choices:
+        """The value of each axis that is named at a key path."""
         chosen: dict[str, Choice] = {}
         for axis, raw in self._axes(at):
             if isinstance(raw, list):
@@ -141,54 +145,38 @@ class AxisReader:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grids:
-    """The grids and assignments of a config file. Each field holds the key of the same name."""
+    """The grids and choices of a config file. Each field holds the key of the same name."""
 
     axes: Grid
     subsets: Mapping[str, Grid]
     exclude: tuple[Grid, ...]
-    trials: tuple[Assignment, ...]
-    baseline: Assignment
+    trials: tuple[Choices, ...]
+    baseline: Choices
 
     @property
     def size(self) -> int:
         """The number of configurations before any is excluded."""
-        grids = [overlay(self.axes, subset) for subset in self.subsets.values()]
-        if not grids:
-            grids = [dict(self.axes)]
-        size = len(self.trials)
-        for grid in grids:
-            # A grid has one configuration for each combination of its axes' values.
-            size += math.prod(map(len, grid.values()))
-        return size
+        grids = grids_of(self.axes, self.subsets, self.trials)
+        # A grid has one configuration for each combination of its axes' values.
+        return len(self.trials) + sum(math.prod(map(len, grid.values())) for grid in grids)
 
 
 def read_grids(content: Mapping[str, Any], reader: AxisReader) -> Grids:
-    """Read all grids and assignments of a document. The reader collects their problems."""
-    # A key of a wrong type counts as empty here. The check against the schema reports it.
-    subsets = {}
-    if isinstance(content.get("subsets"), dict):
-        for name in content["subsets"]:
-            subsets[name] = reader.grid("subsets", name, "axes")
-    exclude = []
-    for index in _positions(content.get("exclude")):
-        exclude.append(reader.grid("exclude", index))
-    trials = []
-    for index in _positions(content.get("trials")):
-        trials.append(reader.assignment("trials", index))
+    """Read all grids and choices of a document. The reader collects their problems."""
+
+    def entries(key: str, kind: type[dict[str, Any]] | type[list[Any]]) -> Iterator[Any]:
+        # A key of a wrong type counts as empty here. The check against the schema reports it.
+        value = content.get(key)
+        if isinstance(value, kind):
+            yield from value if isinstance(value, dict) else range(len(value))
+
     return Grids(
+        subsets={name: reader.grid("subsets", name, "axes") for name in entries("subsets", dict)},
+        exclude=tuple(reader.grid("exclude", index) for index in entries("exclude", list)),
+        trials=tuple(reader.choices("trials", index) for index in entries("trials", list)),
         axes=reader.grid("axes"),
-        subsets=subsets,
-        exclude=tuple(exclude),
-        trials=tuple(trials),
-        baseline=reader.assignment("baseline"),
+        baseline=reader.choices("baseline"),
     )
-
-
-def _positions(value: object) -> range:
-    """The positions of a list; none in anything else."""
-    if not isinstance(value, list):
-        return range(0)
-    return range(len(value))
 
 
 def _value_at(value: Any, at: KeyPath) -> Any:
@@ -238,13 +226,14 @@ def _takes_names(axis: str, value: Any) -> bool:
 def _value_problem(axis: str, value: Any) -> str | None:
     # Batches are integers, and arguments are any plain value.
     if axis == EFFECTIVE_BATCH or axis in AXES:
-        return _integer_problem(value)
+        return integer_problem(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return None
     return f"must be a single value, not {described(value)}"
 
 
-def _integer_problem(value: Any) -> str | None:
+def integer_problem(value: Any) -> str | None:
+    """What is wrong with a value that must be a positive integer; None if nothing is."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return None
     problem = f"must be an integer from 1, not {described(value)}"

@@ -17,9 +17,10 @@ from orchestrator.planning.arguments import argument_names, owned_arguments, run
 from orchestrator.planning.axes import (
     EFFECTIVE_BATCH,
     SEQUENCE_LENGTH,
-    Assignment,
+    Choices,
     Grids,
     deciding_axis,
+    integer_problem,
     overlay,
 )
 from orchestrator.planning.document import Document, Part, part_of
@@ -125,14 +126,9 @@ def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
     axis = deciding_axis(name, used)
     if axis is not None:
         return f'contradicts the axis "{axis}", which sets it; remove one of them'
-    return _size_problem(owned_arguments().get(name, name), value)
-
-
-def _size_problem(axis: str, value: Any) -> str:
-    """What is wrong with the value, if the axis takes integers; empty if nothing is."""
-    needs_integer = axis in AXES and AXES[axis].integer_argument
-    if needs_integer and not (type(value) is int and value > 0):
-        return f"must be an integer from 1, not {described(value)}"
+    owner = AXES.get(owned_arguments().get(name, name))
+    if owner is not None and owner.integer_argument:
+        return integer_problem(value) or ""
     return ""
 
 
@@ -181,7 +177,7 @@ def _section_problems(part: Part) -> Iterator[Problem]:
         yield part.problem(("zero_optimization", "zenflow"), message)
 
 
-def baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Assignment:
+def baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Choices:
     """Every axis with a value.
 
     As the file says; else each axis's first value; else the user's own arguments; else the axis's

@@ -24,13 +24,14 @@ from orchestrator.planning.axes import (
     EFFECTIVE_BATCH,
     MICRO_BATCH,
     SEQUENCE_LENGTH,
-    Assignment,
+    Choices,
+    grids_of,
     overlay,
 )
 from orchestrator.planning.base_arguments import CUSTOM, DEFAULT
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.validity import Choices, Rule, Variants, broken_rule
+from orchestrator.planning.validity import Rule, Variants, broken_rule
 
 _SAME_TRAINING = ("dataloader_", "logging_", "torch_", "include_", "ddp_", "average_tokens_")
 """Prefixes of arguments that change how a step runs, not what it computes."""
@@ -97,16 +98,12 @@ def _trial_spec(
     choices: Choices, variants: Variants, config: SweepConfig, *, has_gpu: bool
 ) -> TrialSpec:
     resources = config.resources
-    measure = config.measure
-    data = config.data_of(choices)
-    if not has_gpu:
-        measure = _measure_on_cpu(config)
     return TrialSpec(
         choices=choices,
         model=config.model,
-        data=data,
+        data=config.data_of(choices),
         settings=_settings(choices, variants, config),
-        measure=measure,
+        measure=config.measure if has_gpu else _measure_on_cpu(config),
         needs=Needs(
             gpus=int(has_gpu),
             cpus=resources.cpus_per_trial,
@@ -138,13 +135,9 @@ def _configurations(config: SweepConfig) -> Iterator[Choices]:
             yield choices
 
 
-def _assignments(config: SweepConfig) -> Iterator[Assignment]:
+def _assignments(config: SweepConfig) -> Iterator[Choices]:
     """What the file asks for: its grids, then its single trials, laid over the baseline."""
-    grids = [overlay(config.axes, subset) for subset in config.subsets.values()]
-    # A file without axes has one trial, because an empty grid has one configuration.
-    if not grids and (config.axes or not config.trials):
-        grids = [dict(config.axes)]
-    for grid in grids:
+    for grid in grids_of(config.axes, config.subsets, config.trials):
         # The last axis of the file varies fastest.
         for values in itertools.product(*grid.values()):
             yield overlay(config.baseline, dict(zip(grid, values, strict=True)))
@@ -162,7 +155,7 @@ def _with_numbered_length(choices: Choices, config: SweepConfig) -> Choices:
     return {**choices, SEQUENCE_LENGTH: length}
 
 
-def _solved(assignment: Assignment) -> Choices:
+def _solved(assignment: Choices) -> Choices:
     """A choice on every axis, techniques first; an effective batch becomes its accumulation.
 
     An accumulation that is not whole is a fraction, rounded to four digits; a rule forbids it.

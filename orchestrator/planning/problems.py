@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 KeyPath = tuple[str | int, ...]
@@ -45,7 +47,7 @@ class ConfigError(Exception):
     def __init__(self, problems: Iterable[Problem]) -> None:
         # Two checks can report the same mistake.
         distinct = dict.fromkeys(problems)
-        self.problems = tuple(sorted(distinct, key=_position))
+        self.problems = tuple(sorted(distinct, key=attrgetter("file", "line")))
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -54,10 +56,6 @@ class ConfigError(Exception):
         if left_out:
             lines.append(f"… and {left_out:,} more mistakes")
         return "\n".join(lines)
-
-
-def _position(problem: Problem) -> tuple[str, int]:
-    return problem.file, problem.line
 
 
 def dotted(at: KeyPath) -> str:
@@ -81,7 +79,7 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
     def similarity(choice: str) -> tuple[float, bool, int]:
         """Share of letters in common; ties go to equal letters, then to a longer common start."""
         ratio = difflib.SequenceMatcher(a=choice, b=written).ratio()
-        return ratio, sorted(choice) == sorted(written), _shared_beginning(choice, written)
+        return ratio, sorted(choice) == sorted(written), shared_length(choice, written)
 
     # difflib's own threshold, 0.6 of the letters in common, finds transposed and missing letters.
     matches = difflib.get_close_matches(written, by_lower, n=len(by_lower) or 1)
@@ -90,14 +88,10 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
     return by_lower[max(matches, key=similarity)]
 
 
-def _shared_beginning(text: str, other: str) -> int:
-    """How many letters two texts share from their first on."""
-    shared = 0
-    for letter, other_letter in zip(text, other, strict=False):
-        if letter != other_letter:
-            break
-        shared += 1
-    return shared
+def shared_length(first: Sequence[object], second: Sequence[object]) -> int:
+    """How many letters or other items are equal at the beginning of two sequences."""
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def advice(word: object, choices: Sequence[str]) -> str:
@@ -110,6 +104,12 @@ def advice(word: object, choices: Sequence[str]) -> str:
     if len(choices) > _MANY_CHOICES:
         return question
     return f"{question} Valid choices: {listed}"
+
+
+def guess_after(word: str, choices: Iterable[str]) -> str:
+    """``; did you mean "sgd"?`` to end a sentence with; empty if no choice is similar."""
+    guess = closest(word, choices)
+    return "" if guess is None else f"; {did_you_mean(guess)}"
 
 
 def did_you_mean(guess: str) -> str:

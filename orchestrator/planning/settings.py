@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, UserCode, to_json
-from orchestrator.planning.axes import SEQUENCE_LENGTH, Assignment, Grid, overlay
+from orchestrator.planning.axes import SEQUENCE_LENGTH, Choices, Grid, grids_of
 from orchestrator.planning.config_model import CpuFallback, FollowUpPolicy, Resources
 from orchestrator.planning.search_options import DEFAULT_SEARCH, SearchOptions
 from orchestrator.storage.location import Location
@@ -30,8 +30,8 @@ class SweepConfig:
     subsets: Mapping[str, Grid] = field(default_factory=dict)
     """Named grids laid over ``axes``; when there are any, the plan is their union."""
     exclude: tuple[Grid, ...] = ()
-    trials: tuple[Assignment, ...] = ()
-    baseline: Assignment = field(default_factory=dict)
+    trials: tuple[Choices, ...] = ()
+    baseline: Choices = field(default_factory=dict)
     """Every axis with a value.
 
     A trial that names no value takes this one, and the report compares with it.
@@ -55,9 +55,8 @@ class SweepConfig:
     @property
     def axes_in_play(self) -> tuple[str, ...]:
         """The axes with more than one value somewhere in the sweep, in the order of the file."""
-        # Grids first, in their order, then what single trials add.
-        grids: list[Grid] = [overlay(self.axes, subset) for subset in self.subsets.values()]
-        grids = grids or [self.axes]
+        # Grids first, in their order, then what single trials add to them or to the baseline.
+        grids: list[Grid] = [*grids_of(self.axes, self.subsets, self.trials)] or [{}]
         grids += [{axis: (value,) for axis, value in trial.items()} for trial in self.trials]
         values: dict[str, set[Choice]] = {}
         for axis in dict.fromkeys(itertools.chain(self.axes, *grids)):
@@ -73,7 +72,7 @@ class SweepConfig:
             return None
         return self.data.synthetic.sequence_length
 
-    def data_of(self, choices: Assignment) -> DataSpec:
+    def data_of(self, choices: Choices) -> DataSpec:
         """The data of a trial with these choices: the config's, at the length that they name."""
         length = choices.get(SEQUENCE_LENGTH)
         if not isinstance(length, int):

@@ -10,7 +10,7 @@ from jobs.spec import Choice, MeasureSpec, TrialSpec
 from jobs.techniques import AXES
 from orchestrator.labels import label
 from orchestrator.planning.arguments import owned_arguments
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Assignment
+from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Choices
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import advice
 from orchestrator.planning.settings import SweepConfig
@@ -20,20 +20,13 @@ BATCH_AXES = (MICRO_BATCH, ACCUMULATION, EFFECTIVE_BATCH)
 FEW_SETS = 12
 """Technique sets that a file may name in its trials for each to be tuned without ``--all``."""
 
-# A batch-size search measures many sizes, so each gets as few steps as a steady speed needs.
-_WARMUP_STEPS = 2
-_STEPS = 5
-_RELATIVE_ERROR = 0.01
-_INSPECTED_BATCH = 16
-"""Samples a step up to which the effective configuration is read back: it depends on no size."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TechniqueSet:
     """A choice on every axis but the batch's; ``label`` tells it from the others of its file."""
 
     label: str
-    choices: Assignment
+    choices: Choices
 
     def trial(
         self,
@@ -42,7 +35,7 @@ class TechniqueSet:
         accumulation: int,
         *,
         has_gpu: bool,
-        relative_error: float = _RELATIVE_ERROR,
+        relative_error: float = 0.01,
     ) -> TrialSpec | TrialRecord:
         """The set at a batch, or the record that says which rule forbids it.
 
@@ -65,11 +58,11 @@ class TechniqueSet:
         (spec,) = planned.trials
         if not has_gpu:
             return spec
-        return replace(spec, measure=_quick_measure(spec, relative_error))
+        return replace(spec, measure=_quick_measure_at(spec, relative_error))
 
 
 def technique_sets(
-    config: SweepConfig, over: Assignment, *, every: bool = False
+    config: SweepConfig, over: Choices, *, every: bool = False
 ) -> tuple[TechniqueSet, ...]:
     """The technique sets whose batch to tune, with ``over`` laid over each.
 
@@ -112,20 +105,20 @@ def _refuse_contradiction(axis: str, config: SweepConfig) -> None:
             )
 
 
-def _candidates(config: SweepConfig, over: Assignment, *, every: bool) -> list[Assignment]:
+def _candidates(config: SweepConfig, over: Choices, *, every: bool) -> list[Choices]:
     # A list of single trials is a list of techniques to tune, as long as it is short.
     names_sets = bool(config.trials) and not config.axes and not config.subsets
     if not every and not names_sets:
         return [config.baseline]
-    planned: list[Assignment] = [trial.choices for trial in plan(config).trials]
+    planned: list[Choices] = [trial.choices for trial in plan(config).trials]
     if every or len(_distinct(planned, over)) <= FEW_SETS:
         return planned
     return [config.baseline]
 
 
-def _distinct(candidates: Iterable[Assignment], over: Assignment) -> list[Assignment]:
+def _distinct(candidates: Iterable[Choices], over: Choices) -> list[Choices]:
     """The candidates without their batch, each once."""
-    distinct: dict[tuple[tuple[str, type, Choice], ...], Assignment] = {}
+    distinct: dict[tuple[tuple[str, type, Choice], ...], Choices] = {}
     for choices in candidates:
         merged = {**choices, **over}
         techniques = {axis: value for axis, value in merged.items() if axis not in BATCH_AXES}
@@ -135,18 +128,22 @@ def _distinct(candidates: Iterable[Assignment], over: Assignment) -> list[Assign
     return list(distinct.values())
 
 
-def _quick_measure(spec: TrialSpec, relative_error: float) -> MeasureSpec:
-    measure = spec.measure
-    inspect = measure.inspect and spec.effective_batch <= _INSPECTED_BATCH
-    most_warmup_steps = 1
-    if inspect:
-        # Small batches have short steps, of which the second is slow, too.
-        most_warmup_steps = _WARMUP_STEPS
+def _quick_measure_at(spec: TrialSpec, relative_error: float) -> MeasureSpec:
+    # What is read back depends on no size, so small batches are enough. They have short steps, of
+    # which the second is slow, too.
+    is_small = spec.measure.inspect and spec.effective_batch <= 16
+    return replace(
+        quick_measure(spec.measure, warmup_steps=2 if is_small else 1),
+        relative_error=max(spec.measure.relative_error, relative_error),
+        inspect=is_small,
+    )
+
+
+def quick_measure(measure: MeasureSpec, *, warmup_steps: int = 2, steps: int = 5) -> MeasureSpec:
+    """At most as many steps as a steady speed needs, for searches that measure many trials."""
     return replace(
         measure,
-        warmup_steps=min(measure.warmup_steps, most_warmup_steps),
-        steps=min(measure.steps or _STEPS, _STEPS),
-        relative_error=max(measure.relative_error, relative_error),
-        inspect=inspect,
+        warmup_steps=min(measure.warmup_steps, warmup_steps),
+        steps=min(measure.steps or steps, steps),
         profile=False,
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jobs.spec import Choice
 from jobs.techniques import INCOMPATIBLE, Variant
+from orchestrator.planning.axes import Choices
 
-Choices = Mapping[str, Choice]
 Variants = Mapping[str, Variant]
 """Axis -> the variant chosen on it. An axis that the user's own arguments decide is absent."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
-from orchestrator.planning.problems import closest
+from orchestrator.planning.problems import guess_after
 
 CONFIG = "config.json"
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "*.gguf")
@@ -31,8 +32,6 @@ _WITHOUT_FILES = ("byt5", "canine", "perceiver")
 """Tokenizers of bytes and characters, which need no vocabulary."""
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-_HUB_SECONDS = 5.0
-"""How long the Hub may take to answer."""
 _CONFIG_BYTES = 4 * 2**20
 """A config.json beyond this size is none."""
 
@@ -72,19 +71,13 @@ def tokenizer_problem(name: str) -> str:
 
 def checkpoint_config(name: str) -> dict[str, Any] | None:
     """The config.json of a checkpoint that is on this machine; None if there is none."""
-    if _is_path(name):
-        return _json_object(Path(name, CONFIG))
-    for snapshot in _snapshots(name):
-        config = _json_object(snapshot / CONFIG)
-        if config is not None:
-            return config
-    return None
+    configs = (_json_object(folder / CONFIG) for folder in _folders(name))
+    return next((config for config in configs if config is not None), None)
 
 
 def tokenizer_file(name: str) -> Path | None:
     """The tokenizer.json of a name that is on this machine; None if there is none."""
-    folders = [Path(name)] if _is_path(name) else _snapshots(name)
-    for folder in folders:
+    for folder in _folders(name):
         if (folder / "tokenizer.json").is_file():
             return folder / "tokenizer.json"
     return None
@@ -92,7 +85,7 @@ def tokenizer_file(name: str) -> Path | None:
 
 def lacks_chat_template(name: str) -> bool:
     """Whether a tokenizer that is on this machine has no chat template; False if it is not here."""
-    folders = [Path(name)] if _is_path(name) else _snapshots(name)
+    folders = _folders(name)
     if not any(folder.is_dir() for folder in folders):
         return False
     return not any(map(_has_chat_template, folders))
@@ -105,15 +98,21 @@ def _has_chat_template(folder: Path) -> bool:
     return bool(settings.get("chat_template"))
 
 
+def _folders(name: str) -> list[Path]:
+    """The folder, or the downloaded versions of a name on the Hub."""
+    return [Path(name)] if _is_path(name) else _snapshots(name)
+
+
 def is_on_this_machine(name: str) -> bool:
     """Whether a folder, or a snapshot in the Hub's cache, has the files of a name."""
-    return _is_path(name) or any(_snapshots(name))
+    return bool(_folders(name))
 
 
+@functools.cache
 def unreachable(name: str) -> str:
     """Why a name that this machine does not have cannot be had from the Hub; empty if it can.
 
-    Asks the Hub, for ``_HUB_SECONDS`` at most. transformers itself would try for half a minute, in
+    Asks the Hub once, for five seconds at most. transformers itself would try for half a minute, in
     every trial.
     """
     import urllib.error
@@ -125,7 +124,7 @@ def unreachable(name: str) -> str:
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(request, timeout=_HUB_SECONDS):
+        with urllib.request.urlopen(request, timeout=5):
             return ""
     except urllib.error.HTTPError as error:
         if error.code in (401, 403, 404):
@@ -147,9 +146,7 @@ def _folder_problem(folder: Path, expected: str) -> str:
         return f"{folder} is a file; give the folder that holds {expected}"
     message = f"there is no folder {folder}"
     if folder.parent.is_dir():
-        meant = closest(folder.name, [path.name for path in folder.parent.iterdir()])
-        if meant:
-            message += f'; did you mean "{meant}"?'
+        message += guess_after(folder.name, [path.name for path in folder.parent.iterdir()])
     return message
 
 
@@ -188,13 +185,9 @@ def _snapshots(name: str) -> list[Path]:
         cache = os.path.join(home, "hub")
     folder = Path(cache, f"models--{name.replace('/', '--')}", "snapshots")
     try:
-        return sorted(folder.iterdir(), key=_changed_at, reverse=True)
+        return sorted(folder.iterdir(), key=os.path.getmtime, reverse=True)
     except OSError:
         return []
-
-
-def _changed_at(path: Path) -> float:
-    return path.stat().st_mtime
 
 
 def _json_object(path: Path) -> dict[str, Any] | None:

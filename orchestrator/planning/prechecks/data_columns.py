@@ -12,7 +12,7 @@ from jobs.spec import DatasetFile, Task
 from orchestrator.planning.prechecks.checkpoints import lacks_chat_template
 from orchestrator.planning.prechecks.data_file import DataFile, NoDataFileError, read_data_file
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
-from orchestrator.planning.problems import KeyPath, closest, did_you_mean
+from orchestrator.planning.problems import KeyPath, guess_after
 
 _TEXT_SOURCES = ("text", "messages", "prompt", "input_ids")
 """Columns that a trial can take token ids from. All but input_ids are tokenized first."""
@@ -55,14 +55,11 @@ def read_or_problem(file: DatasetFile) -> DataFile | str:
 
 def missing_columns(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
     """A problem for each column that the configuration names and the file lacks."""
-    for theirs in file.columns.values():
+    for ours, theirs in file.columns.items():
         if theirs in data.columns:
             continue
         message = f'the file has no column "{theirs}"; it has {data.listed_columns()}'
-        meant = closest(theirs, data.columns)
-        if meant:
-            message = f"{message}; {did_you_mean(meant)}"
-        yield ("columns", _key_of(file, theirs)), message
+        yield ("columns", ours), message + guess_after(theirs, data.columns)
 
 
 def _first_path(file: DatasetFile) -> Path:
@@ -80,15 +77,16 @@ def _with_a_guess(message: str, path: Path) -> str:
         return message
     if not path.parent.is_dir():
         return f"{message}: there is no folder {path.parent}"
-    meant = closest(path.name, [sibling.name for sibling in path.parent.iterdir()])
-    if meant is None:
-        return message
-    return f"{message}; {did_you_mean(meant)}"
+    return message + guess_after(path.name, [other.name for other in path.parent.iterdir()])
 
 
-def _key_of(file: DatasetFile, theirs: str) -> str:
-    """Our name of the column that the user's file calls ``theirs``."""
-    return next(ours for ours, column in file.columns.items() if column == theirs)
+def lacks_column(data: DataFile, name: str, who: str = "", hint: str = "") -> tuple[KeyPath, str]:
+    """The problem of a file that has no column of this name of ours."""
+    message = (
+        f"{who}needs a column {name}; the file has {data.listed_columns()}; name yours in columns, "
+        f"as in columns: {{{name}: YOURS}}{hint}"
+    )
+    return ("columns",), message
 
 
 def _our_columns(file: DatasetFile, data: DataFile) -> set[str]:
@@ -105,17 +103,9 @@ def _column_problems(
         yield from _image_problems(file, data, ours)
     inputs, alternative = _inputs(file, task)
     if not ours.intersection(inputs):
-        hint = f"name yours in columns, as in columns: {{{inputs[0]}: YOURS}}{alternative}"
-        yield (
-            ("columns",),
-            f"needs a column {inputs[0]}; the file has {data.listed_columns()}; {hint}",
-        )
+        yield lacks_column(data, inputs[0], hint=alternative)
     if task in _NEED_LABELS and not ours.intersection(("labels", "label", "label_ids")):
-        yield (
-            ("columns",),
-            f"{task} needs a column labels; the file has {data.listed_columns()}; name yours in "
-            "columns, as in columns: {labels: YOURS}",
-        )
+        yield lacks_column(data, "labels", f"{task} ")
 
 
 def _inputs(file: DatasetFile, task: Task) -> tuple[tuple[str, ...], str]:
@@ -136,11 +126,7 @@ def _image_problems(
 ) -> Iterator[tuple[KeyPath, str]]:
     """Problems if there is no column with images, or no processor to read them with."""
     if not ours.intersection(("images", "image")):
-        yield (
-            ("columns",),
-            f"needs a column images; the file has {data.listed_columns()}; name yours in columns, "
-            "as in columns: {images: YOURS}",
-        )
+        yield lacks_column(data, "images")
     if file.tokenizer is None:
         yield (), "needs the folder of the model's processor in tokenizer"
 

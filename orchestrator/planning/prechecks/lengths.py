@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.planning.axes import SEQUENCE_LENGTH
+from orchestrator.planning.axes import SEQUENCE_LENGTH, grids_of
 from orchestrator.planning.problems import KeyPath
 from orchestrator.planning.settings import SweepConfig
 
@@ -19,7 +19,7 @@ def sequence_lengths(config: SweepConfig) -> Iterator[Length]:
     """All lengths that a trial has; none for images, and none for token ids that are not cut."""
     if config.model.task == "image-classification":
         return
-    if AXES[SEQUENCE_LENGTH].default in _used_values(config):
+    if AXES[SEQUENCE_LENGTH].default in used_choices(config, SEQUENCE_LENGTH):
         yield from _of_data(config)
     yield from lengths_of_axis(config)
 
@@ -32,7 +32,7 @@ def lengths_of_axis(config: SweepConfig) -> Iterator[Length]:
     for index, trial in enumerate(config.trials):
         places.append((("trials", index), trial))
     named = set()
-    used = _used_values(config)
+    used = used_choices(config, SEQUENCE_LENGTH)
     for place, grid in places:
         for at, value in _of_axis(grid, place):
             named.add(value)
@@ -44,21 +44,12 @@ def lengths_of_axis(config: SweepConfig) -> Iterator[Length]:
             yield at, value
 
 
-def _used_values(config: SweepConfig) -> set[Choice]:
-    return used_choices(config, SEQUENCE_LENGTH)
-
-
 def used_choices(config: SweepConfig, axis: str) -> set[Choice]:
     """The values of an axis that trials have: of a grid, of single trials, or the baseline's."""
     default = config.baseline.get(axis, AXES[axis].default)
-    grids = [{**config.axes, **subset} for subset in config.subsets.values()]
-    if not grids and (config.axes or not config.trials):
-        grids = [dict(config.axes)]
-    used: set[Choice] = set()
-    for grid in grids:
+    used = {trial.get(axis, default) for trial in config.trials}
+    for grid in grids_of(config.axes, config.subsets, config.trials):
         used.update(grid.get(axis, (default,)))
-    for trial in config.trials:
-        used.add(trial.get(axis, default))
     return used
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -123,18 +122,9 @@ def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Fin
             continue
         problem = check(name)
         if not problem and asks_hub and not checkpoints.is_on_this_machine(name):
-            problem = _unreachable(name)
+            problem = checkpoints.unreachable(name)
         if problem:
             yield Finding(at, problem)
-
-
-@functools.cache
-def _unreachable(name: str) -> str:
-    """Why a checkpoint cannot be had from the Hub; empty if it can.
-
-    The answer is cached, because a model and its tokenizer mostly have the same name.
-    """
-    return checkpoints.unreachable(name)
 
 
 def _kinds_of_rows(config: SweepConfig) -> set[bool]:

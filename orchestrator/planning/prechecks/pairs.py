@@ -11,10 +11,14 @@ from jobs.spec import Choice, DatasetFile
 from jobs.techniques import AXES
 from jobs.techniques.hooks import service
 from orchestrator.planning.prechecks.checkpoints import tokenizer_file
-from orchestrator.planning.prechecks.data_columns import missing_columns, read_or_problem
+from orchestrator.planning.prechecks.data_columns import (
+    lacks_column,
+    missing_columns,
+    read_or_problem,
+)
 from orchestrator.planning.prechecks.data_file import DataFile, Row
 from orchestrator.planning.prechecks.lengths import Length
-from orchestrator.planning.problems import Finding, KeyPath
+from orchestrator.planning.problems import Finding, KeyPath, shared_length
 
 _ANSWERS = ("chosen", "rejected")
 _COLUMNS = ("prompt", *_ANSWERS)
@@ -47,11 +51,7 @@ def _missing_answers(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPat
     ours = set(file.columns) or set(data.columns)
     for name in _ANSWERS:
         if name not in ours:
-            yield (
-                ("columns",),
-                f"a training on pairs of answers needs a column {name}; the file has "
-                f"{data.listed_columns()}; name yours in columns, as in columns: {{{name}: YOURS}}",
-            )
+            yield lacks_column(data, name, "a training on pairs of answers ")
     if ours.intersection(("images", "image")):
         yield (), "has images, and pairs of answers are made from texts alone"
 
@@ -122,23 +122,13 @@ def _tokens_of_prompt(row: Row, tokenizer: Any) -> int:
     for name in _ANSWERS:
         answer = row[name]
         whole = answer if "prompt" not in row else prompt + answer
-        lengths.append(_shared_length(before, tokenizer.encode(whole).ids))
+        lengths.append(shared_length(before, tokenizer.encode(whole).ids))
     return min(lengths)
 
 
 def _text_of(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     return content if isinstance(content, str) else ""
-
-
-def _shared_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many token ids are equal at the beginning of two sequences."""
-    length = 0
-    for left, right in zip(first, second, strict=False):
-        if left != right:
-            break
-        length += 1
-    return length
 
 
 @functools.cache

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Assignment
+from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Choices
 from orchestrator.planning.plan import Plan, RuleCheck, chosen_variants, plan
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.planning.technique_sets import quick_measure
 from orchestrator.planning.tune_space import policy
 from orchestrator.planning.tune_space.combinations import (
     Combinations,
@@ -25,10 +26,6 @@ from orchestrator.planning.tune_space.values import (
     Values,
     listed_values,
 )
-
-_STEPS = 5
-_WARMUP_STEPS = 2
-"""Fewer steps than in a sweep, because the search measures many configurations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +92,6 @@ def tune_space(
 def _tuned(config: SweepConfig, goal: Goal) -> SweepConfig:
     """The user's configuration without its axes, and measured as ``tune`` measures."""
     baseline, arguments = with_own_values(config.baseline, config.training_arguments)
-    measure = config.measure
     return replace(
         config,
         training_arguments=arguments,
@@ -106,12 +102,7 @@ def _tuned(config: SweepConfig, goal: Goal) -> SweepConfig:
         baseline=baseline,
         repeats=1,
         budgets=goal.budgets or config.budgets,
-        measure=replace(
-            measure,
-            warmup_steps=min(measure.warmup_steps, _WARMUP_STEPS),
-            steps=min(measure.steps or _STEPS, _STEPS),
-            profile=False,
-        ),
+        measure=quick_measure(config.measure),
     )
 
 
@@ -185,7 +176,7 @@ def _own_effective_batch(baseline: Mapping[str, Choice]) -> int | None:
     return None
 
 
-def _with_accumulation(baseline: Assignment) -> dict[str, Choice]:
+def _with_accumulation(baseline: Choices) -> dict[str, Choice]:
     """The baseline with an accumulation instead of an effective batch."""
     choices = dict(baseline)
     effective_batch = choices.pop(EFFECTIVE_BATCH, None)
@@ -195,7 +186,7 @@ def _with_accumulation(baseline: Assignment) -> dict[str, Choice]:
     return choices
 
 
-def _crossed(chosen: Combinations, baseline: Assignment) -> list[dict[str, Choice]]:
+def _crossed(chosen: Combinations, baseline: Choices) -> list[dict[str, Choice]]:
     """Each technique set at each batch; all other axes have the user's value."""
     assignments = []
     for techniques in chosen.technique_sets:

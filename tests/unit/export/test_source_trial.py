@@ -15,7 +15,7 @@ from jobs.spec import TrialSpec
 from orchestrator.analysis.dataset import Dataset, dataset_of_records, load_dataset
 from orchestrator.analysis.recommendation.offers import candidates
 from orchestrator.export import NotExportableError, export_candidate
-from orchestrator.export.rebuilt_spec import source_trial
+from orchestrator.export.source_trial import source_trial
 from orchestrator.planning.config import SweepConfig, load_config
 from orchestrator.planning.plan import plan
 from orchestrator.storage.run_metadata import RunMetadata
