@@ -18,8 +18,6 @@ DEEPSPEED_FILE = "deepspeed.json"
 NVME_FOLDER = "nvme"
 """Folder beside train.py that NVMe offload writes to, if the sweep named none."""
 _NVME_PLACEHOLDER = "{nvme}"
-_ZERO_STAGE_OF_PARTITIONED_WEIGHTS = 3
-"""The ZeRO stage that partitions weights. The model must then be built in DeepSpeed's context."""
 
 _EVALUATES_AND_SAVES: Mapping[str, Any] = {
     "eval_strategy": "steps",
@@ -29,8 +27,6 @@ _EVALUATES_AND_SAVES: Mapping[str, Any] = {
     "save_total_limit": 2,
 }
 """Evaluate and save after every tenth of all steps. Keep two checkpoints."""
-_DEFAULT_EVALUATION_BATCH = 8
-"""Rows in a batch of an evaluation, unless TrainingArguments are given another number."""
 
 
 def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpec:
@@ -79,9 +75,9 @@ def _evaluation_batch(spec: TrialSpec) -> int:
     rows = spec.settings.training_arguments.get("per_device_eval_batch_size")
     if rows is not None:
         return int(rows)
-    # The trial evaluated with the default, so the default is known to fit.
+    # The trial evaluated with the default of TrainingArguments, so that is known to fit.
     if spec.measure.evaluate_and_save:
-        return _DEFAULT_EVALUATION_BATCH
+        return 8
     # A fused loss never holds all logits of a micro-batch in training, but evaluation does.
     if "loss" in spec.settings.hooks:
         return 1
@@ -112,7 +108,7 @@ def deepspeed(spec: TrialSpec) -> dict[str, Any] | None:
     nvme_path = spec.needs.nvme_path or NVME_FOLDER
     filled: dict[str, Any] = _with_nvme_path(spec.settings.deepspeed, nvme_path)
     zero = filled.get("zero_optimization")
-    if isinstance(zero, dict) and zero.get("stage") == _ZERO_STAGE_OF_PARTITIONED_WEIGHTS:
+    if isinstance(zero, dict) and zero.get("stage") == 3:
         # Without this setting, a saved model would have no weights. A trial saves no model.
         zero.setdefault("stage3_gather_16bit_weights_on_model_save", True)
     check_plain(filled)
@@ -146,10 +142,10 @@ def accelerate(spec: TrialSpec) -> dict[str, Any]:
         return {**settings, "mixed_precision": _mixed_precision(spec)}
     # The DeepSpeed file sets the precision. Accelerate refuses a second setting of it.
     zero = spec.settings.deepspeed.get("zero_optimization") or {}
-    is_partitioned = zero.get("stage", 0) == _ZERO_STAGE_OF_PARTITIONED_WEIGHTS
     deepspeed_file = {
         "deepspeed_config_file": DEEPSPEED_FILE,
-        "zero3_init_flag": is_partitioned,
+        # Stage 3 partitions the weights, so DeepSpeed must be there when the model is built.
+        "zero3_init_flag": zero.get("stage", 0) == 3,
     }
     return {**settings, "distributed_type": "DEEPSPEED", "deepspeed_config": deepspeed_file}
 

@@ -15,8 +15,6 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64")
 """Names of torch dtypes that a model may be built with."""
 _WITHOUT_MARKUP = str.maketrans({"\\": "/", '"': "'", "`": "'", "<": "‹", "[": "(", "]": ")"})
 """Characters that begin markup or end a docstring -> harmless ones that look similar."""
-_LINE_LENGTH = 60
-"""Arguments that together have more characters than this are written on one line each."""
 
 
 class NotExportableError(ValueError):
@@ -116,7 +114,7 @@ def arguments(parts: Sequence[Code]) -> Code:
     if len(set(names)) < len(names):
         raise NotExportableError(f"an argument is given twice: {', '.join(names)}")
     together = ", ".join(parts)
-    if len(together) < _LINE_LENGTH:
+    if len(together) < 60:
         return Code(together)
     lines = "".join(f"\n        {part}," for part in parts)
     return Code(f"{lines}\n    ")

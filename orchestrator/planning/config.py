@@ -26,7 +26,7 @@ from orchestrator.planning.prechecks.model_configuration import (
     model_types,
 )
 from orchestrator.planning.prechecks.user_code import read_user_code
-from orchestrator.planning.problems import ConfigError, KeyPath, Problem, closest
+from orchestrator.planning.problems import ConfigError, KeyPath, Problem, closest, did_you_mean
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.storage.location import location
 
@@ -68,8 +68,13 @@ def load_config(
         raise ConfigError(problems)
     # A value of the right type may still name something that does not exist.
     found = [*_model_problems(file, trust_remote_code), *_size_problems(file, grids)]
-    user_code, problems_of_code = read_user_code(file, Path(path), is_allowed=allow_own_code)
-    problems += itertools.starmap(document.problem, [*found, *problems_of_code])
+    user_code = None
+    if file.own_code is not None:
+        user_code, problems_of_code = read_user_code(
+            file.own_code, Path(path), is_allowed=allow_own_code
+        )
+        found += problems_of_code
+    problems += itertools.starmap(document.problem, found)
     if problems:
         raise ConfigError(problems)
     return _checked(Path(path), file, grids, base, user_code)
@@ -93,7 +98,7 @@ def _model_problems(file: ConfigFile, trust_remote_code: bool) -> Iterator[tuple
     known = model_types()
     if name is not None and known and name not in known:
         meant = closest(name, known)
-        hint = f'did you mean "{meant}"?' if meant else "see transformers' list of model types"
+        hint = did_you_mean(meant) if meant else "see transformers' list of model types"
         message = f'transformers has no architecture "{name}"; {hint}'
         yield ("model", "architecture"), message
     elif name is not None:

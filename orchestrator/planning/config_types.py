@@ -18,9 +18,6 @@ from pydantic import (
 from orchestrator.storage.location import location
 from orchestrator.units import DURATION_PATTERN, SIZE_PATTERN, duration_seconds, size_bytes
 
-_NAME_CHARACTERS = 100
-"""The longest name of a sweep; the name of a folder may have 255 bytes."""
-
 
 class Section(BaseModel):
     """A mapping of the file. The docstring below a key is its meaning, for editors and the docs."""
@@ -42,29 +39,23 @@ def sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from sections_in(argument)
 
 
+def _integer_or(word: str, value: object) -> int:
+    # To Python, True is the integer 1.
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f'must be an integer from 1, or "{word}"')
+    return value
+
+
 def _steps(value: object) -> int | None:
-    if value == "epoch":
-        return None
-    return _at_least_one(value, 'an integer from 1, or "epoch"')
+    return None if value == "epoch" else _integer_or("epoch", value)
 
 
 def _cpus(value: object) -> int:
-    if value == "auto":
-        return 0
-    return _at_least_one(value, 'an integer from 1, or "auto"')
+    return 0 if value == "auto" else _integer_or("auto", value)
 
 
 def _host_memory(value: object) -> int:
-    if value == "auto":
-        return 0
-    return size_bytes(value)
-
-
-def _at_least_one(value: object, expected: str) -> int:
-    # To Python, True is the integer 1.
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"must be {expected}")
-    return value
+    return 0 if value == "auto" else size_bytes(value)
 
 
 def _mapping_or_path(value: object) -> object:
@@ -78,8 +69,9 @@ def _check_name(value: str | None) -> str | None:
         return None
     if re.search(r"[/\\]", value) or value in (".", ".."):
         raise ValueError("is a name, not a path; to choose the run folder, set output")
-    if not value.strip() or not value.isprintable() or len(value) > _NAME_CHARACTERS:
-        raise ValueError(f"must be 1 to {_NAME_CHARACTERS} printable characters")
+    # The name of a folder may have 255 bytes.
+    if not value.strip() or not value.isprintable() or len(value) > 100:
+        raise ValueError("must be 1 to 100 printable characters")
     return value
 
 

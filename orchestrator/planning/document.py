@@ -22,7 +22,6 @@ _MAX_BYTES = 2**20
 """The largest file that is parsed: PyYAML takes seconds for every mebibyte."""
 _TOO_LARGE = "larger than 1 MiB, which no configuration is"
 _PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
-_SHOWN_CHARACTERS = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -283,9 +282,7 @@ def _scalar_problem(value: Any, written: str, kind: str) -> str:
 
 def _line_of(error: yaml.MarkedYAMLError) -> int:
     mark = error.problem_mark or error.context_mark
-    if mark is None:
-        return 1
-    return mark.line + 1
+    return 1 if mark is None else mark.line + 1
 
 
 def _context_of(error: yaml.MarkedYAMLError) -> str:
@@ -301,6 +298,4 @@ def _is_text(value: str) -> bool:
 
 
 def _shown(written: str) -> str:
-    if len(written) <= _SHOWN_CHARACTERS:
-        return f'"{written}"'
-    return f'"{written[:_SHOWN_CHARACTERS]}…"'
+    return f'"{written}"' if len(written) <= 40 else f'"{written[:40]}…"'

@@ -27,9 +27,6 @@ from orchestrator.storage.layout import written_beside
 
 _LIBRARIES = ("transformers", "torch", "peft", "trl", "accelerate", "liger_kernel")
 """The packages that the answers depend on, by their import names."""
-_MOST_SECONDS = 300.0
-"""A slow network drive takes minutes to import the libraries."""
-_SHOWN_CHARACTERS = 300
 
 
 class NoAnswerError(RuntimeError):
@@ -129,11 +126,11 @@ def _asked(question: Mapping[str, Any]) -> Any:
             input=json.dumps(question),
             capture_output=True,
             text=True,
-            timeout=_MOST_SECONDS,
+            timeout=300,  # a slow network drive takes minutes to import the libraries
             env=environment,
         )
-    except subprocess.TimeoutExpired:
-        raise NoAnswerError(f"no answer within {_MOST_SECONDS:.0f} s") from None
+    except subprocess.TimeoutExpired as error:
+        raise NoAnswerError(f"no answer within {error.timeout:.0f} s") from None
     except OSError as error:
         raise NoAnswerError(error.strerror or type(error).__name__) from None
     try:
@@ -141,7 +138,7 @@ def _asked(question: Mapping[str, Any]) -> Any:
         return json.loads(ran.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         errors = ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"]
-        raise NoAnswerError(errors[-1][:_SHOWN_CHARACTERS]) from None
+        raise NoAnswerError(errors[-1][:300]) from None
 
 
 def _say(note: str) -> None:

@@ -11,12 +11,6 @@ from typing import NamedTuple
 KeyPath = tuple[str | int, ...]
 """Where a value is: keys and list positions from the top of the file."""
 
-_SHOWN_PROBLEMS = 50
-"""At most this many mistakes are listed, and the rest are counted. A file with so many mistakes is
-probably of another program."""
-_MANY_CHOICES = 16
-"""If there are more choices than this, only the similar one is shown, and not the whole list."""
-
 
 class Finding(NamedTuple):
     """A sentence about the value of a key."""
@@ -51,7 +45,8 @@ class ConfigError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        lines = [str(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
+        # A file with more mistakes is probably of another program.
+        lines = [str(problem) for problem in self.problems[:50]]
         left_out = len(self.problems) - len(lines)
         if left_out:
             lines.append(f"… and {left_out:,} more mistakes")
@@ -101,9 +96,7 @@ def advice(word: object, choices: Sequence[str]) -> str:
     if guess is None:
         return f"valid choices: {listed}"
     question = did_you_mean(guess)
-    if len(choices) > _MANY_CHOICES:
-        return question
-    return f"{question} Valid choices: {listed}"
+    return question if len(choices) > 16 else f"{question} Valid choices: {listed}"
 
 
 def guess_after(word: str, choices: Iterable[str]) -> str:

@@ -17,8 +17,6 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_values import read_technique
 
 BATCH_AXES = (MICRO_BATCH, ACCUMULATION, EFFECTIVE_BATCH)
-FEW_SETS = 12
-"""Technique sets that a file may name in its trials for each to be tuned without ``--all``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +109,7 @@ def _candidates(config: SweepConfig, over: Choices, *, every: bool) -> list[Choi
     if not every and not names_sets:
         return [config.baseline]
     planned: list[Choices] = [trial.choices for trial in plan(config).trials]
-    if every or len(_distinct(planned, over)) <= FEW_SETS:
+    if every or len(_distinct(planned, over)) <= 12:
         return planned
     return [config.baseline]
 

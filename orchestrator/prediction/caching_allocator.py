@@ -5,15 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
+from orchestrator.units import MIB
+
 # c10/core/AllocatorConfig.h and c10/cuda/CUDACachingAllocator.cpp, default settings, torch 2.11 to
 # 2.13.
 MIN_BLOCK = 512
 SMALL_SIZE = 2**20
-SMALL_BUFFER = 2 * 2**20
-MIN_LARGE_ALLOCATION = 10 * 2**20
-LARGE_BUFFER = 20 * 2**20
-ROUND_LARGE = 2 * 2**20
-_HIGHEST_ADDRESS = 2**47
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +72,6 @@ class CachingAllocator:
             return
         self.allocated -= block.size
         block.free = True
-        # Merge with free neighbours. They are removed from the pool first.
         before = block.previous
         after = block.next
         if after is not None and after.free:
@@ -104,18 +100,13 @@ class CachingAllocator:
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         # A new segment has the address next to the one before. Blocks of two segments are never
         # merged.
-        address = _HIGHEST_ADDRESS - self.reserved
-        if self.upwards:
-            address = self.reserved - nbytes
+        address = self.reserved - nbytes if self.upwards else 2**47 - self.reserved
         return Block(address=address, size=nbytes, small=small)
 
     def _split(self, block: Block, size: int) -> None:
         remaining = block.size - size
         # The same condition as ``should_split`` in CUDACachingAllocator.cpp.
-        least = SMALL_SIZE + 1
-        if block.small:
-            least = MIN_BLOCK
-        if remaining < least:
+        if remaining < (MIN_BLOCK if block.small else SMALL_SIZE + 1):
             return
         rest = Block(address=block.address + size, size=remaining, small=block.small)
         _link(rest, block.next)
@@ -136,13 +127,15 @@ def rounded(nbytes: int) -> int:
 
 
 def segment_bytes(size: int) -> int:
-    """Bytes of the segment that is allocated on the device for a block of ``size`` bytes."""
+    """Bytes of the segment that is allocated on the device for a block of ``size`` bytes.
+
+    ``get_allocation_size`` in CUDACachingAllocator.cpp.
+    """
     if size <= SMALL_SIZE:
-        return SMALL_BUFFER
-    if size < MIN_LARGE_ALLOCATION:
-        return LARGE_BUFFER
-    # ``get_allocation_size`` in CUDACachingAllocator.cpp: larger blocks are rounded up.
-    return -(-size // ROUND_LARGE) * ROUND_LARGE
+        return 2 * MIB
+    if size < 10 * MIB:
+        return 20 * MIB
+    return -(-size // (2 * MIB)) * 2 * MIB
 
 
 def _link(left: Block, right: Block | None) -> None:

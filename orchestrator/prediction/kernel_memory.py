@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from operator import attrgetter, itemgetter
 
 from orchestrator.prediction.gpus import Gpu
 
 Dimension = tuple[int, int]
 """Stride and size, both in elements."""
 _WARP = 32
-_LARGEST_VECTOR = 4
-_FLOAT_BYTES = 4
+FLOAT_BYTES = 4
 
 
 def column_sum_bytes(gpu: Gpu, *layout: int) -> int:
@@ -31,10 +31,7 @@ def column_sum_bytes(gpu: Gpu, *layout: int) -> int:
     # A block lies along the dimension that is closest in memory.
     along = not kept or reduced[0][0] < kept[0][0]
     width, vector = _vectorized(reduced, kept, along=along)
-    height = inputs
-    if along:
-        height = outputs
-    block = _block(width, height, vector, along=along)
+    block = _block(width, outputs if along else inputs, vector, along=along)
     return _shared_bytes(gpu, block, inputs, outputs)
 
 
@@ -44,11 +41,8 @@ def _vectorized(reduced: list[Dimension], kept: list[Dimension], *, along: bool)
     Contiguous inputs are read as vectors. Along the reduction a vector holds four inputs of one
     output. Across it a vector holds as many outputs as divide every size and stride.
     """
-    closest = kept
-    if along:
-        closest = reduced
-    closest_stride, width = closest[0]
-    if closest_stride != 1:
+    stride, width = (reduced if along else kept)[0]
+    if stride != 1:
         return width, 1
     # Across the reduction a thread reads as many neighbouring outputs as divide every stride.
     if not along:
@@ -56,7 +50,7 @@ def _vectorized(reduced: list[Dimension], kept: list[Dimension], *, along: bool)
         vector = _vector_length([width, *further])
         return width // vector, vector
     if not kept and len(reduced) == 1 and width > 128:
-        return width // _LARGEST_VECTOR, 1
+        return width // 4, 1
     return width, 1
 
 
@@ -79,16 +73,12 @@ class _ThreadBlock:
     @property
     def outputs(self) -> int:
         """Outputs that a block computes, in vectors."""
-        if self.along:
-            return 1
-        return self.width
+        return 1 if self.along else self.width
 
     @property
     def inputs_a_step(self) -> int:
         """Inputs of an output that a row of threads reads at a time."""
-        if self.along:
-            return self.width
-        return 1
+        return self.width if self.along else 1
 
 
 def _block(width: int, height: int, vector: int, *, along: bool) -> _ThreadBlock:
@@ -115,7 +105,7 @@ def _shared_bytes(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> i
     partial_sums = outputs * sharing * block.outputs
     if not block.along:
         partial_sums *= block.vector
-    return _FLOAT_BYTES * partial_sums
+    return FLOAT_BYTES * partial_sums
 
 
 def _blocks_an_output(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> int:
@@ -137,13 +127,10 @@ def _coalesced(layout: Sequence[int]) -> tuple[list[Dimension], list[Dimension]]
     dimensions = [layout[start : start + 3] for start in range(0, len(layout), 3)]
     reduced: list[Dimension] = []
     kept: list[Dimension] = []
-    for size, stride, is_reduced in sorted(dimensions, key=_stride):
+    for size, stride, is_reduced in sorted(dimensions, key=itemgetter(1)):
         if size == 1:
             continue
-        if is_reduced:
-            _merge(reduced, stride, size)
-        else:
-            _merge(kept, stride, size)
+        _merge(reduced if is_reduced else kept, stride, size)
     return reduced, kept
 
 
@@ -156,12 +143,8 @@ def _merge(merged: list[Dimension], stride: int, size: int) -> None:
         merged.append((stride, size))
 
 
-def _stride(dimension: Sequence[int]) -> int:
-    return dimension[1]
-
-
 def _vector_length(lengths: Sequence[int]) -> int:
-    vector = _LARGEST_VECTOR
+    vector = 4
     for length in lengths:
         while length % vector:
             vector //= 2
@@ -180,10 +163,9 @@ def embedding_backward_bytes(gpu: Gpu, indices: int, rows: int, width: int) -> i
     """
     if indices <= 3072:
         return 0
-    # Ten indices make a partial sum, and every row has at least one.
     partial_rows = indices // 10 + min(indices, rows)
     index_bytes = 8 * (5 * indices + partial_rows)
-    return index_bytes + _FLOAT_BYTES * partial_rows * (-(-width // _WARP) * _WARP)
+    return index_bytes + FLOAT_BYTES * partial_rows * (-(-width // _WARP) * _WARP)
 
 
 def layer_norm_backward_bytes(gpu: Gpu, rows: int, width: int, element: int) -> int:
@@ -203,8 +185,7 @@ def cudnn_attention_backward_bytes(
     gpu: Gpu, batch: int, heads: int, queries: int, keys: int, width: int, key_heads: int
 ) -> int:
     """32-bit query gradients and row sums; keys and values per query head if heads share them."""
-    # Of each query: its gradient and one sum.
-    accumulated = _FLOAT_BYTES * batch * heads * queries * (width + 1)
+    accumulated = FLOAT_BYTES * batch * heads * queries * (width + 1)
     if key_heads == heads:
         return accumulated
     # Heads that share keys and values get expanded gradients of 2 bytes each.
@@ -221,44 +202,28 @@ def efficient_attention_backward_bytes(
     accumulators of keys and values. The source is
     aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h.
     """
-    row_sums = _FLOAT_BYTES * batch * heads * queries
-    # Query gradients in tiles of 64 × 64 values and a lock of 4.
+    row_sums = FLOAT_BYTES * batch * heads * queries
     tiles = batch * heads * -(-queries // 64) * -(-width // 64)
-    tile_bytes = _FLOAT_BYTES * tiles * (64 * 64 + 4)
-    if element == _FLOAT_BYTES:
+    tile_bytes = FLOAT_BYTES * tiles * (64 * 64 + 4)
+    if element == FLOAT_BYTES:
         # The product is free again before the tiles are taken.
         product = row_sums * width
         return 2 * row_sums + max(product, tile_bytes)
     if width <= 64:
         return row_sums + tile_bytes
     # Wide heads in 16 bits: gradients of keys and values are summed in 32 bits first.
-    accumulators = _FLOAT_BYTES * batch * heads * 2 * keys * width
+    accumulators = FLOAT_BYTES * batch * heads * 2 * keys * width
     return row_sums + tile_bytes + accumulators
 
 
-def plain_bytes(gpu: Gpu, nbytes: int) -> int:
-    """A tensor's own bytes."""
-    return nbytes
-
-
-def cublas_bytes(gpu: Gpu) -> int:
-    """The workspace that cuBLAS gets once per thread."""
-    return gpu.cublas_workspace_bytes
-
-
-def cublaslt_bytes(gpu: Gpu) -> int:
-    """The workspace that cuBLASLt gets once per thread."""
-    return gpu.cublaslt_workspace_bytes
-
-
 FORMULAS: Mapping[str, Callable[..., int]] = {
-    "tensor": plain_bytes,
+    "tensor": lambda gpu, nbytes: nbytes,
     "column_sum": column_sum_bytes,
     "embedding_backward": embedding_backward_bytes,
     "layer_norm_backward": layer_norm_backward_bytes,
     "cudnn_attention_backward": cudnn_attention_backward_bytes,
     "efficient_attention_backward": efficient_attention_backward_bytes,
-    "cublas": cublas_bytes,
-    "cublaslt": cublaslt_bytes,
+    "cublas": attrgetter("cublas_workspace_bytes"),
+    "cublaslt": attrgetter("cublaslt_workspace_bytes"),
 }
 """Name -> how a recorded allocation's size follows from its integers."""

@@ -28,8 +28,6 @@ CARDS: Mapping[int, int] = {
 """Nominal GB -> bytes that NVML reports for the smallest common card of that size, ECC on."""
 _OLDER_CARDS = (16,)
 """Those of ``CARDS`` whose common GPUs (T4, V100) have a compute capability below 8.0."""
-_SAME_CARD = 0.01
-"""Share by which the memory of two cards of one model may differ, with ECC or without."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +121,8 @@ class Prediction:
         """Whether a card of this size is the GPU whose constants were used."""
         if self.measured_bytes is None:
             return False
-        return abs(card_bytes - self.measured_bytes) <= _SAME_CARD * self.measured_bytes
+        # Cards of one model differ by less than 1 %, with ECC or without.
+        return abs(card_bytes - self.measured_bytes) <= 0.01 * self.measured_bytes
 
 
 def figure(nbytes: int, *, below: float, above: float, slack: int = 0) -> Figure:

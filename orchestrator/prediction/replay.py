@@ -15,8 +15,6 @@ from orchestrator.prediction.caching_allocator import (
 )
 from orchestrator.prediction.gpus import Gpu
 
-_STEPS = 3
-"""Optimizer states exist from the second step on; the third shows what fragmentation adds."""
 _REPLAYED_MICRO_BATCHES = 3
 """Micro-batches of an accumulation: the second adds to gradients, later ones repeat it."""
 Key = tuple[int, int]
@@ -131,11 +129,9 @@ class _Replay:
         # As the memory tracker does when the model is built.
         self.allocator.peak_allocated = self.allocator.allocated
         self.at_peak = self.by_kind.copy()
-        for step in range(_STEPS):
+        # Optimizer states exist from the second step on; a third shows what fragmentation adds.
+        for update in (trial.first_update, trial.update, trial.update):
             temporary = self._micro_batches(trial)
-            update = trial.update
-            if step == 0:
-                update = trial.first_update
             self.run(update)
             # ``zero_grad``, and the step's batches go out of scope.
             for key in temporary:

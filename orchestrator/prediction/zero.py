@@ -9,13 +9,8 @@ import torch
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.kernel_memory import FLOAT_BYTES
 from orchestrator.prediction.replay import TrialStreams
-
-_BUCKET_ELEMENTS = 500_000_000
-"""Default of ``reduce_bucket_size``."""
-_LIVE_ELEMENTS = 1_000_000_000
-"""Default of ``stage3_max_live_parameters``."""
-_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,11 +31,12 @@ class ZeroEngine:
         """
         config = spec.settings.deepspeed or {}
         zero = config.get("zero_optimization", {})
-        bucket = zero.get("reduce_bucket_size", _BUCKET_ELEMENTS)
+        # The numbers are DeepSpeed's own defaults.
+        bucket = zero.get("reduce_bucket_size", 500_000_000)
         if bucket == "auto":
             # As in ``HfTrainerDeepSpeedConfig.trainer_config_finalize`` of transformers.
             bucket = hidden_size**2
-        live = zero.get("stage3_max_live_parameters", _LIVE_ELEMENTS)
+        live = zero.get("stage3_max_live_parameters", 1_000_000_000)
         return cls(
             stage=int(zero.get("stage", 0)),
             optimizer_on_host=(zero.get("offload_optimizer") or {}).get("device") == "cpu",
@@ -93,10 +89,8 @@ def trial_streams(
     memory no other stream can use.
     """
     is_stage_3 = engine.stage == 3
-    # Stage 0 has no buckets.
-    bucket_bytes = 0
-    if engine.stage:
-        bucket_bytes = engine.bucket_elements * _Trained.of(model).element_bytes
+    element_bytes = _Trained.of(model).element_bytes
+    bucket_bytes = engine.bucket_elements * element_bytes if engine.stage else 0
     update = Stream(events=tuple(_update_events(model, engine)))
     return TrialStreams(
         model=Stream(events=tuple(_resident_events(model, engine))),
@@ -137,8 +131,7 @@ class _Trained:
 
 def _resident_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Event]:
     """Allocations that live from the first step to the last."""
-    sizes = _resident_sizes(model, engine)
-    for number, (nbytes, kind) in enumerate(sizes, start=1):
+    for number, (nbytes, kind) in enumerate(_resident_sizes(model, engine), start=1):
         yield Allocation(number=number, formula="tensor", integers=(nbytes,), kind=kind)
 
 
@@ -154,7 +147,7 @@ def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tupl
         yield buffer.nbytes, "weights"
     if not engine.optimizer_on_host:
         for _ in ("32-bit weights", "first moment", "second moment"):
-            yield _FLOAT_BYTES * trained.elements, "optimizer states"
+            yield FLOAT_BYTES * trained.elements, "optimizer states"
     if engine.stage in (1, 2) and engine.optimizer_on_host:
         yield trained.largest_elements * trained.element_bytes, "ZeRO buffers"
     if engine.stage == 3 and not engine.optimizer_on_host:
@@ -171,7 +164,7 @@ def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Event
     # Stages 1 and 2 make a flat copy of the gradients in the training precision. All make one in
     # 32 bits.
     trained = _Trained.of(model)
-    sizes = [_FLOAT_BYTES * trained.elements]
+    sizes = [FLOAT_BYTES * trained.elements]
     if engine.stage in (1, 2):
         sizes.insert(0, trained.nbytes)
     numbers = range(1, len(sizes) + 1)
@@ -195,9 +188,7 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
     bucket = Allocation(
         number=number, formula="tensor", integers=(bucket_bytes,), kind="ZeRO buffers"
     )
-    position = 0
-    if not from_start:
-        position = _first_allocation_after_a_gradient(stream.events)
+    position = 0 if from_start else _first_allocation_after_a_gradient(stream.events)
     events: list[Event] = []
     for index, event in enumerate(stream.events):
         if index == position:
@@ -210,11 +201,7 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
 
 
 def _first_allocation_after_a_gradient(events: Sequence[Event]) -> int:
-    """The position of the first allocation that follows a gradient and then a free.
-
-    -1 if there is none.
-    """
-    # The order is: a gradient, the frees of its inputs, the bucket.
+    """The position of the first allocation after a gradient and then a free; -1 if none is."""
     has_gradient = False
     has_freed_inputs = False
     for index, event in enumerate(events):

@@ -32,8 +32,6 @@ _WITHOUT_FILES = ("byt5", "canine", "perceiver")
 """Tokenizers of bytes and characters, which need no vocabulary."""
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-_CONFIG_BYTES = 4 * 2**20
-"""A config.json beyond this size is none."""
 
 
 def model_problem(name: str) -> str:
@@ -192,7 +190,7 @@ def _snapshots(name: str) -> list[Path]:
 
 def _json_object(path: Path) -> dict[str, Any] | None:
     try:
-        if not path.is_file() or path.stat().st_size > _CONFIG_BYTES:
+        if not path.is_file() or path.stat().st_size > 4 * 2**20:
             return None
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

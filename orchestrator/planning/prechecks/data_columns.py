@@ -21,8 +21,6 @@ _NEED_LABELS: tuple[Task, ...] = (
     "token-classification",
     "image-classification",
 )
-_IGNORED_LABEL = -100
-"""The label that every loss of transformers leaves out."""
 
 
 def data_problems(
@@ -225,7 +223,8 @@ def _range_problem(values: list[Any], num_labels: int | None) -> str:
 
     Labels that are all texts are not checked here: the trial numbers them.
     """
-    labels = [value for value in values if value != _IGNORED_LABEL]
+    # Every loss of transformers leaves out the label -100.
+    labels = [value for value in values if value != -100]
     are_texts = {isinstance(label, str) for label in labels}
     if len(are_texts) > 1:
         return "some of the first rows have texts as labels, and others numbers"

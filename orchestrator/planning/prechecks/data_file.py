@@ -23,8 +23,6 @@ _SAMPLE_BYTES = 4 * 2**20
 """Characters to read of a text file, at most, because a single line can be of any length."""
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]{0,63}")
 """What looks like the name of a column. Anything else in the first line is never shown."""
-_SHOWN_COLUMNS = 12
-"""Columns that a message names; the others are counted."""
 
 Row = Mapping[str, Any]
 
@@ -43,14 +41,11 @@ class DataFile:
 
     def listed_columns(self) -> str:
         """The columns for a message: only what looks like a name, and at most twelve."""
-        names = [name for name in self.columns if _COLUMN_NAME.fullmatch(name)]
-        shown = ", ".join(names[:_SHOWN_COLUMNS])
-        left_out = len(self.columns) - len(names[:_SHOWN_COLUMNS])
-        if not shown:
+        names = [name for name in self.columns if _COLUMN_NAME.fullmatch(name)][:12]
+        if not names:
             return "no columns with names"
-        if left_out:
-            return f"{shown} and {left_out} more"
-        return shown
+        left_out = len(self.columns) - len(names)
+        return ", ".join(names) + (f" and {left_out} more" if left_out else "")
 
 
 def read_data_file(path: Path, file_format: str) -> DataFile:

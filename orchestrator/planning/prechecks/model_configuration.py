@@ -12,8 +12,6 @@ from orchestrator.planning.library_facts import facts
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.problems import KeyPath, advice, closest
 
-_DEFAULT_LABELS = 2
-"""Number of classes of a model whose configuration names none, as in transformers."""
 _POSITIONS = "max_position_embeddings"
 
 
@@ -118,7 +116,7 @@ class ModelConfiguration:
             return None
         if isinstance(names, Mapping) and "num_labels" not in self.given:
             return len(names)
-        count = self.given.get("num_labels", _DEFAULT_LABELS)
+        count = self.given.get("num_labels", 2)  # transformers' default
         return count if isinstance(count, int) else None
 
     @property

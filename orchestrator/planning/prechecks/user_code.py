@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobs.spec.users_code import UserCode, is_object_name
 from jobs.techniques.hooks import service
-from orchestrator.planning.config_model import ConfigFile
+from orchestrator.planning.config_model import OwnCodeSection
 from orchestrator.planning.problems import KeyPath
 
 KeyProblem = tuple[KeyPath, str]
@@ -15,15 +15,12 @@ KeyProblem = tuple[KeyPath, str]
 
 
 def read_user_code(
-    file: ConfigFile, path: Path, *, is_allowed: bool
+    asked: OwnCodeSection, path: Path, *, is_allowed: bool
 ) -> tuple[UserCode | None, list[KeyProblem]]:
     """The user's own code with the digest of its sources, and what is wrong with it.
 
     Without ``is_allowed`` nothing of it is read, and its presence is the problem.
     """
-    asked = file.own_code
-    if asked is None:
-        return None, []
     own = UserCode(
         trainer=asked.trainer or "",
         callbacks=tuple(asked.callbacks),

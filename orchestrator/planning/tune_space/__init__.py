@@ -2,7 +2,6 @@
 
 policy.py      which axes and values are tried, as data
 own_values.py  the user's own training arguments, as values of the axes
-sizes.py       the micro-batches to try
 values.py      which values go with the user's model
 combinations.py  which of them are combined, at which micro-batches
 space.py       the configurations

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from jobs.spec import Choice
 from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
-from orchestrator.planning.tune_space import policy, sizes
+from orchestrator.planning.tune_space import policy
 
 TriedValues = Mapping[str, Sequence[Choice]]
 """Axis -> the values to try, the user's first."""
@@ -23,10 +23,6 @@ Obstacle = Callable[[TechniqueSet], str]
 _FEW_CHANGES = 2
 """Up to this many changed axes at a time, all values are combined, and even the coarsest choice of
 micro-batches is accepted."""
-_FINE = -1
-"""The end of the choices of micro-batches that are accepted otherwise: all but the coarsest."""
-_MOST_CHECKED = 4
-"""A space is checked for what cannot run if it has at most this many times the limit before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,15 +91,17 @@ def combinations(
 
     The limit is on combinations that can run.
     """
-    choices_of_batches = []
-    for per_octave in sizes.STEPS_PER_OCTAVE:
-        choices_of_batches.append(_batches(effective_batch, per_octave, has_gpu=has_gpu))
+    # From one power of two to the next, the most micro-batches first.
+    choices_of_batches = [
+        _batches(effective_batch, per_octave, has_gpu=has_gpu) for per_octave in (8, 4, 2, 1)
+    ]
     own = {axis: listed[0] for axis, listed in values.items()}
     sets = _Sets()
     best = sets.with_batches([])
     for level in _levels(values, has_gpu=has_gpu):
         most = len(sets.technique_sets) + _count(level)
-        if most * len(choices_of_batches[-1]) > _MOST_CHECKED * limit:
+        # Checking what cannot run takes time, so no level is checked that is far beyond the limit.
+        if most * len(choices_of_batches[-1]) > 4 * limit:
             break
         for changed in _changed_values(level):
             techniques = {**own, **level.fixed, **changed}
@@ -111,7 +109,7 @@ def combinations(
         accepted = choices_of_batches
         # Fewer changed axes are better than micro-batches so coarse that the best is missing.
         if level.is_deep:
-            accepted = choices_of_batches[:_FINE]
+            accepted = choices_of_batches[:-1]
         batches = _finest(accepted, limit // max(1, len(sets.technique_sets)))
         if not batches:
             break
@@ -169,16 +167,30 @@ def _batches(
     effective_batch: int | None, per_octave: int, *, has_gpu: bool
 ) -> list[dict[str, Choice]]:
     """The batches to try: any micro-batch without accumulation, or those of the effective batch."""
-    largest = sizes.LARGEST
-    if not has_gpu:
-        largest = sizes.LARGEST_WITHOUT_GPU
+    largest = 1024 if has_gpu else 32
     if effective_batch is None:
-        listed = sizes.micro_batches(largest, per_octave)
+        listed = micro_batches(largest, per_octave)
         return [{MICRO_BATCH: size, ACCUMULATION: 1} for size in listed]
-    batches: list[dict[str, Choice]] = []
-    for size in sizes.divisors(effective_batch, largest):
-        batches.append({MICRO_BATCH: size, ACCUMULATION: effective_batch // size})
-    return batches
+    divisors = range(1, min(effective_batch, largest) + 1)
+    return [
+        {MICRO_BATCH: size, ACCUMULATION: effective_batch // size}
+        for size in divisors
+        if effective_batch % size == 0
+    ]
+
+
+def micro_batches(largest: int, per_octave: int) -> list[int]:
+    """Integers from 1, evenly spaced in each octave: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16 ...
+
+    ``per_octave`` is a power of two.
+    """
+    sizes: list[int] = []
+    power = 1
+    while power <= largest:
+        step = max(1, power // per_octave)
+        sizes += [size for size in range(power, 2 * power, step) if size <= largest]
+        power *= 2
+    return sizes
 
 
 def _changed_values(level: _Level) -> Iterator[dict[str, Choice]]:

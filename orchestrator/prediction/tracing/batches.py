@@ -14,9 +14,6 @@ from jobs.spec import ModelSpec, SyntheticData, TrialSpec
 from jobs.techniques.hooks import bound
 from jobs.trial import data, models
 
-_DRAWS = 201
-"""Number of random batches. The one of median length is the typical batch."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TensorShape:
@@ -143,10 +140,9 @@ class _FileBatches:
             return self.worst(samples)
         generator = random.Random(0)
         count = min(samples, len(self._rows))
-        draws = [generator.sample(range(len(self._rows)), count) for _ in range(_DRAWS)]
+        draws = [generator.sample(range(len(self._rows)), count) for _ in range(201)]
         draws.sort(key=self._positions)
-        # The draws are sorted by their positions, so the middle one is the median.
-        return self._batch(draws[_DRAWS // 2])
+        return self._batch(draws[len(draws) // 2])
 
     def _positions(self, rows: Sequence[int]) -> int:
         """Positions of a row of this batch, over all its sequences."""

@@ -12,8 +12,6 @@ from orchestrator.prediction.gpus import Gpu
 
 _aten = torch.ops.aten
 _HALF = (torch.float16, torch.bfloat16)
-_WIDEST_CUDNN = 128
-_WIDEST_FLASH = 256
 
 
 def attention_kernel(
@@ -53,7 +51,7 @@ def _suits_cudnn(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
 ) -> bool:
     widths = (query.shape[-1], value.shape[-1])
-    if max(widths) > _WIDEST_CUDNN or any(width % 8 for width in widths):
+    if max(widths) > 128 or any(width % 8 for width in widths):
         return False
     return key.shape[-2] > 1 and (mask is None or not mask.requires_grad)
 
@@ -69,7 +67,7 @@ def _suits_flash(
     if gpu.capability < 8.0 or query.dtype not in _HALF or mask is not None:
         return False
     width = query.shape[-1]
-    if not (width == key.shape[-1] == value.shape[-1] and width <= _WIDEST_FLASH):
+    if not (width == key.shape[-1] == value.shape[-1] and width <= 256):
         return False
     # Consumer GPUs have too little shared memory for the backward pass of wide heads.
     is_consumers = 8.6 <= gpu.capability <= 8.9 or gpu.capability >= 12.0

@@ -46,8 +46,6 @@ _GPU_ARGUMENTS = (
     "deepspeed",
 )
 """Training arguments that a machine without a GPU refuses."""
-_PAGED_ELEMENTS = 100_000
-"""bitsandbytes keeps the states of smaller parameters in plain memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -256,9 +254,8 @@ class FakeStep:
         # Fused kernels keep the step count on the GPU.
         counts_on_device = any(map(_counts_on_device, optimizer.param_groups))
         for parameter, state in optimizer.state.items():
-            is_paged = getattr(optimizer, "is_paged", False) and (
-                parameter.numel() >= _PAGED_ELEMENTS
-            )
+            # bitsandbytes keeps the states of smaller parameters in plain memory.
+            is_paged = getattr(optimizer, "is_paged", False) and parameter.numel() >= 100_000
             for name, tensor in state.items():
                 if not isinstance(tensor, torch.Tensor):
                     continue

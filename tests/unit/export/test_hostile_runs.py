@@ -247,18 +247,59 @@ def _exportable() -> st.SearchStrategy[TrialSpec]:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(_exportable(), TEXTS, TEXTS)
-def test_exported_values_of_a_hostile_run_stay_literals(
+def test_exported_files_of_a_hostile_run_hold_its_values_as_data(
     spec: TrialSpec, label: str, notes: str
 ) -> None:
     texts = _texts_or_rejected(spec, label, notes)
     expected = _texts(_harmless(spec), "a label", "a note")
     assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
     constants = [node.value for node in _constants(texts["train.py"])]
-    assert spec.model.name_or_path in constants
     assert spec.data.file is not None
-    assert spec.data.file.path in constants
+    assert {spec.model.name_or_path, spec.data.file.path} <= {
+        value for value in constants if isinstance(value, str)
+    }
+    _check_settings(texts, spec)
+    _check_requirements(texts["requirements.txt"])
+    _check_readme(texts["README.md"], _texts(spec, "a label", "a note")["README.md"])
+
+
+def _check_settings(texts: Mapping[str, str], spec: TrialSpec) -> None:
+    from_yaml = yaml.safe_load(texts["training_arguments.yaml"])
+    from_json = json.loads(texts["training_arguments.json"], parse_constant=_refused)
+    assert from_yaml == from_json
+    assert from_yaml["run_name"] == spec.settings.training_arguments["run_name"]
+    assert (from_yaml["output_dir"], from_yaml["report_to"]) == ("output", "none")
+    assert set(yaml.safe_load(texts["accelerate.yaml"])) <= {
+        "compute_environment", "debug", "deepspeed_config", "distributed_type", "machine_rank",
+        "main_training_function", "mixed_precision", "num_machines", "num_processes", "use_cpu",
+    }  # fmt: skip
+    if "deepspeed.json" in texts:
+        json.loads(texts["deepspeed.json"], parse_constant=_refused)
+
+
+def _refused(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+REQUIREMENT = re.compile(r"[a-z-]+(==[0-9][0-9a-z.]*)?|# [^\n]*")
+
+
+def _check_requirements(text: str) -> None:
+    """Known packages alone, and comments."""
+    lines = text.split("\n")
+    assert lines.pop() == ""
+    assert all(REQUIREMENT.fullmatch(line) for line in lines)
+    known = {"torch", "transformers", "accelerate", "pyyaml", "datasets", "numpy", "deepspeed"}
+    assert {line.partition("==")[0] for line in lines if line[0] != "#"} <= known
+
+
+def _check_readme(readme: str, expected: str) -> None:
+    """No markup of its own."""
+    assert all(letter.isprintable() or letter == "\n" for letter in readme)
+    assert _markdown_kinds(readme) == _markdown_kinds(expected)
+    assert _code_blocks(readme) == _code_blocks(expected)
 
 
 @st.composite
@@ -289,58 +330,6 @@ def _constants(script: str) -> Iterator[ast.Constant]:
     for node in ast.walk(ast.parse(script)):
         if isinstance(node, ast.Constant):
             yield node
-
-
-@settings(max_examples=40, deadline=None)
-@given(_exportable(), TEXTS, TEXTS)
-def test_exported_settings_of_a_hostile_run_are_data(
-    spec: TrialSpec, label: str, notes: str
-) -> None:
-    texts = _texts_or_rejected(spec, label, notes)
-    from_yaml = yaml.safe_load(texts["training_arguments.yaml"])
-    from_json = json.loads(texts["training_arguments.json"], parse_constant=_refused)
-    assert from_yaml == from_json
-    assert from_yaml["run_name"] == spec.settings.training_arguments["run_name"]
-    assert (from_yaml["output_dir"], from_yaml["report_to"]) == ("output", "none")
-    assert set(yaml.safe_load(texts["accelerate.yaml"])) <= {
-        "compute_environment", "debug", "deepspeed_config", "distributed_type", "machine_rank",
-        "main_training_function", "mixed_precision", "num_machines", "num_processes", "use_cpu",
-    }  # fmt: skip
-    if "deepspeed.json" in texts:
-        json.loads(texts["deepspeed.json"], parse_constant=_refused)
-
-
-def _refused(name: str) -> None:
-    raise AssertionError(f"{name} is not JSON")
-
-
-REQUIREMENT = re.compile(r"[a-z-]+(==[0-9][0-9a-z.]*)?|# [^\n]*")
-
-
-@settings(max_examples=40, deadline=None)
-@given(_exportable(), TEXTS, TEXTS)
-def test_exported_requirements_of_a_hostile_run_name_known_packages(
-    spec: TrialSpec, label: str, notes: str
-) -> None:
-    texts = _texts_or_rejected(spec, label, notes)
-    lines = texts["requirements.txt"].split("\n")
-    assert lines.pop() == ""
-    assert all(REQUIREMENT.fullmatch(line) for line in lines)
-    known = {"torch", "transformers", "accelerate", "pyyaml", "datasets", "numpy", "deepspeed"}
-    assert {line.partition("==")[0] for line in lines if line[0] != "#"} <= known
-
-
-@settings(max_examples=40, deadline=None)
-@given(_exportable(), TEXTS, TEXTS)
-def test_exported_readme_of_a_hostile_run_has_no_markup_of_its_own(
-    spec: TrialSpec, label: str, notes: str
-) -> None:
-    texts = _texts_or_rejected(spec, label, notes)
-    readme = texts["README.md"]
-    assert all(letter.isprintable() or letter == "\n" for letter in readme)
-    expected = _texts(spec, "a label", "a note")["README.md"]
-    assert _markdown_kinds(readme) == _markdown_kinds(expected)
-    assert _code_blocks(readme) == _code_blocks(expected)
 
 
 @pytest.mark.parametrize("name", ["# x", "> x", "- x", "1. x", "---", "***", "| x |", "~~~"])

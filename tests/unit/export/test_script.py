@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +10,9 @@ from typing import Any
 import pytest
 
 from jobs.spec import DatasetFile, DataSpec, Hook, ModelSpec, TrialSpec, UserCode
-from orchestrator.export.arguments import training_arguments
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.script import _render, readme, train_script
 from tests.conftest import SpecFactory
-
-EVIL = 'x"""\n__import__("os").system("touch /tmp/export_canary")\n"""'
 
 
 def _with_settings(spec: TrialSpec, **changes: Any) -> TrialSpec:
@@ -25,12 +21,6 @@ def _with_settings(spec: TrialSpec, **changes: Any) -> TrialSpec:
 
 def _with_model(spec: TrialSpec, **changes: Any) -> TrialSpec:
     return dataclasses.replace(spec, model=dataclasses.replace(spec.model, **changes))
-
-
-def _calls(text: str) -> set[str]:
-    """The names of all functions that a script calls."""
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
-    return {ast.unparse(call.func) for call in calls}
 
 
 def test_script_says_where_the_users_model_and_data_go(tiny_spec: SpecFactory) -> None:
@@ -63,30 +53,6 @@ def test_script_runs_a_checkpoints_code_only_where_asked(tiny_spec: SpecFactory)
 def test_script_prints_the_rows_peak_beside_its_own(tiny_spec: SpecFactory) -> None:
     text = train_script(tiny_spec(), "a test", peak_bytes=12345)
     assert 'figures["measured_peak_allocated_bytes"] = 12345' in text
-
-
-@pytest.mark.parametrize("label", [EVIL, "a\nb", "\\"])
-def test_script_label_stays_in_the_docstring(tiny_spec: SpecFactory, label: str) -> None:
-    text = train_script(tiny_spec(), label)
-    assert _calls(text) == _calls(train_script(tiny_spec(), "a test"))
-    assert ast.get_docstring(ast.parse(text))
-
-
-@pytest.mark.parametrize("text", [EVIL, "', evil(), '", "{{ evil() }}", "{% evil %}"])
-def test_script_hostile_text_stays_a_literal(tiny_spec: SpecFactory, text: str) -> None:
-    file = DatasetFile(path=text, format="json", columns={text: text}, tokenizer=text, max_length=8)
-    plain = DatasetFile(path="x", format="json", columns={"x": "x"}, tokenizer="x", max_length=8)
-    model = ModelSpec(task="causal-lm", name_or_path=text, config={"pad_token": text})
-    hostile = dataclasses.replace(tiny_spec(), model=model, data=DataSpec(file=file))
-    harmless = dataclasses.replace(
-        hostile,
-        model=dataclasses.replace(model, name_or_path="x", config={"pad_token": "x"}),
-        data=DataSpec(file=plain),
-    )
-    script = train_script(hostile, "a test")
-    assert _calls(script) == _calls(train_script(harmless, "a test"))
-    constants = [node for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Constant)]
-    assert text in {node.value for node in constants}
 
 
 HOSTILE_MODELS: Mapping[str, dict[str, Any]] = {
@@ -162,15 +128,6 @@ def test_script_imports_own_code_by_name_and_only_with_the_word(tiny_spec: SpecF
     assert "import pack" not in text.replace("from pack.train import", "")
     assert "class AccumulatingTrainer" not in text
     assert "/secret" not in text
-
-
-def test_script_trl_parameter_that_loads_a_file_is_not_exportable(tiny_spec: SpecFactory) -> None:
-    hooks = {
-        "rows": Hook("trl_sft_rows", {"parameters": {"chat_template_path": "/stranger"}}),
-        "loop": Hook("trl_sft_loop"),
-    }
-    with pytest.raises(NotExportableError, match="may not be set here"):
-        training_arguments(_with_settings(tiny_spec(), hooks=hooks), epochs=1)
 
 
 @pytest.mark.parametrize("case", HOSTILE_SETTINGS)

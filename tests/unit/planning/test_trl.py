@@ -15,7 +15,6 @@ from jobs.techniques import AXES
 from jobs.trial.requirements import unmet_reason
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.unsupported import unpredictable
 from tests.conftest import build_tiny_spec
 
 HEAD = "model: {task: causal-lm, architecture: llama}\n"
@@ -77,10 +76,6 @@ def test_trl_without_the_package_says_how_to_install_it(monkeypatch: pytest.Monk
         reason = unmet_reason(requirement, spec)
         assert reason == ("the package trl is not installed: pip install 'training-frontier[sft]'")
         assert requirement in AXES["loop"].variants["trl_sft"].requires
-
-
-def test_memory_of_trls_loop_is_unknown() -> None:
-    assert "TRL" in unpredictable(build_tiny_spec({"loop": "trl_sft"}))
 
 
 @pytest.mark.parametrize(
@@ -146,8 +141,3 @@ def test_dpo_of_a_record_checks_its_trainer_and_parameters() -> None:
         checked_dpo("dpo", {"model_init_kwargs": {}})
     with pytest.raises(ValueError, match="must be from 0 to 1"):
         checked_dpo("dpo", {"ld_alpha": 3})
-
-
-def test_memory_of_preference_training_is_unknown() -> None:
-    reason = unpredictable(build_tiny_spec({"loop": "trl_dpo", "adapter": "lora_r8"}))
-    assert "reference model" in reason

@@ -14,7 +14,8 @@ import pytest
 from jobs.spec import PLAIN
 from jobs.techniques import AXES, Variant
 from orchestrator.planning.config import load_config
-from orchestrator.planning.tune_space import policy, sizes
+from orchestrator.planning.tune_space import policy
+from orchestrator.planning.tune_space.combinations import micro_batches
 from orchestrator.planning.tune_space.own_values import with_own_values
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.planning.tune_space.values import DOES_NOT_GO
@@ -281,5 +282,5 @@ def test_own_arguments_that_no_value_stands_for_stay() -> None:
 
 
 def test_micro_batches_are_evenly_spaced_in_each_octave() -> None:
-    assert sizes.micro_batches(16, 4) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16]
-    assert sizes.micro_batches(16, 1) == [1, 2, 4, 8, 16]
+    assert micro_batches(16, 4) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16]
+    assert micro_batches(16, 1) == [1, 2, 4, 8, 16]

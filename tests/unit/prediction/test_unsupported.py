@@ -87,6 +87,8 @@ def trial(**choices: str) -> TrialSpec:
         ({"allocator": "expandable_segments"}, "default settings"),
         ({"allocator": "roundup_power2", "loss": "chunked"}, "default settings"),
         ({"activations": "checkpoint_selective"}, "selective checkpointing"),
+        ({"loop": "trl_sft"}, "TRL computes the loss"),
+        ({"loop": "trl_dpo", "adapter": "lora_r8"}, "reference model"),
     ],
 )
 def test_unpredictable_says_why_a_decoder_technique_is_not_predicted(
