@@ -12,7 +12,6 @@ from jobs.spec import (
     Choice,
     DataSpec,
     MeasureSpec,
-    MemoryCap,
     ModelSpec,
     TrialSpec,
     UserCode,
@@ -104,11 +103,11 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
     return SweepConfig(
         name="",
         path=Path(),
-        model=ModelSpec(**raw["model"]),
+        model=from_json(ModelSpec, raw["model"]),
         data=from_json(DataSpec, raw["data"]),
         training_arguments=raw["training_arguments"],
         deepspeed=raw["deepspeed"],
-        measure=_measure(raw["measure"]),
+        measure=from_json(MeasureSpec, raw["measure"]),
         # Values that were checked when they were recorded.
         cpu_fallback=CpuFallback.model_construct(
             warmup_steps=fallback["warmup_steps"], steps=fallback["steps"]
@@ -116,11 +115,3 @@ def _config(raw: Mapping[str, Any]) -> SweepConfig:
         resources=Resources.model_construct(nvme_path=raw["resources"]["nvme_path"]),
         own_code=from_json(UserCode, raw["own_code"]) if raw.get("own_code") else None,
     )
-
-
-def _measure(raw: Mapping[str, Any]) -> MeasureSpec:
-    """The sweep's way to measure, from the table's config."""
-    cap = raw.get("memory_cap")
-    if not cap:
-        return MeasureSpec(**{**raw, "memory_cap": None})
-    return MeasureSpec(**{**raw, "memory_cap": MemoryCap(**cap)})

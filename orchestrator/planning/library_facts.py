@@ -41,13 +41,14 @@ def facts() -> Mapping[str, Any]:
     """
     if importlib.util.find_spec("transformers") is None:
         return {}
-    note = f"reading the classes of transformers {_version('transformers')}, once after an upgrade"
+    library = f"transformers {installed_version('transformers')}"
+    note = f"reading the classes of {library}, once after an upgrade (about 15 s)"
     families = [family for axis in AXES.values() for family in axis.families.values()]
     # Classes of our own are at hand.
     classes = {family.config_class for family in families if not is_ours(family.config_class)}
     try:
         question = {"classes": sorted(classes)}
-        answer: Mapping[str, Any] = answer_of(question, f"{note} (about 15 s)", _say)
+        answer: Mapping[str, Any] = answer_of(question, note, _say)
     except NoAnswerError as error:
         _say(f"names and values are not checked, because the libraries cannot be read: {error}")
         return {}
@@ -98,20 +99,22 @@ def _identities() -> list[Any]:
     for name in _LIBRARIES:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
-            identities.append([name, _version(name), spec.origin, _changed_at(spec.origin)])
+            identities.append([name, installed_version(name), spec.origin, changed_at(spec.origin)])
     for path in sorted(Path(library_facts.__file__).parent.glob("*.py")):
         identities.append(hashlib.sha256(path.read_bytes()).hexdigest())
     return identities
 
 
-def _version(package: str) -> str:
+def installed_version(package: str) -> str:
+    """The version of a package; ``none`` if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
         return "none"
 
 
-def _changed_at(path: str) -> int:
+def changed_at(path: str | Path) -> int:
+    """When a file changed, in nanoseconds; 0 if there is none."""
     with contextlib.suppress(OSError):
         return os.stat(path).st_mtime_ns
     return 0

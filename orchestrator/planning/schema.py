@@ -6,7 +6,7 @@ import ast
 import inspect
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -114,8 +114,8 @@ def _axis_definitions() -> dict[str, Any]:
         **axes,
         f"axis_{EFFECTIVE_BATCH}": _EFFECTIVE_BATCH,
         "axis_argument": _ARGUMENT,
-        "assignment": _assignment(),
-        "grid": _grid(),
+        "assignment": _axis_mapping(_reference),
+        "grid": _axis_mapping(_one_or_more),
     }
 
 
@@ -167,23 +167,12 @@ def _with_parameters(name: str, family: Family) -> list[dict[str, Any]]:
     ]
 
 
-def _assignment() -> dict[str, Any]:
-    """A mapping of axis -> value."""
-    values = {name: _reference(f"axis_{name}") for name in (*AXES, EFFECTIVE_BATCH)}
-    return _axis_mapping(values, _reference("axis_argument"))
-
-
-def _grid() -> dict[str, Any]:
-    """A mapping of axis -> value or list of values."""
-    values = {name: _one_or_more(f"axis_{name}") for name in (*AXES, EFFECTIVE_BATCH)}
-    return _axis_mapping(values, _one_or_more("axis_argument"))
-
-
-def _axis_mapping(techniques: dict[str, Any], argument: dict[str, Any]) -> dict[str, Any]:
+def _axis_mapping(value_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """A mapping of axis -> what may be written for the definition of its value."""
     return {
         "type": "object",
-        "properties": techniques,
-        "additionalProperties": argument,
+        "properties": {name: value_of(f"axis_{name}") for name in (*AXES, EFFECTIVE_BATCH)},
+        "additionalProperties": value_of("axis_argument"),
         "propertyNames": _none_of([*owned_arguments(), *RUNNER]),
         "not": {"required": [ACCUMULATION, EFFECTIVE_BATCH]},
     }
@@ -207,10 +196,7 @@ def _reference(definition: str) -> dict[str, Any]:
 
 def _refer(properties: dict[str, Any], key: str, definition: str) -> None:
     """Replace a property's type by a reference; its description stays."""
-    properties[key] = {
-        **_reference(definition),
-        "description": properties[key]["description"],
-    }
+    properties[key] = {**_reference(definition), "description": properties[key]["description"]}
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
@@ -23,11 +23,11 @@ def quick_imports() -> Iterator[None]:
     try:
         import torch
 
-        with patch.object(torch, "compile", _uncompiled), suppress(ImportError):
+        with patch.object(torch, "compile", _not_compiled), suppress(ImportError):
             import bitsandbytes  # noqa: F401
         from transformers import utils
 
-        with patch.object(utils, "is_torchao_available", _is_not_available):
+        with patch.object(utils, "is_torchao_available", lambda *_: False):
             yield
     finally:
         gc.freeze()  # libraries stay in memory, so later collections can skip them
@@ -53,16 +53,6 @@ def without_gpus() -> Iterator[None]:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible
 
 
-def _uncompiled(function: Callable[..., Any] | None = None, **_: Any) -> Any:
+def _not_compiled(function: Any = None, **_: Any) -> Any:
     """Stands in for ``torch.compile``, with or without arguments, and compiles nothing."""
-    if function is None:
-        return _unchanged
-    return function
-
-
-def _unchanged(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
-
-
-def _is_not_available(*_: Any) -> bool:
-    return False
+    return function or (lambda decorated: decorated)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from jobs.techniques import AXES
@@ -19,6 +18,7 @@ from orchestrator.planning.arguments import (
 )
 from orchestrator.planning.axes import deciding_axis
 from orchestrator.planning.document import Part
+from orchestrator.planning.library_facts import installed_version
 
 _FORMER = frozenset(
     {
@@ -127,12 +127,5 @@ def _reason(name: str, value: Any, used: Collection[str]) -> str:
     if name in _FORMER and fields is not None and name not in fields:
         if value and name in _TODAY:
             return f"what is written {_TODAY[name]} today"
-        return f"what {_library()} no longer has"
+        return f"what transformers {installed_version('transformers')} no longer has"
     return ""
-
-
-def _library() -> str:
-    try:
-        return f"transformers {version('transformers')}"
-    except PackageNotFoundError:
-        return "transformers"

@@ -92,6 +92,10 @@ def _our_columns(file: DatasetFile, data: DataFile) -> set[str]:
     return set(file.columns) or set(data.columns)
 
 
+def _sources(file: DatasetFile, data: DataFile) -> list[str]:
+    return [name for name in _TEXT_SOURCES if name in _our_columns(file, data)]
+
+
 def _column_problems(
     file: DatasetFile, data: DataFile, task: Task
 ) -> Iterator[tuple[KeyPath, str]]:
@@ -131,7 +135,7 @@ def _image_problems(
 
 def _empty_inputs(file: DatasetFile, data: DataFile, task: Task) -> Iterator[tuple[KeyPath, str]]:
     """A problem if one of the first rows has nothing in the column that is tokenized."""
-    sources = [name for name in _TEXT_SOURCES if name in _our_columns(file, data)]
+    sources = _sources(file, data)
     # With several sources the trial decides which one it takes, and input_ids need no text.
     if task == "image-classification" or len(sources) != 1 or sources == ["input_ids"]:
         return
@@ -172,10 +176,8 @@ def _first_outside(values: Any, vocabulary: int) -> int | None:
 
 def _chat_problems(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
     """A problem if the rows are chats, and the tokenizer has no template for them."""
-    sources = [name for name in _TEXT_SOURCES if name in _our_columns(file, data)]
-    if sources != ["messages"] or file.tokenizer is None:
-        return
-    if lacks_chat_template(file.tokenizer):
+    are_chats = _sources(file, data) == ["messages"]
+    if are_chats and file.tokenizer is not None and lacks_chat_template(file.tokenizer):
         yield (
             ("tokenizer",),
             "has no chat template, which rows of messages need; name the tokenizer of a chat "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 from jobs.spec import ModelSpec, to_json
 from jobs.techniques.hooks import service
 from orchestrator.planning.document import read_document
-from orchestrator.planning.library_facts import NoAnswerError, answer_of, digest
+from orchestrator.planning.library_facts import NoAnswerError, answer_of, changed_at, digest
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.data_columns import data_problems
@@ -204,15 +203,9 @@ def model_size(model: ModelSpec, say: Callable[[str], object]) -> ModelSize:
     name = model.architecture or model.name_or_path
     note = f"counting the parameters of {name}, once for this model (about ten seconds)"
     try:
-        question = {"model": to_json(model), "changed_at": _changed_at(model)}
+        # A checkpoint in a folder may change and keep its name.
+        changed = changed_at(Path(model.name_or_path, "config.json")) if model.name_or_path else 0
+        question = {"model": to_json(model), "changed_at": changed}
         return ModelSize(**answer_of(question, note, say))
     except (NoAnswerError, TypeError) as error:
         return ModelSize(reason=str(error))
-
-
-def _changed_at(model: ModelSpec) -> int:
-    """When the configuration of a checkpoint in a folder changed; it may keep its name."""
-    if model.name_or_path is not None:
-        with contextlib.suppress(OSError):
-            return Path(model.name_or_path, "config.json").stat().st_mtime_ns
-    return 0

@@ -22,7 +22,7 @@ def usual_masks() -> AbstractContextManager[Any]:
 
     transformers makes every mask where it sees tensors without data.
     """
-    return patch.object(import_utils, "is_fake_tensor", _is_never_fake, create=True)
+    return patch.object(import_utils, "is_fake_tensor", lambda _: False, create=True)
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def plain_paged_memory() -> Iterator[None]:
         return
     with (
         patch.object(functional, "get_paged", _plain_tensor),
-        patch.object(functional, "fill", _do_nothing),
+        patch.object(functional, "fill", lambda *_: None),
     ):
         yield
 
@@ -46,18 +46,10 @@ def forget_bitsandbytes_overrides() -> None:
         sys.modules["bitsandbytes"].optim.GlobalOptimManager._instance = None
 
 
-def _is_never_fake(_: Any) -> bool:
-    return False
-
-
 def _plain_tensor(
     *shape: int, dtype: torch.dtype = torch.float32, device: Any = None
 ) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype)
-
-
-def _do_nothing(*_: Any) -> None:
-    return None
 
 
 def _apply(

@@ -190,9 +190,8 @@ def test_plan_without_gpu_measures_as_cpu_fallback_says(plan_of: PlanOf) -> None
 
 
 def test_plan_without_gpu_runs_enough_steps_to_settle_by_default(plan_of: PlanOf) -> None:
-    (trial,) = plan_of(has_gpu=False, axes={"micro_batch": [1]}).trials
-    assert trial.measure.steps is not None
-    assert trial.measure.steps > MIN_STEPS_TO_GIVE_UP
+    (trial,) = plan_of(has_gpu=False).trials
+    assert (trial.measure.steps or 0) > MIN_STEPS_TO_GIVE_UP
 
 
 def test_order_by_size_puts_small_batches_first(plan_of: PlanOf) -> None:
