@@ -1,8 +1,11 @@
-"""Trials in the processes of a slot, as a sweep runs them."""
+"""Trials in the processes of a slot, as a sweep runs them, and their exported scripts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -10,7 +13,9 @@ import pytest
 from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrialSpec
+from orchestrator.export.writing import export
 from tests.conftest import build_tiny_spec
+from tests.support.fresh_processes import AS_MEASURED, figures_of
 
 TIMEOUT = 240.0
 
@@ -40,3 +45,19 @@ def run() -> Iterator[Run]:
             return record
 
         yield run_once
+
+
+def assert_export_trains_as(
+    context: ForkServerContext,
+    spec: TrialSpec,
+    losses: Sequence[float],
+    folder: Path,
+    *,
+    rel: float,
+) -> None:
+    """Assert that the script exported for a trial has the mean of these losses."""
+    export(spec, folder / "exported", label="a test")
+    options = AS_MEASURED if spec.data.file is None else AS_MEASURED[1:]
+    arguments = ["--max_steps", str(len(losses)), *options]
+    figures = figures_of(context, arguments, folder / "exported")
+    assert figures["train_loss"] == pytest.approx(statistics.fmean(losses), rel=rel)

@@ -13,10 +13,8 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, SyntheticData, TrialSpec
-from orchestrator.export import export
 from tests.conftest import build_tiny_spec
-from tests.integration.conftest import Run
-from tests.support.fresh_processes import AS_MEASURED, figures_of
+from tests.integration.conftest import Run, assert_export_trains_as
 from tests.support.vision_models import tiny_vision_model
 
 TINY_DECODER = {
@@ -171,10 +169,7 @@ def test_exported_script_trains_with_the_trials_losses(
     spec: TrialSpec, run: Run, processes: ForkServerContext, tmp_path: Path
 ) -> None:
     losses = run(spec).steps["loss"]
-    export(spec, tmp_path / "exported", label="a test")
-    options = ["--max_steps", str(len(losses)), *AS_MEASURED]
-    figures = figures_of(processes, options, tmp_path / "exported")
-    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-4)
+    assert_export_trains_as(processes, spec, losses, tmp_path, rel=1e-4)
 
 
 def test_missing_kernels_are_unsupported_with_the_install_command(run: Run) -> None:

@@ -28,6 +28,7 @@ from jobs.spec import (
 from jobs.trial import data, models
 from orchestrator.export.writing import export
 from tests.conftest import TINY_BERT, SpecFactory
+from tests.integration.conftest import assert_export_trains_as
 from tests.support.fresh_processes import (
     AS_MEASURED,
     figures_of,
@@ -36,6 +37,14 @@ from tests.support.fresh_processes import (
     train,
 )
 from tests.support.vision_models import tiny_images, tiny_vision_model
+from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is exported builds its model on the CPU, as these trials do."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
 
 CASES: Mapping[str, dict[str, Any]] = {
     "plain": {"activations": "checkpoint", "precision": "bf16"},
@@ -58,11 +67,7 @@ def test_exported_files_train_with_the_trials_losses(
     spec = tiny_spec(CASES[case])
     losses = measured_record(processes, spec, tmp_path).steps["loss"]
     assert len(set(losses)) > 1
-    exported = tmp_path / "exported"
-    export(spec, exported, label="a test")
-    options = ["--max_steps", str(len(losses)), *AS_MEASURED]
-    figures = figures_of(processes, options, exported)
-    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
+    assert_export_trains_as(processes, spec, losses, tmp_path, rel=1e-3)
 
 
 @pytest.mark.slow
@@ -75,11 +80,7 @@ def test_exported_images_with_texts_train_with_the_trials_losses(
         data=DataSpec(synthetic=tiny_images("qwen2_5_vl", padding=0.1)),
     )
     losses = measured_record(processes, spec, tmp_path).steps["loss"]
-    exported = tmp_path / "exported"
-    export(spec, exported, label="a test")
-    options = ["--max_steps", str(len(losses)), *AS_MEASURED]
-    figures = figures_of(processes, options, exported)
-    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert_export_trains_as(processes, spec, losses, tmp_path, rel=1e-5)
 
 
 NO_DROPOUT = {
@@ -226,9 +227,7 @@ def test_exported_synthetic_data_is_the_trials(
     padding: float,
     tiny_spec: SpecFactory,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     synthetic = SyntheticData(sequence_length=16, samples=8, padding=padding)
     spec = dataclasses.replace(tiny_spec(), model=MODELS[task], data=DataSpec(synthetic=synthetic))
     script = _script(spec, tmp_path)
@@ -249,9 +248,8 @@ RAGGED = SyntheticData(
 
 @pytest.mark.parametrize("task", ["causal-lm", "sequence-classification"])
 def test_exported_rows_of_unequal_length_are_the_trials(
-    task: str, tiny_spec: SpecFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task: str, tiny_spec: SpecFactory, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     spec = dataclasses.replace(tiny_spec(), model=MODELS[task], data=DataSpec(synthetic=RAGGED))
     script = _script(spec, tmp_path)
     config = script["model_config"](OPTIONS)
@@ -273,18 +271,14 @@ def test_exported_files_train_with_the_trials_batches(
     model = ModelSpec(task="causal-lm", architecture="llama", config=TEXT)
     spec = dataclasses.replace(tiny, model=model, data=DataSpec(synthetic=RAGGED))
     losses = measured_record(processes, spec, tmp_path).steps["loss"]
-    exported = tmp_path / "exported"
-    export(spec, exported, label="a test")
-    figures = figures_of(processes, ["--max_steps", str(len(losses)), *AS_MEASURED], exported)
-    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-3)
+    assert_export_trains_as(processes, spec, losses, tmp_path, rel=1e-3)
 
 
 def test_exported_checkpoint_and_dataset_are_the_trials(
-    tiny_spec: SpecFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_spec: SpecFactory, tmp_path: Path
 ) -> None:
     import torch
 
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     checkpoint = tmp_path / "checkpoint"
     config = transformers.BertConfig(**TINY_BERT)
     transformers.BertForSequenceClassification(config).save_pretrained(checkpoint)
@@ -309,10 +303,6 @@ def test_exported_checkpoint_and_dataset_are_the_trials(
     assert _values(dataset) == _values(expected)
 
 
-CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ message.role }} : {{ message.content }} . {% endfor %}"
-    "{% if add_generation_prompt %}assistant : {% endif %}"
-)
 CHAT = [{"role": "user", "content": "good film"}, {"role": "assistant", "content": "a fine one"}]
 ROWS: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
     "chats": ("causal-lm", [{"messages": CHAT}]),
@@ -329,16 +319,14 @@ ROWS: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_exported_reading_of_a_file_is_the_trials(
-    kind: str, tiny_spec: SpecFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tiny_spec: SpecFactory, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     task, rows = ROWS[kind]
     (tmp_path / "rows.json").write_text("\n".join(json.dumps(row) for row in rows * 4))
-    _save_tokenizer(tmp_path / "tokenizer")
     file = DatasetFile(
         path=str(tmp_path / "rows.json"),
         format="json",
-        tokenizer=str(tmp_path / "tokenizer"),
+        tokenizer=save_word_tokenizer(tmp_path / "tokenizer", chat_template=CHAT_TEMPLATE),
         max_length=16,
     )
     architecture = {"causal-lm": "llama", "seq2seq-lm": "t5"}.get(task, "bert")
@@ -357,23 +345,6 @@ def test_exported_reading_of_a_file_is_the_trials(
     script["fit_classes"](exported_config, dataset)
     fitted = data.fitted(model, trials, config_labels=models.architecture_config(model).num_labels)
     assert exported_config.num_labels == models.architecture_config(fitted).num_labels
-
-
-def _save_tokenizer(folder: Path) -> None:
-    """A tokenizer of a few words, with a chat template."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-
-    words = ["[PAD]", "[UNK]", "</s>", "good", "film", "a", "fine", "one", "user", "assistant"]
-    words += [":", "."]
-    tokens = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    tokens.pre_tokenizer = Whitespace()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokens, pad_token="[PAD]", unk_token="[UNK]", eos_token="</s>"
-    )
-    tokenizer.chat_template = CHAT_TEMPLATE
-    tokenizer.save_pretrained(folder)
 
 
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")

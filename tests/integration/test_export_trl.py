@@ -14,6 +14,7 @@ from jobs.finetuning.user_code.sources import source_digest
 from jobs.spec import DataSpec, RowLengthDistribution, SyntheticData, TrialSpec, UserCode
 from orchestrator.export.writing import export
 from tests.conftest import build_tiny_spec
+from tests.integration.conftest import assert_export_trains_as
 from tests.support.fresh_processes import AS_MEASURED, figures_of, measured_record
 from tests.support.json_rows import file_of
 from tests.support.tiny_decoders import MODEL
@@ -50,11 +51,7 @@ def assert_same_losses(
 ) -> None:
     """Assert that the exported script has the mean loss of the trial."""
     losses = measured_record(processes, spec, folder).steps["loss"]
-    export(spec, folder / "exported", label="a test")
-    options = AS_MEASURED if spec.data.file is None else AS_MEASURED[1:]
-    arguments = ["--max_steps", str(len(losses)), *options]
-    figures = figures_of(processes, arguments, folder / "exported")
-    assert figures["train_loss"] == pytest.approx(sum(losses) / len(losses), rel=rel)
+    assert_export_trains_as(processes, spec, losses, folder, rel=rel)
 
 
 @needs_trl
