@@ -91,7 +91,7 @@ def _cluster_ready(output: Path) -> float:
     if not log.exists():
         return math.nan
     first = json.loads(log.read_text().splitlines()[0])
-    return _time_of(first)
+    return datetime.fromisoformat(first["time"]).timestamp()
 
 
 def _first_record(output: Path) -> Mapping[str, Any]:
@@ -101,15 +101,7 @@ def _first_record(output: Path) -> Mapping[str, Any]:
         record = json.loads(path.read_text())
         if record["outcome"] == "ok":
             records.append(record)
-    return min(records, key=_began)
-
-
-def _began(record: Mapping[str, Any]) -> float:
-    return float(record["provenance"]["started_at"])
-
-
-def _time_of(event: Mapping[str, Any]) -> float:
-    return datetime.fromisoformat(event["time"]).timestamp()
+    return min(records, key=lambda record: float(record["provenance"]["started_at"]))
 
 
 def table(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.record import Outcome
-from tests.benchmarks.recorded.runs import rows_of_the_search
+from orchestrator.analysis.dataset import load_dataset
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +87,7 @@ def report(sample: Sample, runs: Sequence[Path]) -> Iterator[str]:
 
 
 def _share(run: Path, plan_seconds: float) -> str:
-    rows = rows_of_the_search(run)
+    rows = load_dataset(run).rows
     seconds = sum(row["slot_seconds"] or 0.0 for row in rows)
     ran = sum(row["outcome"] != Outcome.SKIPPED for row in rows)
     return (

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.tables.rows import Row
-from tests.benchmarks.recorded.runs import rows_of_the_search
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
     """The figures of the run."""
-    return report(rows_of_the_search(options.run))
+    return report(load_dataset(options.run).rows)
 
 
 def report(rows: Sequence[Row]) -> Iterator[str]:

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from jobs.record import Outcome
-from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.analysis.dataset import Dataset
 from orchestrator.labels import label
 from orchestrator.storage.tables.rows import Row
-
-
-def rows_of_the_search(run: Path) -> tuple[Row, ...]:
-    """The trials of a run, its follow-ups left out. Raises FileNotFoundError."""
-    return load_dataset(run).rows
 
 
 def ok_rows(dataset: Dataset) -> list[Row]:
