@@ -81,6 +81,9 @@ def _data(config: SweepConfig) -> str:
     if SEQUENCE_LENGTH in config.axes:
         return f"{samples}, whose length is an axis"
     joint = " in a text" if config.model.task == "image-text-to-text" else ""
+    if synthetic.lengths is not None:
+        mean = f"{synthetic.lengths.mean:g}"
+        return f"{samples} of {mean} tokens in the mean, at most {synthetic.sequence_length}"
     return f"{samples}{joint} of {synthetic.sequence_length} tokens"
 
 

@@ -58,10 +58,11 @@ def _of_pairs(data: DataSpec, micro_batch: int) -> Shapes:
 
 
 def _of_text(data: SyntheticData, task: Task, micro_batch: int) -> Shapes:
-    tokens = (micro_batch, data.sequence_length)
+    length: Size = data.sequence_length if data.lengths is None else f"up to {data.sequence_length}"
+    tokens = (micro_batch, length)
     shapes: dict[str, tuple[Size, ...]] = {"input_ids": tokens}
-    # Data without padding needs no mask.
-    if data.padding:
+    # Rows of one length without padding need no mask.
+    if data.padding or data.lengths is not None:
         shapes["attention_mask"] = tokens
     shapes["labels"] = tokens
     if task == "sequence-classification":

@@ -238,6 +238,11 @@ def test_verb_with_missing_data_ends_with_2_before_anything_runs(
             "input_ids 4 × 8, attention_mask 4 × 8, labels 4 × 8",
         ),
         (
+            "model: {task: causal-lm, architecture: llama}\n"
+            "data: {synthetic: {sequence_length: 8, lengths: {mean: 3}}}",
+            "input_ids 4 × up to 8, attention_mask 4 × up to 8, labels 4 × up to 8",
+        ),
+        (
             "model: {task: image-classification, architecture: vit, config: {image_size: 32}}",
             "pixel_values 4 × 3 × 32 × 32, labels 4",
         ),
