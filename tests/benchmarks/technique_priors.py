@@ -24,7 +24,8 @@ from jobs.record import Outcome
 from jobs.steady_state import launch_bound_share
 from jobs.techniques import AXES
 from orchestrator.search.model.effects import technique_priors, unrecorded
-from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.storage.run_reader import read_run_folder
 from orchestrator.storage.tables.rows import Row, is_of_the_search
 
@@ -347,7 +348,7 @@ def _combined(
         mean = statistics.fmean(sample_memories)
         log_sample_memory, sample_deviation = _predicted(sample_memories, mean, SAMPLE_DEVIATION)
     known = [own.overhead_seconds for own in measured if own.overhead_seconds is not None]
-    overhead = unrecorded.overhead_seconds(axis, value)
+    overhead = unrecorded.expectation(axis, value).overhead_seconds
     if known:
         overhead = statistics.median(known)
     if abs(overhead) < NOTICED_SECONDS:

@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 from orchestrator.analysis.batch_size import fastest, saturation
-from orchestrator.search.batch_size.largest_size import ALIGNMENT
+from orchestrator.search.batch_size.largest_size import ALIGNMENT, GROWTH
 from orchestrator.search.batch_size.measured_sizes import Batch, MeasuredSizes
 from orchestrator.search.batch_size.scaling_fit import size_of_speed
 
@@ -18,8 +18,6 @@ _PREDICTED_RATIO = 1.2
 """The saturation is also settled within this ratio of the size at which it is predicted."""
 _MIN_STEP_UP = 1.25
 """The saturation is looked for at least this many times above a size that is too slow."""
-_SHRINKAGE = 4
-"""How many times smaller the next size is, if nothing smaller was measured."""
 
 
 def next_near_fastest(sizes: MeasuredSizes, tolerance: float) -> int | None:
@@ -70,7 +68,7 @@ def next_near_saturation(sizes: MeasuredSizes, tolerance: float) -> int | None:
     smaller = [size for size in fitting if size < above]
     below = max(smaller, default=0)
     if not below:
-        return max(1, above // _SHRINKAGE)
+        return max(1, above // GROWTH)
     predicted = _predicted_saturation(sizes, tolerance, below, above)
     if predicted is None or above <= _SATURATION_RATIO * below:
         return None

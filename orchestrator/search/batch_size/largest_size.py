@@ -11,13 +11,13 @@ from orchestrator.search.batch_size.scaling_fit import largest_within
 
 ALIGNMENT = 8
 """Sizes are multiples of this if there is a choice, because tensor cores work on such tiles."""
-_START_WITH_LIMIT = 16
-_START = 4
-"""The first size if a device's memory limits it, and the first size if nothing does."""
-_GROWTH = 4
+GROWTH = 4
 """Growth to the next size if nothing predicts it, and shrinkage after a first size that failed."""
-_MAX_GROWTH_FROM_ONE = 8
-_MAX_GROWTH_FROM_SEVERAL = 16
+_START = GROWTH
+_START_WITH_LIMIT = GROWTH * _START
+"""The first size if nothing limits it, and the first size if a device's memory does."""
+_MAX_GROWTH_FROM_ONE = 2 * GROWTH
+_MAX_GROWTH_FROM_SEVERAL = 2 * _MAX_GROWTH_FROM_ONE
 """The most growth if one size predicts the next, and the most if several do."""
 _RESOLUTION = 32
 """The largest size is known to one part in this many, so below 64 to the sample."""
@@ -86,7 +86,7 @@ class LargestSize:
         if failed == 1:
             return None
         if failed is not None:
-            return max(1, failed // _GROWTH)
+            return max(1, failed // GROWTH)
         start = _START
         if self.is_limited:
             start = _START_WITH_LIMIT
@@ -106,7 +106,7 @@ class LargestSize:
         memory = sizes.memory
         limit = sizes.fitting[low].limit_bytes
         if limit == math.inf:
-            return low * _GROWTH
+            return low * GROWTH
         if len(memory) > 1:
             return largest_within(memory, limit)
         # One size: proportional memory is an upper bound, because weights take memory before any
@@ -133,7 +133,7 @@ class LargestSize:
 
 def _middle(low: int, high: int) -> int:
     """Half-way between two sizes: by difference if they are near, else by ratio."""
-    if high <= _GROWTH * low:
+    if high <= GROWTH * low:
         return (low + high) // 2
     return round(math.sqrt(low * high))
 

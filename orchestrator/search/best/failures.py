@@ -31,8 +31,9 @@ _WITH_A_CAUSE = frozenset({Outcome.UNSUPPORTED, Outcome.FAILED})
 """Outcomes whose reason names their cause, and not just how a process ended."""
 _MOST_FAILURES = 4
 """A technique that has never run is given up after this many failed trials with it."""
-_MOST_PAIR_FAILURES = 2
-"""The same for a pair of techniques that have never run together."""
+_MOST_PAIR_FAILURES = _MOST_FAILURES // 2
+"""The same for a pair of techniques that have never run together: each of the two has run, so half
+as many failures are enough."""
 _PAIR_WORKS = 0.3
 """Probability that a pair of techniques works after one failed trial that it may explain."""
 

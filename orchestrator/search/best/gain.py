@@ -25,8 +25,6 @@ _MEASUREMENT_NOISE = 0.02
 shows little when it is measured."""
 _SHARED_MEMORY_ERROR = 0.5
 """Part of the variance of memory errors that is common to all candidates."""
-_LEAST_VARIANCE = 1e-12
-"""Keeps the division by a standard deviation valid for speeds that are known exactly."""
 _NO_INCUMBENT_DEFICIT = 1.0
 """While nothing measured fits a budget, gains are relative to a speed below the usual one by this
 much, as a logarithm. So nearly every candidate that fits has a gain, and the faster one has more.
@@ -196,7 +194,8 @@ def _values(sampled: Array, expected: Array, covariance: Array) -> Array:
     best = sampled.argmax(axis=1)
     excess = np.maximum(sampled.max(axis=1) - expected.max(), 0.0)
     of_best = np.bincount(best, weights=excess, minlength=len(expected)) / len(sampled)
-    variances = np.maximum(np.diag(covariance), _LEAST_VARIANCE)
+    # Speeds that are known exactly have no variance, so a tiny one keeps the division valid.
+    variances = np.maximum(np.diag(covariance), 1e-12)
     # Corr² = Cov² / (Var(measurement of the row) · Var(best row)).
     explained = covariance**2 / np.outer(variances + _MEASUREMENT_NOISE**2, variances)
     explained = np.minimum(explained, 1.0)

@@ -36,8 +36,8 @@ from orchestrator.storage.search_summary import BudgetResult
 _ALLOWED_FACTOR = 4.0
 """A trial may take this many times what is expected."""
 _ALLOWED_IN_ANY_CASE = 60.0
-"""So many seconds are allowed even if less is expected, but only a share of the search's time."""
-_ALLOWED_SHARE = 0.25
+"""So many seconds are allowed even if less is expected, but at most the search's time divided by
+``_ALLOWED_FACTOR``."""
 _LAST_FACTOR = 2.0
 """A trial may take this many times what is expected, even if less time is left."""
 _LAST_SECONDS = 10.0
@@ -188,7 +188,7 @@ class BestSearch(Search):
         left = self._slot_seconds - self._state.slot_seconds
         if math.isinf(expected_seconds):
             return max(_LAST_SECONDS, left)
-        in_any_case = min(_ALLOWED_IN_ANY_CASE, _ALLOWED_SHARE * self._slot_seconds)
+        in_any_case = min(_ALLOWED_IN_ANY_CASE, self._slot_seconds / _ALLOWED_FACTOR)
         allowed = max(in_any_case, _ALLOWED_FACTOR * expected_seconds)
         # Never much more than what is left. But a trial that was begun should be able to end.
         at_the_end = max(left, _LAST_SECONDS, _LAST_FACTOR * expected_seconds)

@@ -95,19 +95,15 @@ class SearchState:
     def _observation(self, index: int, measurement: Measurement) -> Observation:
         """The seconds of a micro-batch, with their relative error.
 
-        As in ``frontier.surrogate``, waiting for kernel launches adds to the error. So does waiting
-        for data: how fast a host prepares its batches varies a lot.
+        Waiting for data adds to the error: how fast a host prepares its batches varies a lot.
         """
-        branch = measurement.branch
-        waited = 0.0
-        if branch == Branch.UNKNOWN:
-            waited = measurement.launch_bound_share
+        error = measurement.speed_error
         if measurement.data_share > NOTICED_DATA_SHARE:
-            waited = max(waited, measurement.data_share)
+            error = max(error, measurement.speed_ci95 + measurement.data_share)
         return Observation(
             cost=self._sizes[index] / measurement.samples_per_second,
-            relative_error=measurement.speed_ci95 + waited,
-            branch=branch,
+            relative_error=error,
+            branch=measurement.branch,
         )
 
     def _ran_out(self, index: int) -> None:

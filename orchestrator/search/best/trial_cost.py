@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jobs.record import TrialRecord
-from jobs.spec import Choice, TrialSpec
+from jobs.spec import Choice
 from orchestrator.search.model.arrays import Array, Mask, Numbering
 from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.effects.similar_values import similar_to
@@ -22,8 +22,6 @@ _LEAST_SECONDS = 0.2
 """A trial takes at least this long besides its steps. A smaller difference is measurement error."""
 _LEAST_SCALE = 0.1
 """The smallest ratio of a measured overhead to the expected one."""
-_STEPS_OF_AN_EPOCH = 100
-"""Assumed number of steps of a trial that runs a whole epoch."""
 
 
 class TrialCost:
@@ -52,7 +50,7 @@ class TrialCost:
         """Index of the set of ops that each candidate builds, shape (candidates,)."""
         self._is_built: Mask = np.array([not ops for ops in builds], bool)
         """Whether each set of ops is already built, shape (sets,)."""
-        self._steps = np.array([_steps_of(trial) for trial in trials], float)
+        self._steps = np.array([candidate.steps for candidate in candidates], float)
         self._batches = np.array([trial.effective_batch for trial in trials], float)
 
     def note(self, index: int, record: TrialRecord) -> None:
@@ -120,8 +118,3 @@ def _expected_overheads(
     for index, number, seconds in entries:
         overheads[index, number] = seconds
     return overheads
-
-
-def _steps_of(trial: TrialSpec) -> int:
-    """Optimizer steps of a trial, warm-up included."""
-    return trial.measure.warmup_steps + (trial.measure.steps or _STEPS_OF_AN_EPOCH)

@@ -26,10 +26,6 @@ SpeedRatios = Callable[[Sequence[Candidate], Sequence[Candidate]], Array]
 
 See ``Surrogate.highest_speed_ratios``."""
 
-_STEPS_OF_AN_EPOCH = 100
-"""Steps assumed of a trial that measures a whole epoch of unknown length.
-
-Only the order of the trials depends on it."""
 _BUDGETS = 100
 """Memory budgets, evenly spaced in the logarithm, at which the height of a front is compared."""
 
@@ -221,10 +217,9 @@ def _speed(point: Point) -> float:
 
 def seconds_of(candidate: Candidate, prediction: Prediction, shortest_seconds: float) -> float:
     """Slot time that a trial of the candidate will likely take, in seconds."""
-    trial = candidate.trials[0]
     # A fixed cost for each trial, and its steps at the predicted samples per second.
-    steps = trial.measure.warmup_steps + (trial.measure.steps or _STEPS_OF_AN_EPOCH)
-    return shortest_seconds + steps * trial.effective_batch / prediction.speed
+    samples = candidate.steps * candidate.trials[0].effective_batch
+    return shortest_seconds + samples / prediction.speed
 
 
 def as_prediction(measurement: Measurement) -> Prediction:

@@ -16,6 +16,7 @@ from orchestrator.search.model.arrays import Array, Indices, Numbering, rounded
 from orchestrator.search.model.candidates import Candidate, Curve, OptimizerFamily
 from orchestrator.search.model.hyperparameters import Hyperparameters
 from orchestrator.search.model.noise_scales import Residuals, most_likely_scales
+from orchestrator.search.model.observations import Observation
 from orchestrator.search.model.parameter_fit import ParameterFit
 from orchestrator.search.model.performance_model import Branch, ParameterLayout, PerformanceModel
 
@@ -31,13 +32,6 @@ class Posterior:
     deviation: Array
     """Standard deviation of what a trial would measure: uncertainty of the cost, and noise of the
     measurement."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Observation:
-    cost: float
-    relative_error: float
-    branch: Branch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +71,7 @@ class CostModel:
         # Computed once: the prior does not depend on measurements.
         self._prior_precision = np.linalg.inv(self._layout.prior_covariance)
         self._kernel = misfit_kernel(candidates, self._hyperparameters.correlation_per_choice)
-        self._observations: dict[int, _Observation] = {}
+        self._observations: dict[int, Observation] = {}
         self._parameters: Array | None = None
         """The last fit, where the next one starts."""
         self.posterior: Posterior | None = None
@@ -86,22 +80,9 @@ class CostModel:
         """Of the logarithms of the costs themselves, without noise; shape (candidates,
         candidates)."""
 
-    def observe(
-        self,
-        index: int,
-        cost: float,
-        *,
-        relative_error: float = 0.0,
-        branch: Branch = Branch.UNKNOWN,
-    ) -> None:
-        """Learn the measured cost of a candidate, in place of an earlier one.
-
-        ``relative_error`` is half the 95 % interval of the cost, relative to it, as the trial
-        states it.
-        """
-        self._observations[index] = _Observation(
-            cost=cost, relative_error=relative_error, branch=branch
-        )
+    def observe(self, index: int, observation: Observation) -> None:
+        """Learn the measured cost of a candidate, in place of an earlier one."""
+        self._observations[index] = observation
         self._learn()
 
     def _learn(self) -> None:

@@ -12,7 +12,10 @@ from orchestrator.search.frontier.similarity import misfit_kernel
 from orchestrator.search.model.arrays import Array, Indices, rounded
 from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.hyperparameters import Hyperparameters
-from orchestrator.search.model.memory.memory_model import CorrectionHyperparameters
+from orchestrator.search.model.memory.memory_model import (
+    CorrectionHyperparameters,
+    most_probable_deviation,
+)
 
 
 class MemoryCorrection:
@@ -22,12 +25,8 @@ class MemoryCorrection:
     allocations. How much of the other half two candidates share depends on their similarity.
     """
 
-    def __init__(
-        self,
-        candidates: Sequence[Candidate],
-        hyperparameters: CorrectionHyperparameters | None = None,
-    ) -> None:
-        self._hyperparameters = hyperparameters or CorrectionHyperparameters()
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._hyperparameters = CorrectionHyperparameters()
         correlation_per_choice = Hyperparameters().correlation_per_choice
         self._kernel = misfit_kernel(candidates, correlation_per_choice)
         self._log_bytes: dict[int, float] = {}
@@ -48,9 +47,13 @@ class MemoryCorrection:
         # Predictions are off by factors, so errors are differences of logarithms.
         errors = log_measured - log_predicted[measured]
         among = np.ix_(measured, measured)
-        deviation = self._most_probable_deviation(kernel[among], errors)
-        # Add the covariance of the shared error to that of the single errors.
-        prior = self._hyperparameters.common_deviation**2 + deviation**2 * kernel
+        common = self._hyperparameters.common_deviation**2
+
+        def covariance(deviation: float) -> Array:
+            return np.asarray(common + deviation**2 * kernel[among])
+
+        deviation = most_probable_deviation(covariance, errors, self._hyperparameters)
+        prior = common + deviation**2 * kernel
         return self._regression(prior, measured, errors, log_predicted)
 
     def _regression(
@@ -71,26 +74,3 @@ class MemoryCorrection:
         """Indices of the candidates that have a prediction and a measurement."""
         is_predicted = ~np.isnan(log_predicted)
         return np.array([index for index in self._log_bytes if is_predicted[index]], int)
-
-    def _most_probable_deviation(self, kernel: Array, errors: Array) -> float:
-        """The deviation under which the errors seen so far are most probable."""
-
-        def log_density(deviation: float) -> float:
-            """Logarithm of the density of the errors under one deviation."""
-            return self._log_density(deviation, kernel, errors)
-
-        return max(self._hyperparameters.deviations, key=log_density)
-
-    def _log_density(self, deviation: float, kernel: Array, errors: Array) -> float:
-        """Logarithm of likelihood times prior, except for a constant."""
-        hyperparameters = self._hyperparameters
-        # Shared error, single errors by similarity, and noise of each trial alone.
-        covariance = hyperparameters.common_deviation**2 + deviation**2 * kernel
-        covariance = covariance + hyperparameters.noise**2 * np.eye(len(errors))
-        # The log-density of the errors e with the Cholesky factor L is -|L⁻¹e|²/2 - Σ log L_ii.
-        factor = np.linalg.cholesky(covariance)
-        solved = np.linalg.solve(factor, errors)
-        likelihood = float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
-        # The prior is log-normal: a deviation e times the usual one is one sigma away.
-        unusual = math.log(deviation / hyperparameters.usual_deviation)
-        return likelihood - unusual**2 / 2

@@ -14,7 +14,7 @@ from orchestrator.search.model.arrays import Array, Indices, rounded
 from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.hyperparameters import Hyperparameters
 from orchestrator.search.model.measurements import Measurement
-from orchestrator.search.model.performance_model import Branch
+from orchestrator.search.model.observations import Observation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,19 +53,16 @@ class Surrogate:
         """Learn from a measured candidate, in place of its earlier measurement."""
         index = self._index[candidate]
         if not self._is_all_memory_predicted():
-            self._memory.observe(index, measurement.memory_bytes)
+            self._memory.observe(index, Observation(cost=measurement.memory_bytes))
         self._correction.observe(index, measurement.memory_bytes)
-        branch = measurement.branch
-        # Time that the GPU waited in the middle of a step may be different next time. If the
-        # branch is known, the wait is either negligible or part of the host's own time.
-        waited = 0.0
-        if branch == Branch.UNKNOWN:
-            waited = measurement.launch_bound_share
+        seconds = candidate.micro_batch / measurement.samples_per_second
         self._seconds.observe(
             index,
-            candidate.micro_batch / measurement.samples_per_second,
-            relative_error=measurement.speed_ci95 + waited,
-            branch=branch,
+            Observation(
+                cost=seconds,
+                relative_error=measurement.speed_error,
+                branch=measurement.branch,
+            ),
         )
 
     def predictions(self, z_score: float) -> dict[Candidate, Prediction]:

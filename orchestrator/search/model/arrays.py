@@ -13,9 +13,6 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 T = TypeVar("T", bound=Hashable)
 
-_DECIMALS = 6
-"""Decimals of a logarithm that are kept: a relative precision of one millionth."""
-
 
 class Numbering(dict[T, int]):
     """Item -> its number, in the order in which items are first looked up."""
@@ -31,4 +28,4 @@ class Numbering(dict[T, int]):
 
 def rounded(logarithms: Array) -> Array:
     """Logarithms to a millionth: rounding errors of another machine lead to the same trials."""
-    return logarithms.round(_DECIMALS)
+    return logarithms.round(6)

@@ -66,6 +66,12 @@ class Candidate:
     accumulation: int
 
     @property
+    def steps(self) -> int:
+        """Optimizer steps of a trial, warm-up included. A whole epoch counts as 100."""
+        measure = self.trials[0].measure
+        return measure.warmup_steps + (measure.steps or 100)
+
+    @property
     def techniques(self) -> Techniques:
         """The values of all axes except those of the batch."""
         return self.curve.techniques

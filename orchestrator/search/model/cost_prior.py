@@ -15,12 +15,6 @@ from orchestrator.search.model.performance_model import Derivatives, ParameterLa
 
 Kernel = Callable[[Indices, Indices], Array]
 """From the indices of two sets of curves to a matrix with a value for each pair."""
-EXTRA_DEVIATION = 0.3
-"""Prior deviation of the extra cost of an optimizer, as a share of the smallest measured cost."""
-LEAST_EXTRA = 0.03
-"""Smallest prior deviation of such an extra, however well its effect was recorded."""
-_MISFIT_PER_CHOICE = 0.7
-"""Factor on the correlation of two candidates' misfits for each choice in which they differ."""
 
 
 class CostPrior:
@@ -164,7 +158,8 @@ class CostPrior:
         """
         differing = self._by_curve(rows, columns, self.curves.differing)
         octaves = self._octaves[rows][:, None] - self._octaves[columns]
-        return np.asarray(_MISFIT_PER_CHOICE**differing * np.exp(-(octaves**2) / 2))
+        of_curves = self.curves.scales.misfit_per_choice**differing
+        return np.asarray(of_curves * np.exp(-(octaves**2) / 2))
 
     def _by_curve(self, rows: Indices, columns: Indices, kernel: Kernel) -> Array:
         """A kernel of curves, expanded to candidates; computed once for each pair of curves."""
@@ -180,7 +175,8 @@ def _extras(
 ) -> tuple[Array, Array]:
     """Expected extra of each family and its deviation, as shares of the smallest measured cost."""
     means = np.zeros(len(families))
-    deviations = np.full(len(families), EXTRA_DEVIATION)
+    scales = curves.scales
+    deviations = np.full(len(families), scales.extra)
     if not is_time:
         return means, deviations
     for number, family in enumerate(families):
@@ -188,7 +184,7 @@ def _extras(
         if effect is not None:
             # A factor of the time was recorded; the extra is what it adds to a time of 1.
             means[number] = math.expm1(effect.log_time)
-            deviations[number] = min(EXTRA_DEVIATION, max(LEAST_EXTRA, effect.deviation))
+            deviations[number] = min(scales.extra, max(scales.least_extra, effect.deviation))
     return means, deviations
 
 

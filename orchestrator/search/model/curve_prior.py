@@ -18,7 +18,8 @@ from jobs.spec import Choice
 from orchestrator.search.model.arrays import Array, Indices, Numbering
 from orchestrator.search.model.candidates import OPTIMIZER, Candidate, Curve, OptimizerFamily
 from orchestrator.search.model.effects.interactions import Interaction, interactions_of
-from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import Effect
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,10 +34,18 @@ class PriorScales:
     """Deviation of the shared ratio of the base of a time to its slope."""
     pair: float = 0.06
     """Deviation of the effect of a pair of techniques, beyond the effects of each."""
+    slope_pair: float = 0.3
+    """The same of the memory of a sample. Two techniques often save the same memory."""
     curve: float = 0.02
     """Deviation of the part that belongs to one curve only."""
     base_slope_correlation: float = 0.8
     """Correlation of a technique's effects on the base and on the slope of a time."""
+    extra: float = 0.3
+    """Deviation of the extra cost of an optimizer, as a share of the smallest measured cost."""
+    least_extra: float = 0.03
+    """Smallest deviation of such an extra, however well its effect was recorded."""
+    misfit_per_choice: float = 0.7
+    """Factor on the correlation of two candidates' misfits for each choice in which they differ."""
 
 
 class Part(enum.Enum):
@@ -48,10 +57,6 @@ class Part(enum.Enum):
     """The memory that does not depend on the micro-batch: weights and optimizer states."""
     MEMORY_SLOPE = enum.auto()
     """The memory of each sample, the activations."""
-
-
-_SLOPE_PAIR = 0.3
-"""``PriorScales.pair`` of the memory of a sample. Two techniques often save the same memory."""
 
 
 class CurvePrior:
@@ -69,7 +74,7 @@ class CurvePrior:
     ) -> None:
         self.scales = scales
         self._part = part
-        self._pair = _SLOPE_PAIR if part is Part.MEMORY_SLOPE else scales.pair
+        self._pair = scales.slope_pair if part is Part.MEMORY_SLOPE else scales.pair
         self._priors = priors
         self._reference = candidates[0].trials[0].choices.get(OPTIMIZER)
         curves: Numbering[Curve] = Numbering()

@@ -54,6 +54,15 @@ class Hyperparameters:
     """A time further from the law than this many times the common noise gets more noise of its own.
     By replay."""
 
+    floor_below: float = 0.0
+    """Expected distance of a floor below the smallest measured cost."""
+    base_below: float = 1.0
+    slope_below: float = 1.0
+    """Expected distances of base and slope below the measured costs: by default both are 1/e of
+    them, so that their sum is near the cost."""
+    first_error: float = 0.01
+    """Misfit and noise of a first fit, whose residuals then select the scales."""
+
     max_norm_exponent: float = 100.0
     """Exponent of the norm that replaces the maximum in the law, to have derivatives: within 0.7 %
     of it."""

@@ -34,6 +34,17 @@ class Measurement:
     """The host's time to prepare a batch / the time of a step."""
 
     @property
+    def speed_error(self) -> float:
+        """Half the 95 % interval of the speed, relative to it, and the share of time waited.
+
+        Time that the GPU waited in the middle of a step may be different next time. If the branch
+        is known, the wait is either negligible or part of the host's own time.
+        """
+        if self.branch == Branch.UNKNOWN:
+            return self.speed_ci95 + self.launch_bound_share
+        return self.speed_ci95
+
+    @property
     def branch(self) -> Branch:
         """Which side of the performance model a measured time shows.
 

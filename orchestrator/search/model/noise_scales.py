@@ -18,8 +18,6 @@ from orchestrator.search.model.hyperparameters import Hyperparameters
 
 _MISFIT_LOG_DEVIATION = 0.7
 """Standard deviation of the logarithm of a misfit around the usual one: a factor of two."""
-_BEYOND_ANY_SQUARE = 1e300
-"""Larger than any sum of squared residuals, smaller than infinity."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,5 +160,5 @@ def _bordered(covariance: Array, variances: Array, residuals: Array) -> Array:
     bordered[:, range(count), range(count)] += variances
     bordered[:, count, :count] = residuals  # Cholesky reads only the lower triangle
     # Any last element that keeps the matrix positive definite serves: it enters no result.
-    bordered[:, count, count] = _BEYOND_ANY_SQUARE
+    bordered[:, count, count] = np.finfo(float).max
     return bordered

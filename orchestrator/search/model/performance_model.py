@@ -105,11 +105,12 @@ class PerformanceModel:
         Extras are expected to be 0.
         """
         # A floor and a base are about as large as a measured cost, a slope as a cost per sample.
+        below = self.hyperparameters
         unit = float(np.log(self.unit))
         per_sample = float(np.log(np.median(costs_per_sample)))
         count = self.layout.curve_count
-        # Base and slope start at 1/e of these costs, so that their sum is near the cost.
-        values = [unit, unit - 1, per_sample - 1, 0.0]
+        slope = per_sample - below.slope_below
+        values = [unit - below.floor_below, unit - below.base_below, slope, 0.0]
         return np.repeat(values, [count, count, count, self.layout.family_count])
 
     def terms(self, parameters: Array) -> tuple[Array, Array, Array]:

@@ -30,6 +30,11 @@ _OF_TIME = Hyperparameters(
     misfit_deviations=(0.03, 0.06, 0.12, 0.25),
     usual_misfit=0.03,
     noises=(0.01, 0.02, 0.03, 0.06, 0.1),
+    # Host-bound micro-batches are usually smaller than those that are tried first. About a quarter
+    # of a time is the base, and the rest is the slope.
+    floor_below=0.9,
+    base_below=1.5,
+    slope_below=0.3,
 )
 _OF_MEMORY = Hyperparameters(
     extra_deviations=(0.0,),
@@ -37,22 +42,11 @@ _OF_MEMORY = Hyperparameters(
     misfit_deviations=(0.01, 0.02, 0.04, 0.08, 0.16),
     usual_misfit=0.02,
     noises=(0.001, 0.003, 0.01),
+    floor_below=0.3,
 )
-_FLOOR_BELOW = 0.3
-"""Expected distance of a floor below the smallest measured cost, as a logarithm, if no measurement
-shows it."""
-_TIME_FLOOR_BELOW = 0.9
-"""The same distance for a time. It is larger, because host-bound micro-batches are usually smaller
-than those that are tried first."""
-_BASE_BELOW = 1.5
-_SLOPE_BELOW = 0.3
-"""Expected distances of base and slope below the measured times, as logarithms: about a quarter of
-a time is the base, which does not depend on the micro-batch, and the rest is the slope."""
 _UNCERTAIN_EXPONENT = 6.0
 """Exponent of the norm where the floor of a curve was not measured. It is 1.7 / deviation of the
 floor from the line, about 0.3: the logistic function then is close to the normal one."""
-_USUAL_ERROR = 0.01
-"""Misfit and noise of the first fit, before their scales are selected."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,23 +132,19 @@ class CostModel:
         slope_effects = slope_effects - np.median(self._prior.slope_effects(seen))
         unit = float(measured.log_costs.min())
         per_sample = measured.log_costs - np.log(self._prior.sizes[measured.rows])
-        # By default, base and slope are 1/e of the measured costs each, so that their sum is near
-        # the cost. The floor of a time is that of the host, so the effects of techniques do not
-        # apply.
-        floor_below, base_below, slope_below = _FLOOR_BELOW, 1.0, 1.0
-        if self._prior.is_time:
-            floor_below, base_below = _TIME_FLOOR_BELOW, _BASE_BELOW
-            slope_below = _SLOPE_BELOW
-        floors = np.full(len(curves), unit - floor_below)
-        bases = unit - base_below + base_effects
-        slopes = float(np.median(per_sample)) - slope_below + slope_effects
+        # The floor of a time is that of the host, so the effects of techniques do not apply.
+        usual = self._hyperparameters
+        floors = np.full(len(curves), unit - usual.floor_below)
+        bases = unit - usual.base_below + base_effects
+        slopes = float(np.median(per_sample)) - usual.slope_below + slope_effects
         return np.concatenate([floors, bases, slopes, self._prior.extra_means])
 
     def _first_fit(self, law: PerformanceModel, measured: Measured, prior_mean: Array) -> Array:
         """A fit with usual errors. The scales of the errors are then selected by its residuals."""
         kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
-        variances = measured.stated_variances + _USUAL_ERROR**2
-        precision = np.linalg.inv(_USUAL_ERROR**2 * kernel + np.diag(variances))
+        usual = self._hyperparameters.first_error
+        variances = measured.stated_variances + usual**2
+        precision = np.linalg.inv(usual**2 * kernel + np.diag(variances))
         return self._fit(law, measured, prior_mean, precision).best(prior_mean)
 
     def _fit(

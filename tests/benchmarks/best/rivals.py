@@ -24,7 +24,8 @@ from optuna.trial import TrialState, create_trial
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrialSpec
 from orchestrator.search.base import Search
-from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import Effect
 
 MICRO_BATCH = "micro_batch"
 _PROPOSALS = 200

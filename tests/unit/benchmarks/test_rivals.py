@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobs.record import TrialRecord
-from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.units import GIB
 from tests.benchmarks.best.grids import Grid
 from tests.benchmarks.best.scores import rivals

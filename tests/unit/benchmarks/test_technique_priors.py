@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.search.model.effects.technique_priors import Effect
+from orchestrator.search.model.effects.unrecorded import Effect
 from tests.benchmarks import technique_priors
 from tests.benchmarks.technique_priors import Measured, Pair, effects_of
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.search.model.arrays import Array, Indices
-from orchestrator.search.model.effects.unrecorded import INTERACTIONS, Expectation
+from orchestrator.search.model.effects.unrecorded import INTERACTIONS, Effect
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interaction:
     """The effect of having a pair of techniques, beyond the effects of each."""
 
-    expected: Expectation
+    expected: Effect
     is_changed: Array
     """1 for each curve where both axes differ from the first candidate's, otherwise 0. Shape
     (curves,)."""

@@ -18,6 +18,7 @@ from jobs.techniques import AXES
 from orchestrator.search.model.arrays import Array
 from orchestrator.search.model.effects import unrecorded
 from orchestrator.search.model.effects.similar_values import correlation
+from orchestrator.search.model.effects.unrecorded import Effect
 
 _FILE = Path(__file__).with_name("technique_priors.json")
 """Written by ``python -m tests.benchmarks.technique_priors`` from recorded tables."""
@@ -38,45 +39,10 @@ WORKS_IF_UNKNOWN = 0.7
 """The same if no table has the technique. It is low, so that new techniques are tried one by one.
 """
 
-SLOPE_OF_MEMORY = 2.0
-"""Effect of a technique on the memory of a sample / its effect on all memory of a trial. Recorded
-trials have about half of their memory in activations."""
 _LEAST_DEVIATION = 0.05
 _DEVIATION_SHARE = 0.5
 """Standard deviation of the difference of two recorded effects on a new model: a constant, plus
 this share of the recorded difference."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Effect:
-    """The expected effect of one technique, compared with the default of its axis."""
-
-    log_time: float = 0.0
-    """Logarithm of the factor on the seconds of a sample."""
-    deviation: float = 0.35
-    """Standard deviation of ``log_time`` between models."""
-    log_memory: float = 0.0
-    """Logarithm of the factor on the memory of a trial."""
-    memory_deviation: float = 0.35
-    """Standard deviation of ``log_memory`` between models."""
-    log_sample_memory: float | None = None
-    """Logarithm of the factor on the memory of each sample, which grows with the micro-batch; None
-    if it was not recorded."""
-    sample_memory_deviation: float = 0.0
-    """Standard deviation of ``log_sample_memory`` between models."""
-    overhead_seconds: float = 0.0
-    """Seconds that a trial with this technique takes besides its steps, more than the default."""
-    models: int = 0
-    """Number of models that it was measured on."""
-
-    def of_sample(self) -> tuple[float, float]:
-        """Expected logarithm of the factor on the memory of each sample, and its deviation."""
-        if self.log_sample_memory is not None:
-            return self.log_sample_memory, self.sample_memory_deviation
-        mean = SLOPE_OF_MEMORY * self.log_memory
-        # The ratio itself is uncertain by half of it: how much of its memory a model has in
-        # activations differs.
-        return mean, math.hypot(mean / 2, SLOPE_OF_MEMORY * self.memory_deviation)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,15 +139,13 @@ class TechniquePriors:
 
     def _without_speeds(self, axis: str, value: Choice, recorded: Effect | None) -> Effect:
         """The effect of a value where no table says how fast it is."""
-        seconds = unrecorded.overhead_seconds(axis, value)
-        if recorded is not None:
-            seconds = recorded.overhead_seconds
+        known = recorded or unrecorded.expectation(axis, value)
         work = unrecorded.more_work(axis, value)
-        if work is not None:
-            return Effect(
-                log_time=work.log_time, deviation=work.deviation, overhead_seconds=seconds
-            )
-        return Effect(deviation=self._unknown_deviation(axis, value), overhead_seconds=seconds)
+        return Effect(
+            log_time=work.log_time if work else 0.0,
+            deviation=work.deviation if work else self._unknown_deviation(axis, value),
+            overhead_seconds=known.overhead_seconds,
+        )
 
     def _unknown_deviation(self, axis: str, value: Choice) -> float:
         # Effects are relative to the default, so its own is zero by definition.
@@ -202,16 +166,9 @@ class TechniquePriors:
         and its observations are the recorded effects of similar values.
         """
         prior = unrecorded.expectation(axis, value)
-        expected = Effect(
-            log_time=prior.log_time,
-            deviation=prior.deviation,
-            log_memory=prior.log_memory,
-            memory_deviation=prior.memory_deviation,
-            overhead_seconds=unrecorded.overhead_seconds(axis, value),
-        )
         similar = self._similar(axis, str(value))
         if not similar:
-            return expected
+            return prior
         recorded = [self.effects[axis][name] for name in similar]
         usual = [unrecorded.expectation(axis, name) for name in similar]
         times = np.array([effect.log_time for effect in recorded])
@@ -226,7 +183,7 @@ class TechniquePriors:
         # If similar values vary more between models than assumed, this value may, too.
         spread = statistics.fmean(effect.deviation for effect in recorded)
         return replace(
-            expected,
+            prior,
             log_time=prior.log_time + float(explained @ (times - usual_times)),
             deviation=max(prior.deviation, spread) * left,
             log_memory=prior.log_memory + float(explained @ (memories - usual_memories)),

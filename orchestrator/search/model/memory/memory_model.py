@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,21 +13,10 @@ from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.memory.predicted_memory import PredictedMemory
+from orchestrator.search.model.noise_scales import log_likelihoods
 from orchestrator.search.model.observations import Observation
 from orchestrator.search.model.posterior import CostModel
 
-_BORROWED_CURVE_DEVIATION = 0.2
-"""Deviation of the part of the error of a borrowed sample memory that only the same curve has, as a
-logarithm."""
-_ALONG_A_CURVE = 0.7
-"""Correlation of this part between distant micro-batches of the curve."""
-_LOSS_DEVIATION = 0.3
-"""Deviation of the memory of a loss in a step that borrows its prediction, as a share of it."""
-_BORROWED_NOISE = 0.02
-"""Error of a borrowed prediction beside that of its sample memory, as a logarithm: the base and
-what the allocator keeps in its cache."""
-_GAUSS_NEWTON_STEPS = 4
-"""Enough for errors of a factor of two to be estimated within 1 %."""
 _OUT_OF_MEMORY_MARGIN = 1.05
 """A candidate that ran out of memory counts as needing at least this many times the device's."""
 
@@ -44,6 +33,37 @@ class CorrectionHyperparameters:
     """The most probable of ``deviations`` before any measurement."""
     noise: float = 0.0005
     """Error of a repeated measurement. Memory repeats almost to the byte."""
+    borrowed_curve: float = 0.2
+    """Part of the error of a borrowed sample memory that only the same curve has."""
+    along_a_curve: float = 0.7
+    """Correlation of this part between distant micro-batches of the curve."""
+    loss: float = 0.3
+    """Error of the memory of a loss in a step that borrows its prediction, as a share of it."""
+    borrowed_noise: float = 0.02
+    """Error of a borrowed prediction beside that of its sample memory: the base, and what the
+    allocator keeps in its cache."""
+
+
+def most_probable_deviation(
+    covariance: Callable[[float], Array],
+    errors: Array,
+    hyperparameters: CorrectionHyperparameters,
+) -> float:
+    """The deviation of a single prediction that the errors make most probable.
+
+    ``covariance`` is that of the errors for a deviation, without noise. The likelihood is that of a
+    multivariate normal distribution. The prior of the logarithm of the deviation is a standard
+    normal distribution around the usual deviation.
+    """
+    usual = hyperparameters.usual_deviation
+    noise = np.full((1, len(errors)), hyperparameters.noise**2)
+
+    def log_density(deviation: float) -> float:
+        """Logarithm of likelihood times prior, without constant terms."""
+        likelihood = float(log_likelihoods(covariance(deviation), noise, errors)[0])
+        return likelihood - math.log(deviation / usual) ** 2 / 2
+
+    return max(hyperparameters.deviations, key=log_density)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,7 +183,8 @@ class MemoryModel:
             noise=self._noise(measured),
         )
         sample_errors: Array = np.zeros(len(every))
-        for _ in range(_GAUSS_NEWTON_STEPS):
+        # Four steps estimate errors of a factor of two within 1 %.
+        for _ in range(4):
             weights = self._predicted.sample_weights(sample_errors)
             # Linearized at the errors e: log measured = log bytes(e) + weight · (error - e) + rest.
             at_zero = self._predicted.log_bytes(sample_errors) - weights * sample_errors
@@ -178,7 +199,7 @@ class MemoryModel:
     def _noise(self, measured: Indices) -> Array:
         """Error of each measurement beside those of the predictions, shape (measured,)."""
         borrows = self._predicted.borrows[measured]
-        return np.where(borrows, _BORROWED_NOISE, self._hyperparameters.noise)
+        return np.where(borrows, self._hyperparameters.borrowed_noise, self._hyperparameters.noise)
 
     def _known(self) -> tuple[Indices, Array]:
         """The candidates with a measurement, and the logarithm of the bytes of each."""
@@ -203,13 +224,13 @@ class MemoryModel:
         covariance = common + deviation**2 * (is_equal + kernel) / 2
         # Curves that differ in the same way from their lender share the error of this difference.
         covariance = covariance + self._predicted.base_covariance(rows, columns)
-        of_loss = _LOSS_DEVIATION * self._predicted.loss_shares()
+        of_loss = self._hyperparameters.loss * self._predicted.loss_shares()
         return np.asarray(covariance + np.outer(of_loss[rows], of_loss[columns]))
 
     def _rest_variances(self, deviation: float) -> Array:
         """The diagonal of ``_rest_covariance`` for all candidates."""
         exact = self._hyperparameters.common_deviation**2 + deviation**2
-        of_loss = _LOSS_DEVIATION * self._predicted.loss_shares()
+        of_loss = self._hyperparameters.loss * self._predicted.loss_shares()
         return np.asarray(exact + self._predicted.base_variances() + of_loss**2)
 
     def _sample_covariance(self, rows: Indices, columns: Indices) -> Array:
@@ -222,13 +243,14 @@ class MemoryModel:
         borrows = self._predicted.borrows
         is_same = (curves[rows][:, None] == curves[columns]) & borrows[rows][:, None]
         kernel = self._prior.misfit_kernel(rows, columns)
-        along = _ALONG_A_CURVE + (1 - _ALONG_A_CURVE) * kernel
-        own = _BORROWED_CURVE_DEVIATION**2 * along * is_same
+        distant = self._hyperparameters.along_a_curve
+        along = distant + (1 - distant) * kernel
+        own = self._hyperparameters.borrowed_curve**2 * along * is_same
         return np.asarray(self._predicted.sample_covariance(rows, columns) + own)
 
     def _sample_variances(self) -> Array:
         """The diagonal of ``_sample_covariance`` for all candidates."""
-        own = _BORROWED_CURVE_DEVIATION**2 * self._predicted.borrows
+        own = self._hyperparameters.borrowed_curve**2 * self._predicted.borrows
         return np.asarray(self._predicted.sample_variances() + own)
 
     def _most_probable_deviation(self, measured: Indices, log_measured: Array) -> float:
@@ -242,19 +264,7 @@ class MemoryModel:
             return self._hyperparameters.usual_deviation
         errors = (log_measured - self._predicted.log_bytes()[measured])[is_own]
 
-        def log_density(deviation: float) -> float:
-            """Logarithm of likelihood times prior, without constant terms.
+        def covariance(deviation: float) -> Array:
+            return self._rest_covariance(own, own, deviation)
 
-            The likelihood is that of a multivariate normal distribution, through its Cholesky
-            factor. The prior of the logarithm of the deviation is a standard normal distribution
-            around the usual deviation.
-            """
-            covariance = self._rest_covariance(own, own, deviation)
-            covariance = covariance + self._hyperparameters.noise**2 * np.eye(len(own))
-            factor = np.linalg.cholesky(covariance)
-            solved = np.linalg.solve(factor, errors)
-            likelihood = float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
-            log_ratio = math.log(deviation / self._hyperparameters.usual_deviation)
-            return likelihood - log_ratio**2 / 2
-
-        return max(self._hyperparameters.deviations, key=log_density)
+        return most_probable_deviation(covariance, errors, self._hyperparameters)

@@ -15,7 +15,8 @@ from orchestrator.search.best.gain import (
 )
 from orchestrator.search.best.state import SearchState
 from orchestrator.search.model.candidates import candidates_of
-from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.units import GIB
 from tests.benchmarks.grids import make_record, make_spec
 

@@ -12,7 +12,8 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.best.search import BestSearch
-from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.units import GIB
 from tests.benchmarks.grids import Table, make_record, make_spec, with_noise
 from tests.benchmarks.simulated_grids import simulated

@@ -10,10 +10,7 @@ import pytest
 from jobs.spec import Choice
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.curve_prior import CurvePrior, Part, PriorScales
-from orchestrator.search.model.effects.technique_priors import (
-    TechniquePriors,
-    shipped_priors,
-)
+from orchestrator.search.model.effects.technique_priors import TechniquePriors, shipped_priors
 from tests.benchmarks.grids import make_spec
 
 VALUES: Mapping[str, Sequence[Choice]] = {

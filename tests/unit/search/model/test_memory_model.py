@@ -10,7 +10,8 @@ import pytest
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.curve_prior import PriorScales
-from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.search.model.memory.memory_model import MemoryModel
 from orchestrator.units import GIB
 from tests.benchmarks.grids import make_spec

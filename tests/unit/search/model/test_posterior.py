@@ -8,7 +8,8 @@ from jobs.spec import Choice
 from orchestrator.search.model.candidates import Candidate, candidates_of
 from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.curve_prior import PriorScales
-from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.search.model.observations import Observation
 from orchestrator.search.model.performance_model import Branch
 from orchestrator.search.model.posterior import CostModel

@@ -9,7 +9,8 @@ import pytest
 
 from jobs.spec import TrialSpec
 from orchestrator.search.model.candidates import candidates_of
-from orchestrator.search.model.effects.technique_priors import Effect, TechniquePriors
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.search.model.memory.predicted_memory import PredictedMemory
 from orchestrator.units import GIB
 from tests.benchmarks.grids import make_spec

@@ -9,11 +9,11 @@ import pytest
 from orchestrator.search.model.effects import unrecorded
 from orchestrator.search.model.effects.similar_values import correlation
 from orchestrator.search.model.effects.technique_priors import (
-    Effect,
     TechniquePriors,
     read_priors,
     shipped_priors,
 )
+from orchestrator.search.model.effects.unrecorded import Effect
 
 
 def recorded(axis: str, **effects: Effect) -> TechniquePriors:
