@@ -14,6 +14,7 @@ from orchestrator.search.frontier.similarity import (
 )
 from orchestrator.search.model.arrays import Array, Indices, Numbering, rounded
 from orchestrator.search.model.candidates import Candidate, Curve, OptimizerFamily
+from orchestrator.search.model.cost_prior import extra_shares
 from orchestrator.search.model.hyperparameters import Hyperparameters
 from orchestrator.search.model.noise_scales import Residuals, most_likely_scales
 from orchestrator.search.model.observations import Observation
@@ -236,20 +237,16 @@ class CostModel:
 def layout_of(
     candidates: Sequence[Candidate], hyperparameters: Hyperparameters, *, is_time: bool
 ) -> ParameterLayout:
-    """The layout of the parameters for a plan.
-
-    If the cost is a time, the micro-batches of one step share the extra.
-    """
+    """The layout of the parameters for a plan."""
     # Give indices to the curves and the optimizer families, in the order of the plan.
     curves: Numbering[Curve] = Numbering()
     families: Numbering[OptimizerFamily] = Numbering()
     curve_numbers = [curves[candidate.reference_curve] for candidate in candidates]
     family_numbers = [_family_number(candidate, families) for candidate in candidates]
-    passes = [candidate.accumulation for candidate in candidates]
     of_curves = curve_covariance(list(curves), hyperparameters)
     return ParameterLayout(
         sizes=np.array([candidate.micro_batch for candidate in candidates], float),
-        extra_shares=_extra_shares(passes, is_time=is_time),
+        extra_shares=extra_shares(candidates, is_time=is_time),
         curves=np.array(curve_numbers, int),
         families=np.array(family_numbers, int),
         curve_count=len(curves),
@@ -258,16 +255,6 @@ def layout_of(
             of_curves, len(families), hyperparameters, is_time=is_time
         ),
     )
-
-
-def _extra_shares(passes: Sequence[int], *, is_time: bool) -> Array:
-    """The share of an extra that one micro-batch pays.
-
-    The passes of a step share the optimizer's time. Memory of its states is always paid in full.
-    """
-    if is_time:
-        return 1 / np.array(passes, float)
-    return np.ones(len(passes))
 
 
 def _family_number(candidate: Candidate, families: Numbering[OptimizerFamily]) -> int:

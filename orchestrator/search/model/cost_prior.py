@@ -45,10 +45,7 @@ class CostPrior:
         self.extra_means, self._extra_deviations = _extras(
             list(families), self.curves, is_time=is_time
         )
-        self._shares = np.ones(len(candidates))
-        if is_time:
-            # An optimizer updates once per step, so each micro-batch pays its share of this time.
-            self._shares = 1 / np.array([candidate.accumulation for candidate in candidates], float)
+        self._shares = extra_shares(candidates, is_time=is_time)
         self._correlation = 0.0
         self._common = np.full(3, scales.common**2)
         """Variances of the parts of floor, base and slope that all curves share, shape (3,)."""
@@ -168,6 +165,16 @@ class CostPrior:
         others, column_numbers = np.unique(self.curves.curve_of[columns], return_inverse=True)
         of_curves = kernel(curves, others)
         return np.asarray(of_curves[row_numbers][:, column_numbers])
+
+
+def extra_shares(candidates: Sequence[Candidate], *, is_time: bool) -> Array:
+    """The share of an optimizer's extra that one micro-batch pays, shape (candidates,).
+
+    The passes of a step share the optimizer's time. Memory of its states is always paid in full.
+    """
+    if not is_time:
+        return np.ones(len(candidates))
+    return 1 / np.array([candidate.accumulation for candidate in candidates], float)
 
 
 def _extras(
