@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.spec import TrialSpec, to_json
-from jobs.techniques.axes.activations import RENAMED
 from orchestrator.export.generated_code import NotExportableError, check_plain
 from orchestrator.export.trl.preference_code import preference_arguments
 from orchestrator.export.trl.sft_code import sft_arguments
-from orchestrator.planning.arguments import argument_names
+from orchestrator.planning.arguments import argument_names, older_name
 
 DEEPSPEED_FILE = "deepspeed.json"
 """Name of DeepSpeed's configuration file in the exported folder."""
@@ -87,14 +86,13 @@ def _evaluation_batch(spec: TrialSpec) -> int:
 
 def _checked_arguments(spec: TrialSpec) -> dict[str, Any]:
     """The trial's own arguments under their older names. Raises NotExportableError."""
-    older_names = {new: old for old, new in RENAMED.items()}
     # Without transformers on this machine, the names cannot be checked here. train.py checks them.
     names = argument_names()
     arguments = {}
     for name, value in to_json(spec.settings.training_arguments).items():
         if names is not None and name not in names:
             raise NotExportableError(f"TrainingArguments has no field {name!r}")
-        arguments[older_names.get(name, name)] = value
+        arguments[older_name(name)] = value
     return arguments
 
 

@@ -134,8 +134,5 @@ def _without(text: str, left_out: list[ast.stmt]) -> str:
     dropped: set[int] = set()
     for node in left_out:
         dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if number not in dropped:
-            lines.append(line)
-    return "\n".join(lines).strip() + "\n\n"
+    numbered = enumerate(text.splitlines(), 1)
+    return "\n".join(line for number, line in numbered if number not in dropped).strip() + "\n\n"

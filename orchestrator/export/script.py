@@ -77,9 +77,6 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
     Raises NotExportableError if the code of a hook cannot stand alone, or if a value is not a plain
     literal.
     """
-    measured_peak = None
-    if peak_bytes is not None:
-        measured_peak = literal(int(peak_bytes))
     return _render(
         "train.py.j2",
         {
@@ -94,7 +91,7 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
             "process_places": ("allocator", *PROCESS_PLACES),
             "model_places": MODEL_PLACES,
             "decay_groups": lifted(decay_groups),
-            "peak_bytes": measured_peak,
+            "peak_bytes": None if peak_bytes is None else literal(int(peak_bytes)),
         },
     )
 

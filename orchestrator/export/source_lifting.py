@@ -32,9 +32,7 @@ def lifted(function: Callable[..., Any]) -> Code:
     for name in _needed_definitions(function.__name__, module):
         statement = module.definitions[name]
         by_line[statement.lineno] = statement
-    sources = []
-    for line in sorted(by_line):
-        sources.append(ast.get_source_segment(text, by_line[line]) or "")
+    sources = (ast.get_source_segment(text, by_line[line]) or "" for line in sorted(by_line))
     return Code("\n\n\n".join(sources))
 
 

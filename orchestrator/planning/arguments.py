@@ -79,6 +79,11 @@ def owned_arguments() -> dict[str, str]:
     return owners
 
 
+def older_name(argument: str) -> str:
+    """The older of an argument's two names, which rows of techniques use and all versions take."""
+    return next((old for old, new in RENAMED.items() if argument == new), argument)
+
+
 def argument_names() -> frozenset[str] | None:
     """Every field of the installed ``TrainingArguments``; None if transformers is not installed.
 

@@ -100,7 +100,6 @@ class AxisReader:
         if EFFECTIVE_BATCH in section and ACCUMULATION in section:
             message = "contradicts accumulation, which it decides; remove one of them"
             self._complain((*at, EFFECTIVE_BATCH), message)
-        # Check the name of each axis. The values of an unknown name are not checked.
         for axis, values in section.items():
             problem = _name_problem(axis)
             if problem:
@@ -182,7 +181,6 @@ def read_grids(content: Mapping[str, Any], reader: AxisReader) -> Grids:
 def _value_at(value: Any, at: KeyPath) -> Any:
     """The value at a key path; None if a key is missing."""
     for key in at:
-        # Go one level down: by key in a mapping, by position in a list.
         if isinstance(value, dict):
             value = value.get(key)
         elif isinstance(value, list) and isinstance(key, int):

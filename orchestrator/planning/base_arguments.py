@@ -33,6 +33,8 @@ CUSTOM = "custom"
 DEFAULT = "default"
 """The value of an argument's axis if a trial does not set the argument."""
 
+_NEVER_RECORDED = ("loggers",)
+"""Keys whose values may be secrets: run.json shows them as ``***``."""
 _BATCH_KEYS = (
     "train_batch_size",
     "train_micro_batch_size_per_gpu",
@@ -67,6 +69,9 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
             deepspeed = _part(arguments.document, "deepspeed", problems)
         arguments, note = usable_arguments(arguments, used)
         notes += note
+    # Records would repeat a secret anywhere in the file, except in the keys that no trial needs.
+    recorded = {key: value for key, value in document.value.items() if key not in _NEVER_RECORDED}
+    problems += secret_problems(Part(document=document, at=(), value=recorded))
     problems += _problems_of(arguments, deepspeed, used)
     return BaseArguments(
         training_arguments=_value_of(arguments) or {},
@@ -225,12 +230,7 @@ _MESSAGE = (
 )
 
 
-def secret_problems(part: Part, *, except_keys: Collection[str] = ()) -> Iterator[Problem]:
-    """A problem for each value that looks like a secret.
-
-    ``except_keys``: keys at the top whose values reach no record.
-    """
-    for key, value in part.value.items():
-        if key not in except_keys:
-            for at in secret_paths({key: value}):
-                yield part.problem(at, _MESSAGE)
+def secret_problems(part: Part) -> Iterator[Problem]:
+    """A problem for each value that looks like a secret."""
+    for at in secret_paths(part.value):
+        yield part.problem(at, _MESSAGE)

@@ -15,25 +15,22 @@ from orchestrator.planning.base_arguments import (
     BaseArguments,
     baseline,
     read_base_arguments,
-    secret_problems,
 )
 from orchestrator.planning.config_errors import typed
 from orchestrator.planning.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
-from orchestrator.planning.document import Document, Part, read_document
+from orchestrator.planning.document import read_document
 from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,
     model_key_problems,
     model_types,
 )
 from orchestrator.planning.prechecks.user_code import read_user_code
-from orchestrator.planning.problems import ConfigError, KeyPath, Problem, closest, did_you_mean
+from orchestrator.planning.problems import ConfigError, KeyPath, closest, did_you_mean
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.storage.location import location
 
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 
-_NEVER_RECORDED = ("loggers",)
-"""Keys whose values may be secrets: no trial needs them, and run.json shows them as ``***``."""
 MAX_TRIALS = 100_000
 """The most trials in a plan. It is written in seconds; a larger one takes weeks to run."""
 
@@ -62,7 +59,7 @@ def load_config(
     reader = AxisReader(document)
     grids = read_grids(document.value, reader)
     base = read_base_arguments(document, reader.used)
-    problems = [*reader.problems, *base.problems, *_secrets(document)]
+    problems = [*reader.problems, *base.problems]
     if not isinstance(file, ConfigFile):
         problems += itertools.starmap(document.problem, file)
         raise ConfigError(problems)
@@ -78,12 +75,6 @@ def load_config(
     if problems:
         raise ConfigError(problems)
     return _checked(Path(path), file, grids, base, user_code)
-
-
-def _secrets(document: Document) -> Iterator[Problem]:
-    """Values that every record would repeat."""
-    whole_file = Part(document=document, at=(), value=document.value)
-    return secret_problems(whole_file, except_keys=_NEVER_RECORDED)
 
 
 def _model_problems(file: ConfigFile, trust_remote_code: bool) -> Iterator[tuple[KeyPath, str]]:

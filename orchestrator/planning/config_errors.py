@@ -44,10 +44,8 @@ def typed(value: Mapping[str, Any]) -> ConfigFile | list[tuple[KeyPath, str]]:
         with _without_plugins():
             return ConfigFile.model_validate(value)
     except ValidationError as error:
-        problems: list[tuple[KeyPath, str]] = []
-        for detail in error.errors(include_url=False):
-            problems.append((_path(detail, value), _message(dict(detail))))
-        return problems
+        details = map(dict, error.errors(include_url=False))
+        return [(_path(detail, value), _message(detail)) for detail in details]
 
 
 def _path(detail: Mapping[str, Any], value: Mapping[str, Any]) -> KeyPath:

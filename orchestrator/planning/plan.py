@@ -162,7 +162,6 @@ def _solved(assignment: Choices) -> Choices:
     """
     solved = dict(assignment)
     effective_batch = solved.pop(EFFECTIVE_BATCH, None)
-    # Accumulation = effective batch / micro-batch.
     if isinstance(effective_batch, int):
         solved[ACCUMULATION] = _accumulation(effective_batch, solved[MICRO_BATCH])
     choices = {axis: solved.pop(axis) for axis in AXES}
@@ -184,11 +183,11 @@ def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
     # The product is rounded, because an accumulation that is not whole has four digits only.
     effective_batch = round(micro_batch * accumulation)
     values = {**choices, EFFECTIVE_BATCH: effective_batch}
-    for exclusion in config.exclude:
-        # An empty exclusion would match everything. Its author meant to exclude nothing.
-        if exclusion and all(values[axis] in listed for axis, listed in exclusion.items()):
-            return True
-    return False
+    # An empty exclusion would match everything. Its author meant to exclude nothing.
+    return any(
+        all(values[axis] in listed for axis, listed in exclusion.items())
+        for exclusion in filter(None, config.exclude)
+    )
 
 
 class RuleCheck:

@@ -38,11 +38,7 @@ def broken_rule(
     traits = traits_of(choices, variants)
     if has_user_code:
         traits |= {"user_code"}
-    # The rules are tried in the order of the table. The record names the first that applies.
-    for rule in RULES:
-        if rule.applies(traits):
-            return rule
-    return None
+    return next((rule for rule in RULES if rule.applies(traits)), None)
 
 
 def traits_of(choices: Choices, variants: Variants) -> frozenset[str]:

@@ -146,10 +146,8 @@ class ModelGroup:
         streams = replace(streams, evaluation=self._evaluation_of(spec, step))
         # The engine's communicator and its own context lie outside the allocator.
         outside = _outside_allocator(micro_batches.first, self._gpu)
-        if engine.stage == 3:
-            outside += self._gpu.deepspeed_zero3_bytes
-        else:
-            outside += self._gpu.deepspeed_bytes
+        is_stage_3 = engine.stage == 3
+        outside += self._gpu.deepspeed_zero3_bytes if is_stage_3 else self._gpu.deepspeed_bytes
         replayed = Replayed(
             peaks=replay(streams, self._gpu),
             outside=outside,
@@ -193,7 +191,6 @@ class ModelGroup:
 
 def _interpolated(low: _MicroBatches, high: _MicroBatches, samples: int) -> _MicroBatches | None:
     """The streams between two traces; None if the traces do not have the same events."""
-    # Both kinds of micro-batches must have the same events at the two sizes.
     first = between(low.first, high.first, samples)
     if first is None:
         return None
@@ -219,7 +216,6 @@ def _mask_bytes(batch: Batch, step: FakeStep) -> int:
         return 0
     tokens = batch.tokens()
     samples = batch.tensors["attention_mask"].shape[0]
-    # 4 bytes for each head and pair of positions.
     return 4 * samples * step.attention_heads * tokens * tokens
 
 

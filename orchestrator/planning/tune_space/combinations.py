@@ -70,10 +70,8 @@ class _Sets:
 
     def with_batches(self, batches: Sequence[Batch]) -> Combinations:
         """The sets that can run, at these batches."""
-        obstacles = dict(self.obstacles)
-        for techniques in self.technique_sets:
-            for item in techniques.items():
-                obstacles.pop(item, None)
+        possible = {item for techniques in self.technique_sets for item in techniques.items()}
+        obstacles = {item: why for item, why in self.obstacles.items() if item not in possible}
         return Combinations(
             technique_sets=tuple(self.technique_sets), batches=batches, obstacles=obstacles
         )
@@ -119,10 +117,7 @@ def combinations(
 
 def _finest(choices_of_batches: Sequence[Sequence[Batch]], most: int) -> Sequence[Batch]:
     """The first list of batches with at most ``most``; empty if there is none."""
-    for batches in choices_of_batches:
-        if len(batches) <= most:
-            return batches
-    return []
+    return next((batches for batches in choices_of_batches if len(batches) <= most), [])
 
 
 def _levels(values: TriedValues, *, has_gpu: bool) -> Iterator[_Level]:
@@ -157,10 +152,8 @@ def _faster_values(values: TriedValues) -> dict[str, Choice]:
 
 def _count(level: _Level) -> int:
     """The number of sets of a level, without making them."""
-    count = 0
-    for axes in _changed_axes(list(level.others), level.changes):
-        count += math.prod(len(level.others[axis]) for axis in axes)
-    return count
+    sets_of_axes = _changed_axes(list(level.others), level.changes)
+    return sum(math.prod(len(level.others[axis]) for axis in axes) for axes in sets_of_axes)
 
 
 def _batches(

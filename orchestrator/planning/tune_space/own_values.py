@@ -10,8 +10,7 @@ from typing import Any
 
 from jobs.spec import Choice
 from jobs.techniques import AXES, Axis, Variant
-from jobs.techniques.axes.activations import RENAMED
-from orchestrator.planning.arguments import owned_arguments
+from orchestrator.planning.arguments import older_name, owned_arguments
 from orchestrator.planning.base_arguments import CUSTOM
 
 
@@ -32,7 +31,7 @@ def with_own_values(
         value = _value_of(axis, own)
         if value is not None:
             choices[name] = value
-            kept = {key: kept[key] for key in kept if _name_in_rows(key) not in own}
+            kept = {key: kept[key] for key in kept if older_name(key) not in own}
     # The baseline already has the arguments of the batch, as integers of their axes.
     batch = {axis.integer_argument for axis in AXES.values() if axis.integer_argument}
     return choices, {key: value for key, value in kept.items() if key not in batch}
@@ -40,19 +39,9 @@ def with_own_values(
 
 def _own_arguments(axis: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The user's arguments that belong to an axis, under the names in the axis's rows."""
-    own = {}
-    for name, value in arguments.items():
-        if owned_arguments().get(name) == axis:
-            own[_name_in_rows(name)] = value
-    return own
-
-
-def _name_in_rows(argument: str) -> str:
-    """The name of an argument in the rows of techniques, which use the older of two names."""
-    for old, new in RENAMED.items():
-        if argument == new:
-            return old
-    return argument
+    owners = owned_arguments()
+    own = {name: value for name, value in arguments.items() if owners.get(name) == axis}
+    return {older_name(name): value for name, value in own.items()}
 
 
 def _value_of(axis: Axis, own: Mapping[str, Any]) -> str | None:
@@ -60,16 +49,14 @@ def _value_of(axis: Axis, own: Mapping[str, Any]) -> str | None:
 
     If several do, it is the one with the fewest arguments that the user did not set.
     """
-    matches: list[tuple[int, int, int, str]] = []
-    for name, variant in axis.variants.items():
-        if _has_arguments(own, variant):
-            unset = len(variant.training_arguments.keys() - own.keys())
-            matches.append(
-                (unset, len(variant.model_kwargs) + len(variant.hooks), len(matches), name)
-            )
-    if not matches:
-        return None
-    return min(matches)[-1]
+    fitting = [name for name, variant in axis.variants.items() if _has_arguments(own, variant)]
+
+    def beyond(name: str) -> tuple[int, int]:
+        variant = axis.variants[name]
+        unset = variant.training_arguments.keys() - own.keys()
+        return len(unset), len(variant.model_kwargs) + len(variant.hooks)
+
+    return min(fitting, key=beyond, default=None)
 
 
 def _has_arguments(own: Mapping[str, Any], variant: Variant) -> bool:

@@ -146,13 +146,12 @@ def _runs_with_another(axis: str, value: Choice, values: Values, config: SweepCo
     """Whether a value can run together with a value of another axis."""
     own = {name: listed[0] for name, listed in values.tried.items()}
     obstacle = _obstacle(config)
-    for other, listed in values.tried.items():
-        if other == axis:
-            continue
-        for choice in listed:
-            if not obstacle({**own, axis: value, other: choice}):
-                return True
-    return False
+    others = [(other, choice) for other, listed in values.tried.items() for choice in listed]
+    return any(
+        not obstacle({**own, axis: value, other: choice})
+        for other, choice in others
+        if other != axis
+    )
 
 
 def _shown_axes(values: Values, chosen: Combinations) -> dict[str, tuple[Choice, ...]]:
@@ -188,8 +187,8 @@ def _with_accumulation(baseline: Choices) -> dict[str, Choice]:
 
 def _crossed(chosen: Combinations, baseline: Choices) -> list[dict[str, Choice]]:
     """Each technique set at each batch; all other axes have the user's value."""
-    assignments = []
-    for techniques in chosen.technique_sets:
-        for batch in chosen.batches:
-            assignments.append({**baseline, **techniques, **batch})
-    return assignments
+    return [
+        {**baseline, **techniques, **batch}
+        for techniques in chosen.technique_sets
+        for batch in chosen.batches
+    ]

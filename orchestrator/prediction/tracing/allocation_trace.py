@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -226,9 +227,7 @@ class AllocationRecorder(TorchDispatchMode):
 
         The backward pass runs in a thread of its own.
         """
-        thread = "forward"
-        if self._phase == "backward":
-            thread = "backward"
+        thread = "backward" if self._phase == "backward" else "forward"
         # A product with a bias goes through cuBLASLt, which has a workspace of its own.
         libraries = ["cublas"]
         if func is _aten.addmm.default and args[0].dim() == 1:
@@ -241,9 +240,8 @@ class AllocationRecorder(TorchDispatchMode):
 
     def _record_kernel_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
         """Record the workspaces of an operator's kernel, which are freed when it has run."""
-        numbers = []
-        for formula, integers in workspaces(func, args):
-            numbers.append(self._recording.take(formula, integers, "kernel workspaces"))
+        take = functools.partial(self._recording.take, kind="kernel workspaces")
+        numbers = [take(formula, integers) for formula, integers in workspaces(func, args)]
         self._recording.events += [Free(number=number) for number in numbers]
 
     def _record_storage(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:

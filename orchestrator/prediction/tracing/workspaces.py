@@ -22,10 +22,7 @@ def workspaces(operator: Any, args: Arguments) -> Iterator[Workspace]:
 
 
 def _sum(args: Arguments) -> Iterator[Workspace]:
-    dims = None
-    if len(args) > 1:
-        dims = args[1]
-    yield "column_sum", _layout(args[0], dims)
+    yield "column_sum", _layout(args[0], args[1] if len(args) > 1 else None)
 
 
 def _softmax_backward(args: Arguments) -> Iterator[Workspace]:
