@@ -23,7 +23,7 @@ from orchestrator.planning.axes import (
     integer_problem,
     overlay,
 )
-from orchestrator.planning.document import Document, Part, part_of
+from orchestrator.planning.document import Document, DocumentPart, part_of
 from orchestrator.planning.prechecks.arguments_file import usable_arguments
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 from orchestrator.storage.redaction import secret_paths
@@ -71,7 +71,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
         notes += note
     # Records would repeat a secret anywhere in the file, except in the keys that no trial needs.
     recorded = {key: value for key, value in document.value.items() if key not in _NEVER_RECORDED}
-    problems += secret_problems(Part(document=document, at=(), value=recorded))
+    problems += secret_problems(DocumentPart(document=document, at=(), value=recorded))
     problems += _problems_of(arguments, deepspeed, used)
     return BaseArguments(
         training_arguments=_value_of(arguments) or {},
@@ -82,7 +82,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
 
 
 def _problems_of(
-    arguments: Part | None, deepspeed: Part | None, used: Collection[str]
+    arguments: DocumentPart | None, deepspeed: DocumentPart | None, used: Collection[str]
 ) -> Iterator[Problem]:
     """What is wrong with the arguments, and with DeepSpeed's settings."""
     if arguments is not None:
@@ -93,7 +93,7 @@ def _problems_of(
         yield from secret_problems(deepspeed)
 
 
-def _part(document: Document, key: str, problems: list[Problem]) -> Part | None:
+def _part(document: Document, key: str, problems: list[Problem]) -> DocumentPart | None:
     """The mapping under a key; None if there is none. Adds its problems to ``problems``."""
     try:
         return part_of(document, key)
@@ -103,13 +103,13 @@ def _part(document: Document, key: str, problems: list[Problem]) -> Part | None:
         return None
 
 
-def _value_of(part: Part | None) -> dict[str, Any] | None:
+def _value_of(part: DocumentPart | None) -> dict[str, Any] | None:
     if part is None:
         return None
     return part.value
 
 
-def argument_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
+def argument_problems(part: DocumentPart, used: Collection[str]) -> Iterator[Problem]:
     """The problems of the user's training arguments in a sweep with the axes ``used``."""
     for name, value in part.value.items():
         problem = _argument_problem(name, value, used)
@@ -137,7 +137,7 @@ def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
     return ""
 
 
-def deepspeed_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
+def deepspeed_problems(part: DocumentPart, used: Collection[str]) -> Iterator[Problem]:
     """Values of the user's DeepSpeed file that would contradict the trial's arguments."""
     yield from itertools.starmap(part.problem, deepspeed_refusals(part.value))
     # The value "auto" makes DeepSpeed take the trial's own value.
@@ -153,14 +153,14 @@ def deepspeed_problems(part: Part, used: Collection[str]) -> Iterator[Problem]:
         yield part.problem(("optimizer",), 'contradicts the axis "optimizer"; remove one of them')
 
 
-def _precision_problems(part: Part) -> Iterator[Problem]:
+def _precision_problems(part: DocumentPart) -> Iterator[Problem]:
     for name in ("bf16", "fp16"):
         section = part.value.get(name)
         if isinstance(section, dict) and section.get("enabled", "auto") != "auto":
             yield part.problem((name, "enabled"), 'must be auto: the axis "precision" decides it')
 
 
-def _section_problems(part: Part) -> Iterator[Problem]:
+def _section_problems(part: DocumentPart) -> Iterator[Problem]:
     """Problems of ``zero_optimization``: no mappings, or a section that would have no effect.
 
     Later code reads from these sections what is offloaded.
@@ -230,7 +230,7 @@ _MESSAGE = (
 )
 
 
-def secret_problems(part: Part) -> Iterator[Problem]:
+def secret_problems(part: DocumentPart) -> Iterator[Problem]:
     """A problem for each value that looks like a secret."""
     for at in secret_paths(part.value):
         yield part.problem(at, _MESSAGE)

@@ -64,7 +64,7 @@ def load_config(
         problems += itertools.starmap(document.problem, file)
         raise ConfigError(problems)
     # A value of the right type may still name something that does not exist.
-    found = [*_model_problems(file, trust_remote_code), *_size_problems(file, grids)]
+    found = [*_size_problems(file, grids), *_model_problems(file, trust_remote_code)]
     user_code = None
     if file.own_code is not None:
         user_code, problems_of_code = read_user_code(
@@ -141,7 +141,7 @@ def _checked(
         resources=file.resources,
         budgets=tuple(file.budgets),
         search=file.search,
-        loggers=file.loggers.choices,
+        loggers=file.loggers.model_dump(exclude_unset=True),
         output=location(file.output or f"runs/{name}"),
         own_code=user_code,
         notes=(*_notes_on_the_model(file), *base.notes),

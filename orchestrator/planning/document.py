@@ -46,7 +46,7 @@ class Document:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class DocumentPart:
     """A mapping inside a document, or all of another file that the document names."""
 
     document: Document
@@ -58,7 +58,7 @@ class Part:
         return self.document.problem((*self.at, *at), message)
 
 
-def part_of(document: Document, key: str) -> Part | None:
+def part_of(document: Document, key: str) -> DocumentPart | None:
     """The mapping under a top-level key, or in the file that the key names (beside the document).
 
     None if the key is absent or has another type. Raises ConfigError on a file that cannot be
@@ -66,7 +66,7 @@ def part_of(document: Document, key: str) -> Part | None:
     """
     match document.value.get(key):
         case dict() as value:
-            return Part(document=document, at=(key,), value=value)
+            return DocumentPart(document=document, at=(key,), value=value)
         case str() as name:
             # Like every path of a config, it is relative to the file.
             path = Path(document.file).parent / name
@@ -74,7 +74,7 @@ def part_of(document: Document, key: str) -> Part | None:
             if not os.path.isfile(path):
                 raise ConfigError([document.problem((key,), f"there is no file {path}")])
             other = read_document(path)
-            return Part(document=other, at=(), value=other.value)
+            return DocumentPart(document=other, at=(), value=other.value)
         case _:
             return None
 

@@ -101,12 +101,6 @@ class Loggers(Section):
     mlflow: Mlflow | None = None
     wandb: Wandb | None = None
 
-    @property
-    def choices(self) -> dict[str, dict[str, Any]]:
-        """Name of each chosen logger -> the arguments that the file gives."""
-        chosen = {name: logger for name, logger in self if logger is not None}
-        return {name: logger.model_dump(exclude_unset=True) for name, logger in chosen.items()}
-
 
 LOGGERS: Mapping[str, type[Logger]] = {
     name: cast(type[Logger], next(sections_in(annotation)))

@@ -16,7 +16,7 @@ from orchestrator.prediction.replay import TrialStreams, replay
 from orchestrator.prediction.unsupported import unpredictable
 
 if TYPE_CHECKING:
-    from orchestrator.prediction.tracing.batches import Batch
+    from orchestrator.prediction.tracing.batches import BatchShapes
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
 
@@ -105,7 +105,7 @@ class ModelGroup:
             typical_tokens=typical_batch.tokens(),
         )
 
-    def _predicted_on(self, batch: Batch, spec: TrialSpec, step: FakeStep) -> Prediction:
+    def _predicted_on(self, batch: BatchShapes, spec: TrialSpec, step: FakeStep) -> Prediction:
         """The trial's figures if all its micro-batches have these shapes."""
         micro_batches = self._micro_batches(batch, spec.micro_batch, step)
         if spec.settings.deepspeed is not None:
@@ -131,7 +131,7 @@ class ModelGroup:
         return predicted(spec, replayed, self._gpu)
 
     def _predicted_under_deepspeed(
-        self, batch: Batch, spec: TrialSpec, step: FakeStep, micro_batches: _MicroBatches
+        self, batch: BatchShapes, spec: TrialSpec, step: FakeStep, micro_batches: _MicroBatches
     ) -> Prediction:
         from orchestrator.prediction import zero
 
@@ -168,7 +168,7 @@ class ModelGroup:
             self._updates[key] = step.updates(spec)
         return self._updates[key]
 
-    def _micro_batches(self, batch: Batch, samples: int, step: FakeStep) -> _MicroBatches:
+    def _micro_batches(self, batch: BatchShapes, samples: int, step: FakeStep) -> _MicroBatches:
         """A micro-batch, interpolated between the smallest and the largest if it can be."""
         sizes = sorted({trial.micro_batch for trial in self._trials})
         affine = [size for size in sizes if size > 1]  # a single sample has another memory layout
@@ -181,7 +181,7 @@ class ModelGroup:
                 return interpolated
         return self._traced(batch, samples, step)
 
-    def _traced(self, batch: Batch, samples: int, step: FakeStep) -> _MicroBatches:
+    def _traced(self, batch: BatchShapes, samples: int, step: FakeStep) -> _MicroBatches:
         key = tuple(tensor.shape for tensor in batch.tensors.values())
         if key not in self._traces:
             first, later = step.micro_batches(batch, samples=samples, accumulated=self._accumulates)
@@ -210,7 +210,7 @@ def _outside_allocator(stream: Stream, gpu: Gpu) -> int:
     return outside
 
 
-def _mask_bytes(batch: Batch, step: FakeStep) -> int:
+def _mask_bytes(batch: BatchShapes, step: FakeStep) -> int:
     """A 32-bit attention bias for each head and pair of positions; 0 without padding."""
     if not batch.is_padded:
         return 0

@@ -17,7 +17,7 @@ from orchestrator.planning.arguments import (
     runner_reason,
 )
 from orchestrator.planning.axes import deciding_axis
-from orchestrator.planning.document import Part
+from orchestrator.planning.document import DocumentPart
 from orchestrator.planning.library_facts import installed_version
 
 _FORMER = frozenset(
@@ -75,7 +75,7 @@ _LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_mode
 """Prefixes of arguments about logs and names, which do not change the training."""
 
 
-def usable_arguments(part: Part, used: Collection[str]) -> tuple[Part, list[str]]:
+def usable_arguments(part: DocumentPart, used: Collection[str]) -> tuple[DocumentPart, list[str]]:
     """The file's arguments that a trial uses, and a note about the others.
 
     ``used`` are the axes of the sweep. An argument that no version of transformers has is kept, so
@@ -94,7 +94,7 @@ def usable_arguments(part: Part, used: Collection[str]) -> tuple[Part, list[str]
     return replace(part, value=kept), list(_note(part, ignored))
 
 
-def _note(part: Part, ignored: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _note(part: DocumentPart, ignored: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """A note about the ignored arguments, by reason; nothing if there are none."""
     if ignored:
         listed = [f"{reason} ({', '.join(names)})" for reason, names in ignored.items()]

@@ -24,7 +24,7 @@ class TensorShape:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Batch:
+class BatchShapes:
     """The shapes that a forward pass gets."""
 
     tensors: Mapping[str, TensorShape]
@@ -49,10 +49,10 @@ class Batches(Protocol):
     is_ragged: bool
     """Whether batches of one size differ in length."""
 
-    def worst(self, samples: int) -> Batch:
+    def worst(self, samples: int) -> BatchShapes:
         """The micro-batch that takes the most memory."""
 
-    def typical(self, samples: int) -> Batch:
+    def typical(self, samples: int) -> BatchShapes:
         """A micro-batch of median length."""
 
 
@@ -104,14 +104,14 @@ class _EqualBatches:
         self._sample = {name: torch.as_tensor(value) for name, value in sample.items()}
         self._is_padded = is_padded
 
-    def worst(self, samples: int) -> Batch:
+    def worst(self, samples: int) -> BatchShapes:
         """Any batch of this size."""
         tensors = {}
         for name, tensor in self._sample.items():
             tensors[name] = TensorShape(shape=(samples, *tensor.shape), dtype=tensor.dtype)
-        return Batch(tensors=tensors, is_padded=self._is_padded)
+        return BatchShapes(tensors=tensors, is_padded=self._is_padded)
 
-    def typical(self, samples: int) -> Batch:
+    def typical(self, samples: int) -> BatchShapes:
         """The same: all batches have one shape."""
         return self.worst(samples)
 
@@ -127,14 +127,14 @@ class _FileBatches:
         self._lengths = data.ragged_lengths(rows)
         self.is_ragged = self._lengths is not None
 
-    def worst(self, samples: int) -> Batch:
+    def worst(self, samples: int) -> BatchShapes:
         """The rows that a trial trains on when it measures the worst batch."""
         if self._lengths is None:
             return self._batch(range(min(samples, len(self._rows))))
         [rows] = self._lengths.worst_micro_batches(samples, 1)
         return self._batch(rows)
 
-    def typical(self, samples: int) -> Batch:
+    def typical(self, samples: int) -> BatchShapes:
         """The rows of the random batch whose length is the median of many."""
         if self._lengths is None:
             return self.worst(samples)
@@ -153,7 +153,7 @@ class _FileBatches:
             positions += int(lengths[list(rows)].max())
         return positions
 
-    def _batch(self, indices: Sequence[int]) -> Batch:
+    def _batch(self, indices: Sequence[int]) -> BatchShapes:
         """These rows as the collator puts them together."""
         rows = [self._rows[index] for index in indices]
         tensors = self._collated(rows)
@@ -161,7 +161,7 @@ class _FileBatches:
         for name, tensor in tensors.items():
             shapes[name] = TensorShape(shape=tuple(tensor.shape), dtype=tensor.dtype)
         mask = tensors.get("attention_mask")
-        return Batch(tensors=shapes, is_padded=mask is not None and not bool(mask.all()))
+        return BatchShapes(tensors=shapes, is_padded=mask is not None and not bool(mask.all()))
 
     def _collated(self, rows: list[Any]) -> Mapping[str, torch.Tensor]:
         if self._collate is not None:

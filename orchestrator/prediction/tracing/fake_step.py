@@ -27,7 +27,7 @@ from orchestrator.prediction import zero
 from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
-from orchestrator.prediction.tracing.batches import Batch, batches_of
+from orchestrator.prediction.tracing.batches import BatchShapes, batches_of
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fake_libraries import (
     forget_bitsandbytes_overrides,
@@ -125,7 +125,7 @@ class FakeStep:
         return int(getattr(self.model.config, "num_attention_heads", 0) or 1)
 
     def micro_batches(
-        self, batch: Batch, *, samples: int, accumulated: bool
+        self, batch: BatchShapes, *, samples: int, accumulated: bool
     ) -> tuple[Stream, Stream | None]:
         """The first micro-batch of a step, and the next one, which adds to its gradients.
 
@@ -165,14 +165,14 @@ class FakeStep:
         """Rows in a batch of an evaluation."""
         return int(self._arguments.eval_batch_size)
 
-    def _inputs(self, batch: Batch) -> dict[str, torch.Tensor]:
+    def _inputs(self, batch: BatchShapes) -> dict[str, torch.Tensor]:
         with self._recorder.phase("inputs"):
             return {
                 name: torch.empty(tensor.shape, dtype=tensor.dtype)
                 for name, tensor in batch.tensors.items()
             }
 
-    def _micro_batch(self, batch: Batch) -> dict[str, torch.Tensor]:
+    def _micro_batch(self, batch: BatchShapes) -> dict[str, torch.Tensor]:
         """Run forward and backward as the loop does; returns the inputs."""
         inputs = self._inputs(batch)
         # The loss and its arguments are gone before the next micro-batch.

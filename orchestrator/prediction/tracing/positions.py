@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from orchestrator.prediction.tracing.batches import Batch
+from orchestrator.prediction.tracing.batches import BatchShapes
 
 _POSITION_NAMES = ("position_embedding", "embed_positions", "wpe", "position_ids_embedding")
 
 
-def why_beyond(model: torch.nn.Module, batch: Batch) -> str:
+def why_beyond(model: torch.nn.Module, batch: BatchShapes) -> str:
     """Why the model raises on a batch, if that is longer than a table of positions; else empty.
 
     A trace does not show this, because its tensors have no data, so no index is out of range. On a
