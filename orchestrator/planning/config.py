@@ -19,6 +19,7 @@ from orchestrator.planning.base_arguments import (
 from orchestrator.planning.config_errors import typed
 from orchestrator.planning.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
 from orchestrator.planning.document import read_document
+from orchestrator.planning.own_values import with_own_values
 from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,
     model_key_problems,
@@ -122,18 +123,19 @@ def _checked(
     """The configuration of a file without problems."""
     name = file.name or path.stem.strip(".") or "sweep"
     data = _data(file, path.absolute().parent)
+    choices, arguments = with_own_values(baseline(grids, base, data), base.training_arguments)
     return SweepConfig(
         name=name,
         path=path,
         model=_model(file, path.absolute().parent),
         data=data,
-        training_arguments=base.training_arguments,
+        training_arguments=arguments,
         deepspeed=base.deepspeed,
         axes=grids.axes,
         subsets=grids.subsets,
         exclude=grids.exclude,
         trials=grids.trials,
-        baseline=baseline(grids, base, data),
+        baseline=choices,
         measure=_measure(file),
         repeats=file.measure.repeats,
         follow_up=_follow_up(file.follow_up),

@@ -1,7 +1,6 @@
 """The configurations that ``tune`` searches. It makes them from all axes; the user names none.
 
 policy.py      which axes and values are tried, as data
-own_values.py  the user's own training arguments, as values of the axes
 values.py      which values go with the user's model
 combinations.py  which of them are combined, at which micro-batches
 space.py       the configurations

@@ -18,7 +18,6 @@ from orchestrator.planning.tune_space.combinations import (
     TechniqueSet,
     combinations,
 )
-from orchestrator.planning.tune_space.own_values import with_own_values
 from orchestrator.planning.tune_space.values import (
     BATCH_AXES,
     DOES_NOT_GO,
@@ -91,15 +90,12 @@ def tune_space(
 
 def _tuned(config: SweepConfig, goal: Goal) -> SweepConfig:
     """The user's configuration without its axes, and measured as ``tune`` measures."""
-    baseline, arguments = with_own_values(config.baseline, config.training_arguments)
     return replace(
         config,
-        training_arguments=arguments,
         axes={},
         subsets={},
         exclude=(),
         trials=(),
-        baseline=baseline,
         repeats=1,
         budgets=goal.budgets or config.budgets,
         measure=quick_measure(config.measure),

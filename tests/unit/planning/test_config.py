@@ -95,15 +95,17 @@ def test_load_config_exponent_without_dot_is_a_number(load: Load) -> None:
     }
 
 
-def test_baseline_own_argument_makes_its_axis_custom(load: Load) -> None:
+def test_baseline_own_argument_is_a_value_of_its_axis(load: Load) -> None:
     config = load("training_arguments: {optim: sgd, per_device_train_batch_size: 3}")
-    assert (config.baseline["optimizer"], config.baseline["micro_batch"]) == ("custom", 3)
+    assert (config.baseline["optimizer"], config.baseline["micro_batch"]) == ("sgd", 3)
+    both = load("training_arguments: {fp16: true, tf32: true}")
+    assert both.baseline["precision"] == "custom"  # no value stands for both
 
 
-def test_baseline_newer_argument_name_makes_its_axis_custom(load: Load) -> None:
+def test_baseline_newer_argument_name_is_a_value_of_its_axis(load: Load) -> None:
     assert (
         load("training_arguments: {activation_checkpointing: true}").baseline["activations"]
-        == "custom"
+        == "checkpoint"
     )
 
 

@@ -148,10 +148,10 @@ def test_plan_training_argument_is_an_axis(plan_of: PlanOf) -> None:
 
 def test_plan_own_arguments_are_not_overridden(plan_of: PlanOf) -> None:
     planned = plan_of(training_arguments={"optim": "adagrad"}, axes={"micro_batch": [1, 2]})
-    assert {trial.choices["optimizer"] for trial in planned.trials} == {"custom"}
+    assert {trial.choices["optimizer"] for trial in planned.trials} == {"adagrad"}
     assert {trial.settings.training_arguments["optim"] for trial in planned.trials} == {"adagrad"}
     recipes = [trial.training_recipe.by_axis for trial in planned.trials]
-    assert recipes == [{"optimizer": "custom"}, {"optimizer": "custom"}]
+    assert recipes == [{"optimizer": "adagrad"}, {"optimizer": "adagrad"}]
 
 
 def test_plan_own_deepspeed_file_is_used_and_obeys_the_rules(plan_of: PlanOf) -> None:

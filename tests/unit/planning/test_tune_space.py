@@ -14,9 +14,9 @@ import pytest
 from jobs.spec import PLAIN
 from jobs.techniques import AXES, Variant
 from orchestrator.planning.config import load_config
+from orchestrator.planning.own_values import with_own_values
 from orchestrator.planning.tune_space import policy
 from orchestrator.planning.tune_space.combinations import micro_batches
-from orchestrator.planning.tune_space.own_values import with_own_values
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.planning.tune_space.values import DOES_NOT_GO
 

@@ -138,13 +138,13 @@ def test_rule_may_forbid_accumulation(tmp_path: Path) -> None:
         ("precision=bf61", 'precision: "bf61" is not known; did you mean "bf16"?'),
         ("precision", 'precision: "" is not known'),
         (
-            "activations=checkpoint",
-            "activations is decided by training_arguments.gradient_checkpointing",
+            "precision=bf16",
+            "precision is decided by training_arguments.fp16",
         ),
     ],
 )
 def test_technique_that_cannot_be_set_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    config = config_of(tmp_path, training_arguments={"gradient_checkpointing": True})
+    config = config_of(tmp_path, training_arguments={"fp16": True, "tf32": True})
     with pytest.raises(ValueError, match=re.escape(message)):
         read_choice(text, config)
 

@@ -1,6 +1,6 @@
 """The user's own training arguments as values of the technique axes.
 
-The user's own training is then one configuration of the space, and ``tune`` can change each axis.
+The user's own training is then one configuration of a sweep, and ``tune`` can change each axis.
 """
 
 from __future__ import annotations
