@@ -286,8 +286,6 @@ def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | 
     0.21 does not apply its default to mixtures of experts. Raises ValueError if no linear layer's
     name says that it makes a query or a value.
     """
-    import re
-
     import torch
 
     config: Any = model.config
@@ -303,8 +301,8 @@ def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | 
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear)
     }
-    parts = re.compile(r"(^|_)(q|v|query|value|qkv|kv)(_|$)")
-    modules = sorted(filter(parts.search, names))
+    parts = {"q", "v", "query", "value", "qkv", "kv"}
+    modules = sorted(name for name in names if parts.intersection(name.split("_")))
     if not modules:
         raise ValueError("PEFT has no default modules for this architecture; name target_modules")
     return modules
