@@ -160,18 +160,27 @@ def _scale(found: Sequence[Pair], variation: Variation) -> np.ndarray:
 
 def _described(variation: Variation, found: Sequence[Pair]) -> str:
     out_of_sample = []
-    for run in sorted(set().union(*(pair.runs for pair in found))):
-        others = [pair for pair in found if run not in pair.runs]
+    for run in sorted(set().union(*map(_recordings, found))):
+        of_run = [pair for pair in found if run in _recordings(pair)]
+        others = [pair for pair in found if run not in _recordings(pair)]
         if len(others) > MIN_PAIRS:
-            out_of_sample += _hits(
-                [pair for pair in found if run in pair.runs], fit(others, variation)
-            )
+            out_of_sample += _hits(of_run, fit(others, variation))
     return (
         f"{variation.relative:.2%} of the step and {1e3 * variation.seconds:.1f} ms, "
         f"{variation.degrees_of_freedom:.1f} degrees of freedom; the printed ± of one holds the "
         f"other in {np.mean(_hits(found, variation)):.1%}, and in {np.mean(out_of_sample):.1%} "
         "if it is fitted without the run"
     )
+
+
+def _recordings(pair: Pair) -> set[str]:
+    """The recorded runs of a pair; a run may have several parts, in folders below its own.
+
+    The folder of a run begins with its date.
+    """
+    return {
+        next((part for part in Path(run).parts if part[:4].isdigit()), run) for run in pair.runs
+    }
 
 
 def _hits(found: Sequence[Pair], variation: Variation) -> list[bool]:
