@@ -13,7 +13,7 @@ from typing import Any
 from jobs.permissions import argument_refusals, deepspeed_refusals
 from jobs.spec import Choice, DataSpec
 from jobs.techniques import AXES
-from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
+from orchestrator.planning.arguments import argument_names, owned_arguments
 from orchestrator.planning.axes import (
     EFFECTIVE_BATCH,
     SEQUENCE_LENGTH,
@@ -56,18 +56,20 @@ class BaseArguments:
 def read_base_arguments(document: Document, used: Collection[str]) -> BaseArguments:
     """Read the arguments in the document, or in the files that it names.
 
-    ``used`` are the axes of the sweep. An argument in the document that the sweep decides is a
-    problem. In a file of the user's own training, such arguments are left out.
+    ``used`` are the axes of the sweep. Arguments that a measurement decides itself are left aside,
+    with a note. So are those of a file of the user's own training that an axis decides; in the
+    document they are a problem.
     """
     problems: list[Problem] = []
     notes: list[str] = []
     arguments = _part(document, "training_arguments", problems)
     deepspeed = _part(document, "deepspeed", problems)
-    if arguments is not None and arguments.document is not document:
-        if deepspeed is None and arguments.value.get("deepspeed"):
+    if arguments is not None:
+        is_own_file = arguments.document is not document
+        if is_own_file and deepspeed is None and arguments.value.get("deepspeed"):
             # As for the Trainer, the arguments file may name the DeepSpeed file.
             deepspeed = _part(arguments.document, "deepspeed", problems)
-        arguments, note = usable_arguments(arguments, used)
+        arguments, note = usable_arguments(arguments, used, is_own_file=is_own_file)
         notes += note
     # Records would repeat a secret anywhere in the file, except in the keys that no trial needs.
     recorded = {key: value for key, value in document.value.items() if key not in _NEVER_RECORDED}
@@ -118,11 +120,7 @@ def argument_problems(part: DocumentPart, used: Collection[str]) -> Iterator[Pro
 
 
 def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
-    # The most helpful answer comes first. The runner may decide the argument, its name may be
-    # misspelt, or an axis may set it.
-    reason = runner_reason(name)
-    if reason:
-        return f"the runner decides this argument; {reason}"
+    # The most helpful answer comes first: its name may be misspelt, or an axis may set it.
     fields = argument_names()
     if fields is not None and name not in fields:
         return f"TrainingArguments has no such field; {advice(name, sorted(fields))}"

@@ -75,18 +75,21 @@ _LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_mode
 """Prefixes of arguments about logs and names, which do not change the training."""
 
 
-def usable_arguments(part: DocumentPart, used: Collection[str]) -> tuple[DocumentPart, list[str]]:
-    """The file's arguments that a trial uses, and a note about the others.
+def usable_arguments(
+    part: DocumentPart, used: Collection[str], *, is_own_file: bool
+) -> tuple[DocumentPart, list[str]]:
+    """The arguments that a trial uses, and a note about the others.
 
     ``used`` are the axes of the sweep. An argument that no version of transformers has is kept, so
-    that a later check reports it.
+    that a later check reports it. Beside the axes in one file (not ``is_own_file``), an argument
+    that an axis sets is kept, too: the two contradict each other.
     """
     kept: dict[str, Any] = {}
     ignored: dict[str, list[str]] = {}
     for name, value in part.value.items():
-        if _is_default(name, value):
+        if is_own_file and _is_default(name, value):
             continue  # a file that the Trainer wrote has every field
-        reason = _reason(name, value, used)
+        reason = _reason(name, value, used if is_own_file else ())
         if reason:
             ignored.setdefault(reason, []).append(name)
         else:
