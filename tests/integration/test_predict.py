@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from jobs.spec import ModelSpec, TrialSpec
@@ -396,3 +397,20 @@ def test_predict_evaluation_holds_its_logits_where_the_training_does_not(
     assert not without.notes
     assert small.allocated is not None
     assert small.allocated.bytes < large.allocated.bytes / 2
+
+
+@pytest.mark.parametrize("name", ["bert", "decoder"])
+def test_predicted_evaluations_are_those_an_h100_measured(name: str) -> None:
+    folder = ROOT / "tests/data/predictions/evaluation"
+    rows = pq.read_table(folder / "peaks.parquet", filters=[("config", "=", name)]).to_pylist()
+    measured = {row["trial_id"]: row for row in rows}
+    trials = plan(load_config(folder / f"{name}.yaml")).trials
+    compared = [own for own in predict(trials, load_gpu("h100")) if own.trial_id in measured]
+    assert len(compared) == len(measured)
+    for own in compared:
+        row = measured[own.trial_id]
+        assert own.allocated is not None
+        assert own.reserved is not None
+        assert own.allocated.bytes == pytest.approx(row["peak_evaluate_allocated_bytes"], rel=2e-3)
+        assert own.reserved.bytes == pytest.approx(row["peak_evaluate_reserved_bytes"], rel=1e-2)
+        assert own.reserved.low <= row["peak_evaluate_reserved_bytes"] <= own.reserved.high
