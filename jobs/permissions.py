@@ -44,10 +44,11 @@ _HARMLESS_ARGUMENTS = _words(
 belong to the runner, to evaluation and saving, or to services."""
 DEEPSPEED_SECTIONS = _words(
     """
-    activation_checkpointing aio amp bf16 communication_data_type compile compression_training
-    data_types disable_allgather dump_state fp16 gradient_accumulation_steps gradient_clipping
-    gradient_predivide_factor memory_breakdown optimizer prescale_gradients scheduler
-    sparse_gradients steps_per_print torch_autocast train_batch_size
+    activation_checkpointing aio amp bf16 checkpoint comms_logger communication_data_type
+    compile compression_training data_types disable_allgather dump_state fp16
+    gradient_accumulation_steps gradient_clipping gradient_predivide_factor memory_breakdown
+    optimizer prescale_gradients scheduler seed_layers sparse_attention sparse_gradients
+    steps_per_print tensor_parallel torch_autocast train_batch_size
     train_micro_batch_size_per_gpu wall_clock_breakdown zero_allow_untested_optimizer
     zero_force_ds_cpu_optimizer zero_optimization
     """
@@ -106,7 +107,7 @@ def deepspeed_refusals(config: Mapping[str, Any]) -> Iterator[Refused]:
     for name, section in config.items():
         is_off = isinstance(section, Mapping) and section.get("enabled") is False
         if name not in DEEPSPEED_SECTIONS and not is_off:
-            yield (name,), "would make DeepSpeed report or write elsewhere; remove it"
+            yield (name,), "could make DeepSpeed report or write elsewhere; remove it"
     for at, value in _entries(config):
         if at[-1] == "nvme_path" and value != NVME_FOLDER:
             yield at, f'must be "{NVME_FOLDER}": the key resources.nvme_path names the folder'
