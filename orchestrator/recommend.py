@@ -115,8 +115,8 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
     add("--price-per-hour", type=_above_zero(float), metavar="P", help=price)
     samples = "size of your data set, for hours and costs"
     add("--samples", type=_above_zero(int), metavar="N", help=samples)
-    epochs = "passes over it (default: 1)"
-    add("--epochs", type=_above_zero(float), default=1.0, metavar="N", help=epochs)
+    epochs = "passes over it (default: those of the run's own training arguments, or 1)"
+    add("--epochs", type=_above_zero(float), metavar="N", help=epochs)
 
 
 def _print(answer: Answer, options: argparse.Namespace) -> None:
@@ -125,7 +125,7 @@ def _print(answer: Answer, options: argparse.Namespace) -> None:
 
     workload = None
     if options.samples:
-        workload = Workload(samples=options.samples, epochs=options.epochs)
+        workload = Workload(samples=options.samples, epochs=options.epochs or 1.0)
     dataset = answer.run.dataset
     recommendation = answer.recommendation
     if options.json:

@@ -167,7 +167,12 @@ class Run:
         return results.recommend(constraints)
 
     def export(
-        self, candidate: Offer, folder: Path | str, *, epochs: float = 1, force: bool = False
+        self,
+        candidate: Offer,
+        folder: Path | str,
+        *,
+        epochs: float | None = None,
+        force: bool = False,
     ) -> tuple[Path, ...]:
         """Write the files to train ``candidate`` with. Returns their paths.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import yaml
 from jobs.flags import LOSS, has_any
 from jobs.permissions import refusal
 from jobs.spec import TrialSpec, to_json
+from jobs.spec.limits import MAX_SEED
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.recommendation.offers import Offer
@@ -20,6 +23,7 @@ from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.packages import packages, requirements
 from orchestrator.export.script import readme, train_script
 from orchestrator.export.source_trial import source_trial
+from orchestrator.planning.arguments import argument_names
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.storage.layout import written_beside
@@ -120,9 +124,18 @@ def _json(values: Mapping[str, object]) -> str:
 
 
 def export_candidate(
-    dataset: Dataset, candidate: Offer, folder: Path, *, epochs: float = 1, force: bool = False
+    dataset: Dataset,
+    candidate: Offer,
+    folder: Path,
+    *,
+    epochs: float | None = None,
+    force: bool = False,
 ) -> tuple[Path, ...]:
     """Write the files to train a candidate with. Returns their paths.
+
+    ``epochs`` and the seed are those of the user's training arguments, if they have them; otherwise
+    one epoch, and the seed of the measurement. The README names the other arguments that no trial
+    used.
 
     Raises NotExportableError if its losses do not match the reference's, or if it is not known how
     its row ran. Raises FileExistsError if ``folder`` holds files and ``force`` is not given.
@@ -134,6 +147,15 @@ def export_candidate(
     # An inferred candidate has another accumulation or micro-batch than its measured row.
     if candidate.is_inferred:
         spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
+    own = dataset.run.config.get("left_aside", {})
+    own = own if isinstance(own, Mapping) else {}
+    seed = own.get("seed")
+    if type(seed) is int and 0 <= seed <= MAX_SEED:
+        spec = dataclasses.replace(spec, measure=dataclasses.replace(spec.measure, seed=seed))
+    if epochs is None:
+        named = own.get("num_train_epochs")
+        is_number = isinstance(named, int | float) and 0 < named < math.inf
+        epochs = float(named) if is_number else 1.0  # type: ignore[arg-type]
     label = dataset.label(candidate.configuration.choices)
     results = dataset.environment_of(candidate.measured.environment_id)
     versions: Mapping[str, object] = {}
@@ -147,6 +169,13 @@ def export_candidate(
     if results is not None:
         versions = results.environment
         warnings = [*notes(results, candidate), *warnings]
+    # A run folder may come from a stranger, so only names of arguments are shown.
+    left_aside = sorted(own.keys() & (argument_names() or frozenset()) - _CARRIED)
+    if left_aside:
+        warnings.append(
+            f"of your own arguments, these are not carried: {', '.join(left_aside)}. train.py "
+            "takes them on its command line"
+        )
     return export(
         spec,
         folder,
@@ -158,6 +187,9 @@ def export_candidate(
         versions=versions,
         force=force,
     )
+
+
+_CARRIED = frozenset({"num_train_epochs", "output_dir", "seed"})
 
 
 def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None:

@@ -47,6 +47,8 @@ class BaseArguments:
     """The user's own arguments and DeepSpeed file, with what is wrong in them."""
 
     training_arguments: Mapping[str, Any]
+    left_aside: Mapping[str, Any]
+    """Those of the user's arguments that no trial uses, without secrets."""
     deepspeed: Mapping[str, Any] | None
     problems: tuple[Problem, ...]
     notes: tuple[str, ...] = ()
@@ -62,6 +64,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     """
     problems: list[Problem] = []
     notes: list[str] = []
+    left_aside: dict[str, Any] = {}
     arguments = _part(document, "training_arguments", problems)
     deepspeed = _part(document, "deepspeed", problems)
     if arguments is not None:
@@ -69,7 +72,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
         if is_own_file and deepspeed is None and arguments.value.get("deepspeed"):
             # As for the Trainer, the arguments file may name the DeepSpeed file.
             deepspeed = _part(arguments.document, "deepspeed", problems)
-        arguments, note = usable_arguments(arguments, used, is_own_file=is_own_file)
+        arguments, left_aside, note = usable_arguments(arguments, used, is_own_file=is_own_file)
         notes += note
     # Records would repeat a secret anywhere in the file, except in the keys that no trial needs.
     recorded = {key: value for key, value in document.value.items() if key not in _NEVER_RECORDED}
@@ -77,6 +80,11 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     problems += _problems_of(arguments, deepspeed, used)
     return BaseArguments(
         training_arguments=_value_of(arguments) or {},
+        left_aside={
+            name: value
+            for name, value in left_aside.items()
+            if not any(secret_paths({name: value}))
+        },
         deepspeed=_value_of(deepspeed),
         problems=tuple(problems),
         notes=tuple(notes),

@@ -130,6 +130,7 @@ def _checked(
         model=_model(file, path.absolute().parent),
         data=data,
         training_arguments=arguments,
+        left_aside=base.left_aside,
         deepspeed=base.deepspeed,
         axes=grids.axes,
         subsets=grids.subsets,

@@ -24,6 +24,8 @@ class SweepConfig:
     model: ModelSpec
     data: DataSpec
     training_arguments: Mapping[str, Any] = field(default_factory=dict)
+    left_aside: Mapping[str, Any] = field(default_factory=dict)
+    """The user's arguments that no trial uses; an exported training has their epochs and seed."""
     deepspeed: Mapping[str, Any] | None = None
     """The user's own DeepSpeed file; the offload axis adds to it."""
     axes: Grid = field(default_factory=dict)

@@ -77,8 +77,8 @@ _LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_mode
 
 def usable_arguments(
     part: DocumentPart, used: Collection[str], *, is_own_file: bool
-) -> tuple[DocumentPart, list[str]]:
-    """The arguments that a trial uses, and a note about the others.
+) -> tuple[DocumentPart, dict[str, Any], list[str]]:
+    """The arguments that a trial uses, those that it leaves aside, and a note about these.
 
     ``used`` are the axes of the sweep. An argument that no version of transformers has is kept, so
     that a later check reports it. Beside the axes in one file (not ``is_own_file``), an argument
@@ -94,7 +94,8 @@ def usable_arguments(
             ignored.setdefault(reason, []).append(name)
         else:
             kept[name] = value
-    return replace(part, value=kept), list(_note(part, ignored))
+    left_aside = {name: part.value[name] for names in ignored.values() for name in names}
+    return replace(part, value=kept), left_aside, list(_note(part, ignored))
 
 
 def _note(part: DocumentPart, ignored: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -161,3 +161,34 @@ def test_export_of_a_row_with_a_secret_is_refused_without_it(
 def test_environment_records_the_version_of_every_package_of_a_technique() -> None:
     # Without its version, requirements.txt would leave a package unpinned.
     assert set(DISTRIBUTIONS.values()) <= set(PACKAGES)
+
+
+def test_export_carries_the_users_epochs_and_seed_and_names_the_rest(tmp_path: Path) -> None:
+    own = {"num_train_epochs": 3, "seed": 1, "report_to": "wandb", "`x`": 1, "output_dir": "out"}
+    run = write_run(tmp_path / "run", [make_record(speed=100.0)], config={"left_aside": own})
+    loaded = load_dataset(run)
+    assert loaded.main is not None
+    (candidate,) = candidates(loaded.main.configurations)
+    folder = tmp_path / "train"
+    export_candidate(loaded, candidate, folder)
+    settings = json.loads((folder / "training_arguments.json").read_text())
+    assert (settings["num_train_epochs"], settings["seed"], settings["report_to"]) == (3, 1, "none")
+    readme = (folder / "README.md").read_text()
+    assert "of your own arguments, these are not carried: report_to. train.py takes" in readme
+    assert "`x`" not in readme
+    export_candidate(loaded, candidate, folder, epochs=2, force=True)
+    settings = json.loads((folder / "training_arguments.json").read_text())
+    assert settings["num_train_epochs"] == 2
+
+
+@pytest.mark.parametrize("own", [{}, {"seed": -1, "num_train_epochs": "many"}])
+def test_export_of_other_arguments_has_one_epoch_and_the_measured_seed(
+    own: dict[str, Any], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "run", [make_record(speed=100.0)], config={"left_aside": own})
+    loaded = load_dataset(run)
+    assert loaded.main is not None
+    (candidate,) = candidates(loaded.main.configurations)
+    export_candidate(loaded, candidate, tmp_path / "train")
+    settings = json.loads((tmp_path / "train" / "training_arguments.json").read_text())
+    assert (settings["num_train_epochs"], settings["seed"]) == (1, 42)
