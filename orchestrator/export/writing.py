@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -149,13 +150,6 @@ def export_candidate(
         spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
     own = dataset.run.config.get("left_aside", {})
     own = own if isinstance(own, Mapping) else {}
-    seed = own.get("seed")
-    if type(seed) is int and 0 <= seed <= MAX_SEED:
-        spec = dataclasses.replace(spec, measure=dataclasses.replace(spec.measure, seed=seed))
-    if epochs is None:
-        named = own.get("num_train_epochs")
-        is_number = isinstance(named, int | float) and 0 < named < math.inf
-        epochs = float(named) if is_number else 1.0  # type: ignore[arg-type]
     label = dataset.label(candidate.configuration.choices)
     results = dataset.environment_of(candidate.measured.environment_id)
     versions: Mapping[str, object] = {}
@@ -169,27 +163,45 @@ def export_candidate(
     if results is not None:
         versions = results.environment
         warnings = [*notes(results, candidate), *warnings]
-    # A run folder may come from a stranger, so only names of arguments are shown.
-    left_aside = sorted(own.keys() & (argument_names() or frozenset()) - _CARRIED)
-    if left_aside:
-        warnings.append(
-            f"of your own arguments, these are not carried: {', '.join(left_aside)}. train.py "
-            "takes them on its command line"
-        )
     return export(
-        spec,
+        _with_own_seed(spec, own),
         folder,
         label=f"{label} (trial {row['trial_id']})",
-        epochs=epochs,
+        epochs=epochs or _own_epochs(own),
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(dataset, candidate, packages(spec)),
-        notes=warnings,
+        notes=[*warnings, *_not_carried(own)],
         versions=versions,
         force=force,
     )
 
 
-_CARRIED = frozenset({"num_train_epochs", "output_dir", "seed"})
+def _with_own_seed(spec: TrialSpec, own: Mapping[str, Any]) -> TrialSpec:
+    """The trial with the seed of the user's training arguments, if they have one."""
+    seed = own.get("seed")
+    if type(seed) is not int or not 0 <= seed <= MAX_SEED:
+        return spec
+    return dataclasses.replace(spec, measure=dataclasses.replace(spec.measure, seed=seed))
+
+
+def _own_epochs(own: Mapping[str, Any]) -> float:
+    """The epochs of the user's training arguments; one if they do not say."""
+    epochs = own.get("num_train_epochs")
+    if isinstance(epochs, int | float) and 0 < epochs < math.inf:
+        return float(epochs)
+    return 1.0
+
+
+def _not_carried(own: Mapping[str, Any]) -> Iterator[str]:
+    """A note about those of the user's arguments that the exported training does not have."""
+    # A run folder may come from a stranger, so only names of arguments are shown.
+    carried = {"num_train_epochs", "output_dir", "seed"}
+    names = sorted(own.keys() & (argument_names() or frozenset()) - carried)
+    if names:
+        yield (
+            f"of your own arguments, these are not carried: {', '.join(names)}. train.py takes "
+            "them on its command line"
+        )
 
 
 def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None:

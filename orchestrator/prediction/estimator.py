@@ -65,6 +65,7 @@ def _model_key(spec: TrialSpec) -> str:
         settings["model_kwargs"],
         hooks,
         settings["deepspeed"],
+        spec.measure.evaluate_and_save,
         bool(unpredictable(spec)),
     ]
     return json.dumps(parts, sort_keys=True)

@@ -375,18 +375,16 @@ def test_predict_evaluation_holds_its_logits_where_the_training_does_not(
         },
     )
 
-    def of(rows: int, *, evaluates: bool = True) -> Prediction:
-        arguments = {"per_device_eval_batch_size": rows}
+    def of(rows: int, *, evaluates: bool = True) -> TrialSpec:
         spec = tiny_spec(
             {"loss": "chunked", "micro_batch": 1},
-            training_arguments=arguments,
+            training_arguments={"per_device_eval_batch_size": rows},
             evaluate_and_save=evaluates,
         )
-        (prediction,) = predict([replace(spec, model=model)], H200)
-        assert prediction.allocated is not None, prediction.unknown
-        return prediction
+        return replace(spec, model=model)
 
-    without, small, large = of(64, evaluates=False), of(1), of(64)
+    # Together, so that a trace shared by mistake is seen.
+    large, without, small = predict([of(64), of(64, evaluates=False), of(1)], H200)
     tokens = 64 * 16  # of the tiny trial's rows
     logits = tokens * 32_000 * 4
     assert without.allocated is not None

@@ -139,8 +139,8 @@ class Interrupted(Session):
 def test_interruption_lets_running_trials_finish_and_skips_the_rest(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Tests that were started with nohup ignore SIGHUP.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # A command under nohup ignores SIGHUP on purpose, and so would its tests.
+    monkeypatch.setattr("signal.getsignal", lambda number: signal.SIG_DFL)
     monkeypatch.setattr(Interrupted, "signal", number)
     monkeypatch.setattr("orchestrator.running.cluster.ray_tune._leave_terminal", lambda: None)
     swept = Sweep(tmp_path, good_trials(4), session=Interrupted)
