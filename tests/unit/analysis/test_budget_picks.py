@@ -49,11 +49,7 @@ def test_best_in_budgets_picks_the_fastest_that_fits() -> None:
 
 
 def test_best_in_budgets_names_another_recipe_only_if_it_is_faster() -> None:
-    configurations = [
-        make(2 * GIB, 10.0),
-        make(6 * GIB, 30.0),
-        make(1 * GIB, 20.0, recipe=SGD),
-    ]
+    configurations = [make(2 * GIB, 10.0), make(6 * GIB, 30.0), make(1 * GIB, 20.0, recipe=SGD)]
     picks = best_in_budgets(Rankings(configurations), [GIB, 4 * GIB, 8 * GIB])
     assert [speeds(pick) for pick in picks] == [(None, 20.0), (10.0, 20.0), (30.0, None)]
     (pick,) = best_in_budgets(Rankings(configurations, TrainingRecipe.of(SGD)), [8 * GIB])
@@ -61,10 +57,7 @@ def test_best_in_budgets_names_another_recipe_only_if_it_is_faster() -> None:
 
 
 def test_best_in_budgets_drops_what_failed_its_cap_check() -> None:
-    configurations = [
-        make(5 * GIB, 9.0, trial_id="slow"),
-        make(7 * GIB, 11.0, trial_id="fast"),
-    ]
+    configurations = [make(5 * GIB, 9.0, trial_id="slow"), make(7 * GIB, 11.0, trial_id="fast")]
     failed = check("fast", 8 * GIB, Outcome.OUT_OF_MEMORY, None)
     (pick,) = best_in_budgets(Rankings(configurations, checks=[failed]), [8 * GIB])
     assert speeds(pick) == (9.0, None)

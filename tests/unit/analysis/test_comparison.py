@@ -165,13 +165,9 @@ def test_compare_equal_runs_of_other_trials_shows_no_change_of_speed() -> None:
 
 
 @pytest.mark.parametrize(
-    "factor",
-    [lambda step: 1.1, lambda step: 1.03**step],
-    ids=["constant", "growing"],
+    "factor", [lambda step: 1.1, lambda step: 1.03**step], ids=["constant", "growing"]
 )
-def test_compare_finds_one_configuration_with_other_losses(
-    factor: Callable[[int], float],
-) -> None:
+def test_compare_finds_one_configuration_with_other_losses(factor: Callable[[int], float]) -> None:
     run = recorded(EARLIER)
     victim = next(
         row for row in run.table.rows if row["outcome"] == "ok" and row["precision"] == "bf16"

@@ -11,14 +11,7 @@ from functools import cache
 import pytest
 
 from orchestrator.search.frontier.search import FrontierSearch
-from tests.benchmarks.grids import (
-    DATA,
-    Table,
-    is_gpus_own,
-    predicted,
-    recorded,
-    with_noise,
-)
+from tests.benchmarks.grids import DATA, Table, is_gpus_own, predicted, recorded, with_noise
 from tests.benchmarks.replay import MakeSearch, Replay, replay, with_predicted_memory, with_random
 from tests.benchmarks.replay_scores import recall
 from tests.benchmarks.simulated_grids import simulated

@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 import transformers
 
-from orchestrator.export.arguments import (
-    accelerate,
-    deepspeed,
-    training_arguments,
-    with_batch,
-)
+from orchestrator.export.arguments import accelerate, deepspeed, training_arguments, with_batch
 from orchestrator.export.generated_code import NotExportableError
 from tests.conftest import SpecFactory
 

@@ -199,13 +199,7 @@ def _harmless(spec: TrialSpec) -> TrialSpec:
     )
     data = spec.data
     if data.file is not None:
-        file = dataclasses.replace(
-            data.file,
-            path="x",
-            columns={},
-            tokenizer=None,
-            max_length=8,
-        )
+        file = dataclasses.replace(data.file, path="x", columns={}, tokenizer=None, max_length=8)
         data = DataSpec(file=file)
     return dataclasses.replace(spec, model=model, data=data)
 

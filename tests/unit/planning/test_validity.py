@@ -29,10 +29,7 @@ CASES: list[tuple[Mapping[str, Choice], set[str]]] = [
     ({"compile": "inductor", "loop": "accelerate"}, {"plain_loop_is_eager"}),
     ({"attention": "flash_attention_2", "precision": "tf32"}, {"flash_attention_in_16_bits"}),
     ({"activations": "budget_0.5"}, {"activation_budget_needs_compilation"}),
-    (
-        {"activations": "budget_0.33", "compile": "eager"},
-        {"activation_budget_needs_compilation"},
-    ),
+    ({"activations": "budget_0.33", "compile": "eager"}, {"activation_budget_needs_compilation"}),
     (
         {"activations": "budget_0.5", "compile": "cudagraphs"},
         {"activation_budget_needs_compilation"},
@@ -50,10 +47,7 @@ CASES: list[tuple[Mapping[str, Choice], set[str]]] = [
         {"activations": "offload", "compile": "inductor_regional"},
         {"offloaded_activations_of_compiled_code"},
     ),
-    (
-        {"activations": "offload", "compile": "inductor"},
-        {"offloaded_activations_of_compiled_code"},
-    ),
+    ({"activations": "offload", "compile": "inductor"}, {"offloaded_activations_of_compiled_code"}),
     ({"activations": "offload"}, set()),
     (
         {"activations": "checkpoint_offload_streams", "compile": "inductor_regional"},

@@ -18,10 +18,7 @@ from tests.support.records import GPU_BOUND, H200, make_record, write_run
 
 def steady(record: TrialRecord, **factors: float) -> TrialRecord:
     """The record with a narrow interval of its speed, and some measurements scaled."""
-    measured: dict[str, Any] = {
-        **record.measurements,
-        **GPU_BOUND,
-    }
+    measured: dict[str, Any] = {**record.measurements, **GPU_BOUND}
     for name, factor in factors.items():
         measured[name] = type(measured[name])(measured[name] * factor)
     return replace(record, measurements=measured)

@@ -101,8 +101,7 @@ def test_loss_lines_tell_a_match_from_a_mismatch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(1.5, "1.50 s"), (0.0029, "2.90 ms"), (-0.0005, "−0.5 ms"), (1e-17, "0 ms")],
+    ("value", "text"), [(1.5, "1.50 s"), (0.0029, "2.90 ms"), (-0.0005, "−0.5 ms"), (1e-17, "0 ms")]
 )
 def test_seconds_reads_well(value: float, text: str) -> None:
     assert seconds(value) == text

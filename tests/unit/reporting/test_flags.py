@@ -7,13 +7,7 @@ import math
 import pytest
 
 from jobs.flags import Flag, FlagKind
-from orchestrator.reporting.flags import (
-    WORDINGS,
-    describe,
-    description,
-    heading,
-    with_heading,
-)
+from orchestrator.reporting.flags import WORDINGS, describe, description, heading, with_heading
 
 
 @pytest.mark.parametrize(

@@ -87,11 +87,7 @@ def test_publish_keeps_hostile_strings_strings(tmp_path: Path) -> None:
         flags=[Flag(FlagKind.UNSTABLE, 0.1)],
     )
     failed = make_record(
-        precision="bf16",
-        learning_rate="1",
-        outcome=Outcome.FAILED,
-        reason=HOSTILE,
-        rule=HOSTILE,
+        precision="bf16", learning_rate="1", outcome=Outcome.FAILED, reason=HOSTILE, rule=HOSTILE
     )
     environment = {**H200, "cpu_model": HOSTILE}
     elsewhere = make_record(precision="fp16", learning_rate=HOSTILE, environment=environment)
@@ -131,11 +127,7 @@ def test_publish_of_wrong_trainings_writes_every_file(
 
 @pytest.mark.parametrize(
     ("maker", "page"),
-    [
-        ("plots.frontier", "frontier.png"),
-        ("markdown", "report.md"),
-        ("html.page", "report.html"),
-    ],
+    [("plots.frontier", "frontier.png"), ("markdown", "report.md"), ("html.page", "report.html")],
 )
 def test_publish_names_a_page_that_cannot_be_made(
     maker: str, page: str, folder: Path, monkeypatch: pytest.MonkeyPatch

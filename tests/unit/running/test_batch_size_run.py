@@ -8,11 +8,7 @@ import pytest
 
 from orchestrator.planning.config import load_config
 from orchestrator.planning.technique_sets import technique_sets
-from orchestrator.running.batch_size_run import (
-    BatchSizeGoal,
-    HardwareAnswers,
-    tune_batch_sizes,
-)
+from orchestrator.running.batch_size_run import BatchSizeGoal, HardwareAnswers, tune_batch_sizes
 from orchestrator.running.early_start import Start
 from orchestrator.running.options import RunOptions
 from orchestrator.storage.run_folder import RunFolder

@@ -136,12 +136,7 @@ def test_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not ours")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "records").write_text("not ours")
-    outputs = (
-        tmp_path / "file",
-        tmp_path / "file" / "below",
-        tmp_path / "run",
-        Path("/proc/none"),
-    )
+    outputs = (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "run", Path("/proc/none"))
     for path in outputs:
         with (
             pytest.raises(RunFolderError, match=f"cannot write to {path}"),

@@ -43,11 +43,7 @@ class Sweep:
         with self.folder.locked():
             pass
         self.session = Session(
-            make(trials),
-            self.folder,
-            [self.observer],
-            time_budget_seconds=budget,
-            clock=self.clock,
+            make(trials), self.folder, [self.observer], time_budget_seconds=budget, clock=self.clock
         )
 
     def outcomes(self) -> dict[str, tuple[Outcome, str]]:
@@ -240,10 +236,7 @@ def test_next_trials_gives_all_rounds_of_a_tie_break(tmp_path: Path) -> None:
     compared = (TRIALS[0].trial_id, TRIALS[1].trial_id)
     follow_ups = [
         FollowUp(
-            follows_trial=trial_id,
-            purpose=Purpose.TIE_BREAK,
-            compared_with=compared,
-            round=number,
+            follows_trial=trial_id, purpose=Purpose.TIE_BREAK, compared_with=compared, round=number
         )
         for number in range(2)
         for trial_id in compared

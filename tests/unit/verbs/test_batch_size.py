@@ -33,12 +33,7 @@ def config_of(folder: Path, **keys: Any) -> SweepConfig:
     ("keys", "every", "over", "labels"),
     [
         ({}, False, {}, ["default"]),
-        (
-            {"axes": {"precision": ["bf16", "fp32"], "micro_batch": [1, 2]}},
-            False,
-            {},
-            ["bf16"],
-        ),
+        ({"axes": {"precision": ["bf16", "fp32"], "micro_batch": [1, 2]}}, False, {}, ["bf16"]),
         (
             {"axes": {"precision": ["bf16", "fp32"]}},
             False,
@@ -137,10 +132,7 @@ def test_rule_may_forbid_accumulation(tmp_path: Path) -> None:
         ("micro_batch=4", '"micro_batch" is not a technique axis'),
         ("precision=bf61", 'precision: "bf61" is not known; did you mean "bf16"?'),
         ("precision", 'precision: "" is not known'),
-        (
-            "precision=bf16",
-            "precision is decided by training_arguments.fp16",
-        ),
+        ("precision=bf16", "precision is decided by training_arguments.fp16"),
     ],
 )
 def test_technique_that_cannot_be_set_is_refused(text: str, message: str, tmp_path: Path) -> None:

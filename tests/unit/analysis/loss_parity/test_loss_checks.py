@@ -163,19 +163,12 @@ def test_loss_checks_without_power_raise_no_flag_and_say_so() -> None:
     assert states(*rows) == [CheckState.REFERENCE, CheckState.NOT_CHECKED]
     rows = (({}, noisy()), ({"precision": "bf16"}, noisy(seed=1)), (CHECKPOINT, noisy()))
     assert states(*rows) == [CheckState.REFERENCE, CheckState.MATCHES, CheckState.MATCHES]
-    assert states(({}, noisy()), (CHECKPOINT, [])) == [
-        CheckState.REFERENCE,
-        CheckState.NOT_CHECKED,
-    ]
+    assert states(({}, noisy()), (CHECKPOINT, [])) == [CheckState.REFERENCE, CheckState.NOT_CHECKED]
 
 
 @pytest.mark.parametrize(
     ("ratio", "kind"),
-    [
-        (1.01, None),
-        (4.0, FlagKind.LOSS_TIMES_ACCUMULATION),
-        (0.5, FlagKind.LOSS_MISMATCH),
-    ],
+    [(1.01, None), (4.0, FlagKind.LOSS_TIMES_ACCUMULATION), (0.5, FlagKind.LOSS_MISMATCH)],
 )
 def test_loss_checks_take_what_the_trial_itself_found(ratio: float, kind: FlagKind | None) -> None:
     record = make_record(accumulation=4, measurements={"accumulation_loss_ratio": ratio})

@@ -67,8 +67,7 @@ def test_longest_within_a_budget_is_the_longest_of_each_technique_set(dataset: D
 
 def test_longest_names_a_length_that_ran_out_of_memory() -> None:
     dataset = _dataset(
-        _record(1024, 10, 40.0),
-        _record(4096, 0, 1.0, outcome=Outcome.OUT_OF_MEMORY),
+        _record(1024, 10, 40.0), _record(4096, 0, 1.0, outcome=Outcome.OUT_OF_MEMORY)
     )
     assert dataset.main is not None
     [context] = dataset.main.longest()

@@ -13,13 +13,7 @@ from jobs.record import Outcome
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.analysis.recommendation import (
-    Basis,
-    Constraints,
-    Offer,
-    Rankings,
-    Recommendation,
-)
+from orchestrator.analysis.recommendation import Basis, Constraints, Offer, Rankings, Recommendation
 from orchestrator.units import GIB
 from tests.support.configurations import make_configuration
 from tests.support.recorded_runs import RECORDED, recorded
@@ -116,9 +110,7 @@ COMPARISONS = st.lists(
 
 @given(CONFIGURATIONS, CHECKS, COMPARISONS)
 def test_decision_steps_agree_with_the_pick_at_every_byte(
-    configurations: list[Configuration],
-    checks: list[CapCheck],
-    comparisons: list[PairedComparison],
+    configurations: list[Configuration], checks: list[CapCheck], comparisons: list[PairedComparison]
 ) -> None:
     rankings = Rankings(configurations, checks=checks, comparisons=comparisons)
     ranking = rankings.under(Constraints())

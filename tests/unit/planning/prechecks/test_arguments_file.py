@@ -40,10 +40,7 @@ def test_users_file_is_taken_and_the_rest_left_aside_in_a_line(tmp_path: Path) -
         "hub_token": "hf_secret",
     }
     config = load(tmp_path, mine, "axes: {micro_batch: [1, 2]}\n")
-    assert config.training_arguments == {
-        "learning_rate": 2e-5,
-        "weight_decay": 0.01,
-    }
+    assert config.training_arguments == {"learning_rate": 2e-5, "weight_decay": 0.01}
     assert config.baseline["accumulation"] == 4
     (note,) = config.notes
     assert "\n" not in note

@@ -15,12 +15,7 @@ from orchestrator.planning import library_facts
 from orchestrator.planning.config import ConfigError, SweepConfig, load_config
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
-from orchestrator.planning.prechecks.mistakes import (
-    ModelFacts,
-    ModelSize,
-    check_files,
-    model_size,
-)
+from orchestrator.planning.prechecks.mistakes import ModelFacts, ModelSize, check_files, model_size
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 
 BERT = "model: {task: sequence-classification, architecture: bert}\n"
@@ -61,25 +56,16 @@ def test_data_as_it_should_be_has_no_problem(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        (
-            {"path": "trian.jsonl"},
-            'file.path: there is no file .*; did you mean "train.jsonl"',
-        ),
+        ({"path": "trian.jsonl"}, 'file.path: there is no file .*; did you mean "train.jsonl"'),
         ({"path": "none/train.jsonl"}, "there is no folder .*/none"),
-        (
-            {"columns": {"text": "txt", "labels": "label"}},
-            'no column "txt"; it has text, label',
-        ),
+        ({"columns": {"text": "txt", "labels": "label"}}, 'no column "txt"; it has text, label'),
         ({"columns": {"labels": "label"}}, "data.file.columns: needs a column text"),
         ({"columns": {"text": "text"}}, "needs a column labels"),
         ({"tokenizer": "./tokenzier"}, 'data.file.tokenizer: .*did you mean "tokenizer"'),
         ({"tokenizer": "."}, "has no tokenizer: no tokenizer.json"),
         ({"tokenizer": "some/tokenizer"}, "is not on this machine, and HF_HUB_OFFLINE forbids"),
         ({"format": "parquet"}, "is not a parquet file"),
-        (
-            {"max_length": 600},
-            "max_length: is 600 tokens, and bert has positions for 512",
-        ),
+        ({"max_length": 600}, "max_length: is 600 tokens, and bert has positions for 512"),
     ],
 )
 def test_mistake_in_the_data_is_named_with_its_key(

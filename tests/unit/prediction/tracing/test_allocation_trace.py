@@ -64,9 +64,7 @@ def test_recorder_phase_decides_the_kind_of_what_outlives_it() -> None:
 
 
 @pytest.mark.parametrize("is_padded", [False, True])
-def test_recorder_conditions_about_all_positions_hold_only_without_padding(
-    is_padded: bool,
-) -> None:
+def test_recorder_conditions_about_all_positions_hold_only_without_padding(is_padded: bool) -> None:
     recorder = AllocationRecorder()
     recorder.is_padded = is_padded
     with FakeTensorMode(allow_non_fake_inputs=True), recorder:

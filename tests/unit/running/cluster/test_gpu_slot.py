@@ -11,12 +11,7 @@ from jobs.infrastructure import DISK_FULL, SLOT_UNRESPONSIVE
 from jobs.isolation.slot import SlotDiedError
 from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
-from orchestrator.running.cluster.gpu_slot import (
-    OWN_RELEASE_SECONDS,
-    GpuProbe,
-    GpuSlot,
-    crashed,
-)
+from orchestrator.running.cluster.gpu_slot import OWN_RELEASE_SECONDS, GpuProbe, GpuSlot, crashed
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnhealthyGpu
 from tests.conftest import build_tiny_spec
 
@@ -293,11 +288,7 @@ def test_gpu_of_another_model_gives_its_trial_back(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize(
     ("rule", "outcome"),
-    [
-        ("", Outcome.CRASHED),
-        (SLOT_UNRESPONSIVE, Outcome.SKIPPED),
-        (DISK_FULL, Outcome.SKIPPED),
-    ],
+    [("", Outcome.CRASHED), (SLOT_UNRESPONSIVE, Outcome.SKIPPED), (DISK_FULL, Outcome.SKIPPED)],
 )
 def test_trial_that_loses_its_slot_is_begun_again_once(
     rule: str, outcome: Outcome, gpu: Gpu
