@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -57,23 +56,14 @@ def recall(
     table: Table,
     asked: Iterable[str],
     tolerance: float = TOLERANCE,
-    among: Callable[[TrialRecord], bool] | None = None,
+    among: Callable[[TrialRecord], bool] = lambda point: True,
 ) -> float:
-    """Share of the table's front points that one of the trials asked for is as good as."""
-    points = list(filter(among, front(table))) if among else front(table)
-    measured = [table[trial_id] for trial_id in asked]
-    return share_found(points, measured, tolerance)
-
-
-def share_found(
-    points: Sequence[TrialRecord], measured: Iterable[TrialRecord], tolerance: float = TOLERANCE
-) -> float:
-    """Share of the points that a measured record of their training recipe is as good as; 1 if there
-    are none."""
-    groups = _by_recipe(measured)
+    """Share of the table's front points that a trial asked for, of their recipe, is as good as."""
+    points = list(filter(among, front(table)))
+    measured = _by_recipe(table[trial_id] for trial_id in asked)
     found = 0
     for point in points:
-        rivals = groups.get(point.spec.training_recipe, ())
+        rivals = measured.get(point.spec.training_recipe, ())
         found += any(_is_as_good(rival, point, tolerance) for rival in rivals)
     return found / len(points) if points else 1.0
 
@@ -108,40 +98,18 @@ def _height(records: Sequence[TrialRecord], known: set[str], tolerance: float) -
     return float(np.minimum(1.0, reached / best).mean())
 
 
-@dataclass(frozen=True, slots=True)
-class BoundErrors:
-    """Whether a trial is beyond the bounds that were given as the reason for skipping it."""
-
-    memory: bool
-    """It needs less."""
-    speed: bool
-    """It is faster."""
-
-
-def bound_errors(
-    skipped: Iterable[tuple[str, Mapping[str, float]]], tolerance: float = TOLERANCE
-) -> list[BoundErrors]:
-    """The bounds in reasons, compared with the true figures of their trials.
-
-    Reasons without bounds and trials without figures are left out.
-    """
-    errors = []
-    for reason, figures in skipped:
-        bounds = BOUNDS.search(reason)
-        if bounds is not None and "samples_per_second" in figures:
-            least_memory = (1 - tolerance) * float(bounds[1]) * GIB
-            highest_speed = (1 + tolerance) * float(bounds[2] or math.inf)
-            errors.append(
-                BoundErrors(
-                    memory=figures["device_peak_bytes"] < least_memory,
-                    speed=figures["samples_per_second"] > highest_speed,
-                )
-            )
-    return errors
-
-
 def contradicted(skipped: Iterable[TrialRecord], truth: Table) -> float:
-    """Share of the reasons with a bound that the truth is beyond, by more than the tolerance."""
-    errors = bound_errors((own.reason, truth[own.trial_id].measurements) for own in skipped)
-    wrong = [error.memory or error.speed for error in errors]
+    """Share of the reasons with a bound that the truth is beyond, by more than the tolerance.
+
+    Trials whose true speed is not known are left out.
+    """
+    wrong = []
+    for own in skipped:
+        bounds = BOUNDS.search(own.reason)
+        figures = truth[own.trial_id].measurements
+        if bounds is not None and "samples_per_second" in figures:
+            least_memory = (1 - TOLERANCE) * float(bounds[1]) * GIB
+            highest_speed = (1 + TOLERANCE) * float(bounds[2] or math.inf)
+            is_smaller = figures["device_peak_bytes"] < least_memory
+            wrong.append(is_smaller or figures["samples_per_second"] > highest_speed)
     return statistics.fmean(wrong) if wrong else 0.0
