@@ -16,16 +16,15 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from tests.benchmarks.bare_training import BARE, BERT_LARGE, ROOT, plain_arguments
-from tests.benchmarks.recorded.by_hand import Price, Sample, report
+from tests.benchmarks.recorded.by_hand import report
 
+ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import bare, json, sys
 case = json.loads(sys.argv.pop())
@@ -37,58 +36,48 @@ TIMEOUT_SECONDS = 600
 
 def main() -> None:
     """Measure and print."""
-    options = command_line().parse_args()
-    trials = planned(options.config, tiny=options.tiny)
-    drawn = random.Random(options.seed).sample(trials, min(options.count, len(trials)))
-    prices: tuple[Price, ...] = ()
-    for spec in drawn:
-        prices += (price_of(spec, tiny=options.tiny),)
-        print(f"{prices[-1].seconds:.1f} s", file=sys.stderr, flush=True)
-        sample = Sample(planned=len(trials), prices=prices)
-        if options.output:  # after each, because it takes minutes
-            sample.write(options.output)
-    print("\n".join(report(sample, [])))
-
-
-def command_line() -> argparse.ArgumentParser:
-    """What the benchmark takes."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.by_hand")
     config = ROOT / "configs" / "bert_large.yaml"
-    parser.add_argument("config", type=Path, nargs="?", default=config)
+    parser.add_argument("config", type=Path, nargs="?", default=config, help="of BERT-large")
     parser.add_argument("--count", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, help="where to write the figures as JSON")
     parser.add_argument("--tiny", action="store_true")
-    return parser
+    options = parser.parse_args()
+    trials = plan(load_config(options.config), has_gpu=not options.tiny).trials
+    sample: dict[str, Any] = {"planned": len(trials), "prices": []}
+    for spec in random.Random(options.seed).sample(trials, min(options.count, len(trials))):
+        price = price_of(spec, tiny=options.tiny)
+        sample["prices"].append(price)
+        print(f"{price['seconds']:.1f} s", file=sys.stderr, flush=True)
+        if options.output:  # after each, because it takes minutes
+            options.output.write_text(json.dumps(sample))
+    print("\n".join(report(sample, [])))
 
 
-def planned(path: Path, *, tiny: bool) -> list[TrialSpec]:
-    """The plan of a config. Raises ValueError if its model is not BERT-large."""
-    config = load_config(path)
-    if config.model.architecture != "bert" or dict(config.model.config) != BERT_LARGE:
-        raise ValueError(f"{path}: tests/gpu/bare.py trains BERT-large only")
-    return list(plan(config, has_gpu=not tiny).trials)
-
-
-def price_of(spec: TrialSpec, *, tiny: bool) -> Price:
-    """Run one configuration by itself."""
+def price_of(spec: TrialSpec, *, tiny: bool) -> dict[str, Any]:
+    """Run one configuration by itself: its seconds, those of ``train()``, and why it failed."""
     axes = ("precision", "micro_batch", "activations", "optimizer")
+    arguments = dict(spec.settings.training_arguments)
+    # A TF32 flag is an error where there is no GPU, and the guides do not set what is off.
+    if not arguments.get("tf32"):
+        arguments.pop("tf32", None)
     began = time.perf_counter()
-    figures, failure = train(plain_arguments(spec), tiny=tiny)
-    return Price(
-        choices={axis: spec.choices[axis] for axis in axes},
-        seconds=time.perf_counter() - began,
-        training_seconds=figures.get("train_runtime"),
-        failure=failure,
-    )
+    training_seconds, failure = train(arguments, tiny=tiny)
+    return {
+        "choices": {axis: spec.choices[axis] for axis in axes},
+        "seconds": time.perf_counter() - began,
+        "training_seconds": training_seconds,
+        "failure": failure,
+    }
 
 
-def train(arguments: Mapping[str, Any], *, tiny: bool) -> tuple[dict[str, Any], str]:
-    """What bare.py prints for these training arguments; or why it failed."""
+def train(arguments: dict[str, Any], *, tiny: bool) -> tuple[float | None, str]:
+    """The Trainer's own seconds with these arguments; or the last line printed if it failed."""
     command = [sys.executable, "-c", SCRIPT, "drawn", "--samples", "16" if tiny else "512"]
     if tiny:
         command.append("--tiny")
-    path = [str(BARE), os.environ.get("PYTHONPATH", "")]
+    path = [str(ROOT / "tests" / "gpu"), os.environ.get("PYTHONPATH", "")]
     try:
         done = subprocess.run(
             [*command, json.dumps(arguments)],
@@ -99,11 +88,11 @@ def train(arguments: Mapping[str, Any], *, tiny: bool) -> tuple[dict[str, Any], 
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {}, f"not done after {TIMEOUT_SECONDS} s"
+        return None, f"not done after {TIMEOUT_SECONDS} s"
     if done.returncode != 0:
         errors = done.stderr.strip().splitlines() or ["no output"]
-        return {}, errors[-1][:200]
-    return json.loads(done.stdout.splitlines()[-1]), ""
+        return None, errors[-1][:200]
+    return json.loads(done.stdout.splitlines()[-1])["train_runtime"], ""
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ _MOST_SURPRISES = 0.25
 """At most this share of the measurements counts as surprises."""
 _PRIOR_MEASUREMENTS = 10.0
 """The prior of the posterior's scale weighs as much as so many measurements. By replay: with 6, the
-bounds of ``tests.benchmarks.tuned`` hold too rarely; with many, searches take longer."""
+bounds of the simulated decoder hold too rarely; with many, searches take longer."""
 _FREE_PARAMETERS = 2
 """Base and slope are nearly free before a measurement, so two of the first residuals are always
 small."""

@@ -11,49 +11,11 @@ import argparse
 import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import load_dataset
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Price:
-    """What one configuration took."""
-
-    choices: Mapping[str, Any]
-    seconds: float
-    """From the start of its process to its end."""
-    training_seconds: float | None
-    """Seconds of ``train()`` among them, by the Trainer's own account."""
-    failure: str = ""
-    """The last line that it printed, if it failed. Running out of memory has its price, too."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sample:
-    """Configurations drawn from a plan, and their prices."""
-
-    planned: int
-    prices: tuple[Price, ...]
-
-    @property
-    def plan_seconds(self) -> float:
-        """The whole plan at the mean price."""
-        return self.planned * statistics.fmean(price.seconds for price in self.prices)
-
-    def write(self, path: Path) -> None:
-        """Write it as JSON."""
-        path.write_text(json.dumps(asdict(self)))
-
-    @classmethod
-    def read(cls, path: Path) -> Sample:
-        """What ``write`` wrote."""
-        raw = json.loads(path.read_text())
-        prices = tuple(Price(**price) for price in raw["prices"])
-        return cls(planned=raw["planned"], prices=prices)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,31 +27,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
     """The figures of the file and the runs."""
-    return report(Sample.read(options.sample), options.runs)
+    return report(json.loads(options.sample.read_text()), options.runs)
 
 
-def report(sample: Sample, runs: Sequence[Path]) -> Iterator[str]:
-    """Markdown: every price, the mean, the plan at that mean, and each run's share of it."""
+def report(sample: Mapping[str, Any], runs: Sequence[Path]) -> Iterator[str]:
+    """Markdown: every price, the mean, the plan at that mean, and each run's share of it.
+
+    ``sample`` has the number of ``planned`` configurations, and the ``prices`` of some of them.
+    """
+    planned, prices = sample["planned"], sample["prices"]
     yield "| configuration | seconds | in train() | |"
     yield "| --- | ---: | ---: | --- |"
-    for price in sample.prices:
-        name = " · ".join(str(value) for value in price.choices.values())
-        training = "" if price.training_seconds is None else f"{price.training_seconds:.1f}"
-        yield f"| {name} | {price.seconds:.1f} | {training} | {price.failure.replace('|', ' ')} |"
-    seconds = [price.seconds for price in sample.prices]
-    yield ""
-    yield f"{len(seconds)} of {sample.planned} configurations"
+    for price in prices:
+        name = " · ".join(str(value) for value in price["choices"].values())
+        training = price["training_seconds"]
+        shown = "" if training is None else f"{training:.1f}"
+        failure = price["failure"].replace("|", " ")
+        yield f"| {name} | {price['seconds']:.1f} | {shown} | {failure} |"
+    seconds = [price["seconds"] for price in prices]
     mean = statistics.fmean(seconds)
+    yield ""
+    yield f"{len(seconds)} of {planned} configurations"
     yield f"{min(seconds):.1f} to {max(seconds):.1f} s each, mean {mean:.1f} s"
-    yield f"all {sample.planned} at that mean: {sample.plan_seconds:.0f} s"
+    yield f"all {planned} at that mean: {planned * mean:.0f} s"
     for run in runs:
-        yield _share(run, sample.plan_seconds)
-
-
-def _share(run: Path, plan_seconds: float) -> str:
-    rows = load_dataset(run).rows
-    seconds = sum(row["slot_seconds"] or 0.0 for row in rows)
-    ran = sum(row["outcome"] != Outcome.SKIPPED for row in rows)
-    return (
-        f"{run}: {ran} trials, {seconds:.0f} s of slot time, {seconds / plan_seconds:.2%} of that"
-    )
+        rows = load_dataset(run).rows
+        taken = sum(row["slot_seconds"] or 0.0 for row in rows)
+        ran = sum(row["outcome"] != Outcome.SKIPPED for row in rows)
+        share = f"{taken / (planned * mean):.2%}"
+        yield f"{run}: {ran} trials, {taken:.0f} s of slot time, {share} of that"

@@ -18,7 +18,6 @@ from jobs.techniques import AXES
 from orchestrator.prediction.prediction import CARDS
 from orchestrator.storage.tables.predictions import read_predictions
 from tests.benchmarks.recorded import by_hand, pace, paired, predictions, spread
-from tests.benchmarks.recorded.by_hand import Price, Sample
 from tests.benchmarks.recorded.configurations import measured_rows, recorded_runs
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 from tests.benchmarks.tables import SUBCOMMANDS, command_line
@@ -114,14 +113,12 @@ def test_shared_gpu_finds_memory_of_another_process() -> None:
 
 
 def test_by_hand_scales_the_mean_price_to_the_plan(tmp_path: Path) -> None:
-    prices = []
-    for seconds in (20.0, 40.0):
-        prices.append(Price(choices={"micro_batch": 4}, seconds=seconds, training_seconds=None))
-    Sample(planned=10, prices=tuple(prices)).write(tmp_path / "sample.json")
-    sample = Sample.read(tmp_path / "sample.json")
-    assert sample.plan_seconds == 300.0
+    price = {"choices": {"micro_batch": 4}, "training_seconds": None, "failure": ""}
+    prices = [{**price, "seconds": seconds} for seconds in (20.0, 40.0)]
     run = write_run(tmp_path / "run", [make_record(), make_record(micro_batch=8)])
-    assert "2 trials, 6 s of slot time, 2.00%" in list(by_hand.report(sample, [run]))[-1]
+    *_, whole, share = by_hand.report({"planned": 10, "prices": prices}, [run])
+    assert whole == "all 10 at that mean: 300 s"
+    assert "2 trials, 6 s of slot time, 2.00%" in share
 
 
 def test_predictions_report_errors_and_false_fits() -> None:

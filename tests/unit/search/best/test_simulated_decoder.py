@@ -10,22 +10,17 @@ from orchestrator.running.tune_run import SEARCH_SHARE
 from orchestrator.search.best.search import BestSearch
 from orchestrator.units import GIB
 from tests.benchmarks.tuned.decoder import Decoder, along, recorded_curves
-from tests.benchmarks.tuned.replay import (
-    Machine,
-    Setting,
-    best_search,
-    recorded_speed,
-    space,
-)
+from tests.benchmarks.tuned.machine import Machine, best_search, recorded_speed, space
 
-SETTING = Setting(minutes=2, noise=0.01, gib=(24, 40, 80))
+MINUTES = 2.0
+NOISE = 0.01
 
 
 @pytest.fixture(scope="module")
 def replayed() -> tuple[Machine, BestSearch, list[TrialSpec]]:
     """A whole search of two GPU-minutes, and its trials."""
-    machine = Machine(0, SETTING.noise)
-    search = best_search(SETTING, machine)
+    machine = Machine(0, NOISE)
+    search = best_search(machine, MINUTES)
     asked = []
     while (trial := search.ask()) is not None:
         asked.append(trial)
@@ -53,7 +48,7 @@ def test_best_search_tries_no_slow_build_that_promises_little(
 ) -> None:
     machine, _, asked = replayed
     assert {trial.choices["offload"] for trial in asked} == {"none"}
-    assert machine.spent < 60 * SETTING.minutes * SEARCH_SHARE + 15
+    assert machine.spent < 60 * MINUTES * SEARCH_SHARE + 15
 
 
 def test_best_search_says_that_untried_techniques_may_gain(
@@ -71,8 +66,8 @@ def test_best_search_of_equal_records_makes_equal_choices(
     replayed: tuple[Machine, BestSearch, list[TrialSpec]],
 ) -> None:
     _, _, asked = replayed
-    machine = Machine(0, SETTING.noise)
-    search = best_search(SETTING, machine)
+    machine = Machine(0, NOISE)
+    search = best_search(machine, MINUTES)
     again = []
     for _ in range(5):
         trial = search.ask()
