@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-Part = Literal[
-    "memory",
-    "activations",
-    "host memory",
-    "rules",
-    "operations",
-    "kernels",
-    "modules",
-    "step",
-    "phases",
-    "efficiency",
-]
-PARTS: Mapping[Part, str] = {
+PARTS: Mapping[str, str] = {
     "memory": "Device memory at the peak of a step; adds up to the peak that NVML saw (on a CPU, "
     "to the bytes of the tensors)",
     "activations": "What the forward pass saved for the backward pass, by operator",
@@ -42,7 +30,8 @@ PARTS: Mapping[Part, str] = {
 class Entry:
     """One figure of an anatomy."""
 
-    part: Part
+    part: str
+    """A key of ``PARTS``."""
     name: str
     value: float
     unit: str
@@ -75,7 +64,7 @@ class Anatomy:
     entries: tuple[Entry, ...] = ()
     timeline: Timeline = field(default_factory=Timeline)
 
-    def values(self, part: Part) -> dict[str, float]:
+    def values(self, part: str) -> dict[str, float]:
         """Name -> value of a part's entries, in order."""
         return {entry.name: entry.value for entry in self.entries if entry.part == part}
 

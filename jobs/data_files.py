@@ -12,11 +12,6 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_NOT_DATA = ("/proc", "/sys", "/dev")
-"""Folders with files of the kernel."""
-_MEMORY_DISK = "/dev/shm"
-"""A disk in memory, which is a usual place for data though it lies in ``/dev``."""
-
 
 def problem_of_path(path: str) -> str:
     """Why a file that a path or pattern names, at any depth, is no data; empty if none is such."""
@@ -31,8 +26,9 @@ def problem_of_path(path: str) -> str:
 def problem_of_file(path: Path) -> str:
     """Why a file or folder is no data; empty if it is, or if it does not exist."""
     resolved = Path(os.path.realpath(path))
-    is_of_the_system = any(map(resolved.is_relative_to, _NOT_DATA))
-    if is_of_the_system and not resolved.is_relative_to(_MEMORY_DISK):
+    is_of_the_kernel = any(map(resolved.is_relative_to, ("/proc", "/sys", "/dev")))
+    # A disk in memory is a usual place for data, though it lies in /dev.
+    if is_of_the_kernel and not resolved.is_relative_to("/dev/shm"):
         return f"{path} is no data file: it belongs to the system"
     try:
         mode = resolved.stat().st_mode
@@ -47,10 +43,8 @@ def _named_files(path: str) -> Iterator[Path]:
     """What a path or pattern names, with what lies in named folders and could be no plain file."""
     if "**" in path:
         # Python's glob would follow links to folders, some of which lead back to the root.
-        last = Path(path).name
-        for file in _odd_files(_fixed_part(path)):
-            if fnmatch.fnmatch(file.name, last):
-                yield file
+        odd = _odd_files(_fixed_part(path))
+        yield from (file for file in odd if fnmatch.fnmatch(file.name, Path(path).name))
         return
     named = [path]
     if glob.has_magic(path):

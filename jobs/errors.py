@@ -22,6 +22,7 @@ class UnsupportedError(Exception):
 
 _TEXTS: Mapping[Outcome, tuple[str, ...]] = {
     Outcome.HOST_OUT_OF_MEMORY: (
+        r"^(_Array)?MemoryError:",  # Python, NumPy
         r"DefaultCPUAllocator: (can't|not enough)",  # PyTorch
         r"Cannot allocate memory",  # the C library
         r"std::bad_alloc",
@@ -33,7 +34,7 @@ _TEXTS: Mapping[Outcome, tuple[str, ...]] = {
         r"DataLoader worker .*killed by signal: Bus error",  # /dev/shm, a disk in memory, is full
     ),
     Outcome.OUT_OF_MEMORY: (
-        r"(CUDA|HIP) out of memory",  # PyTorch's allocator
+        r"^OutOfMemoryError:|(CUDA|HIP) out of memory",  # PyTorch's allocator
         r"CUDA( driver)? error: out of memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY",
         r"cuMemCreate",  # expandable segments
         r"(CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED",
@@ -59,11 +60,8 @@ _TEXTS: Mapping[Outcome, tuple[str, ...]] = {
         r"does not support (these patterns of trainable|kernels of the Hub|a weighted loss)",
     ),
 }
-"""Outcome -> what libraries say that means it, whatever the class of the error.
-
-Out of memory does not always arrive as torch.OutOfMemoryError: libraries wrap it, or report it in
-their own words. The first outcome that matches counts.
-"""
+"""Outcome -> what libraries say that means it, whatever the class of the error. The first match
+counts."""
 _MEANINGS = {
     outcome: re.compile("|".join(texts), re.IGNORECASE) for outcome, texts in _TEXTS.items()
 }
@@ -73,13 +71,14 @@ _UNITS = {"b": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def classify(error: BaseException) -> tuple[Outcome, str, str]:
-    """The outcome, rule and reason (one line) of an exception raised inside a trial."""
-    # A library may wrap the error that matters. The outermost error with a known meaning counts.
+    """The outcome, rule and reason (one line) of an exception raised inside a trial.
+
+    A library may wrap the error that matters. The outermost error with a known meaning counts.
+    """
     for cause in _chain(error):
         if isinstance(cause, UnsupportedError):
             return Outcome.UNSUPPORTED, cause.rule, str(cause)
-        memory_outcome = _memory_outcome(cause)
-        if memory_outcome is not None:
+        if memory_outcome := _memory_outcome(_text(cause)):
             return memory_outcome, "", _first_line(_text(cause))
     if is_disk_full(error):
         return Outcome.SKIPPED, DISK_FULL, disk_full_reason(error)
@@ -93,17 +92,7 @@ def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _memory_outcome(cause: BaseException) -> Outcome | None:
-    """Which memory ran out; None for any other error."""
-    said = _memory_said(_text(cause))
-    if said is None and type(cause).__name__ == "OutOfMemoryError":
-        return Outcome.OUT_OF_MEMORY
-    if said is None and isinstance(cause, MemoryError):
-        return Outcome.HOST_OUT_OF_MEMORY
-    return said
-
-
-def _memory_said(text: str) -> Outcome | None:
+def _memory_outcome(text: str) -> Outcome | None:
     """Which memory ran out according to a text; None if it says nothing of it."""
     for outcome in (Outcome.HOST_OUT_OF_MEMORY, Outcome.OUT_OF_MEMORY):
         if _MEANINGS[outcome].search(text):
@@ -114,21 +103,17 @@ def _memory_said(text: str) -> Outcome | None:
 def requested_bytes(error: BaseException) -> int | None:
     """Size of the allocation that an out-of-memory error is about; None if it does not say."""
     for cause in _chain(error):
-        size = _REQUESTED_SIZE.search(str(cause))
-        if size:
-            # PyTorch rounds the size to two decimals of its unit.
+        if size := _REQUESTED_SIZE.search(str(cause)):
             return int(float(size[1]) * _UNITS[size[2][0]])
     return None
 
 
 def is_disk_full(error: BaseException) -> bool:
     """Whether an exception, a cause or its text is about a disk without room or quota."""
-    for cause in _chain(error):
-        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if says_disk_full(str(cause)):
-            return True
-    return False
+    return any(
+        getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or says_disk_full(str(cause))
+        for cause in _chain(error)
+    )
 
 
 def disk_full_reason(error: BaseException) -> str:
@@ -150,13 +135,10 @@ def classify_exit(status: int, *, host_oom_kills: int, log: str = "") -> tuple[O
     if status == -signal.SIGKILL and host_oom_kills > 0:
         return Outcome.HOST_OUT_OF_MEMORY, "the kernel's out-of-memory killer ended the process"
     if status in (137, -signal.SIGKILL):  # a shell reports SIGKILL as 128 + 9
-        return (
-            Outcome.CRASHED,
-            "killed by SIGKILL, not by this program or the kernel's out-of-memory killer",
-        )
+        reason = "killed by SIGKILL, not by this program or the kernel's out-of-memory killer"
+        return Outcome.CRASHED, reason
     for line in reversed(log.strip().splitlines()[-5:]):
-        outcome = _memory_said(line)
-        if outcome is not None:
+        if outcome := _memory_outcome(line):
             return outcome, _first_line(line)
     if status < 0:
         return Outcome.CRASHED, f"killed by {_signal_name(-status)}"
@@ -179,7 +161,4 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _first_line(text: str) -> str:
     """The first line that is not blank, cut to what a table's cell can show."""
-    for line in text.splitlines():
-        if line.strip():
-            return line.strip()[:500]
-    return ""
+    return next(iter(text.strip().splitlines()), "").strip()[:500]

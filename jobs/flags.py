@@ -22,7 +22,6 @@ class FlagKind(enum.StrEnum):
     LOSS_TIMES_ACCUMULATION = "loss_times_accumulation"  # the same; it equals the accumulation
     LOSS_NOT_FINITE = "loss_not_finite"  # the first step with such a loss, from 1
     ACCUMULATION_SUSPECT = "accumulation_suspect"  # loss ratio of another accumulated row
-
     NOT_QUANTIZED = "not_quantized"  # share of the frozen layers' weights in 16 bits or more
     CANNOT_EVALUATE = "cannot_evaluate"  # none
     CANNOT_SAVE = "cannot_save"  # none
@@ -32,12 +31,7 @@ SHARED = frozenset({FlagKind.SHARED_PROCESSES, FlagKind.SHARED_BEFORE, FlagKind.
 """Another process used the GPU."""
 
 LOSS = frozenset(
-    {
-        FlagKind.LOSS_MISMATCH,
-        FlagKind.LOSS_TIMES_ACCUMULATION,
-        FlagKind.LOSS_NOT_FINITE,
-        FlagKind.ACCUMULATION_SUSPECT,
-    }
+    kind for kind in FlagKind if kind.startswith("loss") or kind is FlagKind.ACCUMULATION_SUSPECT
 )
 """The row trains something else than its reference."""
 
@@ -52,13 +46,9 @@ class Flag:
 
 def flag_columns(flags: Sequence[Flag]) -> dict[str, list[Any]]:
     """Flags as the values of the two columns that hold them: ``flags`` and ``flag_values``."""
-    kinds = []
-    values: list[float | None] = []
-    for flag in flags:
-        kinds.append(flag.kind.value)
-        # A count becomes a float, too: the column has one type.
-        values.append(None if flag.value is None else float(flag.value))
-    return {"flags": kinds, "flag_values": values}
+    # A count becomes a float, too: the column has one type.
+    values = [None if flag.value is None else float(flag.value) for flag in flags]
+    return {"flags": [flag.kind.value for flag in flags], "flag_values": values}
 
 
 def flags_of(row: Mapping[str, Any]) -> tuple[Flag, ...]:
@@ -70,5 +60,4 @@ def flags_of(row: Mapping[str, Any]) -> tuple[Flag, ...]:
 
 
 def has_any(flags: Iterable[Flag], kinds: frozenset[FlagKind]) -> bool:
-    """Whether one of ``flags`` is of one of ``kinds``."""
     return any(flag.kind in kinds for flag in flags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -24,17 +25,13 @@ RULES = frozenset({SLOT_UNRESPONSIVE, NOT_STARTED, DISK_FULL})
 _FULL_TEXT = re.compile(
     r"No space left on device|Disk quota exceeded|\(os error (28|122)\)|\[Errno (28|122)\]"
 )
-"""How C libraries, Rust libraries and Python report a full disk. On Linux ENOSPC is 28 and EDQUOT
-is 122."""
+"""How C libraries, Rust libraries (by ENOSPC, EDQUOT) and Python report a full disk."""
 
 
 def unmeasured(
     spec: TrialSpec, rule: str, reason: str, *, phase: str = "", **known: Any
 ) -> TrialRecord:
-    """The record of a trial that the machine failed: skipped, so that a resumed run repeats it.
-
-    ``rule`` is one of ``RULES``; ``known`` are further fields of the record.
-    """
+    """The record of a trial that the machine failed; ``known`` are further fields of it."""
     return TrialRecord(
         spec=spec,
         outcome=Outcome.SKIPPED,
@@ -52,8 +49,7 @@ def says_disk_full(text: str) -> bool:
 
 
 def fullest_disk_in_words() -> str:
-    """The disk with the least free room of those that libraries write to."""
-    # Temporary files, batches of data-loader workers, caches.
+    """Of the disks of temporary files, data-loader workers and caches the one with least room."""
     caches = Path(os.environ.get("HF_HOME") or os.path.expanduser("~/.cache"))
     folders = (Path(tempfile.gettempdir()), Path("/dev/shm"), caches)
     return disk_in_words(min(filter(Path.is_dir, folders), key=_free_bytes, default=Path("/")))
@@ -62,10 +58,7 @@ def fullest_disk_in_words() -> str:
 def _free_bytes(folder: Path) -> int:
     """Bytes that can still be written; 0 if no inode is left for a new file."""
     status = os.statvfs(folder)
-    if status.f_files and not status.f_favail:
-        return 0
-    # f_bavail leaves out what is reserved for root; f_frsize is the unit that it counts in.
-    return status.f_bavail * status.f_frsize
+    return 0 if status.f_files and not status.f_favail else status.f_bavail * status.f_frsize
 
 
 def disk_in_words(path: Path) -> str:
@@ -89,21 +82,16 @@ def disk_in_words(path: Path) -> str:
 
 def mount_of(folder: Path) -> tuple[str, str]:
     """Mount point and file system of a folder; the folder itself if /proc does not say."""
-    try:
-        lines = Path("/proc/self/mounts").read_text().splitlines()
-    except OSError:
-        return str(folder), "unknown file system"
-    real = Path(os.path.realpath(folder))
-    mount_point = "/"
-    file_system = "unknown file system"
-    for line in lines:
-        _, point, kind, *_ = line.split(" ")
-        point = point.replace("\\040", " ")  # proc(5): spaces are written in octal
-        # Mount points nest, and a later mount hides an earlier one: the last longest one counts.
-        if real.is_relative_to(point) and len(point) >= len(mount_point):
-            mount_point = point
-            file_system = kind
-    return mount_point, file_system
+    found = str(folder), "unknown file system"
+    longest = 0
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mounts").read_text().splitlines():
+            _, point, kind, *_ = line.split(" ")
+            point = point.replace("\\040", " ")  # proc(5): spaces are written in octal
+            # Mount points nest, and a later mount hides an earlier one: the last longest counts.
+            if folder.resolve().is_relative_to(point) and len(point) >= longest:
+                found, longest = (point, kind), len(point)
+    return found
 
 
 def _size(size: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from jobs.anatomy_record import Anatomy, anatomy_from_json
 from jobs.flags import Flag, flags_of
-from jobs.spec import TrialSpec, from_json, to_json
+from jobs.spec import TrialSpec, from_json
 
 SCHEMA_VERSION = 2
 """Version of records, tables and run.json."""
@@ -22,10 +22,7 @@ ArrowType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table. ``doc`` is its meaning in a line. An empty ``unit``: it has none.
-
-    The functions below make the usual kinds.
-    """
+    """One column of the table. ``doc`` is its meaning in a line. An empty ``unit``: it has none."""
 
     name: str
     type: ArrowType
@@ -34,32 +31,26 @@ class Column:
 
     @classmethod
     def nbytes(cls, name: str, doc: str) -> Self:
-        """A size in bytes."""
         return cls(name, "int64", doc, unit="B")
 
     @classmethod
     def seconds(cls, name: str, doc: str) -> Self:
-        """A duration in seconds."""
         return cls(name, "float64", doc, unit="s")
 
     @classmethod
     def rate(cls, name: str, doc: str) -> Self:
-        """A number per second."""
         return cls(name, "float64", doc, unit="1/s")
 
     @classmethod
     def count(cls, name: str, doc: str) -> Self:
-        """A whole number of things."""
         return cls(name, "int64", doc)
 
     @classmethod
     def number(cls, name: str, doc: str) -> Self:
-        """A share, a ratio, or another figure without a unit."""
         return cls(name, "float64", doc)
 
     @classmethod
     def text(cls, name: str, doc: str) -> Self:
-        """Words."""
         return cls(name, "string", doc)
 
 
@@ -88,8 +79,8 @@ class Provenance:
     started_at: float = 0.0
     """Unix time in seconds; 0: it never started."""
     slot_seconds: float = 0.0
-    """Slot time in seconds, from the process's start to its result, without the idle wait of a
-    process that was forked ahead. If a trial was repeated, both attempts count."""
+    """From the process's start to its result, without the idle wait of a process that was forked
+    ahead. If a trial was repeated, both attempts count."""
     isolation: str = ""
     """How the process was made: "fork" from the preloaded parent, or "fresh"."""
     isolation_fallback: str = ""
@@ -102,8 +93,7 @@ class Provenance:
     host_memory_bytes: int | None = None
     """Host memory reserved for the trial."""
     log: str = ""
-    """The end of what the trial printed. A run folder keeps it in ``log_file``, and here only if
-    the trial did not end well."""
+    """The end of what the trial printed; in a run folder only if the trial did not end well."""
     log_file: str = ""
     """Path of the log, relative to the run folder."""
 
@@ -119,25 +109,21 @@ class TrialRecord:
     rule: str = ""
     """The name of the rule that ruled the trial out or skipped it."""
     phase: str = ""
-    """Where the trial was when it ended: context, model, data, trainer, first_step, warm_up, steps,
-    worst_batch, inspection or profile."""
+    """Where the trial was when it failed: context, model, data, first_step, steps, profile ..."""
     measurements: Mapping[str, Any] = field(default_factory=dict)
-    """Column name -> value, for the columns that trackers and the effective configuration
-    declare."""
+    """Column name -> value."""
     steps: Mapping[str, list[float]] = field(default_factory=dict)
     """Per optimizer step, warm-up included: ``step_seconds``, ``device_seconds``, ``data_seconds``,
     ``loss``."""
     anatomy: Anatomy | None = None
     """Where memory and time went; None if the trial was not profiled."""
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """GPU model, driver and package versions; rows of different environments are never ranked
-    together."""
+    """``jobs.node.environment.describe``; rows of different environments are not compared."""
     provenance: Provenance = Provenance()
     schema_version: int = SCHEMA_VERSION
 
     @property
     def trial_id(self) -> str:
-        """The spec's identity."""
         return self.spec.trial_id
 
     @property
@@ -152,7 +138,6 @@ class TrialRecord:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        """What to know before trusting the row."""
         return flags_of(self.measurements)
 
 
@@ -166,15 +151,8 @@ def unsupported(spec: TrialSpec, rule: str, reason: str) -> TrialRecord:
     return TrialRecord(spec=spec, outcome=Outcome.UNSUPPORTED, rule=rule, reason=reason)
 
 
-def record_to_json(record: TrialRecord) -> dict[str, Any]:
-    """A record as plain JSON values."""
-    raw: dict[str, Any] = to_json(record)
-    return raw
-
-
 def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
-    """The inverse. Raises KeyError, TypeError or ValueError on a foreign document."""
-    # Every other field is plain JSON already.
+    """The inverse of ``to_json``. Raises KeyError, TypeError or ValueError for foreign values."""
     parsed = {
         "spec": from_json(TrialSpec, raw["spec"]),
         "outcome": Outcome(raw["outcome"]),

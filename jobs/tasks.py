@@ -38,26 +38,26 @@ def text_class(config: Any) -> Any:
     Some vision-language architectures have no class without the vision tower, which computes
     nothing without images. They are built whole.
     """
-    import transformers
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
-    for_texts = transformers.AutoModelForCausalLM
-    with_images = transformers.AutoModelForImageTextToText
     kind = type(config)
     # A checkpoint with code of its own is in neither table.
-    if kind not in for_texts._model_mapping and kind in with_images._model_mapping:
-        return with_images
-    return for_texts
+    is_whole = kind in AutoModelForImageTextToText._model_mapping
+    if is_whole and kind not in AutoModelForCausalLM._model_mapping:
+        return AutoModelForImageTextToText
+    return AutoModelForCausalLM
 
 
 def image_shape(config: Any, image_size: int | None) -> tuple[int, int, int]:
     """Channels, height and width of an image for a model that classifies images.
 
-    Convolutional networks take any size. Without ``image_size`` and a size of the model's, it is
-    ImageNet's usual one.
+    Convolutional networks take any size: without ``image_size`` ImageNet's usual one.
     """
-    vision = getattr(config, "vision_config", None)
-    sizes = (getattr(part, "image_size", None) for part in (config, vision))
-    size = image_size or next(filter(None, sizes), 224)
-    channels = (getattr(part, "num_channels", None) for part in (config, vision))
+
+    def declared(name: str, default: int) -> Any:
+        parts = (config, getattr(config, "vision_config", None))
+        return next(filter(None, (getattr(part, name, None) for part in parts)), default)
+
+    size = image_size or declared("image_size", 224)
     height, width = (size, size) if isinstance(size, int) else size
-    return next(filter(None, channels), 3), height, width
+    return declared("num_channels", 3), height, width

@@ -62,7 +62,6 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
 
 
 def _profiler(trained: Trained, row: Mapping[str, Any]) -> StepProfiler:
-    """The listener of the extra steps."""
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
     # No ranges around compiled modules: they would recompile the code.
     ranges: AbstractContextManager[None] = nullcontext()

@@ -89,7 +89,6 @@ class StepProfiler(Listener):
         )
 
     def train_begin(self) -> None:
-        """The first extra step begins."""
         if self._timed_steps == 0:
             self._start_profile()
         self._synchronize()
@@ -108,7 +107,6 @@ class StepProfiler(Listener):
         return left < TRAINED_MICRO_BATCHES
 
     def phase(self, name: Phase) -> None:
-        """Close the current phase and open the next."""
         if self._is_timing:
             self._timer.mark(name)
         if self._range is not None:
@@ -221,7 +219,6 @@ class PhaseTimer:
         self._steps: list[list[_Mark]] = [[]]
 
     def mark(self, phase: Phase) -> None:
-        """A phase begins now."""
         event = cuda_events.recorded() if self._on_gpu else None
         self._steps[-1].append(_Mark(phase, time.perf_counter(), event))
 

@@ -83,7 +83,6 @@ class Channel:
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def _next_line(self, deadline: float) -> bytes:

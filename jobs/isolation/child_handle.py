@@ -56,7 +56,6 @@ class Child:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process has not ended."""
         return not select.select([self._pidfd], [], [], 0)[0]
 
     def is_ready(self, deadline: float, owner: Owner) -> bool:
@@ -149,7 +148,6 @@ class Child:
 
     @property
     def log(self) -> str:
-        """The end of what it printed."""
         return (self._folder / LOG).read_text(errors="replace")[-16_000:]
 
     @property

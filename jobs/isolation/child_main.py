@@ -14,8 +14,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from jobs.record import record_to_json
-from jobs.spec import TrialSpec, from_json
+from jobs.spec import TrialSpec, from_json, to_json
 from jobs.trial.run import run
 
 RESULT = "result.json"
@@ -86,7 +85,7 @@ def run_and_record(
     # Written beside and renamed, so that the parent never reads half a record.
     partial = result.with_suffix(".partial")
     try:
-        partial.write_text(json.dumps(record_to_json(record)))
+        partial.write_text(json.dumps(to_json(record)))
         partial.replace(result)
     except OSError as error:
         with contextlib.suppress(OSError):

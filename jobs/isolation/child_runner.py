@@ -157,7 +157,6 @@ class ChildRunner:
             self._gpu.wait_for_release(has_waiting_child=False)
 
     def close(self) -> None:
-        """End every child."""
         for child in (self._last, self._next):
             if child is not None:
                 child.kill()

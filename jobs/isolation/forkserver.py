@@ -25,8 +25,8 @@ from jobs.isolation.preload import preload, remember_processor, unclean
 from jobs.isolation.scratch import SLOT_PREFIX, own_folder
 from jobs.node import environment
 from jobs.node.parent_death import continue_without_owner
-from jobs.record import Outcome, TrialRecord, record_to_json
-from jobs.spec import TrialSpec, from_json
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec, from_json, to_json
 
 
 def serve(connect: Callable[[], socket.socket], folder: Path) -> None:
@@ -48,7 +48,7 @@ def serve(connect: Callable[[], socket.socket], folder: Path) -> None:
         for request in _requests(owner.connection, children):
             spec = from_json(TrialSpec, request["spec"])
             record = _run(children, spec, request["timeout_seconds"], not_forkable)
-            owner.answer(record_to_json(record))
+            owner.answer(to_json(record))
             # Forked after the reply, while the driver chooses the next trial.
             children.fork_ahead(record)
 

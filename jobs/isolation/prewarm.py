@@ -178,7 +178,6 @@ class PrewarmedParent:
         return 0
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 

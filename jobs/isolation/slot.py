@@ -153,7 +153,6 @@ class Slot:
         return record_from_json(self._answer(deadline, silence_seconds=self._limits.silence))
 
     def close(self) -> None:
-        """End the parent and whatever it runs."""
         if self._parent is None:
             return
         self._channel.end_requests()

@@ -94,11 +94,9 @@ class _Loop:
         return samples
 
     def train_on(self, meter: Listener) -> None:
-        """Train more steps, until the meter stops it."""
         self.run(meter)
 
     def train_rows(self, rows: Sequence[Sequence[int]], meter: Listener) -> None:
-        """Train on these rows, given as micro-batches, until the meter stops it."""
         self.run(meter, loader_of(rows, self.dataloader, self.accelerator))
 
     def evaluate_rows(self, rows: Sequence[int]) -> None:

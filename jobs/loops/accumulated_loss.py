@@ -95,7 +95,6 @@ class LossScale:
         """
 
         def compute(model: Any, fake_inputs: Mapping[str, Any], fake_count: Any) -> Any:
-            """The Trainer's loss of a model and inputs without memory."""
             return compute_loss(model, dict(fake_inputs), num_items_in_batch=fake_count)
 
         model: Any = self._trainer.model

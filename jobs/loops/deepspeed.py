@@ -48,7 +48,6 @@ def reported_phases(engine: Any, meter: Listener) -> Iterator[None]:
     step = engine.step
 
     def reported_step(*args: Any, **kwargs: Any) -> None:
-        """The engine's own step, between reports of its begin and end."""
         meter.phase("optimizer")
         step(*args, **kwargs)
         meter.phase("upkeep")

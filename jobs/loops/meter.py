@@ -72,28 +72,23 @@ class Meter(Listener):
         self._finished = 0
 
     def train_begin(self) -> None:
-        """Training begins; the device is idle."""
         notify(self._trackers, Moment.TRAIN_BEGIN, self._device)
         self._announce("first_step")
         self._begin_step()
 
     def data_wait(self, seconds: float) -> None:
-        """Report to the trackers."""
         for tracker in self._trackers:
             tracker.data_wait(seconds)
 
     def phase(self, name: Phase) -> None:
-        """Report to the trackers."""
         for tracker in self._trackers:
             tracker.phase(name)
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """Report to the trackers."""
         for tracker in self._trackers:
             tracker.micro_batch(inputs)
 
     def loss(self, value: torch.Tensor) -> None:
-        """Report to the trackers."""
         for tracker in self._trackers:
             tracker.loss(value)
 
@@ -131,10 +126,8 @@ class WorstStep(Listener):
         self._tracker = tracker
 
     def train_begin(self) -> None:
-        """The step begins."""
         self._tracker.worst_step_begin()
 
     def step_end(self) -> bool:
-        """True: the step has ended, and the training with it."""
         self._tracker.worst_step_end()
         return True

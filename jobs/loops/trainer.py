@@ -53,7 +53,6 @@ class Metered(_Base):
     def training_step(
         self, model: torch.nn.Module, inputs: Any, *args: Any, **kwargs: Any
     ) -> torch.Tensor:
-        """One micro-batch, forward and backward."""
         self._micro_batches_left -= 1
         self.meter.micro_batch(inputs)
         # A profile leaves out most micro-batches. The Trainer still adds up a loss for each.
@@ -94,7 +93,6 @@ class Metered(_Base):
         self._train_more(self.callback_handler.train_dataloader, meter)
 
     def train_rows(self, rows: Sequence[Sequence[int]], meter: Listener) -> None:
-        """Train on these rows, given as micro-batches, until ``meter`` stops it."""
         loader = loader_of(rows, self.callback_handler.train_dataloader, self.accelerator)
         self._train_more(loader, meter)
 
@@ -146,15 +144,12 @@ class _StepReporter(transformers.TrainerCallback):
         self._trainer = trainer
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Everything is prepared."""
         self._trainer.meter.train_begin()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Gradients are ready and clipped."""
         self._trainer.meter.phase("optimizer")
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The weights are updated."""
         self._trainer.meter.phase("upkeep")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -123,7 +123,6 @@ class TrialSpec(_CachesIdentity):
 
     @property
     def purpose(self) -> Purpose:
-        """Why the trial is run."""
         if self.follow_up is None:
             return Purpose.SEARCH
         return self.follow_up.purpose

@@ -41,7 +41,6 @@ class Allocator(Tracker):
         self._model_bytes: int | None = None
 
     def at(self, moment: Moment, seconds: float) -> None:
-        """Note the model's bytes; begin a new peak when training begins."""
         import torch
 
         if not torch.cuda.is_initialized():

@@ -82,7 +82,6 @@ class Device(Tracker):
         return self
 
     def release(self) -> None:
-        """End the polling and the session with NVML."""
         self._stop_polling()
         self._session.__exit__(None, None, None)
 
@@ -112,14 +111,12 @@ class Device(Tracker):
             self._values["hf_guide_memory_mib"] = used // 1024**2
 
     def counted(self, begin: float, end: float) -> None:
-        """Summarise the sensors over the counted steps."""
         if self._values:
             self._stop_polling()
             self._sensors.read()
             self._values |= self._sensors.between(begin, end)
 
     def measurements(self) -> Mapping[str, Any]:
-        """All figures so far; empty without a GPU."""
         if self._thread is not None:
             # Training has failed, perhaps because another process has just taken memory.
             with contextlib.suppress(self._nvml.NVMLError):

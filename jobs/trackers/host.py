@@ -31,23 +31,19 @@ class Host(Tracker):
         self._cpu_seconds = TimeSeries()
 
     def start(self, context_bytes: int) -> None:
-        """Begin a new peak."""
         # proc(5): 5 restarts VmHWM, the peak of resident memory, from now. Where that is not
         # permitted, the peak includes what came before the trial.
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
 
     def step_end(self) -> None:
-        """Read the CPU time."""
         self._cpu_seconds.append(_cpu_seconds())
 
     def counted(self, begin: float, end: float) -> None:
-        """Attribute CPU time to the counted steps."""
         self._cpu_seconds.append(_cpu_seconds())
         self._values["host_cpu_seconds"] = self._cpu_seconds.growth(begin, end)
 
     def measurements(self) -> Mapping[str, Any]:
-        """The peaks until now, and the CPU time once the counted steps are over."""
         import torch
 
         values = {**self._values, "host_peak_resident_bytes": _peak_resident_bytes()}

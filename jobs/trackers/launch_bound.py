@@ -110,7 +110,6 @@ class LaunchBound(Tracker):
         self._values: dict[str, float] = {}
 
     def at(self, moment: Moment, seconds: float) -> None:
-        """Note the first idle point: training begins on an idle device."""
         import torch
 
         if moment is Moment.TRAIN_BEGIN and torch.cuda.is_initialized():
@@ -133,11 +132,9 @@ class LaunchBound(Tracker):
             self._end("update", self._idle_point)
 
     def loss(self, value: torch.Tensor) -> None:
-        """Record an event after the backward pass."""
         self._record_event()
 
     def step_end(self) -> None:
-        """Record an event after the update."""
         self._record_event()
         # The gap began at the end of the step's last update.
         self._gap_begin, self._update_end = self._update_end, None
@@ -145,7 +142,6 @@ class LaunchBound(Tracker):
         self._finished_steps += 1
 
     def counted(self, begin: float, end: float) -> None:
-        """Read the spans and the gaps of the counted steps."""
         if not self._spans:
             return
         # By the host's clock, because ``begin`` and ``end`` are times of that clock.
@@ -167,7 +163,6 @@ class LaunchBound(Tracker):
             self._values |= _gap_figures(gaps, end - begin)
 
     def measurements(self) -> Mapping[str, Any]:
-        """All columns, once the counted steps are over; empty without a GPU."""
         return self._values
 
     def _begin(self, part: StepPart) -> None:

@@ -77,7 +77,6 @@ class Operators(Tracker):
         self._stop_listening()
 
     def step_begin(self, warmup_left: int) -> None:
-        """Begin the inspection with the last warm-up step."""
         if warmup_left != 1:
             return
         import torch
@@ -143,7 +142,6 @@ class Operators(Tracker):
         return values
 
     def _hear(self, name: str, arguments: Sequence[Any]) -> None:
-        """Count an operator that is being dispatched."""
         if name in _PRODUCTS:
             self._products[str(arguments[1].dtype).removeprefix("torch.")] += 1
         elif name in _ATTENTION:

@@ -50,7 +50,6 @@ class RaggedData(Tracker):
         self.worst_step_end()
 
     def describe(self, *, longest: int, mean: float, padding_share: float) -> None:
-        """The lengths of the rows, in tokens."""
         self._values["longest_row_tokens"] = longest
         self._values["mean_row_tokens"] = mean
         self._values["padding_share"] = padding_share

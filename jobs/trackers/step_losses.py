@@ -37,7 +37,6 @@ class Losses(Tracker):
         self._losses.append(value)
 
     def step_end(self) -> None:
-        """Note which micro-batches the step had."""
         self._step_ends.append(len(self._losses))
 
     def series(self) -> Mapping[str, list[float]]:

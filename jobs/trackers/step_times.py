@@ -91,16 +91,13 @@ class Steps(Tracker):
         """Index of the first counted step; None: not decided yet."""
 
     def at(self, moment: Moment, seconds: float) -> None:
-        """Note the beginning of training: the first step begins there."""
         if moment is Moment.TRAIN_BEGIN:
             self._mark(seconds)
 
     def data_wait(self, seconds: float) -> None:
-        """Add to the current step's wait for data."""
         self._data_wait += seconds
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """Count the micro-batch's samples and tokens."""
         self._micro_batches.add(inputs, self.count_samples)
 
     def loss(self, value: torch.Tensor) -> None:
@@ -111,7 +108,6 @@ class Steps(Tracker):
             self._device_was_idle.append(was_idle)
 
     def step_end(self) -> None:
-        """Note the step's end by both clocks."""
         self._mark(time.perf_counter())
         if self._last_backward is not None:
             self._backward_events.append(self._last_backward)

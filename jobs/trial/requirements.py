@@ -83,7 +83,6 @@ def _newer(name: str, distribution: str) -> Callable[[str, TrialSpec], str]:
     """A check for the version of a package, which is called ``name`` in a sentence."""
 
     def answer(version: str, spec: TrialSpec) -> str:
-        """Why the installed version is too old; empty if it is not."""
         if missing := _package(distribution, spec):
             return missing
         installed = importlib.metadata.version(distribution)

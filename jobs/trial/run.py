@@ -49,7 +49,6 @@ def run(
     phases = [""]
 
     def enter(phase: str) -> None:
-        """A phase begins."""
         phases.append(phase)
         announce(phase)
 

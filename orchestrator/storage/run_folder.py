@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.record import SCHEMA_VERSION, Outcome, TrialRecord, record_to_json, with_provenance
+from jobs.record import SCHEMA_VERSION, Outcome, TrialRecord, with_provenance
+from jobs.spec import to_json
 from orchestrator.storage import folder_lock
 from orchestrator.storage.folder_lock import FolderLock
 from orchestrator.storage.layout import LOGS, RECORDS, RUN, written_beside
@@ -150,7 +151,7 @@ class RunFolder:
         # The log file comes first, because the record names it.
         if record.provenance.log:
             record = self._with_log_file(record)
-        _write(path, record_to_json(record))
+        _write(path, to_json(record))
         return record
 
     def rename(self, record: TrialRecord, trial_id: str) -> TrialRecord:

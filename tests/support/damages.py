@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs.record import Outcome, TrialRecord, record_to_json
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import to_json
 from tests.support.records import make_anatomy, make_record
 
 
@@ -127,7 +128,7 @@ def damaged(folder: Path, seed: int) -> set[str]:
     (folder / "records").mkdir(parents=True)
     paths = [folder / "records" / f"{record.trial_id}.json" for record in WHOLE]
     for path, record in zip(paths, WHOLE, strict=True):
-        path.write_text(json.dumps(record_to_json(record)))
+        path.write_text(json.dumps(to_json(record)))
     (folder / "run.json").write_text(json.dumps({"name": "synthetic", "budgets": [2**34]}))
     hurt = chance.sample(paths, chance.choice((1, 1, 2, 4, len(paths))))
     for path in hurt:

@@ -21,7 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 from jobs.node.process_variables import process_variables
-from jobs.record import Outcome, TrialRecord, record_from_json, record_to_json
+from jobs.record import Outcome, TrialRecord, record_from_json
 from jobs.spec import TrialSpec, from_json, to_json
 
 LIBRARIES = ["torch", "datasets", "transformers.trainer", "accelerate", "peft", "bitsandbytes"]
@@ -101,4 +101,4 @@ def _measure(spec: dict[str, Any], folder: Path) -> None:
     from jobs.trial import run
 
     record = run.run(from_json(TrialSpec, spec), lambda phase: None, scratch=folder)
-    (folder / "record.json").write_text(json.dumps(record_to_json(record)))
+    (folder / "record.json").write_text(json.dumps(to_json(record)))

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs.anatomy_record import Anatomy, Entry, Part, Timeline
+from jobs.anatomy_record import Anatomy, Entry, Timeline
 from jobs.flags import Flag, FlagKind, flag_columns
-from jobs.record import SCHEMA_VERSION, Column, Outcome, Provenance, TrialRecord, record_to_json
+from jobs.record import SCHEMA_VERSION, Column, Outcome, Provenance, TrialRecord
 from jobs.spec import (
     Choice,
     DataSpec,
@@ -19,6 +19,7 @@ from jobs.spec import (
     SyntheticData,
     TrainingRecipe,
     TrialSpec,
+    to_json,
 )
 
 MIB = 2**20
@@ -125,7 +126,7 @@ def make_anatomy(scale: float = 1.0) -> Anatomy:
     saved = 600.0 * MIB * scale
     weights = 400.0 * MIB
 
-    def entry(part: Part, name: str, value: float, unit: str, **more: Any) -> Entry:
+    def entry(part: str, name: str, value: float, unit: str, **more: Any) -> Entry:
         return Entry(part=part, name=name, value=value, unit=unit, **more)
 
     held: dict[str, Any] = {"expected": weights, "rule": "4 B", "held": True}
@@ -209,7 +210,7 @@ def write_run(folder: Path, records: list[TrialRecord], **run: Any) -> Path:
         path = folder / "records" / f"{record.trial_id}.json"
         if path.exists():
             path = path.with_stem(f"{record.trial_id}-{place}")
-        path.write_text(json.dumps(record_to_json(record)))
+        path.write_text(json.dumps(to_json(record)))
     about = {"name": "synthetic", "config": {}, "command": "synthetic"}
     metadata = {**about, "schema_version": SCHEMA_VERSION, **run}
     (folder / "run.json").write_text(json.dumps(metadata))

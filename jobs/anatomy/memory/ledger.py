@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jobs.anatomy.memory.kinds import kind_of
 from jobs.anatomy.memory.live_tensors import LiveTensor
 from jobs.anatomy.memory.timeline import StepMemory
-from jobs.anatomy_record import Entry, Part
+from jobs.anatomy_record import Entry
 
 CACHED = "cached by the allocator"
 CONTEXT = "CUDA context"
@@ -77,5 +77,5 @@ def saved_activations(memory: StepMemory) -> Iterator[Entry]:
         yield _entry("activations", operator.removeprefix("aten::") or COMPILED, nbytes)
 
 
-def _entry(part: Part, name: str, nbytes: int, kind: str = "") -> Entry:
+def _entry(part: str, name: str, nbytes: int, kind: str = "") -> Entry:
     return Entry(part=part, name=name, value=float(nbytes), unit="B", kind=kind)

@@ -43,7 +43,6 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
     open_ranges: list[record_function] = []
 
     def open_range(module: torch.nn.Module, _: Any) -> None:
-        """A module's forward pass begins."""
         opened = record_function(MODULE + class_name(module))
         opened.__enter__()
         open_ranges.append(opened)

@@ -39,17 +39,14 @@ Check = Callable[[Machine], Iterable[Finding]]
 
 
 def ok(message: str) -> Finding:
-    """Nothing to do."""
     return Finding(severity=Severity.OK, message=message)
 
 
 def warning(message: str, fix: str) -> Finding:
-    """Some trials will be unsupported or slow, or flagged as unreliable."""
     return Finding(severity=Severity.WARNING, message=message, fix=fix)
 
 
 def problem(message: str, fix: str) -> Finding:
-    """Results would be wrong, or trials fail."""
     return Finding(severity=Severity.PROBLEM, message=message, fix=fix)
 
 

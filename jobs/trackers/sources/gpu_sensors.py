@@ -40,7 +40,6 @@ class GpuSensors:
                 self._readings[column].append(read())
 
     def between(self, begin: float, end: float) -> dict[str, Any]:
-        """The columns from ``begin`` to ``end`` (``time.perf_counter``)."""
         values: dict[str, Any] = {}
         for column, series in self._readings.items():
             readings = series.between(begin, end)

@@ -17,7 +17,6 @@ class TimeSeries:
         return len(self._values)
 
     def append(self, value: float) -> None:
-        """Add a reading that was taken just now."""
         self._seconds.append(time.perf_counter())
         self._values.append(value)
 

@@ -28,7 +28,6 @@ def numbered(dataset: Any, path: str) -> Any:
     number_of = {name: number for number, name in enumerate(names)}
 
     def number(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """A batch of rows with numbered labels."""
         if is_listed:
             return {"labels": [[number_of[name] for name in row] for row in batch["labels"]]}
         return {"labels": [number_of[name] for name in batch["labels"]]}

@@ -114,7 +114,6 @@ def _cut(dataset: Any, tokens: int) -> Any:
     lists = {name for name, feature in dataset.features.items() if hasattr(feature, "feature")}
 
     def shorter(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """Each list of a batch of rows, cut at the end."""
         return {name: [row[:tokens] for row in rows[name]] for name in lists - {"pixel_values"}}
 
     return dataset.map(shorter, batched=True)

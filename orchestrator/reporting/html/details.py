@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
-from jobs.anatomy_record import Anatomy, Part
+from jobs.anatomy_record import Anatomy
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.explanation import NotExplainableError, explain
 from orchestrator.analysis.gain_over_default import has_default_techniques
@@ -22,7 +22,7 @@ MAX_ANATOMIES = 200
 """A page holds at most this many anatomies of about 10 kB. ``anatomy.parquet`` holds all."""
 MAX_EXPLAINED = 10
 """Configurations of an environment whose pairs are explained: 45 pairs of about 1.5 kB each."""
-_PARTS: tuple[Part, ...] = ("memory", "operations", "modules", "step")
+_PARTS: tuple[str, ...] = ("memory", "operations", "modules", "step")
 
 
 def anatomies(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.record import Outcome, Provenance, TrialRecord, record_to_json
+from jobs.record import Outcome, Provenance, TrialRecord
+from jobs.spec import to_json
 from orchestrator.running.earlier_records import sort_earlier
 from orchestrator.running.run_lock import locked_run_folder
 from orchestrator.running.session import Session
@@ -152,7 +153,7 @@ def test_record_under_another_name_is_left_alone_and_named(tmp_path: Path) -> No
     record = WHOLE[0]
     with run_folder.locked():
         other = tmp_path / "records" / f"{WHOLE[1].trial_id}.json"
-        other.write_text(json.dumps(record_to_json(record)))
+        other.write_text(json.dumps(to_json(record)))
         assert run_folder.records() == {}
         assert run_folder.unreadable == [other]
         run_folder.write(record)

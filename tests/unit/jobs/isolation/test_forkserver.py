@@ -15,8 +15,8 @@ from jobs.isolation import child_handle, forkserver
 from jobs.isolation.channel import Owner
 from jobs.isolation.child_runner import ChildRunner
 from jobs.node import gpu_fitness
-from jobs.record import Outcome, TrialRecord, record_to_json
-from jobs.spec import TrialSpec
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec, to_json
 from tests.conftest import build_tiny_spec
 
 MIB = 2**20
@@ -61,7 +61,7 @@ class FakeChild:
     def begin(self, spec: TrialSpec, context_bytes: int) -> None:
         self.context_bytes = context_bytes
         record = TrialRecord(spec=spec, outcome=self._gpu.outcome)
-        self.result.write_text(json.dumps(record_to_json(record)))
+        self.result.write_text(json.dumps(to_json(record)))
 
     def wait(self, deadline: float, owner: Owner) -> bool:
         return True
