@@ -168,10 +168,7 @@ def enable_checkpointing(model: Any, arguments: Any) -> None:
 
 def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optimizer:
     """The optimizer that ``arguments.optim`` names, as the Trainer would build it."""
-    factory, kwargs = transformers.Trainer.get_optimizer_cls_and_kwargs(
-        arguments,
-        model,
-    )
+    factory, kwargs = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     # Layer-wise and low-rank optimizers bring parameter groups of their own.
     groups = kwargs.pop("optimizer_dict", None) or kwargs.pop("params", None)
     if not groups:

@@ -22,18 +22,13 @@ class Allocator(Tracker):
         ),
         Column.nbytes(
             "peak_reserved_bytes",
-            "Most bytes that the caching allocator held from the device during training, with "
-            "rows of unequal length on the longest rows together",
+            "Most bytes that the caching allocator held from the device, with the same longest rows",
         ),
-        Column.nbytes(
-            "model_allocated_bytes", "Bytes that tensors held once the model was on the device"
-        ),
-        Column.count(
-            "allocator_retries", "Times that the allocator had to flush its cache and try again"
-        ),
+        Column.nbytes("model_allocated_bytes", "Bytes of tensors once the model was on the device"),
+        Column.count("allocator_retries", "Times that the allocator flushed its cache"),
         Column.nbytes(
             "allocator_limit_bytes",
-            "Most bytes that the caching allocator may hold under a memory cap; null without one",
+            "Most bytes that the caching allocator may hold; null without a memory cap",
         ),
     )
 

@@ -25,16 +25,9 @@ class Device(Tracker):
     columns: ClassVar = (
         Column.text("gpu_uuid", "UUID of the GPU that ran the trial"),
         Column.nbytes("gpu_used_before_bytes", "GPU memory in use before the trial began"),
-        Column.count(
-            "gpu_foreign_processes",
-            "Most other processes on the GPU at once, before the trial and during training",
-        ),
+        Column.count("gpu_foreign_processes", "Most other processes on the GPU at once"),
         Column.nbytes("gpu_context_bytes", "GPU memory that the bare CUDA context took"),
-        Column.nbytes(
-            "device_peak_bytes",
-            "Most GPU memory that the trial took, context and libraries included (polled during "
-            "training)",
-        ),
+        Column.nbytes("device_peak_bytes", "Peak GPU memory, context and libraries included"),
         Column(
             "hf_guide_memory_mib",
             "int64",
@@ -42,24 +35,16 @@ class Device(Tracker):
             "divided by 1024**2 and rounded down",
             unit="MiB",
         ),
-        Column(
-            "gpu_temperature_celsius", "int64", "Highest temperature during the counted steps", "°C"
-        ),
+        Column("gpu_temperature_celsius", "int64", "Highest temperature in counted steps", "°C"),
         Column("gpu_sm_clock_mhz", "float64", "Mean SM clock during the counted steps", "MHz"),
         Column.number(
             "gpu_power_capped_share",
-            "Share of the readings during the counted steps in which the power limit held the "
-            "clocks down",
+            "Share of the counted steps' readings in which the power limit held clocks down",
         ),
         Column(
-            "gpu_utilization_percent",
-            "float64",
-            "Mean GPU utilization during the counted steps: time in which a kernel ran",
-            "%",
+            "gpu_utilization_percent", "float64", "Mean GPU utilization in the counted steps", "%"
         ),
-        Column(
-            "energy_joules", "float64", "Energy that the GPU drew during the counted steps", "J"
-        ),
+        Column("energy_joules", "float64", "Energy that the GPU drew in the counted steps", "J"),
     )
 
     def __init__(self, poll_seconds: float = 0.05) -> None:

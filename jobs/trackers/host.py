@@ -20,9 +20,7 @@ class Host(Tracker):
 
     columns: ClassVar = (
         Column.nbytes("host_peak_resident_bytes", "Most resident memory of the process"),
-        Column.nbytes(
-            "host_pinned_bytes", "Most page-locked host memory that PyTorch held for tensors"
-        ),
+        Column.nbytes("host_pinned_bytes", "Most page-locked host memory of PyTorch's tensors"),
         Column.seconds("host_cpu_seconds", "CPU time of all threads during the counted steps"),
     )
 

@@ -62,27 +62,20 @@ class LaunchBound(Tracker):
             "Share of the counted time in forward passes that ended as soon as they were launched: "
             "an upper bound of the time in them that the GPU waited for the host",
         ),
-        Column.number(
-            "launch_bound_update_share", "The same share for updates (clipping and optimizer)"
-        ),
+        Column.number("launch_bound_update_share", "The same for updates (clipping and optimizer)"),
         Column.seconds(
-            "forward_seconds_median",
-            "Median time on the GPU of a counted step's forward passes, launch-bound or not",
+            "forward_seconds_median", "Median GPU time of a counted step's forward passes"
         ),
-        Column.seconds(
-            "update_seconds_median",
-            "Median time on the GPU of a counted step's update (clipping and optimizer)",
-        ),
+        Column.seconds("update_seconds_median", "Median GPU time of a counted step's update"),
         Column.seconds(
             "step_gap_seconds_median",
-            "Median time on the GPU between two steps, from the end of an update to the next "
-            "step's first forward pass; the GPU idles then, but for copies of inputs and small "
-            "kernels",
+            "Median time on the GPU from the end of an update to the next step's first forward "
+            "pass; the GPU idles then, but for copies of inputs and small kernels",
         ),
         Column.number("step_gap_share", "Share of the counted time in the gaps between steps"),
         Column.seconds(
             "step_gap_host_seconds_median",
-            "Median time on the host between the launches at the two ends of a gap",
+            "Median time on the host between the launches at a gap's two ends",
         ),
         Column.seconds(
             "step_gap_upkeep_seconds_median",

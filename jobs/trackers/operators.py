@@ -53,14 +53,10 @@ class Operators(Tracker):
 
     columns: ClassVar = (
         Column.text(
-            "attention_kernel",
-            "Attention kernels that ran in a forward pass of the last warm-up step",
+            "attention_kernel", "Attention kernels in the last warm-up step's forward pass"
         ),
         Column.text("matmul_dtype", "Dtype of most matrix products of that step"),
-        Column.nbytes(
-            "cpu_step_peak_bytes",
-            "On a CPU, most bytes that tensors held in that step beyond persistent_bytes",
-        ),
+        Column.nbytes("cpu_step_peak_bytes", "On a CPU, that step's peak beyond persistent_bytes"),
         Column.seconds("inspection_seconds", "Time that inspecting the operators took"),
     )
 

@@ -26,19 +26,9 @@ class RaggedData(Tracker):
             "Most bytes that tensors held at once on random batches; null where all rows of the "
             "data are equally long",
         ),
-        Column.count(
-            "longest_row_tokens",
-            "Tokens of the longest row; null where all rows of the data are equally long",
-        ),
-        Column.number(
-            "mean_row_tokens",
-            "Mean tokens of a row; null where all rows of the data are equally long",
-        ),
-        Column.number(
-            "padding_share",
-            "Share of the positions of an epoch's batches that are padding; null where all rows "
-            "of the data are equally long",
-        ),
+        Column.count("longest_row_tokens", "Tokens of the longest row; null if all are equal"),
+        Column.number("mean_row_tokens", "Mean tokens of a row; null if all are equal"),
+        Column.number("padding_share", "Share of padding in an epoch's batches; null if all equal"),
     )
 
     def __init__(self) -> None:

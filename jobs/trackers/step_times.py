@@ -34,36 +34,20 @@ class Steps(Tracker):
 
     columns: ClassVar = (
         Column.count("steps_counted", "Optimizer steps that the rates are computed from"),
-        Column.count(
-            "warmup_steps",
-            "Optimizer steps before the counted ones: warm-up, and steps that were not steady yet",
-        ),
-        Column.rate(
-            "samples_per_second", "Throughput: samples trained on per second of counted time"
-        ),
-        Column.rate(
-            "tokens_per_second", "Tokens trained on per second of counted time, padding included"
-        ),
-        Column.rate(
-            "real_tokens_per_second",
-            "Tokens trained on per second of counted time, without padding",
-        ),
-        Column.seconds(
-            "step_seconds_median", "Median time of a counted step, data loading included"
-        ),
+        Column.count("warmup_steps", "Optimizer steps before the counted ones"),
+        Column.rate("samples_per_second", "Throughput: samples trained on per counted second"),
+        Column.rate("tokens_per_second", "Tokens trained on per counted second, with padding"),
+        Column.rate("real_tokens_per_second", "Tokens trained on per counted second, no padding"),
+        Column.seconds("step_seconds_median", "Median time of a counted step, data wait included"),
         Column.seconds("data_seconds_median", "Median wait of a counted step for its data"),
-        Column.seconds(
-            "first_step_seconds", "Time of the first step, with lazy loading, compiling and tuning"
-        ),
+        Column.seconds("first_step_seconds", "Time of the first step, lazy loads and compiling"),
         Column.number(
             "samples_per_second_ci95",
             "Half the 95 % confidence interval of the mean counted step, relative to it; combines "
             "the spread of these steps with the usual spread of a trial",
         ),
         Column.number(
-            "host_bound_share",
-            "Share of the micro-batches after whose last kernel launch the GPU had nothing left "
-            "to do",
+            "host_bound_share", "Share of micro-batches after which the GPU had no work left"
         ),
         Column.seconds("counted_seconds", "Total time of the counted steps"),
     )

@@ -17,50 +17,37 @@ COLUMNS = (
     Column.seconds("compile_seconds", "Time spent compiling in torch.compile"),
     Column.count(
         "compile_cache_hits",
-        "Graphs whose code came from the node's compile cache, where an earlier trial had left it",
+        "Graphs whose code an earlier trial had left in the node's compile cache",
     ),
     Column.number(
         "activation_memory_budget",
-        "Share of the activations that the compiler was allowed to keep for the backward pass; 1 "
-        "unless a budget was set, null without compilation",
+        "Share of the activations that the compiler may keep for the backward pass; null without "
+        "compilation",
     ),
     Column.count(
         "inductor_cache_hits",
-        "Forward and backward passes whose kernels TorchInductor took from the node's compile "
-        "cache, where an earlier trial had left them",
+        "Forward and backward passes whose kernels came from the node's compile cache",
     ),
     Column.text(
         "loss_implementation",
-        "Who computed the loss of a causal language model: plain (transformers), chunked, liger, "
-        "cce, eaft or trl",
+        "Who computed a causal model's loss: plain (transformers), chunked, liger, cce, eaft or "
+        "trl",
     ),
     Column.nbytes(
         "offloaded_activation_bytes",
-        "Bytes of activations that waited for the backward pass in host memory, of the last "
-        "micro-batch; null if none were to be offloaded",
+        "Bytes of the last micro-batch's activations that waited in host memory; null without "
+        "offloading",
     ),
     Column.count("liger_modules", "Modules of the model that ran Liger's kernels"),
-    Column.count(
-        "hub_kernel_modules",
-        "Modules of the model that ran a kernel of the Hub; null if none was asked for",
-    ),
-    Column.count(
-        "float8_linears", "Linear layers that multiplied in FP8, of the number in linear_layers"
-    ),
+    Column.count("hub_kernel_modules", "Modules that ran a Hub kernel; null if none was asked for"),
+    Column.count("float8_linears", "Linear layers, of linear_layers, that multiplied in FP8"),
     Column.count(
         "fake_quantized_linears",
-        "Linear layers that rounded their weights for a quantization to come, of the number in "
-        "linear_layers; null if none did",
+        "Linear layers, of linear_layers, that rounded their weights; null if none did",
     ),
     Column.count("linear_layers", "Linear layers of the model, those of adapters included"),
-    Column.text(
-        "experts_implementation",
-        "How transformers computed the experts of a mixture; null without experts",
-    ),
-    Column.text(
-        "allocator_settings",
-        "Settings of PyTorch's allocator that differ from its defaults; empty if none does",
-    ),
+    Column.text("experts_implementation", "How experts were computed; null without experts"),
+    Column.text("allocator_settings", "PyTorch's allocator settings that are not its defaults"),
 )
 
 

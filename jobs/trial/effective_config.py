@@ -21,35 +21,23 @@ COLUMNS = (
     Column.text("trainer_class", "Class of the Trainer that ran the loop; empty: a plain loop"),
     Column.text(
         "trainer_settings",
-        "Settings beyond TrainingArguments that the Trainer's class had after the training, as far "
-        "as they are not at the class's default, such as TRL's packing",
+        "Settings beyond TrainingArguments that the Trainer's class had after the training and "
+        "that are not its defaults, such as TRL's packing",
     ),
     *LOOP_COLUMNS,
     Column.text("optimizer_class", "Class of the optimizer that updated the weights"),
-    Column.text(
-        "optimizer_implementation",
-        "The optimizer's implementation: fused, foreach, forloop, or the library's own (library)",
-    ),
-    Column.text(
-        "optimizer_state_dtypes",
-        "Dtypes of the optimizer's state tensors, the one with most bytes first",
-    ),
-    Column.nbytes(
-        "optimizer_state_bytes", "Bytes of the optimizer's state tensors, on whatever device"
-    ),
+    Column.text("optimizer_implementation", "fused, foreach, forloop, or library for its own"),
+    Column.text("optimizer_state_dtypes", "Dtypes of the optimizer's state, the largest first"),
+    Column.nbytes("optimizer_state_bytes", "Bytes of the optimizer's state, on whatever device"),
     *weight_formats.COLUMNS,
     Column("tf32", "bool", "Whether matrix products were allowed to use TF32"),
     Column.text("autocast", "Autocast dtype of the training loop, or off"),
     *effective_code.COLUMNS,
     Column.count("checkpointed_layers", "Modules whose activations are recomputed"),
     Column.count("zero_stage", "ZeRO stage of the DeepSpeed engine"),
+    Column.text("offload_optimizer_device", "Where DeepSpeed keeps states: none (GPU), cpu, nvme"),
     Column.text(
-        "offload_optimizer_device",
-        "Where the DeepSpeed engine keeps optimizer states: none (the GPU), cpu or nvme",
-    ),
-    Column.text(
-        "offload_parameter_device",
-        "Where the DeepSpeed engine keeps parameters: none (the GPU), cpu or nvme",
+        "offload_parameter_device", "Where DeepSpeed keeps parameters: none (GPU), cpu, nvme"
     ),
     Column.text(
         "accumulation_loss_scaling",
@@ -63,11 +51,7 @@ COLUMNS = (
         "accumulation; 1 if the gradients are right, null where it was not checked",
     ),
     Column.count("dataloader_workers", "Worker processes of the data loader"),
-    Column.nbytes(
-        "persistent_bytes",
-        "On a CPU, bytes of parameters, buffers and optimizer states, which live through every "
-        "step",
-    ),
+    Column.nbytes("persistent_bytes", "On a CPU, bytes of parameters, buffers and optimizer state"),
 )
 
 

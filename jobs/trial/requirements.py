@@ -139,12 +139,7 @@ def _deepspeed_op(name: str, spec: TrialSpec) -> str:
     return "async_io needs libaio's headers (libaio-dev)"
 
 
-_DROPOUT_NAMES = (
-    "attention_probs_dropout_prob",
-    "attention_dropout",
-    "attn_pdrop",
-    "attn_dropout",
-)
+_DROPOUT_NAMES = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop", "attn_dropout")
 """What architectures call the dropout of attention in their configuration."""
 
 

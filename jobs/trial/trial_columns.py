@@ -34,17 +34,14 @@ COLUMNS = (
     Column.nbytes("oom_requested_bytes", "Size of the allocation that ran out of memory"),
     Column.seconds(
         "setup_seconds",
-        "Time from the trial's start to its training loop; a forked process has its CUDA context "
-        "before that",
+        "Time until the training loop; a forked process already has its CUDA context",
     ),
     Column.number(
         "image_tokens_per_sample",
-        "Tokens of a sample that images take the place of, on average; null for data without "
-        "images in texts",
+        "Mean tokens of a sample that are images; null for data without images in texts",
     ),
     Column.seconds(
-        "hf_guide_seconds",
-        "The Hugging Face guide's 'Time': wall time of the whole training, warm-up included",
+        "hf_guide_seconds", "The Hugging Face guide's 'Time': the whole training, warm-up included"
     ),
     Column(
         "hf_guide_samples_per_second",
@@ -54,22 +51,9 @@ COLUMNS = (
     ),
     Column.seconds("anatomy_seconds", "Time that profiling took after the counted steps"),
     Column.text("anatomy_missing", "Why a trial that should have been profiled was not"),
-    Column(
-        "flags",
-        "list<string>",
-        "Facts to know before trusting the row; the kinds are listed below",
-    ),
-    Column(
-        "flag_values",
-        "list<double>",
-        "The figure of each flag, whose meaning depends on the kind; null where it has none",
-    ),
-    Column(
-        "joules_per_sample",
-        "float64",
-        "Energy that the GPU drew per sample during the counted steps",
-        unit="J",
-    ),
+    Column("flags", "list<string>", "Facts to know before trusting the row; the kinds are below"),
+    Column("flag_values", "list<double>", "The figure of each flag; null where it has none"),
+    Column("joules_per_sample", "float64", "Energy that the GPU drew per counted sample", unit="J"),
     *_upkeep_columns("evaluate", "an evaluation on the longest rows"),
     *_upkeep_columns("save", "saving a checkpoint"),
 )

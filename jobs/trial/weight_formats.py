@@ -17,22 +17,16 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column.text(
         "parameter_dtypes",
-        "Formats of the parameters, the most frequent first: dtypes, or the format that a "
-        "quantized weight is packed in",
+        "Formats of the parameters, the most frequent first: a dtype, or how the weight is packed",
     ),
     Column.count("parameters_total", "Number of parameters, frozen ones included"),
     Column.count("parameters_trainable", "Number of parameters that the optimizer updates"),
     Column.count(
         "vision_parameters_trainable",
-        "Number of parameters of the vision tower that the optimizer updates: 0 if it is frozen, "
-        "null for a model without one",
+        "Trained parameters of the vision tower (0: it is frozen); null without one",
     ),
-    Column.nbytes(
-        "weights_4bit_bytes", "Bytes of the parameters that are packed in 4 bits, with their scales"
-    ),
-    Column.nbytes(
-        "weights_8bit_bytes", "Bytes of the parameters that are in 8 bits, with their scales"
-    ),
+    Column.nbytes("weights_4bit_bytes", "Bytes of parameters packed in 4 bits, scales included"),
+    Column.nbytes("weights_8bit_bytes", "Bytes of parameters in 8 bits, scales included"),
     Column.nbytes("weights_16bit_bytes", "Bytes of the parameters in 16 bits"),
     Column.nbytes("weights_32bit_bytes", "Bytes of the parameters in 32 bits"),
     Column.number(

@@ -25,15 +25,7 @@ from jobs.trial.data.user_file import read
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-__all__ = [
-    "IGNORED",
-    "Collator",
-    "Images",
-    "RowLengths",
-    "fitted",
-    "load",
-    "ragged_lengths",
-]
+__all__ = ["IGNORED", "Collator", "Images", "RowLengths", "fitted", "load", "ragged_lengths"]
 
 
 def load(

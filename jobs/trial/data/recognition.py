@@ -11,32 +11,21 @@ Source = Literal["input_ids", "text", "messages", "prompt", "pixel_values"]
 """What the model's inputs are made from, by the name of its column."""
 
 _SOURCES: Mapping[Task, Mapping[Source, tuple[str, ...]]] = {
-    "sequence-classification": {
-        "input_ids": ("input_ids", "labels"),
-        "text": ("text", "labels"),
-    },
-    "token-classification": {
-        "input_ids": ("input_ids", "labels"),
-        "text": ("text", "labels"),
-    },
+    "sequence-classification": {"input_ids": ("input_ids", "labels"), "text": ("text", "labels")},
+    "token-classification": {"input_ids": ("input_ids", "labels"), "text": ("text", "labels")},
     "causal-lm": {
         "input_ids": ("input_ids",),
         "messages": ("messages",),
         "prompt": ("prompt", "completion"),
         "text": ("text",),
     },
-    "masked-lm": {
-        "input_ids": ("input_ids", "labels"),
-        "text": ("text",),
-    },
+    "masked-lm": {"input_ids": ("input_ids", "labels"), "text": ("text",)},
     "seq2seq-lm": {
         "input_ids": ("input_ids", "labels"),
         "text": ("text", "target"),
         "prompt": ("prompt", "completion"),
     },
-    "image-classification": {
-        "pixel_values": ("pixel_values", "labels"),
-    },
+    "image-classification": {"pixel_values": ("pixel_values", "labels")},
     "image-text-to-text": {
         "messages": ("messages", "images"),
         "prompt": ("prompt", "completion", "images"),
