@@ -22,7 +22,7 @@ class Allocator(Tracker):
         ),
         Column.nbytes(
             "peak_reserved_bytes",
-            "Most bytes that the caching allocator held from the device, with the same longest rows",
+            "Most bytes that the caching allocator held from the device, over the same steps",
         ),
         Column.nbytes("model_allocated_bytes", "Bytes of tensors once the model was on the device"),
         Column.count("allocator_retries", "Times that the allocator flushed its cache"),

@@ -40,7 +40,9 @@ def assemble(
     """
     enter("data")
     user = None if spec.own_code is None else service("user_objects")(spec.own_code)
-    steps = _step_limit(spec, device)
+    warmup_steps = _warmup_steps(spec, device)
+    # At most so many optimizer steps, warm-up included; None: one whole epoch.
+    steps = None if spec.measure.steps is None else warmup_steps + spec.measure.steps
     dataset, collator = _dataset(spec, steps, user)
     lengths = _lengths(spec, dataset)
     dataset = _repeated(spec, dataset, steps)
@@ -69,7 +71,7 @@ def assemble(
         meter=Meter(
             trackers,
             enter,
-            warmup_steps=_warmup_steps(spec, device),
+            warmup_steps=warmup_steps,
             total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
             relative_error=wanted_error(spec.measure.relative_error, device.type),
             device=device,
@@ -85,13 +87,6 @@ def cores(spec: TrialSpec) -> int:
     return spec.needs.cpus or environment.cores()
 
 
-def _step_limit(spec: TrialSpec, device: torch.device) -> int | None:
-    """Optimizer steps at most, warm-up included; None: one whole epoch."""
-    if spec.measure.steps is None:
-        return None
-    return _warmup_steps(spec, device) + spec.measure.steps
-
-
 def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
     """As many as the spec asks for; at least two if a CPU trial is inspected.
 
@@ -99,9 +94,7 @@ def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
     second step on.
     """
     asked = spec.measure.warmup_steps
-    if device.type == "cpu" and spec.measure.inspect:
-        return max(asked, 2)
-    return asked
+    return max(asked, 2) if device.type == "cpu" and spec.measure.inspect else asked
 
 
 def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
@@ -111,15 +104,12 @@ def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
 
 
 def _dataset(spec: TrialSpec, steps: int | None, user: Any) -> tuple[Any, Collator | None]:
-    """The dataset for ``steps`` steps, and its collator (None: the library's default).
+    """The dataset for ``steps`` steps (None: one epoch), and its collator (None: the default).
 
-    If ``steps`` is None, it is one epoch of the dataset as it is. A collator of the user's own
-    takes the place of the data's, and a technique may change it.
+    A collator of the user's own takes the place of the data's, and a technique may change it.
     """
-    samples = None
-    if steps is not None:
-        # Enough for all steps, because an epoch that ends within a measurement disturbs it.
-        samples = steps * spec.effective_batch
+    # Enough for all steps, because an epoch that ends within a measurement disturbs it.
+    samples = None if steps is None else steps * spec.effective_batch
     config = models.architecture_config(spec.model)
     seed = spec.measure.seed
     if prepare := bound(spec, "rows") or bound(spec, "preferences"):
@@ -159,10 +149,7 @@ def _lengths(spec: TrialSpec, dataset: Any) -> RowLengths | None:
 
 
 def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) -> torch.nn.Module:
-    """The model on its device, as the hooks of its techniques leave it.
-
-    It has as many classes as the user's own data.
-    """
+    """The model on its device as its hooks leave it, with as many classes as the user's data."""
     model_spec = spec.model
     if spec.data.file is not None:
         config = models.architecture_config(spec.model)

@@ -68,7 +68,6 @@ def _compilation() -> dict[str, Any]:
     from torch._dynamo.utils import compilation_time_metrics, counters
     from torch._functorch import config
 
-    # Dynamo counts for the whole process, which runs one trial only.
     graphs = counters["stats"].get("unique_graphs", 0)
     if not graphs:
         return {}
@@ -96,12 +95,9 @@ def _loss(inner: Any) -> dict[str, Any]:
     loss_function = getattr(inner, "loss_function", None)
     # torch.compile keeps the function that it wraps.
     loss_function = getattr(loss_function, "_torchdynamo_orig_callable", loss_function)
-    implementation = getattr(loss_function, "implementation", None)
-    if implementation is not None:
-        return {"loss_implementation": implementation}
-    if getattr(loss_function, "__name__", "") == "ForCausalLMLoss":
-        return {"loss_implementation": "plain"}
-    return {}
+    is_plain = getattr(loss_function, "__name__", "") == "ForCausalLMLoss"
+    implementation = getattr(loss_function, "implementation", "plain" if is_plain else None)
+    return {} if implementation is None else {"loss_implementation": implementation}
 
 
 def _layers(model: torch.nn.Module) -> dict[str, Any]:

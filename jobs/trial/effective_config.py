@@ -58,11 +58,9 @@ COLUMNS = (
 def inspect(trained: Trained) -> dict[str, Any]:
     """Values for those of ``COLUMNS`` that apply, and a fallback for ``attention_kernel``.
 
-    A compiler may fuse attention into kernels of its own. Then no attention operator is seen.
-    The fallback then names the implementation that was compiled.
+    A compiler may fuse attention into its own kernels, so that no operator of attention is seen.
     """
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
-    # The optimizer inside Accelerate's and DeepSpeed's wrappers.
     *_, optimizer = optimizer_layers(trained.optimizer)
     implementation = getattr(getattr(model, "config", None), "_attn_implementation", "")
     return {
@@ -104,10 +102,9 @@ def _implementation(optimizer: Any) -> str:
         if defaults.get(name):
             return name
     # If no flag was set, torch.optim chooses foreach itself where every parameter is on a GPU.
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if defaults.get("foreach") is None and all(parameter.is_cuda for parameter in parameters):
-        return "foreach"
-    return "forloop"
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    is_chosen = defaults.get("foreach") is None and all(item.is_cuda for item in parameters)
+    return "foreach" if is_chosen else "forloop"
 
 
 def _state_tensors(optimizer: Any) -> Iterator[torch.Tensor]:

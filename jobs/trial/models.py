@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -53,26 +54,13 @@ def build(
     # fp32 by default, because the precision axis decides. "auto" would follow the checkpoint.
     arguments = {**kwargs, "dtype": getattr(torch, kwargs.get("dtype", "float32"))}
     is_checkpoint = spec.name_or_path is not None
-    make: Callable[..., torch.nn.Module]
+    make = functools.partial(model_class.from_config, config, trust_remote_code=False, **arguments)
     if is_checkpoint:
-        make = functools.partial(
-            model_class.from_pretrained,
-            spec.name_or_path,
-            config=config,
-            trust_remote_code=spec.trust_remote_code,
-            **arguments,
-        )
-    else:
-        make = functools.partial(
-            model_class.from_config, config, trust_remote_code=False, **arguments
-        )
+        arguments |= {"config": config, "trust_remote_code": spec.trust_remote_code}
+        make = functools.partial(model_class.from_pretrained, spec.name_or_path, **arguments)
     if place is not None:
         return place(make, is_checkpoint, device)
-    model: torch.nn.Module
-    if is_checkpoint:
-        model = make()
-    else:
-        # Random weights drawn on the device itself: 0.1 s for BERT-large, and 4 s on the host.
-        with device:
-            model = make()
+    # Random weights drawn on the device itself: 0.1 s for BERT-large, and 4 s on the host.
+    with contextlib.nullcontext() if is_checkpoint else device:
+        model: torch.nn.Module = make()
     return model.to(device)

@@ -23,7 +23,6 @@ def check(requirements: Iterable[str], spec: TrialSpec) -> None:
 
 def unmet_reason(requirement: str, spec: TrialSpec) -> str:
     """Why this node does not meet a requirement; empty if it does."""
-    # The function gets what follows the prefix: a version, a package or an op.
     for prefix, answer in _ANSWERS.items():
         if requirement.startswith(prefix):
             return answer(requirement.removeprefix(prefix), spec)
@@ -51,11 +50,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     **{name: name.replace("_", "-") for name in _PACKAGES.split()},
     "optimi": "torch-optimi",
 }
-"""Module -> the name of its package on PyPI.
-
-A run folder can name no other package, because installing a package runs its code.
-"""
-
+"""Module -> its package on PyPI. A run folder can name no other, because installing runs code."""
 
 _NOT_FOR_IMAGES = {
     "flattened_rows": "images belong to rows, and this technique makes one sequence of all rows",
@@ -74,8 +69,9 @@ def _task(name: str, spec: TrialSpec) -> str:
     # A vision-language model has the loss of a causal model, so most techniques work for both.
     if name == "causal-lm" and task == "image-text-to-text":
         hooks = spec.settings.hooks.values()
-        reasons = [_NOT_FOR_IMAGES[hook.name] for hook in hooks if hook.name in _NOT_FOR_IMAGES]
-        return "; ".join(reasons)
+        return "; ".join(
+            _NOT_FOR_IMAGES[hook.name] for hook in hooks if hook.name in _NOT_FOR_IMAGES
+        )
     return f"it is for the task {name} only; this one is {task}"
 
 
@@ -139,19 +135,15 @@ def _deepspeed_op(name: str, spec: TrialSpec) -> str:
     return "async_io needs libaio's headers (libaio-dev)"
 
 
-_DROPOUT_NAMES = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop", "attn_dropout")
-"""What architectures call the dropout of attention in their configuration."""
-
-
 def _no_attention_dropout(_: str, spec: TrialSpec) -> str:
     from jobs.trial.models import architecture_config
 
     # The architecture's default counts as well as what the user asked for.
     config = architecture_config(spec.model)
     parts = (config, config.get_text_config(), getattr(config, "vision_config", None))
-    for part, name in itertools.product(parts, _DROPOUT_NAMES):
-        rate = getattr(part, name, 0.0)
-        if rate:
+    names = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop", "attn_dropout")
+    for part, name in itertools.product(parts, names):
+        if rate := getattr(part, name, 0.0):
             return (
                 f"this attention has no dropout, and the model asks for {name}={rate}; set it to "
                 "0.0 in model.config"
@@ -248,7 +240,4 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "text_task": _text_task,
     "virtual_tokens:": _virtual_tokens,
 }
-"""Prefix of a requirement -> function that says why it is not met.
-
-The function gets the text after the prefix, and the trial's spec.
-"""
+"""Prefix of a requirement -> why it is not met, from the text after the prefix and the spec."""

@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate.utils import send_to_device
 
 from jobs.errors import UnsupportedError
 from jobs.techniques.axes.batching import one_sequence, takes_row_lengths
@@ -14,15 +15,9 @@ if TYPE_CHECKING:
     from jobs.loops.contract import Trained
     from jobs.spec import TrialSpec
 
-_TOKENS = 16
-"""Tokens of each of the two rows."""
-
 
 def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
-    """Raises UnsupportedError if a row's logits depend on the row before it in its sequence.
-
-    Runs two forward passes, without gradients, for a trial whose batches are one sequence.
-    """
+    """Raises UnsupportedError if a row's logits depend on the row before it in its sequence."""
     if "batching" not in spec.settings.hooks:
         return
     model: Any = trained.model
@@ -48,9 +43,9 @@ def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
 def change_by_the_row_before(model: Any, device: torch.device, attention: str) -> float:
     """How much a row's logits change with the row before it, relative to the largest."""
     vocabulary = int(model.get_input_embeddings().num_embeddings)
+    positions = torch.arange(16)
     # Steps of three different primes give three rows that differ in nearly every token.
-    first, other, second = (torch.arange(_TOKENS) * step % vocabulary for step in (3, 5, 7))
-    positions = torch.arange(_TOKENS)
+    first, other, second = (positions * step % vocabulary for step in (3, 5, 7))
     was_training = model.training
     model.eval()
     logits = []
@@ -60,14 +55,11 @@ def change_by_the_row_before(model: Any, device: torch.device, attention: str) -
                 {"input_ids": ids, "labels": ids, "position_ids": positions}
                 for ids in (row_before, second)
             ]
-            batch = one_sequence(parts, attention)
-            batch.pop("labels", None)  # a loss is not needed
-            inputs = {
-                name: value.to(device) if isinstance(value, torch.Tensor) else value
-                for name, value in batch.items()
-            }
+            inputs = one_sequence(parts, attention)
+            inputs.pop("labels", None)  # a loss is not needed
             with torch.no_grad():
-                logits.append(model(**inputs).logits[0, _TOKENS:].float())
+                output = model(**send_to_device(inputs, device))
+            logits.append(output.logits[0, len(positions) :].float())
     finally:
         model.train(was_training)
     largest = float(logits[0].abs().max())

@@ -42,9 +42,8 @@ def run(
 ) -> TrialRecord:
     """Run a trial in this process. Every exception becomes an outcome.
 
-    ``announce`` is called with each phase as it begins, so that the parent can say where a dead
-    child was. ``scratch`` is where the trial's own folder is made and removed. ``context_bytes`` is
-    the GPU memory of a CUDA context that this process created before the trial was known.
+    ``announce`` is called with each phase as it begins. ``scratch`` is where the trial's own folder
+    is made and removed. ``context_bytes``: see ``Tracker.start``.
     """
     phases = [""]
 
@@ -186,9 +185,9 @@ def _image_tokens(setup: Setup, spec: TrialSpec) -> Measurements:
 
     if spec.model.task not in IMAGE_TOKENS:
         return {}
-    count = service(IMAGE_TOKENS[spec.model.task])
     config = models.architecture_config(spec.model)
-    return {"image_tokens_per_sample": count(setup.dataset, config)}
+    count = service(IMAGE_TOKENS[spec.model.task])(setup.dataset, config)
+    return {"image_tokens_per_sample": count}
 
 
 def _loss_scaling(trained: Trained) -> Measurements:
@@ -198,14 +197,14 @@ def _loss_scaling(trained: Trained) -> Measurements:
     """
     if trained.loss_scaling is None:
         return {}
-    ratio = None
+    values: Measurements = {"accumulation_loss_scaling": trained.loss_scaling}
     try:
-        if trained.accumulated_loss_ratio is not None:
-            ratio = trained.accumulated_loss_ratio()
+        check = trained.accumulated_loss_ratio
+        if check is not None and (ratio := check()) is not None:
+            values["accumulation_loss_ratio"] = ratio
     except Exception:
         traceback.print_exc()
-    values: Measurements = {"accumulation_loss_scaling": trained.loss_scaling}
-    return values if ratio is None else {**values, "accumulation_loss_ratio": ratio}
+    return values
 
 
 def _profile(trained: Trained, values: Measurements) -> tuple[Measurements, Anatomy | None]:
@@ -214,14 +213,12 @@ def _profile(trained: Trained, values: Measurements) -> tuple[Measurements, Anat
 
     begin = time.perf_counter()
     anatomy = None
-    extra: Measurements = {}
     try:
         anatomy = profile(trained, values)
     except Exception as error:
         traceback.print_exc()
-        extra["anatomy_missing"] = errors.classify(error)[2]
-    extra["anatomy_seconds"] = time.perf_counter() - begin
-    return {**values, **extra}, anatomy
+        values = {**values, "anatomy_missing": errors.classify(error)[2]}
+    return {**values, "anatomy_seconds": time.perf_counter() - begin}, anatomy
 
 
 def _read(trackers: Sequence[Tracker]) -> tuple[Measurements, dict[str, list[float]]]:

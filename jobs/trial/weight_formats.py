@@ -41,16 +41,12 @@ COLUMNS = (
 class Weight:
     """One parameter as it is stored."""
 
-    elements: int
-    """Number of elements of the weight, not of the packed tensor."""
-    bits: int
-    """Bits of one element."""
-    nbytes: int
-    """Bytes in memory, the scales of a quantized weight included."""
+    elements: int  # of the weight, not of the packed tensor
+    bits: int  # of one element
+    nbytes: int  # in memory, the scales of a quantized weight included
     format: str
     is_trained: bool
-    is_layer: bool
-    """Whether it is a matrix of a layer of text: no vector, embedding, output or vision layer."""
+    is_layer: bool  # a matrix of a layer of text: no vector, embedding, output or vision layer
 
 
 def weights_of(model: torch.nn.Module) -> list[Weight]:

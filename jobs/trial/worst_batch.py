@@ -24,9 +24,8 @@ def train_worst_batch(
 ) -> None:
     """Train one more optimizer step, on the rows that take the most memory together.
 
-    All rates are measured already. Gradients, optimizer states and the cache of the allocator are
-    as they are in the middle of an epoch. Raises what training may raise, because an epoch
-    with this batch would raise it, too. ``is_padded``: batches are padded to their longest row.
+    Raises what training may raise, because an epoch with this batch would raise it, too.
+    ``is_padded``: batches are padded to their longest row.
     """
     from jobs.loops.meter import WorstStep
 
@@ -49,8 +48,7 @@ def with_worst_batch(values: Mapping[str, Any], trackers: Sequence[Tracker]) -> 
     typical = values.get("cpu_step_peak_bytes")
     if worst is None or typical is None:
         return dict(values)
-    larger = max(worst, typical)
-    changed = {**values, "cpu_step_peak_bytes": larger}
+    changed = {**values, "cpu_step_peak_bytes": max(worst, typical)}
     if "persistent_bytes" in values:
         # As for peak_allocated_bytes: what lives between steps, and what one step adds.
         changed["typical_peak_allocated_bytes"] = values["persistent_bytes"] + typical

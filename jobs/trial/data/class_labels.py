@@ -17,10 +17,9 @@ def numbered(dataset: Any, path: str) -> Any:
     """
     from datasets import ClassLabel, List
 
-    labels = dataset.select_columns(["labels"])["labels"]
-    for index, label in enumerate(labels):
-        if label is None:
-            raise ValueError(f"row {index} of {path} has no label")
+    labels = list(dataset.select_columns(["labels"])["labels"])
+    if None in labels:
+        raise ValueError(f"row {labels.index(None)} of {path} has no label")
     names = _names(labels)
     if not names:
         return dataset
@@ -82,18 +81,12 @@ def _outputs(dataset: Any, names: Sequence[str], config_labels: int) -> int:
     labels = dataset.select_columns(["labels"]).with_format(None)["labels"]
     if isinstance(next(iter(labels), None), float):
         return 1  # fractions are a regression
-    highest = config_labels - 1
-    for label in _flat(labels):
-        if isinstance(label, int):
-            highest = max(highest, label)
     # The file may lack the classes with the highest numbers: a model never gets smaller.
-    return highest + 1
+    numbers = (label for label in _flat(labels) if isinstance(label, int))
+    return max(config_labels, 1 + max(numbers, default=-1))
 
 
 def _flat(labels: Iterable[Any]) -> Iterable[Any]:
     """The labels of all rows, whether a row has one or a list of them."""
     for label in labels:
-        if isinstance(label, list):
-            yield from label
-        else:
-            yield label
+        yield from label if isinstance(label, list) else (label,)

@@ -20,19 +20,15 @@ def tokenizer_collator(tokenizer: Any, task: Task, *, has_labels: bool) -> Colla
     """transformers' collator for the task; ``has_labels``: rows bring a label for each token."""
     import transformers
 
-    collator: Any
+    collator: Collator = transformers.DataCollatorWithPadding(tokenizer)
     if task == "token-classification":
         collator = transformers.DataCollatorForTokenClassification(tokenizer)
     elif task == "seq2seq-lm" or (task in ("causal-lm", "masked-lm") and has_labels):
         # Unlike the collator of language models, it pads labels with the ignored label.
         collator = transformers.DataCollatorForSeq2Seq(tokenizer)
     elif task in ("causal-lm", "masked-lm"):
-        is_masked = task == "masked-lm"
-        collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=is_masked)
-    else:
-        collator = transformers.DataCollatorWithPadding(tokenizer)
-    result: Collator = collator
-    return result
+        collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=task == "masked-lm")
+    return collator
 
 
 class PadRows:

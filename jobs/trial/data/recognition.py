@@ -48,10 +48,8 @@ def source_of(task: Task, columns: Collection[str]) -> Source | None:
 
 def refusal(path: str, task: Task, columns: Collection[str]) -> str:
     """The sentence about a file that a task cannot train on."""
-    choices = [" with ".join(needed) for needed in _SOURCES[task].values()]
-    listed = choices[0]
-    if len(choices) > 1:
-        listed = f"{', '.join(choices[:-1])}, or {choices[-1]}"
+    *others, last = [" with ".join(needed) for needed in _SOURCES[task].values()]
+    listed = f"{', '.join(others)}, or {last}" if others else last
     return (
         f"{path} has the columns {', '.join(columns)}, and {task} trains on {listed}: name yours "
         "in data.file.columns"

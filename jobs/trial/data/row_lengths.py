@@ -40,28 +40,25 @@ class RowLengths:
         return float(np.mean(self.sequences))
 
     def worst_micro_batches(self, micro_batch: int, count: int) -> list[list[int]]:
-        """The rows of the ``count`` micro-batches that take the most memory, the worst one last.
+        """The rows of the ``count`` micro-batches that take the most memory.
 
         The worst one is last, because the gradients of the micro-batches before it are in memory
         then. A dataset with fewer rows gives fewer micro-batches.
         """
-        order = self._longest_first()
-        chunks = []
-        for begin in range(0, min(len(order), micro_batch * count), micro_batch):
-            chunks.append(order[begin : begin + micro_batch])
-        return chunks[::-1]
+        order = self._longest_first()[: micro_batch * count]
+        begins = range(0, len(order), micro_batch)
+        return [order[begin : begin + micro_batch] for begin in reversed(begins)]
 
     def _longest_first(self) -> list[int]:
         """All rows, longest first. In front is the longest row of each column.
 
-        A batch is padded to the longest row of each column, whichever row that is in. So a row with
-        the longest target belongs in the worst batch, even if its input is short.
+        A batch is padded to the longest row of each column. So a row with the longest target
+        belongs in the worst batch, even if its input is short.
         """
-        total = np.zeros(len(self.tokens))
-        for lengths in self.by_column.values():
-            # Columns have equal weight: each length is a share of the column's longest.
-            total += lengths / max(1, lengths.max())
-        longest = [int(lengths.argmax()) for lengths in self.by_column.values()]
+        columns = list(self.by_column.values())
+        # Columns have equal weight: each length is a share of the column's longest.
+        total = sum(lengths / max(1, lengths.max()) for lengths in columns)
+        longest = [int(lengths.argmax()) for lengths in columns]
         # Stable: among equally long rows, the order of the file decides.
         others = np.argsort(-total, kind="stable").tolist()
         return list(dict.fromkeys([*longest, *others]))
@@ -76,16 +73,13 @@ class RowLengths:
             tokens += sum(int(lengths[indices].sum()) for lengths in self.sequences)
             # Every sequence of a batch takes as many positions as the longest one.
             positions += len(self.sequences) * len(indices) * int(self.tokens[indices].max())
-        if positions == 0:
-            return 0.0
-        return 1 - tokens / positions
+        return 1 - tokens / positions if positions else 0.0
 
 
 class PairLengths(RowLengths):
     """How long the answers of pairs are, each with its prompt.
 
-    A batch has the chosen answers of its pairs and then the rejected ones. It is padded to the
-    longest of all.
+    A batch has the chosen answers and then the rejected ones, padded to the longest of all.
     """
 
     __slots__ = ()
@@ -108,12 +102,9 @@ def ragged_lengths(dataset: Any) -> RowLengths | None:
         prompt, *answers = (_lengths(dataset, f"{name}_ids") for name in _PAIR)
         pairs = PairLengths(by_column=dict(zip(_PAIR[1:], prompt + np.stack(answers), strict=True)))
         return pairs if np.ptp(pairs.sequences) else None
-    by_column = {}
-    for name in _SEQUENCES:
-        if name in dataset.column_names and (lengths := _lengths(dataset, name)).size:
-            by_column[name] = lengths
-    is_ragged = any(lengths.min() < lengths.max() for lengths in by_column.values())
-    return RowLengths(by_column=by_column) if is_ragged else None
+    names = [name for name in _SEQUENCES if name in dataset.column_names]
+    by_column = {name: lengths for name in names if (lengths := _lengths(dataset, name)).size}
+    return RowLengths(by_column=by_column) if any(map(np.ptp, by_column.values())) else None
 
 
 def _lengths(dataset: Any, column: str) -> np.ndarray:
@@ -159,8 +150,7 @@ def random_lengths(
 def random_token_range(vocabulary: int) -> tuple[int, int]:
     """The lowest token id of random rows, and the first one above the highest.
 
-    The Hugging Face guide draws them from 100 to 30000, which avoids BERT's special tokens. A small
-    vocabulary has less to draw from.
+    The Hugging Face guide draws them from 100 to 30000, which avoids BERT's special tokens.
     """
     highest = min(30_000, vocabulary)
     return min(100, highest // 2), highest

@@ -24,20 +24,15 @@ def synthetic(
 
     Of rows of unequal length there are always ``spec.samples``.
     """
-    count = max(spec.samples, samples or 0)
-    if spec.lengths is not None:
-        # As in a data file, the rows do not depend on the number of measured steps.
-        count = spec.samples
+    # As in a data file, rows of unequal length do not depend on the number of measured steps.
+    count = spec.samples if spec.lengths is not None else max(spec.samples, samples or 0)
     rng = np.random.default_rng(seed)
     if task == "image-classification":
         return Images(image_shape(config, spec.image_size), config.num_labels, count, rng)
     from datasets import Dataset
 
     make = _text if spec.lengths is None else _ragged_text
-    columns: dict[str, Any] = make(spec, task, config, count, rng)
-    dataset = Dataset.from_dict(columns)
-    dataset.set_format("pt")
-    return dataset
+    return Dataset.from_dict(make(spec, task, config, count, rng)).with_format("pt")
 
 
 def _ragged_text(
@@ -64,8 +59,7 @@ def _text(
     words = config if hasattr(config, "vocab_size") else config.get_text_config()
     ids = rng.integers(*random_token_range(words.vocab_size), shape, dtype=np.int64)
     if spec.padding == 0:
-        labels = _labels(task, ids, np.ones(shape, dtype=bool), config, rng)
-        return {"input_ids": ids, "labels": labels}
+        return {"input_ids": ids, "labels": _labels(task, ids, np.full(shape, True), config, rng)}
     lengths = random_lengths(spec, count, rng)
     is_real = np.arange(spec.sequence_length) < lengths[:, None]
     ids = np.where(is_real, ids, config.pad_token_id)

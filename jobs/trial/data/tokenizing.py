@@ -22,7 +22,7 @@ def loaded_tokenizer(name: str) -> Any:
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     if tokenizer.pad_token is None and tokenizer.eos_token is not None:
-        # This is usual for models that were never trained on padding: the loss leaves padding out.
+        # Usual for models that were never trained on padding, because the loss leaves it out.
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.pad_token is None:
         raise ValueError(
@@ -119,11 +119,9 @@ class _Tokens:
         encoded = self._tokenizer(rows["text"], is_split_into_words=True, **self._limit)
         labels = []
         for index, word_labels in enumerate(rows["labels"]):
-            if len(rows["text"][index]) != len(word_labels):
-                raise ValueError(
-                    f"a row of {self._file.path} has {len(rows['text'][index])} words and "
-                    f"{len(word_labels)} labels"
-                )
+            if (words := len(rows["text"][index])) != len(word_labels):
+                counts = f"{words} words and {len(word_labels)} labels"
+                raise ValueError(f"a row of {self._file.path} has {counts}")
             labels.append(_labels_of_tokens(encoded.word_ids(index), word_labels))
         return {**encoded, "labels": labels}
 
@@ -204,9 +202,8 @@ class _Tokens:
         """The values of a column. Raises ValueError for one that is no text."""
         for value in rows[name]:
             if not isinstance(value, str):
-                raise ValueError(
-                    f"a row of {self._file.path} has {value!r:.50} where its {name} should be"
-                )
+                what = f"{value!r:.50} where its {name} should be"
+                raise ValueError(f"a row of {self._file.path} has {what}")
         return rows[name]
 
 
@@ -215,10 +212,8 @@ def _labels_of_tokens(word_of_token: Sequence[int | None], word_labels: Sequence
 
     ``word_of_token`` has None for special tokens.
     """
-    labels = []
-    for previous, word in itertools.pairwise((None, *word_of_token)):
-        if word is None or word == previous:
-            labels.append(IGNORED)
-        else:
-            labels.append(word_labels[word])
-    return labels
+    pairs = itertools.pairwise((None, *word_of_token))
+    return [
+        IGNORED if word is None or word == previous else word_labels[word]
+        for previous, word in pairs
+    ]

@@ -22,10 +22,9 @@ _LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
 
 
 def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, Collator | None]:
-    """The file as a ``datasets.Dataset`` that the task can train on, and its collator.
+    """The file as a ``datasets.Dataset`` and its collator (None: the library's default).
 
-    None as the collator: the library's default. Raises ValueError, in one sentence, for a file that
-    the task cannot train on.
+    Raises ValueError, in one sentence, for a file that the task cannot train on.
     """
     dataset, source = rows_of_file(file, task)
     if task not in _LANGUAGE_MODELS:
@@ -53,8 +52,7 @@ def named_rows(file: DatasetFile) -> Any:
     """The file as a ``datasets.Dataset`` with the columns that the user named, under our names.
 
     If the user names none, it has all columns. Of several splits it is the training set. Raises
-    ValueError for a missing column, for a file without rows, and for a file of the system, a pipe
-    or a device, of which nothing is read.
+    ValueError for a missing column, for no rows, and for a file of the system, a pipe or a device.
     """
     import datasets
 
@@ -138,9 +136,9 @@ def _of_texts(
 def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) -> Any:
     """A ``datasets.Dataset`` without the rows that have no token to learn, with a warning.
 
-    A batch of such rows alone, for example of empty lines, has no loss: it is 0/0, and after it
-    every weight is not a number. ``vocabulary`` is the number of token ids of the model, if known.
-    Raises ValueError if no row is left, or if a token id is outside the vocabulary.
+    A batch of such rows alone, for example of empty lines, has the loss 0/0, which ruins every
+    weight. ``vocabulary`` is the number of token ids of the model, if known. Raises ValueError if
+    no row is left, or if a token id is outside the vocabulary.
     """
     if "input_ids" not in dataset.column_names:
         return dataset
