@@ -44,16 +44,15 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
 def remove_abandoned_locks(begun_since: float = math.inf) -> None:
     """Remove the locks of builds that were killed: later builds of the op would wait for ever.
 
-    If no process here has a lock open, its build may still run on another node that shares the
-    folder. So a lock is removed only if it is older than any build takes, or if it was made since
-    ``begun_since``, the Unix time when a trial began that is known to have been killed.
+    A lock that no process here has open may be of another node that shares the folder. So a lock is
+    removed only if it is older than any build takes, or if it was made since ``begun_since``, the
+    Unix time when a trial began that is known to have been killed.
     """
     for lock in map(Path, unheld_build_locks()):
         with contextlib.suppress(FileNotFoundError):  # the build has just finished
             made_at = lock.stat().st_mtime
-            is_too_old = time.time() - made_at > 900.0  # no build of an op takes this long
-            is_of_killed_trial = made_at >= begun_since
-            if is_too_old or is_of_killed_trial:
+            # No build of an op takes 15 minutes.
+            if made_at >= begun_since or time.time() - made_at > 900.0:
                 lock.unlink()
 
 

@@ -23,12 +23,9 @@ _HEARTBEAT = {"alive": True}
 
 
 def bounded_timeout(seconds: float) -> float:
-    """A trial's timeout, cut to thirty days. Infinity and NaN are cut, too.
-
-    Operating systems count waits in C integers, which overflow.
-    """
+    """A trial's timeout, cut to thirty days, because waits are C integers, which overflow."""
     longest = 30 * 24 * 3600.0
-    return seconds if seconds < longest else longest
+    return seconds if seconds < longest else longest  # NaN is cut, too
 
 
 def _line(message: Any) -> bytes:
@@ -36,10 +33,7 @@ def _line(message: Any) -> bytes:
 
 
 class Channel:
-    """The slot's side. It owns its socket, and never waits beyond a deadline (monotonic seconds).
-
-    A parent that ended before it read everything resets the connection, which counts as its end.
-    """
+    """The slot's side: owns its socket, and never waits beyond a deadline (monotonic seconds)."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -69,7 +63,7 @@ class Channel:
                     raise TimeoutError(f"did not answer for {silence_seconds:.3g} s") from None
                 waited = time.monotonic() - begin
                 raise TimeoutError(f"was alive, but had no record after {waited:.3g} s") from None
-            except ConnectionError:
+            except ConnectionError:  # the parent ended before it read everything
                 return None
             if not line:
                 return None
@@ -93,7 +87,6 @@ class Channel:
             if not chunk:
                 return b""
             self._received += chunk
-        # What follows the line is the beginning of the next message.
         line, _, self._received = self._received.partition(b"\n")
         return line
 

@@ -19,17 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs import self_process
+from jobs.isolation import child_main
 from jobs.isolation.channel import HEARTBEAT_SECONDS, Owner
-from jobs.isolation.child_main import (
-    DONE,
-    LOG,
-    PHASE,
-    PHASE_BYTES,
-    READY,
-    RESULT,
-    STARTED,
-    run_as_forked_child,
-)
 from jobs.node.parent_death import end_with_parent
 from jobs.spec import TrialSpec, to_json
 
@@ -46,8 +37,7 @@ class Child:
         self.pid = pid
         self._folder = folder
         self._connection = connection
-        """It gets its trial here, and says when it is ready, when the trial begins, and when it is
-        done. None for a process that was started with its trial."""
+        """Its messages; None for a process that was started with its trial."""
         self._pidfd = os.pidfd_open(pid)
         self._made_at = time.monotonic()
         self._begun_at = self._made_at
@@ -74,14 +64,15 @@ class Child:
 
     def wait(self, deadline: float, owner: Owner) -> bool:
         """Wait for its result or its end; False at ``deadline`` (monotonic seconds)."""
-        # The status begins with the ``READY.size`` bytes that say when the child was ready.
-        return self._wait(lambda: self._status.endswith(DONE, READY.size), deadline, owner)
+        return self._wait(
+            lambda: self._status.endswith(child_main.DONE, child_main.READY.size), deadline, owner
+        )
 
     @property
     def has_started(self) -> bool:
         """Whether the trial has begun. A forked child says so; every child announces its phases."""
         self._read_status()
-        return STARTED in self._status[READY.size :] or self.phase != ""
+        return child_main.STARTED in self._status[child_main.READY.size :] or self.phase != ""
 
     def _wait(self, is_over: Callable[[], bool], deadline: float, owner: Owner) -> bool:
         """Wait for ``is_over`` or the child's end, with heartbeats; False at ``deadline``."""
@@ -113,17 +104,15 @@ class Child:
     @property
     def _ready(self) -> tuple[float, bool] | None:
         """When it was ready (monotonic seconds), and whether it had a context. None: not yet."""
-        if len(self._status) < READY.size:
+        if len(self._status) < child_main.READY.size:
             return None
-        return READY.unpack(self._status[: READY.size])
+        return child_main.READY.unpack(self._status[: child_main.READY.size])
 
     @property
     def busy_seconds(self) -> float:
         """Seconds since the process was made, without its idle wait for a trial."""
-        ready_at = self._made_at
-        if self._ready is not None:
-            ready_at = self._ready[0]
         # A child that was forked ahead is ready before its trial begins; any other is not.
+        ready_at = self._made_at if self._ready is None else self._ready[0]
         idle = max(0.0, self._begun_at - ready_at)
         return time.monotonic() - self._made_at - idle
 
@@ -144,17 +133,16 @@ class Child:
     @property
     def result(self) -> Path:
         """The file of its record, which may not exist."""
-        return self._folder / RESULT
+        return self._folder / child_main.RESULT
 
     @property
     def log(self) -> str:
-        return (self._folder / LOG).read_text(errors="replace")[-16_000:]
+        return (self._folder / child_main.LOG).read_text(errors="replace")[-16_000:]
 
     @property
     def phase(self) -> str:
         """The last phase that the trial announced; empty before the first."""
-        # The phase is padded with zeros.
-        return (self._folder / PHASE).read_bytes().split(b"\0", 1)[0].decode()
+        return (self._folder / child_main.PHASE).read_bytes().rstrip(b"\0").decode()
 
 
 def fork(folder: Path, owner: Owner) -> Child:
@@ -168,7 +156,7 @@ def fork(folder: Path, owner: Owner) -> Child:
         # While the child holds a socket open, the process at its other end cannot see it close.
         owner.connection.close()
         ours.close()
-        run_as_forked_child(own_folder, childs)
+        child_main.run_as_forked_child(own_folder, childs)
     childs.close()
     # Parent and child both ask for the process group. The second request fails, or changes nothing.
     with contextlib.suppress(PermissionError, ProcessLookupError):
@@ -187,12 +175,14 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
         raise
     # The command with which a user would run one trial by hand.
     command = self_process.command("jobs", str(spec_file))
-    command += ["--result", str(own_folder / RESULT), "--phase", str(own_folder / PHASE)]
-    if spec.model.trust_remote_code:  # allowed by the command that started the sweep
+    command += ["--result", str(own_folder / child_main.RESULT)]
+    command += ["--phase", str(own_folder / child_main.PHASE)]
+    # The command that started the sweep has allowed both.
+    if spec.model.trust_remote_code:
         command.append("--trust-remote-code")
-    if spec.own_code is not None:  # allowed by the command that started the sweep
+    if spec.own_code is not None:
         command.append("--allow-own-code")
-    with open(own_folder / LOG, "w") as log:
+    with open(own_folder / child_main.LOG, "w") as log:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -210,8 +200,8 @@ def _make_folder(folder: Path) -> Path:
     made = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
     try:
         # The child maps this file into memory, so it must have its full size.
-        (made / PHASE).write_bytes(bytes(PHASE_BYTES))
-        (made / LOG).touch()
+        (made / child_main.PHASE).write_bytes(bytes(child_main.PHASE_BYTES))
+        (made / child_main.LOG).touch()
     except OSError:
         shutil.rmtree(made, ignore_errors=True)
         raise

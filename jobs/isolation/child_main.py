@@ -17,12 +17,8 @@ from typing import NoReturn
 from jobs.spec import TrialSpec, from_json, to_json
 from jobs.trial.run import run
 
-RESULT = "result.json"
-"""The file in the child's folder that holds its record."""
-PHASE = "phase"
-"""The file that holds the phase of the trial, in ``PHASE_BYTES`` bytes."""
-LOG = "log.txt"
-"""The file that holds what the trial printed."""
+RESULT, PHASE, LOG = "result.json", "phase", "log.txt"
+"""The files in the child's folder: its record, the trial's phase, and what the trial printed."""
 PHASE_BYTES = 64
 READY = struct.Struct("d?")
 """The child's first message: when it was ready (monotonic seconds), and if it has a context."""
@@ -62,8 +58,8 @@ def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
         with contextlib.suppress(OSError):
             traceback.print_exception(error)
     finally:
-        # Whatever happens, this process must not return into its parent's code. No interpreter
-        # shutdown: the kernel frees the GPU faster than the libraries' exit handlers would.
+        # This process must not return into its parent's code. No interpreter shutdown, because the
+        # kernel frees the GPU faster than the libraries' exit handlers would.
         try:
             _flush()
         finally:
@@ -82,11 +78,10 @@ def run_and_record(
 
     # The trial's own files lie in the child's folder, and are removed with it.
     record = run(spec, announce, scratch=result.parent, context_bytes=context_bytes)
-    # Written beside and renamed, so that the parent never reads half a record.
     partial = result.with_suffix(".partial")
     try:
         partial.write_text(json.dumps(to_json(record)))
-        partial.replace(result)
+        partial.replace(result)  # so that the parent never reads half a record
     except OSError as error:
         with contextlib.suppress(OSError):
             print(f"the record could not be written: {error}", flush=True)

@@ -61,8 +61,7 @@ class ChildRunner:
     ) -> TrialRecord:
         """Run one trial. Whatever the trial does, its processes are ended.
 
-        ``isolation`` is "fork" or "fresh"; ``isolation_fallback`` says why it is not "fork". If a
-        process ends before it begins the trial, another gets it, ``START_ATTEMPTS`` at most.
+        ``isolation`` is "fork" or "fresh"; ``isolation_fallback`` says why it is not "fork".
         """
         deadline = time.monotonic() + bounded_timeout(timeout_seconds)
         for _ in range(START_ATTEMPTS):
@@ -82,11 +81,9 @@ class ChildRunner:
         """Give the trial to one process. Raises OSError if there is no room for its files."""
         oom_kills_before = _host_oom_kills()
         began = time.time()
-        # The timeout covers the start of a new child. A child that was forked ahead has started.
         child = self._take_child(spec, isolation, deadline)
         self._last = child
         child.begin(spec, self._gpu.context_bytes or 0)
-        # The trial runs in the child. This process only waits, so that a crash costs one trial.
         in_time = child.wait(deadline, self._owner)
         # Read everything in the child's folder before ``reap`` removes the folder.
         provenance = _provenance(spec, child, isolation)
@@ -110,12 +107,10 @@ class ChildRunner:
         self, spec: TrialSpec, phase: str, oom_kills_before: int, log: str
     ) -> TrialRecord:
         """The record of a child that ended by itself and left no result."""
-        # Before the child's files are removed, which makes room again.
-        disk = disk_in_words(self._folder)
+        disk = disk_in_words(self._folder)  # removing the child's files makes room again
         status = self.reap()
         if status == child_main.UNWRITABLE:
             return _unmeasured(spec, DISK_FULL, f"the record could not be written: {disk}", phase)
-        # The kernel counts kills since boot, so the difference is of this trial's time.
         oom_kills = _host_oom_kills() - oom_kills_before
         outcome, reason = errors.classify_exit(status, host_oom_kills=oom_kills, log=log)
         return _record_without_result(spec, outcome, reason, phase)
@@ -136,8 +131,7 @@ class ChildRunner:
         again, and not if the last outcome makes the caller check the GPU first.
         """
         is_suspicious = last.outcome in _SUSPICIOUS or last.rule in RULES
-        is_likely = last.provenance.isolation == "fork" and not is_suspicious
-        if is_likely and self._gpu.is_alone:
+        if last.provenance.isolation == "fork" and not is_suspicious and self._gpu.is_alone:
             with contextlib.suppress(OSError):  # it is then forked when it is needed
                 self._next = child_handle.fork(self._folder, self._owner)
         self.reap()
@@ -183,8 +177,7 @@ class ChildRunner:
 def _provenance(spec: TrialSpec, child: Child, isolation: str) -> Provenance:
     """How the trial was run. Its slot time ends with this call."""
     return Provenance(
-        # Counted back from now without the child's idle wait, so that the times of successive
-        # trials do not overlap.
+        # Without the child's idle wait, so that the times of successive trials do not overlap.
         started_at=time.time() - child.busy_seconds,
         slot_seconds=child.busy_seconds,
         isolation=isolation,

@@ -15,7 +15,6 @@ import tempfile
 import time
 from pathlib import Path
 
-_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 _ELF_HEADER = struct.Struct("<40xQ10xHHxx")
 """Of an ELF header: offset of the section headers, size of one of them, and their number."""
 
@@ -26,19 +25,17 @@ def remove_incomplete(since: float) -> list[Path]:
     if not before:
         return []
     time.sleep(0.5)  # if a library did not change for so long, its linker has ended
-    removed = []
-    # A library whose time has changed is still written.
-    for path, _ in before.items() & _incomplete(since).items():
+    removed = [path for path, _ in before.items() & _incomplete(since).items()]
+    for path in removed:
         with contextlib.suppress(OSError):
             path.unlink()
-            removed.append(path)
     return removed
 
 
 def folder() -> Path:
     """TorchInductor's cache, by the rule of ``torch._inductor.runtime.cache_dir_utils``."""
-    if os.environ.get(_FOLDER):
-        return Path(os.environ[_FOLDER])
+    if chosen := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        return Path(chosen)
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container may run as a user without a name

@@ -42,8 +42,8 @@ def serve(connect: Callable[[], socket.socket], folder: Path) -> None:
     # that children share with this process.
     gc.collect()
     gc.freeze()
-    hello = {"unclean": not_forkable, "environment": environment.describe()}
-    owner.answer({"preload_seconds": preload_seconds, **hello})
+    about = {"unclean": not_forkable, "environment": environment.describe()}
+    owner.answer({"preload_seconds": preload_seconds, **about})
     with contextlib.closing(ChildRunner(folder, owner)) as children:
         for request in _requests(owner.connection, children):
             spec = from_json(TrialSpec, request["spec"])
@@ -57,9 +57,7 @@ def _run(
     children: ChildRunner, spec: TrialSpec, timeout_seconds: float, not_forkable: str
 ) -> TrialRecord:
     """Run one trial; ``not_forkable`` is why this process must not be forked, empty if it may."""
-    isolation: str = spec.measure.isolation
-    if not_forkable:
-        isolation = "fresh"
+    isolation = "fresh" if not_forkable else spec.measure.isolation
     uses_deepspeed = spec.settings.deepspeed is not None
     # DeepSpeed asks for the processor's features, which takes seconds; children inherit the answer.
     if isolation == "fork" and uses_deepspeed and remember_processor():

@@ -42,20 +42,15 @@ class GpuAccount:
         used = self._gpu_bytes()
         # If less memory is in use than before, another process has left, and the difference says
         # nothing. Without a GPU both figures are 0.
-        if used > self._idle_bytes or not used:
-            self.context_bytes = used - self._idle_bytes
-        else:
-            self.context_bytes = None
+        is_known = used > self._idle_bytes or not used
+        self.context_bytes = used - self._idle_bytes if is_known else None
 
     def wait_for_release(self, *, has_waiting_child: bool) -> None:
         """Wait until a dead child's memory is free, or give up; a waiting child's context stays."""
         give_up = time.monotonic() + self._release_seconds
-        staying = 0
-        if has_waiting_child:
-            staying = self.context_bytes or 0
+        staying = (self.context_bytes or 0) if has_waiting_child else 0
         while True:
             used = self._gpu_bytes()
-            # Freed: what is in use is at the level without children, plus the context that stays.
             # The driver's own use of an idle GPU varies by some MiB.
             if used <= self._idle_bytes + staying + 16 * 2**20:
                 return

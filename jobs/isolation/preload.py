@@ -14,7 +14,6 @@ from typing import Any
 
 from jobs.node import nvml
 
-# In this order, because later modules import earlier ones. If an import fails, the next are tried.
 MODULES = (
     "torch",
     "torch.profiler",
@@ -36,7 +35,7 @@ MODULES = (
     "jobs.loops.accelerate",
     "jobs.loops.deepspeed",
 )
-"""What a trial may import."""
+"""What a trial may import, in this order, because later modules import earlier ones."""
 
 
 def preload() -> float:
@@ -51,10 +50,7 @@ def preload() -> float:
 
 
 def remember_processor() -> bool:
-    """Have py-cpuinfo, which DeepSpeed asks twice for every op, look only once, for seconds.
-
-    Returns whether this was the first call.
-    """
+    """Have py-cpuinfo, which DeepSpeed asks for every op, look only once: whether this did it."""
     import cpuinfo
 
     if hasattr(cpuinfo.get_cpu_info, "cache_info"):  # replaced already
@@ -88,8 +84,7 @@ def _forked_child_computes() -> bool:
     pid = os.fork()
     if pid == 0:
         try:
-            total = torch.ones(2, device="cuda").sum().item()
-            os._exit(int(total != 2))
+            os._exit(int(torch.ones(2, device="cuda").sum().item() != 2))
         except Exception:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

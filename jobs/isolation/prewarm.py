@@ -42,7 +42,8 @@ def parents(cpus: int = 0) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # the temporary disk is full
             folder = stack.enter_context(own_folder(PARENTS_PREFIX))
-            stack.enter_context(_folder_variable(folder))
+            os.environ[FOLDER_VARIABLE] = str(folder)
+            stack.callback(os.environ.pop, FOLDER_VARIABLE, None)
             for uuid in uuids:
                 path = _socket_path(folder, uuid, cores)
                 with contextlib.suppress(OSError):  # for example, a path too long for a socket
@@ -54,20 +55,6 @@ def parents(cpus: int = 0) -> Iterator[None]:
                 _end(parent, is_waiting=path.exists())
             # A parent that was stopped has been killed, and could not remove its folder.
             remove_abandoned(SLOT_PREFIX)
-
-
-@contextlib.contextmanager
-def _folder_variable(folder: Path) -> Iterator[None]:
-    """While the context lasts, this process and those that it starts find the sockets."""
-    before = os.environ.get(FOLDER_VARIABLE)
-    os.environ[FOLDER_VARIABLE] = str(folder)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[FOLDER_VARIABLE]
-        else:
-            os.environ[FOLDER_VARIABLE] = before
 
 
 def _gpu_uuids() -> list[str]:
@@ -141,8 +128,8 @@ def _claim(path: Path) -> int:
 
 def accept(listener: socket.socket) -> socket.socket:
     """In the parent: wait for a slot. Only one slot can take a parent over."""
-    # Under memory pressure the kernel shall kill this process rather than the driver. Ray sets the
-    # same for its workers. 1000 is the highest score (proc(5)).
+    # Under memory pressure the kernel shall kill this process rather than the driver, as Ray's
+    # workers. 1000 is the highest score (proc(5)).
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     with listener:

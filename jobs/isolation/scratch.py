@@ -10,24 +10,20 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-SLOT_PREFIX = "orchestrator-slot-"
-"""Begins the names of the folders of slots' parents."""
-PARENTS_PREFIX = "orchestrator-parents-"
-"""Begins the names of the folders with the sockets of prewarmed parents."""
-RAY_PREFIX = "ray-sweep-"
-"""Begins the names of the folders of Rays that are started for a sweep."""
-TUNE_PREFIX = "orchestrator-tune-"
-"""Begins the names of the folders of Ray Tune's own files."""
+# What the names of folders begin with.
+SLOT_PREFIX = "orchestrator-slot-"  # of slots' parents
+PARENTS_PREFIX = "orchestrator-parents-"  # with the sockets of prewarmed parents
+RAY_PREFIX = "ray-sweep-"  # of Rays that are started for a sweep
+TUNE_PREFIX = "orchestrator-tune-"  # of Ray Tune's own files
 PREFIXES = (SLOT_PREFIX, PARENTS_PREFIX, RAY_PREFIX, TUNE_PREFIX)
 
 
 @contextlib.contextmanager
 def own_folder(prefix: str, parent: str | None = None) -> Iterator[Path]:
-    """A new folder whose name begins with ``prefix``, removed at the end of the context.
+    """A new folder in ``parent`` (None: of temporary files), removed at the end of the context.
 
-    It is made in the folder ``parent``; None: in that of temporary files. A killed process cannot
-    remove its folder. So the folder is locked while this process or a child of it lives, and
-    unlocked folders with the same prefix are removed here.
+    A killed process cannot remove its folder. So the folder is locked while this process or a child
+    of it lives, and unlocked folders with the same prefix are removed here.
     """
     remove_abandoned(prefix, parent)
     unnamed = Path(tempfile.mkdtemp(prefix=f"new-{prefix}", dir=parent))

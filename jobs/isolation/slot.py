@@ -22,9 +22,6 @@ from jobs.record import TrialRecord, record_from_json
 from jobs.spec import TrialSpec, to_json
 
 PARENT_COMMAND = tuple(self_process.command("jobs.isolation.forkserver"))
-"""Starts a parent."""
-_ERROR_BYTES = 16_000
-"""How much of a parent's stderr is read: its end."""
 _STATES = {
     "T": " (it is stopped)",
     "t": " (it is being debugged)",
@@ -51,8 +48,7 @@ class Limits:
     start: float = 600.0
     """For a new parent's first message: it imports large libraries, perhaps over a network."""
     silence: float = 120.0
-    """Between two messages while a trial runs. A parent says every five seconds that it is alive;
-    it is silent while a killed trial's memory is being freed, which may take a minute."""
+    """Between two messages. Freeing a killed trial's memory may take a minute."""
     grace: float = 180.0
     """For the record, beyond the trial's own timeout."""
     end: float = 5.0
@@ -139,8 +135,6 @@ class Slot:
         self.start()
         seconds = bounded_timeout(timeout_seconds)
         now = time.monotonic()
-        # If the parent does not read, a long message fails here. A short one fits into the socket:
-        # then the parent's silence shows below.
         request = {"spec": to_json(spec), "timeout_seconds": seconds}
         try:
             self._channel.send(request, now + self._limits.silence)
@@ -176,9 +170,8 @@ class Slot:
         status = self._parent.poll()
         size = os.fstat(self._errors).st_size
         # ``pread`` does not move the descriptor's position, which the parent may share.
-        tail = os.pread(self._errors, _ERROR_BYTES, max(0, size - _ERROR_BYTES))
-        written = tail.decode(errors="replace").strip().splitlines()
-        last_error = written[-1].strip() if written else ""
+        tail = os.pread(self._errors, 16_000, max(0, size - 16_000)).decode(errors="replace")
+        last_error = next(reversed(tail.strip().splitlines()), "").strip()
         rule = infrastructure.DISK_FULL if infrastructure.says_disk_full(last_error) else ""
         raise SlotDiedError(
             f"the slot's parent ended with status {status} and no answer: {last_error}", rule
@@ -187,7 +180,6 @@ class Slot:
     def _killed_parent(self, fault: str) -> SlotDiedError:
         """Kill a parent that does not answer; returns the error that says so."""
         assert self._parent is not None
-        # The state explains the silence, and is gone once the process is killed.
         state = ""
         with contextlib.suppress(OSError):
             # proc(5): the state comes after the command's name, which is in brackets.

@@ -14,10 +14,9 @@ from pathlib import Path
 
 
 def keep_bytecode() -> None:
-    """Have this process and those that it starts keep their bytecode, if Python would keep none.
+    """Have this process and those that it starts keep their bytecode in the user's cache folder.
 
-    It is kept in the user's cache folder. Nothing changes if torch has bytecode already, if the
-    user has chosen a folder, or if the cache cannot be written.
+    Not if torch has bytecode already, if the user has chosen a folder, or if it cannot be written.
     """
     if not sys.dont_write_bytecode or sys.pycache_prefix is not None:
         return

@@ -21,9 +21,6 @@ from jobs.spec import to_json
 if TYPE_CHECKING:
     import torch
 
-TIMEOUT_SECONDS = 300.0
-"""More than a calibration needs on a slow disk; a dead GPU may never answer."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
@@ -89,7 +86,8 @@ def calibrate_briefly() -> dict[str, Any]:
 
 def _calibrated(variables: Mapping[str, str], *options: str) -> dict[str, Any]:
     command = self_process.command("jobs.node.calibration", *options)
-    output = probe(command, TIMEOUT_SECONDS, {**os.environ, **variables})
+    # Five minutes are enough on a slow disk; a dead GPU may never answer.
+    output = probe(command, 300.0, {**os.environ, **variables})
     calibration: dict[str, Any] = json.loads(output)
     return calibration
 
@@ -107,14 +105,12 @@ def calibrate(load: Load) -> Calibration:
         torch.cuda.synchronize()
         properties = torch.cuda.get_device_properties(device)
         constants = {
-            # The first CUDA call has created the context. The GPU is idle, so the growth is the
-            # context's.
+            # The first CUDA call has created the context, and the GPU is idle.
             "context_bytes": nvml.used_bytes(uuid) - used_before,
             "multiprocessors": properties.multi_processor_count,
             "threads_per_multiprocessor": properties.max_threads_per_multi_processor,
             "capability": float(f"{properties.major}.{properties.minor}"),
         }
-    # One rate after another, because measurements at the same time would share the device.
     precisions = ("fp32", "tf32", "bf16") if uuid else ("fp32", "bf16")
     flops = {precision: _product_rate(device, precision, load) for precision in precisions}
     copy_rate = _copy_rate(device, load)
@@ -159,8 +155,8 @@ def _product_rate(device: torch.device, precision: str, load: Load) -> float:
     right = torch.randn(shape, dtype=dtype, device=device)
     product = torch.empty(shape, dtype=dtype, device=device)
     # n² results of n multiplications and n additions each.
-    operations = 2 * load.matrix**3
-    return operations * _per_second(lambda: torch.mm(left, right, out=product), device, load)
+    rate = _per_second(lambda: torch.mm(left, right, out=product), device, load)
+    return 2 * load.matrix**3 * rate
 
 
 def _copy_rate(device: torch.device, load: Load) -> float:
@@ -176,7 +172,6 @@ def _copy_rate(device: torch.device, load: Load) -> float:
 def _per_second(work: Callable[[], object], device: torch.device, load: Load) -> float:
     """Calls of ``work`` per second, the median of five rounds."""
     _seconds(work, 1, device)  # the first call loads the kernel
-    # As many calls as fill a round, from the time of one call.
     calls = max(1, round(load.round_seconds / _seconds(work, 1, device)))
     return calls / statistics.median(_seconds(work, calls, device) for _ in range(5))
 

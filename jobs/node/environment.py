@@ -72,7 +72,6 @@ def describe() -> dict[str, Any]:
 
 def simulated_gpu_bytes() -> int:
     """Bytes of the smaller GPU that is simulated; 0: none. Raises ValueError if it is no number."""
-    # The variable counts GiB, all else counts bytes.
     return round(float(os.environ.get(SIMULATED_GPU_VARIABLE, "0")) * 2**30)
 
 
@@ -82,9 +81,7 @@ def _gpu_model(name: str, uuid: str, memory_bytes: int) -> str:
     if uuid.startswith("MIG-") and "MIG" not in name:
         name = f"{name} MIG {memory_bytes / 2**30:.3g} GiB"
     simulated = simulated_gpu_bytes()
-    if simulated:
-        return f"{name} as {simulated / 2**30:.4g} GiB"
-    return name
+    return f"{name} as {simulated / 2**30:.4g} GiB" if simulated else name
 
 
 def cores() -> int:

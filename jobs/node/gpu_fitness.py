@@ -33,8 +33,8 @@ def lost() -> str:
 def dead() -> str:
     """Why CUDA cannot compute on the first visible GPU; empty if it can.
 
-    After some faults NVML answers, but every CUDA call fails, kills its process or never ends. So a
-    process of its own computes (this module as a program).
+    After some faults every CUDA call fails, kills its process or never ends. So a process of its
+    own computes (this module as a program).
     """
     if not nvml.visible_uuids():
         return ""

@@ -9,13 +9,9 @@ from jobs.spec import MemoryCap, TrialSpec
 
 def of(spec: TrialSpec) -> MemoryCap | None:
     """The smaller of the trial's cap and its node's (``ORCHESTRATOR_GPU_GIB``); None: no cap."""
-    caps = []
-    if spec.measure.memory_cap:
-        caps.append(spec.measure.memory_cap)
-    if nvml.visible_uuids():
-        simulated_bytes = environment.simulated_gpu_bytes()
-        if simulated_bytes:
-            caps.append(MemoryCap(device_bytes=simulated_bytes))
+    caps = [spec.measure.memory_cap] if spec.measure.memory_cap else []
+    if nvml.visible_uuids() and (simulated_bytes := environment.simulated_gpu_bytes()):
+        caps.append(MemoryCap(device_bytes=simulated_bytes))
     return min(caps, key=lambda cap: cap.device_bytes, default=None)
 
 
@@ -27,8 +23,7 @@ def impose(cap: MemoryCap, context_bytes: int | None) -> None:
         raise UnsupportedError("memory_cap", "without a GPU there is no allocator to cap")
     # What libraries take is known only from an earlier trial. The bare context is the least.
     outside_allocator = max(context_bytes, cap.non_allocator_bytes)
-    allocator_bytes = max(0, cap.device_bytes - outside_allocator)
-    fraction = min(1.0, allocator_bytes / _device_bytes())
+    fraction = min(1.0, max(0, cap.device_bytes - outside_allocator) / _device_bytes())
     torch.cuda.set_per_process_memory_fraction(fraction)
 
 
@@ -37,15 +32,11 @@ def limit_bytes() -> int | None:
     import torch
 
     fraction = torch.cuda.get_per_process_memory_fraction()
-    if fraction >= 1:
-        return None
-    # The inverse of what ``impose`` set.
-    return int(fraction * _device_bytes())
+    return None if fraction >= 1 else int(fraction * _device_bytes())
 
 
 def in_words(cap: MemoryCap) -> str:
-    """What the reason of an error under a cap begins with: ``under a cap of 16 GiB, ...``."""
-    # Up to four digits, because users may ask for 23.75 GiB.
+    """What the reason of an error under a cap begins with: ``under a cap of 23.75 GiB, ...``."""
     return f"under a cap of {cap.device_bytes / 2**30:.4g} GiB, context and libraries included"
 
 

@@ -32,16 +32,13 @@ def visible_uuids() -> list[str]:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
         uuids = [str(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return uuids
-    return _chosen(uuids, chosen)
+    return uuids if chosen is None else _chosen(uuids, chosen)
 
 
 def _chosen(uuids: list[str], visible_devices: str) -> list[str]:
     """The UUIDs that a value of CUDA_VISIBLE_DEVICES chooses, by index or by UUID's beginning."""
     chosen: list[str] = []
     for part in visible_devices.split(","):
-        # CUDA accepts indices, and UUIDs down to a unique beginning.
         word = part.strip()
         if word.isdigit() and int(word) < len(uuids):
             chosen.append(uuids[int(word)])

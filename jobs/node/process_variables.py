@@ -20,10 +20,9 @@ def process_variables(cpus: int) -> dict[str, str]:
     - GOMP_SPINCOUNT: without a GPU, threads do not spin while they wait for each other. That
       would be slow beside other work on the cores.
     """
-    # This copy of the code first, then the folders that were on the path already.
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
     variables = {
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MALLOC_MMAP_THRESHOLD_": "131072",

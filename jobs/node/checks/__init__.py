@@ -37,8 +37,7 @@ CHECKS: Mapping[str, Check] = {
 def examine(machine: Machine) -> Iterator[Finding]:
     """The findings of every check, in the order of ``CHECKS``."""
     for name, check in CHECKS.items():
-        for finding in check(machine):
-            yield finding.of(name)
+        yield from (finding.of(name) for finding in check(machine))
 
 
 def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, Any]:
@@ -47,7 +46,6 @@ def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, An
     ``nvme`` is a folder whose disk is measured. ``calibrate`` measures every GPU, which takes half
     a minute.
     """
-    # Look once, then judge what was seen: every check sees the same machine.
     machine = look(nvme)
     findings = list(examine(machine))
     calibrations: list[dict[str, Any]] = []
@@ -58,8 +56,7 @@ def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, An
             calibrations = calibration.calibrate_all()
         except RuntimeError as error:  # a GPU that cannot be measured is a finding, too
             fix = "run python -m jobs.node.calibration to see the whole error"
-            finding = problem(f"the calibration failed: {error}", fix)
-            findings.append(finding.of("calibration"))
+            findings.append(problem(f"the calibration failed: {error}", fix).of("calibration"))
     # Versions that have to be equal on all nodes of a cluster.
     names = [name for name in ("ray", *environment.PACKAGES) if name in machine.packages]
     packages = {name: machine.packages[name] for name in names}

@@ -11,10 +11,8 @@ from jobs.node.gpu_fitness import is_in_use
 
 def driver(machine: Machine) -> Iterator[Finding]:
     """NVML answers: without it nothing can be measured on a GPU."""
-    # From good to bad: each kind of error has a fix of its own.
     error = machine.nvml_error
     if not error:
-        # All is well: say which CUDA the driver supports, which decides on the torch build.
         cuda = ".".join(map(str, machine.driver_cuda or ()))
         yield ok(f"NVML answers: driver {machine.driver}, CUDA up to {cuda}")
     elif not machine.nvidia_device:
@@ -57,19 +55,14 @@ def shared_gpu(machine: Machine) -> Iterator[Finding]:
     in_use = [gpu for gpu in machine.gpus if is_in_use(len(gpu.processes), gpu.used_bytes)]
     for gpu in in_use:
         used = gib(gpu.used_bytes)
-        if gpu.processes:
-            # Processes that NVML lists can be named; in a container it may list none of them.
-            processes = ", ".join(map(str, gpu.processes))
-            yield warning(
-                f"GPU {gpu.index} is in use: {used} by process {processes}",
-                "end it, or wait for it; rows measured meanwhile are flagged as shared",
-            )
-        else:
-            yield warning(
-                f"GPU {gpu.index} has {used} in use by a process that cannot be seen from here",
-                "look for it outside this container (nvidia-smi on the host); rows measured "
-                "meanwhile are flagged as shared",
-            )
+        # Processes that NVML lists can be named; in a container it may list none of them.
+        message = f"is in use: {used} by process {', '.join(map(str, gpu.processes))}"
+        fix = "end it, or wait for it"
+        if not gpu.processes:
+            message = f"has {used} in use by a process that cannot be seen from here"
+            fix = "look for it outside this container (nvidia-smi on the host)"
+        fix += "; rows measured meanwhile are flagged as shared"
+        yield warning(f"GPU {gpu.index} {message}", fix)
     if machine.gpus and not in_use:
         yield ok("no other process uses the GPUs")
 
@@ -89,9 +82,7 @@ def torch_build(machine: Machine) -> Iterator[Finding]:
     """torch was built for CUDA, in a version that the driver can run."""
     if "torch" not in machine.packages or not machine.gpus:
         return
-    version = machine.packages["torch"]
-    built = machine.torch_cuda
-    runs = machine.driver_cuda
+    version, built, runs = machine.packages["torch"], machine.torch_cuda, machine.driver_cuda
     if built is None:
         yield problem(
             f"torch {version} is a CPU build beside an NVIDIA GPU: every trial would measure the "
@@ -99,8 +90,7 @@ def torch_build(machine: Machine) -> Iterator[Finding]:
             "pip install --force-reinstall torch from PyPI, or from PyTorch's index for this "
             "driver's CUDA",
         )
-    # Within a major version, newer builds run on older drivers (CUDA's minor version
-    # compatibility).
+    # Within a major version, newer builds run on older drivers.
     elif runs is not None and built[0] > runs[0]:
         yield problem(
             f"torch is built for CUDA {dotted(built)}, the driver runs CUDA up to {dotted(runs)}",

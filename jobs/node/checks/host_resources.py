@@ -42,7 +42,6 @@ def disk(machine: Machine) -> Iterator[Finding]:
 
 
 def _judged(disk: Disk) -> Finding:
-    """Whether the folder can hold NVMe offload, and is fast enough to measure it."""
     fix = "name a writable folder on NVMe"
     if disk.error:
         return problem(f"{disk.path} cannot hold NVMe offload: {disk.error}", fix)

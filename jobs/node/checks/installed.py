@@ -19,12 +19,6 @@ from packaging.utils import canonicalize_name
 
 COMMANDS = ("g++", "gcc", "ninja")
 """What builds kernels at their first use."""
-HEADER_FOLDERS = (
-    "/usr/include",
-    "/usr/local/include",
-    f"/usr/include/{platform.machine()}-linux-gnu",
-)
-"""Where a compiler looks for C headers on Debian and its relatives."""
 
 
 def commands() -> dict[str, str]:
@@ -52,45 +46,33 @@ def requirements() -> tuple[str, ...]:
     return tuple(line for line in lines if "extra ==" not in line)
 
 
-def _package_folder(name: str) -> Path | None:
-    """Where a package is installed, without importing it; None: it is not."""
+def _package_files(name: str, pattern: str) -> list[Path]:
+    """The files of a package that a pattern names, without importing it; none: not installed."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent
+        return []
+    return sorted(Path(spec.origin).parent.glob(pattern))
 
 
 def torch_cuda() -> tuple[int, int] | None:
     """The CUDA version that torch was built for, read from its version.py; None: there is none."""
-    folder = _package_folder("torch")
-    if folder is None:
-        return None
-    text = (folder / "version.py").read_text()
+    text = "".join(file.read_text() for file in _package_files("torch", "version.py"))
     return _version(re.search(r"^cuda\b.*=\s*'(\d+)\.(\d+)'", text, re.MULTILINE))
 
 
 def bitsandbytes_cuda() -> tuple[str, ...]:
     """The CUDA versions that bitsandbytes has a library for, such as 128 for CUDA 12.8."""
-    folder = _package_folder("bitsandbytes")
-    if folder is None:
-        return ()
-    libraries = sorted(folder.glob("libbitsandbytes_cuda*.so"))
+    libraries = _package_files("bitsandbytes", "libbitsandbytes_cuda*.so")
     return tuple(library.stem.removeprefix("libbitsandbytes_cuda") for library in libraries)
 
 
 def prebuilt_ops() -> tuple[str, ...]:
     """The ops that DeepSpeed compiled when it was installed, without importing it (and torch)."""
-    folder = _package_folder("deepspeed")
-    if folder is None:
-        return ()
-    notes = folder / "git_version_info_installed.py"
-    if not notes.exists():
-        return ()
+    notes = _package_files("deepspeed", "git_version_info_installed.py")
     # The file is Python, with the ops as a literal dictionary: op -> whether it was built.
-    line = re.search(r"^installed_ops\s*=\s*({.*})$", notes.read_text(), re.MULTILINE)
-    if line is None:
-        return ()
-    is_built: dict[str, bool] = ast.literal_eval(line[1])
+    text = "".join(file.read_text() for file in notes)
+    line = re.search(r"^installed_ops\s*=\s*({.*})$", text, re.MULTILINE)
+    is_built: dict[str, bool] = ast.literal_eval(line[1]) if line else {}
     return tuple(op for op, built in is_built.items() if built)
 
 
@@ -112,10 +94,12 @@ def _version(match: re.Match[str] | None) -> tuple[int, int] | None:
 
 def headers() -> tuple[str, ...]:
     """Which of Python.h and libaio.h are in the compiler's folders."""
-    folders_of = {"Python.h": (sysconfig.get_path("include"),), "libaio.h": HEADER_FOLDERS}
+    debian = f"/usr/include/{platform.machine()}-linux-gnu"
+    python = sysconfig.get_path("include")
+    places = {"Python.h": (python,), "libaio.h": ("/usr/include", "/usr/local/include", debian)}
     return tuple(
         name
-        for name, folders in folders_of.items()
+        for name, folders in places.items()
         if any(Path(folder, name).exists() for folder in folders)
     )
 

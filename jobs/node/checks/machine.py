@@ -28,8 +28,6 @@ VARIABLES = (
 """The only environment variables that are read, so that no secret is ever shown."""
 NVIDIA_ON_PCI = "0x10de"
 """NVIDIA's vendor id on the PCI bus."""
-
-
 _BLOCK_BYTES = 16 * 2**20
 """Bytes of one write or read of a disk, the same as in NVMe offload."""
 
@@ -209,7 +207,6 @@ def _write_rate(file: int, size: int) -> float:
 
 def _read_rate(file: int, size: int) -> float:
     """Bytes per second from the disk, past the page cache."""
-    # Drop the file from the page cache. Otherwise the kernel would answer from memory.
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     os.lseek(file, 0, os.SEEK_SET)
     begin = time.perf_counter()

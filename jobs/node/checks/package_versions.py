@@ -19,9 +19,8 @@ def versions(machine: Machine) -> Iterator[Finding]:
     if not machine.requirements:
         yield warning("the tested versions are not known here", "pip install -c constraints.txt .")
         return
-    findings: list[Finding] = []
-    for line in machine.requirements:
-        findings += _findings_about(Requirement(line), machine)
+    requirements = map(Requirement, machine.requirements)
+    findings = [finding for item in requirements for finding in _findings_about(item, machine)]
     yield from findings
     if not findings:
         # All is well: name the packages that matter most, and count the rest.

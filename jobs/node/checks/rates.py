@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,6 @@ Values = Mapping[str, Any]
 def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
     """A finding for each GPU, compared with the fastest of its model."""
     for calibration in calibrations:
-        # The beginning of a UUID is enough to tell GPUs of a node apart.
         name = f"{calibration['device']} {calibration['uuid'][:12]}".strip()
         figures = _figures(calibration)
         # ``orchestrator.doctor`` warns of every GPU that is slower than the fastest one.
@@ -40,8 +40,8 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
 def unfit(calibrations: Sequence[Values], max_slowdown: float) -> dict[int, str]:
     """Index of a GPU that must not measure -> why.
 
-    Such a GPU is throttled, or slower than the median of its model by more than ``max_slowdown``, a
-    share. Not than the fastest, because a few GPUs may be faster than usual.
+    It is throttled, or slower than the median of its model by more than the share ``max_slowdown``;
+    not than the fastest, because a few GPUs may be faster than usual.
     """
     reasons: dict[int, str] = {}
     for index, calibration in enumerate(calibrations):
@@ -60,13 +60,12 @@ def _largest_slowdown(
 ) -> tuple[str, float]:
     """The rate with the largest slowdown from the ``reference`` of its model, and that share."""
     same_model = [_rates(c) for c in calibrations if c["device"] == calibration["device"]]
-    slowdowns: dict[str, float] = {}
-    for name, value in _rates(calibration).items():
-        usual = reference([rates[name] for rates in same_model])
-        # 0 is as fast as the reference, 0.1 is 10 % slower.
-        slowdowns[name] = 1 - value / usual
-    worst = max(slowdowns, key=lambda name: slowdowns[name])
-    return worst, slowdowns[worst]
+    # 0 is as fast as the reference, 0.1 is 10 % slower.
+    slowdowns = {
+        name: 1 - value / reference([rates[name] for rates in same_model])
+        for name, value in _rates(calibration).items()
+    }
+    return max(slowdowns.items(), key=operator.itemgetter(1))
 
 
 def _rates(calibration: Values) -> dict[str, float]:

@@ -9,22 +9,18 @@ from jobs.node.checks.findings import Finding, dotted, ok, problem, warning
 from jobs.node.checks.machine import Machine
 from jobs.techniques import AXES
 
-OFFLOAD_OPS = {op for variant in AXES["offload"].variants.values() for op in variant.builds}
-"""The DeepSpeed ops that the offload axis needs."""
-
 
 def compilers(machine: Machine) -> Iterator[Finding]:
     """A C++ compiler, ninja and Python's headers are here."""
-    # What is missing -> how to install it on Debian.
-    missing: dict[str, str] = {}
-    if "g++" not in machine.commands:
-        missing["g++"] = "apt-get install g++"
-    if "gcc" not in machine.commands:
-        missing["gcc"] = "apt-get install gcc"
-    if "ninja" not in machine.commands and "ninja" not in machine.packages:
-        missing["ninja"] = "pip install ninja"
-    if "Python.h" not in machine.headers:
-        missing["Python.h"] = "apt-get install python3-dev"
+    # What is needed -> how to install it on Debian.
+    needed = {
+        "g++": "apt-get install g++",
+        "gcc": "apt-get install gcc",
+        "ninja": "pip install ninja",
+        "Python.h": "apt-get install python3-dev",
+    }
+    here = {*machine.commands, *machine.packages, *machine.headers}
+    missing = {name: fix for name, fix in needed.items() if name not in here}
     if missing:
         yield warning(
             f"{', '.join(missing)} not found: DeepSpeed's offload and torch.compile will be "
@@ -39,14 +35,14 @@ def nvcc(machine: Machine) -> Iterator[Finding]:
     """DeepSpeed builds its CUDA ops with an nvcc of the same major version as torch's CUDA."""
     if not machine.gpus or machine.torch_cuda is None or "deepspeed" not in machine.packages:
         return
-    if OFFLOAD_OPS.issubset(machine.prebuilt_ops):
+    offload_ops = {op for variant in AXES["offload"].variants.values() for op in variant.builds}
+    if offload_ops.issubset(machine.prebuilt_ops):
         yield ok("DeepSpeed's offload ops were built when it was installed: nvcc is not needed")
     else:
         yield _nvcc_finding(machine.nvcc_cuda, machine.torch_cuda)
 
 
 def _nvcc_finding(installed: tuple[int, int] | None, wanted: tuple[int, int]) -> Finding:
-    """Whether the installed nvcc can build for the CUDA version that torch was built for."""
     torch_cuda = dotted(wanted)
     fix = f"install the CUDA toolkit {torch_cuda} and set CUDA_HOME to it"
     if installed is None:
