@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +17,13 @@ from jobs.anatomy.memory.live_tensors import live_tensors, optimizer_layers
 from jobs.anatomy.memory.timeline import StepMemory, step_memory
 from jobs.anatomy.step_profiler import StepProfiler
 from jobs.anatomy.time.efficiency import COUNTED, efficiency
-from jobs.anatomy.time.modules import is_compiled, module_ranges, modules
+from jobs.anatomy.time.modules import module_ranges, modules
 from jobs.anatomy.time.operations import operations
 from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD, phases
 from jobs.anatomy.trace import Trace
 from jobs.anatomy.trace_reader import read
 from jobs.anatomy_record import Anatomy, Entry
+from jobs.loops.accumulated_loss import is_compiled
 from jobs.loops.contract import Trained
 from jobs.node import nvml
 from jobs.steady_state import GPU_BOUND
@@ -36,7 +37,6 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
 
     ``row`` has the trial's measurements, all of which must have been read before this call.
     """
-    # Before any extra step: profiling itself takes device memory.
     readings = _device_readings(row)
     profiler = _profiler(trained, row)
     # A collection would delay a timed step. A trace has many objects, which make collections slow.
@@ -64,9 +64,7 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
 def _profiler(trained: Trained, row: Mapping[str, Any]) -> StepProfiler:
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
     # No ranges around compiled modules: they would recompile the code.
-    ranges: AbstractContextManager[None] = nullcontext()
-    if not is_compiled(trained.model):
-        ranges = module_ranges(model)
+    ranges = nullcontext() if is_compiled(trained.model) else module_ranges(model)
     return StepProfiler(
         lambda: live_tensors(model, trained.optimizer, trained.reference_model),
         ranges,
@@ -88,9 +86,7 @@ def _timed_steps(row: Mapping[str, Any]) -> int:
 
 def _device_readings(row: Mapping[str, Any]) -> DeviceReadings | None:
     """NVML's figures; None without a GPU, or if the trial could not read them."""
-    if not torch.cuda.is_available():
-        return None
-    if "gpu_uuid" not in row or "gpu_context_bytes" not in row:
+    if not torch.cuda.is_available() or "gpu_context_bytes" not in row:
         return None
     # NVML counts the whole GPU: the trial's part is the growth since it began.
     used_by_trial = nvml.used_bytes(row["gpu_uuid"]) - row["gpu_used_before_bytes"]
@@ -125,7 +121,6 @@ def _time_entries(trace: Trace, profiler: StepProfiler, row: Mapping[str, Any]) 
     """The parts about time, the rules about time, and the efficiency."""
     on_gpu = torch.cuda.is_available()
     step_seconds = row["step_seconds_median"]
-    # By kind of operation, by module, and by phase of the loop: three views of the same step.
     operation_entries = list(operations(trace, step_seconds))
     yield from operation_entries
     yield from modules(trace)
@@ -133,15 +128,9 @@ def _time_entries(trace: Trace, profiler: StepProfiler, row: Mapping[str, Any]) 
     host_updates = any(
         tensor.device == "cpu" and "states" in tensor.name for tensor in profiler.live_tensors
     )
-    phase_entries = list(
-        phases(
-            trace,
-            profiler.phase_seconds,
-            step_seconds=step_seconds,
-            host_updates=host_updates,
-            on_gpu=on_gpu,
-        )
-    )
+    seconds = profiler.phase_seconds
+    times = {"step_seconds": step_seconds, "host_updates": host_updates, "on_gpu": on_gpu}
+    phase_entries = list(phases(trace, seconds, **times))
     yield from phase_entries
     groups = {item.name: item.value for item in operation_entries if item.part == "operations"}
     yield from rules_of_thumb.time_shares(groups)

@@ -15,7 +15,6 @@ from torch.utils.data import DataLoader
 from jobs.loops.contract import Setup, Trained
 from jobs.loops.meter import Listener
 from jobs.loops.row_order import loader_of
-from jobs.loss_scaling import LossScaling
 from jobs.techniques.axes.optimizer import decay_groups
 
 
@@ -26,9 +25,6 @@ def train(setup: Setup) -> Trained:
     begin = time.perf_counter()
     samples = loop.run(setup.meter)
     seconds = time.perf_counter() - begin
-    loss_scaling: LossScaling | None = None
-    if setup.arguments.gradient_accumulation_steps > 1:
-        loss_scaling = "divided"
     return Trained(
         model=loop.model,
         optimizer=loop.optimizer,
@@ -40,7 +36,7 @@ def train(setup: Setup) -> Trained:
         train_rows=loop.train_rows,
         evaluate=loop.evaluate_rows,
         save=loop.save_checkpoint,
-        loss_scaling=loss_scaling,
+        loss_scaling="divided" if setup.arguments.gradient_accumulation_steps > 1 else None,
     )
 
 
@@ -150,11 +146,7 @@ def _shares(model: Any, step: Sequence[Any]) -> Sequence[float | torch.Tensor]:
 
 
 def enable_checkpointing(model: Any, arguments: Any) -> None:
-    """Checkpoint activations as the training arguments ask.
-
-    transformers 5.23 renamed the arguments and gave them options. Older versions have only the old
-    names.
-    """
+    """Checkpoint activations as the arguments ask, by their names since or before 5.23."""
     # None: the installed transformers has no such argument, or the caller left it open.
     is_enabled = getattr(arguments, "activation_checkpointing", None)
     if is_enabled:
@@ -171,8 +163,7 @@ def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optim
     factory, kwargs = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     # Layer-wise and low-rank optimizers bring parameter groups of their own.
     groups = kwargs.pop("optimizer_dict", None) or kwargs.pop("params", None)
-    if not groups:
-        groups = decay_groups(model, arguments.weight_decay)
+    groups = groups or decay_groups(model, arguments.weight_decay)
     optimizer: torch.optim.Optimizer = factory(groups, **kwargs)
     return optimizer
 

@@ -1,8 +1,7 @@
 """The loss of accumulated steps in the Trainer: what divides it, its correction, and a check.
 
-The loss of each micro-batch must be divided by the number of micro-batches in the step. Either the
-model or the Trainer does that. The forward pass of the first micro-batch shows which of the two.
-Finding that out takes no memory. The check runs after training, when the peaks have been read.
+Either the model or the Trainer divides the loss of each micro-batch. The forward pass of the first
+micro-batch shows which, without memory. The check runs when the peaks have been read.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ from jobs.loss_scaling import LossScaling
 class LossScale:
     """What divides the loss of an accumulated step, found out at the first micro-batch.
 
-    The Trainer hands ``num_items_in_batch`` to every model whose ``forward`` takes any keyword. It
-    trusts the model to divide by that count. If the model does not compute with the count, this
-    class sets ``model_accepts_loss_kwargs = False`` before the first backward pass, and the Trainer
-    divides.
+    The Trainer hands ``num_items_in_batch`` to every model whose ``forward`` takes any keyword, and
+    trusts it to divide by that count. If the model does not compute with the count, this class sets
+    ``model_accepts_loss_kwargs = False`` before the first backward pass, and the Trainer divides.
     """
 
     def __init__(self, trainer: transformers.Trainer) -> None:
@@ -37,8 +35,7 @@ class LossScale:
     def as_declared(cls, trainer: transformers.Trainer) -> LossScale:
         """For a Trainer whose class computes the loss itself: nothing is corrected.
 
-        If the class gets the count of the step's items, it divides. Otherwise the Trainer does. A
-        class may also say who does: transformers has that attribute since 5.19.
+        The class says who divides since transformers 5.19; otherwise it does if it gets the count.
         """
         scale = cls(trainer)
         divides = getattr(trainer, "loss_is_scaled_for_ga", None)
@@ -57,11 +54,7 @@ class LossScale:
         num_items_in_batch: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Call the Trainer's own ``compute_loss`` with these arguments; returns what it returns.
-
-        The first call also finds out who divides. ``num_items_in_batch`` is the Trainer's count of
-        the step's items, or None.
-        """
+        """Call the Trainer's own ``compute_loss``; the first call also finds out who divides."""
         count = num_items_in_batch
         accumulates = self._trainer.args.gradient_accumulation_steps > 1
         if not accumulates or self.scaling is not None:
@@ -69,7 +62,7 @@ class LossScale:
         if not isinstance(count, torch.Tensor):
             # The Trainer knows that this model takes no count, and divides.
             self.scaling = "divided"
-        elif _is_compiled(model):
+        elif is_compiled(model):
             # A watched count would make torch.compile compile again, so the uncompiled model is
             # asked.
             self._decide(used=self._is_used_uncompiled(compute_loss, inputs, count))
@@ -89,9 +82,9 @@ class LossScale:
     def _is_used_uncompiled(
         self, compute_loss: Callable[..., Any], inputs: Mapping[str, Any], count: torch.Tensor
     ) -> bool:
-        """Whether the model, as it was before compiling, computes with the count.
+        """Whether the model computes with the count before compiling; False if it cannot be tried.
 
-        False if that cannot be tried, because dividing in the Trainer is right for every model.
+        Dividing in the Trainer is right for every model.
         """
 
         def compute(model: Any, fake_inputs: Mapping[str, Any], fake_count: Any) -> Any:
@@ -109,8 +102,7 @@ def loss_ratio(trainer: transformers.Trainer) -> float | None:
     """The loss of a step whose micro-batches are all the same, divided by the loss of one of them.
 
     It is 1 if accumulated training has the right gradients. None if the loss of one micro-batch is
-    zero, or a loss is not finite. Trains nothing: weights, gradients and random numbers stay as
-    they are.
+    zero, or a loss is not finite. Weights, gradients and random numbers stay as they are.
     """
     batch = _first_micro_batch(trainer)
     accumulation: int = trainer.args.gradient_accumulation_steps
@@ -164,15 +156,13 @@ def _without_backward(accelerator: Any) -> Iterator[None]:
 @contextmanager
 def _same_draws() -> Iterator[None]:
     """Each such context has the same random numbers. The sequence outside is not changed."""
-    devices = []
-    if torch.cuda.is_initialized():
-        devices.append(torch.cuda.current_device())
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(0)
         yield
 
 
-def _is_compiled(model: torch.nn.Module) -> bool:
+def is_compiled(model: torch.nn.Module) -> bool:
     """Whether torch.compile compiled the model or one of its modules."""
     return any(
         getattr(module, "_compiled_call_impl", None) or hasattr(module, "_orig_mod")

@@ -26,8 +26,7 @@ class Setup:
     """Made by a technique's hook; None: the loop creates the one that ``arguments`` names."""
     meter: Listener
     user: Any = None
-    """The user's own Trainer, callbacks and collator, as the service ``user_objects`` returns them;
-    None: there are none."""
+    """The user's own Trainer, callbacks and collator, of the service ``user_objects``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,13 +45,11 @@ class Trained:
     train_on: Callable[[Listener], None]
     """Trains more steps with the same objects, until the given listener stops it."""
     train_rows: Callable[[Sequence[Sequence[int]], Listener], None]
-    """Trains on these rows of the dataset, given as micro-batches, until the given listener stops
-    it."""
+    """Does the same on these rows of the dataset, given as micro-batches."""
     loss_scaling: LossScaling | None = None
     """What divides the loss of an accumulated step; None: nothing is accumulated."""
     accumulated_loss_ratio: Callable[[], float | None] | None = None
-    """Runs one micro-batch forward, twice. Returns what ``accumulated_loss.loss_ratio`` returns.
-    None: the loop's own loss needs no check."""
+    """``accumulated_loss.loss_ratio``; None: the loop's own loss needs no check."""
     evaluate: Callable[[Sequence[int]], None] | None = None
     """Evaluates on these rows, in batches of the arguments' size; None: the loop cannot."""
     trainer_class: str = ""

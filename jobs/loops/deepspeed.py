@@ -17,8 +17,7 @@ from jobs.loops.meter import Listener
 def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str, Any]:
     """Set this process up as rank 0 of 1; returns the config with ``{nvme}`` filled in.
 
-    Without the environment variables that are set here, DeepSpeed would look for mpi4py. Each trial
-    takes a free port, so that trials on one node do not collide.
+    Without these environment variables DeepSpeed would look for mpi4py.
     """
     os.environ |= {
         "RANK": "0",
@@ -29,18 +28,15 @@ def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str
         "OMP_NUM_THREADS": str(cpus),
     }
     build_for_own_gpu()
-    # The placeholder can be anywhere in the mapping, so it is replaced in the JSON text.
-    text = json.dumps(config).replace("{nvme}", nvme_path)
-    filled: dict[str, Any] = json.loads(text)
+    filled: dict[str, Any] = json.loads(json.dumps(config).replace("{nvme}", nvme_path))
     return filled
 
 
 @contextmanager
 def reported_phases(engine: Any, meter: Listener) -> Iterator[None]:
-    """While the context lasts, the engine's updates are reported to ``meter``.
+    """While the context lasts, the updates of a DeepSpeed engine are reported to ``meter``.
 
-    DeepSpeed's engine updates the weights during a call that the Trainer makes for the backward
-    pass. The update includes clipping. Anything other than a DeepSpeed engine is left alone.
+    The engine clips and updates during a call that the Trainer makes for the backward pass.
     """
     if not hasattr(engine, "zero_optimization_stage"):
         yield

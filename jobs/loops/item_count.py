@@ -26,8 +26,8 @@ _NUMBERS = frozenset({"item", "tolist", "numpy", "__float__", "__int__", "__inde
 class WatchedCount(torch.Tensor):
     """A tensor that notes whether anything is computed with it.
 
-    It shares the storage of the tensor that it was made from. Results of a computation are plain
-    tensors. So it changes neither memory nor kernels.
+    It shares the storage of its original, and results are plain tensors. So it changes neither
+    memory nor kernels.
     """
 
     _plain: torch.Tensor
@@ -68,8 +68,7 @@ def watched(
 ) -> WatchedCount:
     """A form of ``count`` for which ``is_used`` says whether anything was computed with it.
 
-    ``plain`` takes its place in computations (None: the count itself), and ``uses`` are noted
-    already.
+    ``plain`` takes its place in computations (None: the count); ``uses`` are noted already.
     """
     shell = count.as_subclass(WatchedCount)
     shell._plain = count if plain is None else plain
@@ -101,7 +100,6 @@ def is_used_by(
         state = _fake({**dict(model.named_parameters()), **dict(model.named_buffers())}, mode)
 
         def forward(**arguments: Any) -> Any:
-            """The forward pass of the model's class, with fake tensors in place of its weights."""
             return functional_call(model, state, (), arguments)
 
         compute_loss(forward, _fake(inputs, mode), watched_count)
@@ -110,11 +108,10 @@ def is_used_by(
 
 def _fake(values: Mapping[str, Any], mode: Any) -> dict[str, Any]:
     """The same mapping, with a fake tensor in place of each tensor."""
-    fake = {}
-    for name, value in values.items():
-        is_tensor = isinstance(value, torch.Tensor)
-        fake[name] = mode.from_tensor(value) if is_tensor else value
-    return fake
+    return {
+        name: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+        for name, value in values.items()
+    }
 
 
 def _unwrapped(value: Any, counts: list[WatchedCount]) -> Any:

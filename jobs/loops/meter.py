@@ -43,10 +43,9 @@ class Listener:
 class Meter(Listener):
     """A ``Listener`` that reports to the trackers.
 
-    Trains at most ``total_steps``, of which the first ``warmup_steps`` do not count. Stops earlier
-    in two cases: the mean step time is known to within ``relative_error``, or it would not be known
-    to that even after all steps. At least one step counts. ``count_samples`` returns the number of
-    samples of a batch; None: it is the size of the first dimension.
+    Trains at most ``total_steps``, of which the first ``warmup_steps`` do not count, but at least
+    one counts. Stops earlier if the mean step time is known to within ``relative_error``, or would
+    not be even after all steps. ``count_samples`` returns the number of samples of a batch.
     """
 
     def __init__(

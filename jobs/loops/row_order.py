@@ -10,10 +10,7 @@ from torch.utils.data import BatchSampler, DataLoader, Sampler, Subset
 
 
 def loader_of(rows: Sequence[Sequence[int]], like: Any, accelerator: Any) -> Any:
-    """A data loader of these micro-batches of rows, in their order.
-
-    ``like`` is the training's own data loader, whose dataset and collator it shares.
-    """
+    """A loader of these micro-batches of rows, with dataset and collator of the loader ``like``."""
     loader: DataLoader[Any] = DataLoader(
         like.dataset,
         batch_sampler=_GivenRows(rows),
@@ -49,8 +46,7 @@ class StepsInRandomOrder(Sampler[int]):
     """Shuffles the order of another sampler's groups of ``step`` rows, and keeps each group's rows.
 
     transformers' ``LengthGroupedSampler`` draws about fifty steps at a time and yields them longest
-    first. So the first ten steps of an epoch are its slowest, and do not show its usual speed. The
-    groups stay as they are, so padding and memory do not change.
+    first. So the first ten steps of an epoch are its slowest, and do not show its usual speed.
     """
 
     def __init__(self, sampler: Any, step: int) -> None:

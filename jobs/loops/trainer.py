@@ -28,10 +28,7 @@ COUNT = "counted_samples"
 
 
 class Metered(_Base):
-    """Mixed into a Trainer: reports waits for data, phases, micro-batches and losses.
-
-    ``metered`` makes the class. Its methods call those of the Trainer's own class.
-    """
+    """Mixed into a Trainer by ``metered``: reports waits, phases, micro-batches and losses."""
 
     meter: Listener
     loss_scale: LossScale
@@ -174,11 +171,10 @@ def train(setup: Setup) -> Trained:
     }
     if setup.user is None:
         trainer = metered(transformers.Trainer)(**parts)
-    else:
-        trainer = setup.user.trainer_of(parts, transformers.Trainer)
-    if setup.user is not None and setup.user.computes_the_loss:
-        return measured(trainer, setup, LossScale.as_declared(trainer))
-    return measured(trainer, setup, LossScale(trainer))
+        return measured(trainer, setup, LossScale(trainer))
+    trainer = setup.user.trainer_of(parts, transformers.Trainer)
+    scale = LossScale.as_declared if setup.user.computes_the_loss else LossScale
+    return measured(trainer, setup, scale(trainer))
 
 
 def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:
@@ -212,9 +208,6 @@ def _settings(arguments: Any) -> str:
     Read back after the Trainer has changed what it changes. Empty for ``TrainingArguments``.
     """
     known = {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
-    settings = []
-    for field in dataclasses.fields(arguments):
-        value = getattr(arguments, field.name)
-        if field.name not in known and value != field.default:
-            settings.append(f"{field.name}={value}")
-    return ", ".join(settings)
+    own = [field for field in dataclasses.fields(arguments) if field.name not in known]
+    values = [(field, getattr(arguments, field.name)) for field in own]
+    return ", ".join(f"{field.name}={value}" for field, value in values if value != field.default)

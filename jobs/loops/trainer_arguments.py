@@ -52,7 +52,5 @@ def training_arguments(
 def _installed_name(name: str, installed: set[str]) -> str:
     """An argument's newer or older name, whichever is installed; else the name itself."""
     newer: str = RENAMED.get(name, name)
-    if newer in installed:
-        return newer
-    # If it is unknown, TrainingArguments raises an error that names it.
-    return {new: old for old, new in RENAMED.items()}.get(name, name)
+    older = {new: old for old, new in RENAMED.items()}.get(name, name)
+    return newer if newer in installed else older

@@ -46,20 +46,17 @@ class Allocator(Tracker):
             torch.cuda.reset_peak_memory_stats()
 
     def measurements(self) -> Mapping[str, Any]:
-        """The allocator's own counters, which need no synchronisation; empty without CUDA."""
         import torch
 
         if not torch.cuda.is_initialized():
             return {}
-        # Flat names: statistic.pool.metric (torch.cuda.memory_stats).
         stats = torch.cuda.memory_stats()
         values = {
             "peak_allocated_bytes": stats["allocated_bytes.all.peak"],
             "peak_reserved_bytes": stats["reserved_bytes.all.peak"],
             "allocator_retries": stats["num_alloc_retries"],
         }
-        limit = memory_cap.limit_bytes()
-        if limit is not None:
+        if (limit := memory_cap.limit_bytes()) is not None:
             values["allocator_limit_bytes"] = limit
         if self._model_bytes is not None:
             values["model_allocated_bytes"] = self._model_bytes

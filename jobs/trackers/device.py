@@ -18,8 +18,7 @@ from jobs.trackers.tracker import Moment, Tracker
 class Device(Tracker):
     """A trial's memory is what is in use on the GPU, less what was in use before the trial.
 
-    That is right only if no other process uses the GPU, which ``gpu_used_before_bytes`` and
-    ``gpu_foreign_processes`` show. NVML's figures per process are empty or wrong in containers.
+    NVML's figures per process are empty or wrong in containers.
     """
 
     columns: ClassVar = (
@@ -108,7 +107,6 @@ class Device(Tracker):
                 self._poll_memory()
         if not self._peak_used:
             return self._values
-        # The highest reading, less what was in use before the trial.
         peak = self._peak_used - self._values["gpu_used_before_bytes"]
         return {**self._values, "device_peak_bytes": peak}
 

@@ -52,10 +52,9 @@ class Host(Tracker):
 
 
 def _peak_resident_bytes() -> int:
-    """VmHWM; without /proc, the peak since the process began."""
+    """VmHWM; without /proc, the peak since the process began. Both count KiB (proc(5))."""
     if kib := kernel_value("/proc/self/status", "VmHWM:"):
-        return int(kib.split()[0]) * 1024  # the kernel's "kB" are KiB (proc(5))
-    # Linux counts ru_maxrss in KiB (getrusage(2)).
+        return int(kib.split()[0]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -34,8 +34,7 @@ class LaunchBound(Tracker):
 
     A loop that reads each loss, as the Trainer does to check for NaN, synchronises with the GPU. So
     every forward pass and every update (clipping and optimizer) begins with an empty queue. If the
-    host launches such a part more slowly than the GPU runs it, the GPU idles. ``host_bound_share``
-    cannot show that: it looks at the end of the backward pass, which the host launches faster.
+    host launches such a part more slowly than the GPU runs it, the GPU idles.
 
     ::
 
@@ -43,13 +42,12 @@ class LaunchBound(Tracker):
         GPU   │ ▪  ▪  ▪  ▪  ▪  ▪  │▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪│ ▪  ▪  ▪  ▪  │
                                   └ lag behind the host: none                  └ none
 
-    Measuring synchronises nothing. The lag at the end of a part comes from two CUDA events: the
-    time between them on the GPU, less the time between their launches. The first event is at a
-    point where the GPU was seen to be idle, so the lag was zero there.
+    The lag at the end of a part comes from two CUDA events: the time between them on the GPU, less
+    the time between their launches. The first event is at a point where the GPU was seen to be
+    idle, so the lag was zero there.
 
-    The gap between two steps is measured between points that are recorded anyway. An accumulating
-    step has one gap, before its first micro-batch, and a step with several updates one behind the
-    last of them: DeepSpeed's engine updates first, and the Trainer's own update then does nothing::
+    The gap between two steps is measured between points that are recorded anyway. It begins behind
+    the last update: DeepSpeed's engine updates first, and the Trainer's update does nothing then::
 
         host  │ update │ upkeep: schedule, logging, callbacks │ data │ inputs │ forward
         GPU   │ ▪▪▪▪▪▪▪▪▪ │                gap                          │▪▪│ ▪▪▪▪▪▪
@@ -142,7 +140,6 @@ class LaunchBound(Tracker):
         for part in _PARTS:
             spans = [span for span in counted if span.part == part]
             seconds = sum((span.seconds for span in spans if span.is_launch_bound), 0.0)
-            # A share of all counted time, so that the shares of both parts can be added.
             self._values[f"launch_bound_{part}_share"] = seconds / (end - begin)
             # An accumulating step has a forward pass for each micro-batch.
             by_step: defaultdict[int, float] = defaultdict(float)
@@ -209,8 +206,7 @@ class _Span:
         seconds_since_idle = self.end.seconds - self.idle_point.seconds
         if seconds_since_idle >= 5.0:  # their clocks may have drifted by ``IDLE_LAG_SECONDS``
             return False
-        # At the idle point the lag was zero, so the lag since then is the whole lag. Without a lag,
-        # the last kernel ended as soon as it was launched.
+        # Without a lag, the last kernel ended as soon as it was launched.
         return self.idle_point.lag_at(self.end) < IDLE_LAG_SECONDS
 
 
@@ -229,9 +225,7 @@ def _gap_figures(gaps: Sequence[_Gap], counted_seconds: float) -> dict[str, floa
     host = [gap.end.seconds - gap.begin.seconds for gap in gaps]
     upkeep = [gap.data_begin - gap.begin.seconds for gap in gaps]
     return {
-        # The median, because one step may wait for a garbage collection or a new epoch.
         "step_gap_seconds_median": statistics.median(device),
-        # A share of all counted time, so that it adds up with the launch-bound shares.
         "step_gap_share": sum(device) / counted_seconds,
         "step_gap_host_seconds_median": statistics.median(host),
         "step_gap_upkeep_seconds_median": statistics.median(upkeep),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
@@ -129,11 +129,10 @@ class Operators(Tracker):
         values = dict(self._values)
         # No attention operator is seen if a compiler fused attention into its own kernels.
         if self._attention:
-            # Layers may differ in their kernels. The most frequent kernel comes first.
             kernels = [name for name, _ in self._attention.most_common()]
             values["attention_kernel"] = ", ".join(kernels)
         if self._products:
-            # The most frequent dtype counts, because a model may keep a few products in 32 bits.
+            # A model may keep a few products in 32 bits.
             values["matmul_dtype"] = self._products.most_common(1)[0][0]
         return values
 

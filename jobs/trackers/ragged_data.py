@@ -64,10 +64,8 @@ class RaggedData(Tracker):
 
     def cpu_step_peak_bytes(self) -> int | None:
         """The worst step's bytes beyond persistent_bytes on a CPU; None if it was not measured."""
-        if self._operators is None:
-            return None
-        peak: int | None = self._operators.measurements().get("cpu_step_peak_bytes")
-        return peak
+        worst = {} if self._operators is None else self._operators.measurements()
+        return worst.get("cpu_step_peak_bytes")
 
     def measurements(self) -> Mapping[str, Any]:
         return self._values

@@ -42,19 +42,12 @@ class Losses(Tracker):
     def series(self) -> Mapping[str, list[float]]:
         """``loss``: the sum over each step's micro-batches. Waits for the device."""
         losses = self._losses.values()
-        sums = []
-        for begin, end in itertools.pairwise([0, *self._step_ends]):
-            micro_batch_losses = losses[begin:end]
-            if micro_batch_losses:
-                # Not the mean: the loop has divided each loss by the accumulation already. ``fsum``
-                # is exact, so the order of the micro-batches does not matter.
-                sums.append(math.fsum(micro_batch_losses))
-        return {"loss": sums}
+        spans = itertools.pairwise([0, *self._step_ends])
+        # Not the mean: the loop has divided each loss by the accumulation already. ``fsum`` is
+        # exact, so the order of the micro-batches does not matter.
+        return {"loss": [math.fsum(losses[begin:end]) for begin, end in spans if begin < end]}
 
     def measurements(self) -> Mapping[str, Any]:
         """Empty before the first step has ended."""
-        # Equal first losses show equal beginnings of two trials, equal last ones equal training.
         losses = self.series()["loss"]
-        if not losses:
-            return {}
-        return {"loss_first": losses[0], "loss_last": losses[-1]}
+        return {"loss_first": losses[0], "loss_last": losses[-1]} if losses else {}

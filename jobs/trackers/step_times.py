@@ -164,9 +164,8 @@ class Steps(Tracker):
         values: dict[str, Any] = {}
         if seconds:
             values["first_step_seconds"] = seconds[0]
-        if self._first_counted is None:
+        if (first := self._first_counted) is None:
             return values
-        first = self._first_counted
         counted = seconds[first:]
         values |= {
             "steps_counted": len(counted),
@@ -174,14 +173,11 @@ class Steps(Tracker):
             "counted_seconds": sum(counted),
             "step_seconds_median": statistics.median(counted),
             "data_seconds_median": statistics.median(self._data_seconds[first:]),
-            # The error of the mean step is used for the throughput as well. A value and its inverse
-            # have nearly the same relative error, if it is small.
+            # A value and its inverse have nearly the same relative error, if it is small.
             "samples_per_second_ci95": mean_step_error(counted),
-            # Throughput is a total over a total: the mean of step rates would be too high.
             **self._micro_batches.rates(self._first_micro_batch(first), sum(counted)),
         }
-        share = self._host_bound_share(first)
-        if share is not None:
+        if (share := self._host_bound_share(first)) is not None:
             values["host_bound_share"] = share
         return values
 

@@ -39,7 +39,7 @@ class Tracker:
 
     A hook must not allocate on the device, or the trial's memory would include its instrument's.
     All times are seconds of ``time.perf_counter``. Which steps count is known only in ``counted``:
-    ``jobs.trackers.sources.time_series.TimeSeries`` keeps readings and their times until then.
+    ``sources.time_series.TimeSeries`` keeps readings until then.
     """
 
     columns: ClassVar[tuple[Column, ...]] = ()

@@ -64,14 +64,6 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
         yield
 
 
-def is_compiled(model: torch.nn.Module) -> bool:
-    """Whether torch.compile compiled some of the modules. Hooks would cause recompilation."""
-    return any(
-        getattr(module, "_compiled_call_impl", None) or hasattr(module, "_orig_mod")
-        for module in model.modules()
-    )
-
-
 def class_name(module: torch.nn.Module) -> str:
     """A module's class, with its package if ``torch.nn`` has such a class too: ``peft.Linear``."""
     import torch

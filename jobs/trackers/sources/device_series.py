@@ -41,7 +41,4 @@ class DeviceSeries:
 
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
-        values: list[float] = []
-        for block in self._blocks:
-            values += block.tolist()
-        return values[: self._length]
+        return [value for block in self._blocks for value in block.tolist()][: self._length]

@@ -44,7 +44,6 @@ class GpuSensors:
         for column, series in self._readings.items():
             readings = series.between(begin, end)
             if column == "energy_joules" and len(series):
-                # The counter's growth is the energy of the window.
                 values[column] = series.growth(begin, end)
             elif column == "gpu_temperature_celsius" and readings:
                 # The highest: a GPU throttles at its peak, not at its mean.

@@ -43,9 +43,7 @@ class MicroBatches:
 
     def rates(self, first: int, seconds: float) -> dict[str, Any]:
         """Throughput of the micro-batches from ``first`` on, which took ``seconds``. May wait."""
-        samples: list[float] = [*self._samples]
-        if len(self._samples_on_device) > 0:
-            samples = self._samples_on_device.values()
+        samples = self._samples or self._samples_on_device.values()
         rates: dict[str, Any] = {"samples_per_second": sum(samples[first:]) / seconds}
         tokens = sum(self._tokens[first:])
         if tokens:

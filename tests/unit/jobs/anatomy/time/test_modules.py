@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from jobs.anatomy.time.modules import OUTSIDE, class_name, is_compiled, module_ranges, modules
+from jobs.anatomy.time.modules import OUTSIDE, class_name, module_ranges, modules
 from jobs.anatomy.trace import COMPILED, Trace, Work
 from jobs.anatomy.trace_reader import PHASE, read
+from jobs.loops.accumulated_loss import is_compiled
 from tests.support.traces import PHASES, kernel
 
 
