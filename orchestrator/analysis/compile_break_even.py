@@ -12,7 +12,6 @@ from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.storage.tables.rows import Row
 
-_AXIS = "compile"
 _NEEDED = ("first_step_seconds", "step_seconds_median")
 _CACHE_HITS = ("compile_cache_hits", "inductor_cache_hits")
 
@@ -20,39 +19,37 @@ _CACHE_HITS = ("compile_cache_hits", "inductor_cache_hits")
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
     """Compiled trial -> steps until compiling has paid for itself.
 
-    A trial is listed only if an eager trial has the same other choices. The figure is the extra
-    time of the first step, divided by the time that a later step saves. It is infinite if later
-    steps save no time. A trial that took code from the node's compile cache does not show what
-    compiling costs. It has no figure, unless its later steps save no time.
+    A trial is listed only if an eager trial has the same other choices. A trial that took code from
+    the node's compile cache does not show what compiling costs. It has no figure, unless its later
+    steps save no time.
     """
-    if _AXIS not in axes:
+    compile_column = axes.get("compile")
+    if compile_column is None:
         return {}
-
-    def other_choices(row: Row) -> tuple[object, ...]:
-        """The environment, and every choice except compilation."""
-        others = [row.get(column) for axis, column in axes.items() if axis != _AXIS]
-        return (row["environment_id"], *others)
-
+    equal = ["environment_id", *(column for column in axes.values() if column != compile_column)]
+    compiled: list[tuple[tuple[object, ...], Row]] = []
     eager: dict[tuple[object, ...], Row] = {}
-    compiled: list[Row] = []
     for row in rows:
-        if row["outcome"] != Outcome.OK or any(row.get(name) is None for name in _NEEDED):
-            continue
-        if row[axes[_AXIS]] == AXES[_AXIS].default:
-            eager[other_choices(row)] = row
-        else:
-            compiled.append(row)
-    steps = {}
-    for row in compiled:
-        reference = eager.get(other_choices(row))
-        if reference is None:
-            continue
-        # Compilation happens in the first step, so the extra time of that step is its price.
-        spent = row["first_step_seconds"] - reference["first_step_seconds"]
-        saved = reference["step_seconds_median"] - row["step_seconds_median"]
-        if saved <= 0:
-            steps[row["trial_id"]] = math.inf
-        elif not any(row.get(name) for name in _CACHE_HITS):
-            # By chance the compiled first step can be shorter than the eager one: a cost of 0.
-            steps[row["trial_id"]] = max(0.0, spent) / saved
-    return steps
+        if row["outcome"] == Outcome.OK and None not in map(row.get, _NEEDED):
+            others = tuple(map(row.get, equal))
+            if row[compile_column] == AXES["compile"].default:
+                eager[others] = row
+            else:
+                compiled.append((others, row))
+    figures = {row["trial_id"]: _steps(row, eager[key]) for key, row in compiled if key in eager}
+    return {trial_id: steps for trial_id, steps in figures.items() if steps is not None}
+
+
+def _steps(compiled: Row, eager: Row) -> float | None:
+    """The extra time of the first step divided by the time that a later step saves.
+
+    Infinite if later steps save no time; None if the price of compiling is not known.
+    """
+    # Compilation happens in the first step, so the extra time of that step is its price.
+    spent = compiled["first_step_seconds"] - eager["first_step_seconds"]
+    saved = eager["step_seconds_median"] - compiled["step_seconds_median"]
+    if saved <= 0:
+        return math.inf
+    # By chance the compiled first step can be shorter than the eager one: a cost of 0.
+    is_cached = any(compiled.get(name) for name in _CACHE_HITS)
+    return None if is_cached else float(max(0.0, spent) / saved)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from jobs.anatomy.time.operations import IDLE
 from jobs.anatomy_record import Anatomy
 from jobs.spec import Purpose
+from orchestrator.analysis.dataset import Dataset
 from orchestrator.storage.tables.rows import Row
 
 MEMORY_LAYERS: Mapping[str, str] = {
@@ -22,29 +23,21 @@ MEMORY_LAYERS: Mapping[str, str] = {
 three columns are peaks. Each peak includes all parts before it."""
 
 
-def profile_sources(
-    configurations: Iterable[Sequence[str]], follow_ups: Iterable[Row], profiled: Collection[str]
-) -> dict[str, str]:
-    """First trial of each configuration -> the trial that has the configuration's anatomy.
+def anatomy_of(run: Dataset, trial_ids: Sequence[str], row: Row) -> Anatomy | None:
+    """The anatomy of a configuration at its own speed; None if it was not profiled.
 
-    That is one of its repeats, or a follow-up. ``profiled`` are the trials that have an anatomy.
-    Configurations without an anatomy are left out.
+    It is that of a repeat, else that of a follow-up which profiled one. ``row`` is a repeat's row.
     """
-    followed: dict[str, list[str]] = {}
-    for row in follow_ups:
-        if row.get("purpose") == Purpose.PROFILE and row["trial_id"] in profiled:
-            followed.setdefault(row["follows_trial"], []).append(row["trial_id"])
-    sources: dict[str, str] = {}
-    for trial_ids in configurations:
-        # A repeat that was profiled itself comes before a trial that followed it.
-        own = [trial_id for trial_id in trial_ids if trial_id in profiled]
-        following = [follower for trial_id in trial_ids for follower in followed.get(trial_id, ())]
-        if own or following:
-            sources[trial_ids[0]] = (*own, *following)[0]
-    return sources
+    followers = [
+        follower["trial_id"]
+        for follower in run.follow_ups
+        if follower.get("purpose") == Purpose.PROFILE and follower["follows_trial"] in trial_ids
+    ]
+    profiled = [each for each in (*trial_ids, *followers) if each in run.anatomies]
+    return _at_speed_of(run.anatomies[profiled[0]], row) if profiled else None
 
 
-def at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
+def _at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
     """A profile's anatomy, with idle time, rate and MFU computed from the step time of ``row``.
 
     ``row`` is a trial of the same configuration, whose step time comes from more steps.

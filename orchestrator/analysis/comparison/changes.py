@@ -40,11 +40,8 @@ class Change:
     def loss(self) -> float:
         """The relative amount by which speed fell or memory grew. Needs a ratio."""
         assert self.ratio is not None
-        # A ratio is the later figure divided by the earlier one. So a speed is worse below 1, and
-        # a memory is worse above 1.
-        if self.kind == "slower":
-            return 1 - self.ratio
-        return self.ratio - 1
+        # A speed is worse below 1, a memory above 1.
+        return 1 - self.ratio if self.kind == "slower" else self.ratio - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from orchestrator.analysis.dataset import Dataset
 
 SetupPart = Literal["environment", "model", "data", "training_arguments", "measure", "host"]
+"""If "measure" differs, every step has another batch or learning rate, so losses cannot be
+compared. The host limits the speed of rows that are not GPU-bound."""
 VERSIONS: tuple[SetupPart, ...] = ("environment", "model", "data", "training_arguments")
 """If one of these differs, the losses of a configuration may differ by more than rounding."""
-SCHEDULE: tuple[SetupPart, ...] = ("measure",)
-"""If the schedule differs, every step has another batch or learning rate. Then losses cannot be
-compared."""
-HOSTS: tuple[SetupPart, ...] = ("host",)
-"""The host limits the speed of rows that are not GPU-bound."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,15 +31,10 @@ class SetupDifference:
         return self.name if self.part == "environment" else f"{self.part} {self.name}"
 
 
-def differences(
-    before: Dataset,
-    after: Dataset,
-    parts: tuple[SetupPart, ...] = (*VERSIONS, *SCHEDULE, *HOSTS),
-) -> Iterator[SetupDifference]:
+def differences(before: Dataset, after: Dataset) -> Iterator[SetupDifference]:
     """The settings that differ. A setting that a run does not have is the same as an empty one."""
-    for part in parts:
-        earlier = _settings(before, part)
-        later = _settings(after, part)
+    for part in get_args(SetupPart):
+        earlier, later = _settings(before, part), _settings(after, part)
         for name in sorted(earlier.keys() | later.keys()):
             if (earlier.get(name) or None) != (later.get(name) or None):
                 yield SetupDifference(

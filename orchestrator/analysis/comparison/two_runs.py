@@ -8,13 +8,13 @@ launch-bound rows is compared only if the hosts are equal.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.analysis.comparison.changes import KINDS, Change, ChangeKind, Comparison
-from orchestrator.analysis.comparison.run_differences import HOSTS, SCHEDULE, VERSIONS, differences
+from orchestrator.analysis.comparison.run_differences import VERSIONS, differences
 from orchestrator.analysis.comparison.speed import (
     Pair,
     common_shift,
@@ -24,6 +24,7 @@ from orchestrator.analysis.comparison.speed import (
 )
 from orchestrator.analysis.configuration import Configuration, choices_of
 from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.loss_parity.windows import ROUNDING, loss_windows, mismatch_ratio
 from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.tables.rows import Row
@@ -37,8 +38,6 @@ TOLERANCES: Mapping[str, float] = {
 }
 """Memory column -> the largest relative difference that is no change; the most repeatable first.
 Allocated bytes are equal in repeats. The peak of the whole GPU and that of a process vary more."""
-Result = Configuration | Row
-"""A configuration that ended ok, else the row of its trial."""
 Key = tuple[tuple[str, str], ...]
 """The choices that depart from the defaults, in order of their axes."""
 
@@ -50,56 +49,49 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
 
     ``different_hosts``: even if the hosts differ, compare speeds that depend partly on the host.
     """
-    earlier, later = _results_by_key(before), _results_by_key(after)
-    results = [(earlier[key], later[key]) for key in earlier if key in later]
-    matched: list[Pair] = []
-    for old, new in results:
-        if isinstance(old, Configuration) and isinstance(new, Configuration):
-            matched.append((old, new))
-    by_pace: dict[Pace, list[Pair]] = {pace: [] for pace in Pace}
-    for pair in filter(_is_precise, matched):
-        # If the two differ, the less repeatable pace counts. ``Pace`` is in falling order of that.
-        by_pace[max((pace_of(own.row) for own in pair), key=list(Pace).index)].append(pair)
-    gpu_bound = by_pace[Pace.GPU]
-    judged = list(gpu_bound)
-    launch_bound = by_pace[Pace.LAUNCHES]
-    same_host = different_hosts or not any(differences(before, after, HOSTS))
-    if same_host:
-        judged += launch_bound
-    same_schedule = not any(differences(before, after, SCHEDULE))
+    (earlier, failed_before), (later, failed_after) = _results(before), _results(after)
+    pairs = [(own, later[key]) for key, own in earlier.items() if key in later]
+    set_up = tuple(differences(before, after))
+    differing = {difference.part for difference in set_up}
+    by_pace = grouped(filter(_is_precise, pairs), _pace)
+    gpu_bound, launch_bound = by_pace.get(Pace.GPU, []), by_pace.get(Pace.LAUNCHES, [])
+    same_host = different_hosts or "host" not in differing
+    judged = [*gpu_bound, *launch_bound] if same_host else gpu_bound
     changes = [
         *single_changes(before, judged),
-        *_outcome_changes(before, after, results),
-        *_memory_changes(before, matched),
-        *_loss_changes(before, after, matched, same_schedule=same_schedule),
+        *_outcome_changes("regressed", before, earlier, failed_after),
+        *_outcome_changes("fixed", after, later, failed_before),
+        *_memory_changes(before, pairs),
+        *_loss_changes(before, after, pairs, differing),
     ]
+    tried_before, tried_after = earlier.keys() | failed_before, later.keys() | failed_after
     return Comparison(
-        matched=len(matched),
-        unsteady=len(matched) - sum(map(len, by_pace.values())),
-        host_bound=len(by_pace[Pace.HOST]),
-        without_gpu=len(by_pace[Pace.CPU]),
+        matched=len(pairs),
+        unsteady=len(pairs) - sum(map(len, by_pace.values())),
+        host_bound=len(by_pace.get(Pace.HOST, [])),
+        without_gpu=len(by_pace.get(Pace.CPU, [])),
         other_hosts=0 if same_host else len(launch_bound),
-        losses_compared=same_schedule,
+        losses_compared="measure" not in differing,
         changes=tuple(sorted(changes, key=_order)),
         shift=common_shift(gpu_bound),
         technique_shifts=tuple(technique_shifts(gpu_bound)),
         smallest_visible=smallest_visible(gpu_bound, len(judged)),
-        only_before=len(earlier.keys() - later.keys()),
-        only_after=len(later.keys() - earlier.keys()),
-        differences=tuple(differences(before, after)),
+        only_before=len(tried_before - tried_after),
+        only_after=len(tried_after - tried_before),
+        differences=set_up,
     )
 
 
-def _results_by_key(run: Dataset) -> dict[Key, Result]:
-    """The result of each configuration of a run. A configuration that was only skipped has none."""
-    results: dict[Key, Result] = {}
+def _results(run: Dataset) -> tuple[dict[Key, Configuration], dict[Key, Row]]:
+    """The configurations that ended ok, and a row of each that failed; skipped ones have none."""
+    configurations = () if run.main is None else run.main.configurations
+    measured = {_key(configuration.choices): configuration for configuration in configurations}
+    failed = {}
     for row in run.rows:
-        if row["outcome"] not in (Outcome.OK, Outcome.SKIPPED):
-            results[_key(choices_of(row, run.axes))] = row
-    # A repeat that ended ok replaces a failed one, so the ok configurations are added last.
-    for configuration in () if run.main is None else run.main.configurations:
-        results[_key(configuration.choices)] = configuration
-    return results
+        key = _key(choices_of(row, run.axes))
+        if row["outcome"] not in (Outcome.OK, Outcome.SKIPPED) and key not in measured:
+            failed[key] = row
+    return measured, failed
 
 
 def _key(choices: Mapping[str, Any]) -> Key:
@@ -120,28 +112,30 @@ def _is_precise(pair: Pair) -> bool:
     return all(error is not None and error < MAX_ERROR for error in errors)
 
 
+def _pace(pair: Pair) -> Pace:
+    """What limits the speed. If the two differ, it is the less repeatable: ``Pace`` has it last."""
+    return max((pace_of(own.row) for own in pair), key=list(Pace).index)
+
+
 def _outcome_changes(
-    before: Dataset, after: Dataset, results: Iterable[tuple[Result, Result]]
+    kind: ChangeKind, run: Dataset, measured: Mapping[Key, Configuration], failed: Mapping[Key, Row]
 ) -> Iterator[Change]:
-    """A "regressed" or "fixed" for each configuration that ended ok in one run only."""
-    kind: ChangeKind
-    for earlier, later in results:
-        if isinstance(earlier, Configuration) and not isinstance(later, Configuration):
-            kind, label, row = "regressed", before.label(earlier.choices), later
-        elif isinstance(later, Configuration) and not isinstance(earlier, Configuration):
-            kind, label, row = "fixed", after.label(later.choices), earlier
-        else:
-            continue
-        outcome = Outcome(row["outcome"])
-        yield Change(kind=kind, label=label, outcome=outcome, reason=row["reason"] or "")
+    """A change for each configuration that ended ok in ``run``, and failed in the other run."""
+    for key, configuration in measured.items():
+        if key in failed:
+            yield Change(
+                kind=kind,
+                label=run.label(configuration.choices),
+                outcome=Outcome(failed[key]["outcome"]),
+                reason=failed[key]["reason"] or "",
+            )
 
 
 def _memory_changes(before: Dataset, pairs: Iterable[Pair]) -> Iterator[Change]:
     """Changes of memory, read from the first column of ``TOLERANCES`` that both rows have."""
     for earlier, later in pairs:
         shared = [each for each in TOLERANCES if earlier.row.get(each) and later.row.get(each)]
-        if shared:
-            column = shared[0]
+        for column in shared[:1]:
             ratio = later.row[column] / earlier.row[column]
             if abs(ratio - 1) > TOLERANCES[column]:
                 yield Change(
@@ -155,15 +149,15 @@ def _memory_changes(before: Dataset, pairs: Iterable[Pair]) -> Iterator[Change]:
 
 
 def _loss_changes(
-    before: Dataset, after: Dataset, pairs: Iterable[Pair], *, same_schedule: bool
+    before: Dataset, after: Dataset, pairs: Iterable[Pair], differing: Container[str]
 ) -> Iterator[Change]:
-    """Loss mismatches between two runs.
+    """Loss mismatches between two runs; ``differing``: the parts of the set-up that differ.
 
     With equal versions, a mismatch is a difference larger than rounding. With other versions, it is
-    larger than chance explains. ``same_schedule`` is False if the seed or the length of the
-    training differs. Then only losses that are no longer finite are reported.
+    larger than chance explains. With another seed or length of the training, only losses that are
+    no longer finite are reported.
     """
-    same_versions = not any(differences(before, after, VERSIONS))
+    same_versions = not any(part in differing for part in VERSIONS)
     for earlier, later in pairs:
         old_losses = before.losses.get(earlier.trial_ids[0], ())
         new_losses = after.losses.get(later.trial_ids[0], ())
@@ -171,13 +165,12 @@ def _loss_changes(
             continue
         is_finite = all(map(math.isfinite, new_losses))
         ratio = None
-        if same_schedule and is_finite:
+        if is_finite and "measure" not in differing:
             # Equal versions draw the same random numbers, so losses may differ by rounding only.
             precision = str(earlier.choices.get("precision", "fp32"))
             rounding = ROUNDING.get(precision, 0.0) if same_versions else None
             ratio = mismatch_ratio(loss_windows(new_losses, old_losses, rounding, 0.0))
-        # A changed loss is always reported, so its size is no ``ratio`` to compare with a
-        # tolerance.
+        # A changed loss is always reported, so its size is no ``ratio`` to hold to a tolerance.
         if ratio is not None or not is_finite:
             yield Change(kind="loss mismatch", label=before.label(earlier.choices), after=ratio)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from jobs.flags import flags_of
 from jobs.record import Outcome
@@ -21,38 +22,69 @@ from orchestrator.analysis.explanation.breakdowns import (
 from orchestrator.analysis.explanation.result import Difference, Explanation, LossCurves, Side
 from orchestrator.analysis.loss_parity.loss_checks import compared
 from orchestrator.analysis.loss_parity.windows import state_of
-from orchestrator.analysis.profiles import at_speed_of, profile_sources
+from orchestrator.analysis.profiles import anatomy_of
 from orchestrator.analysis.repeatability import CLOSE
 from orchestrator.storage.tables.rows import Row, recipe_of
 
-EFFECTIVE_COLUMNS = (
-    "matmul_dtype",
-    "attention_kernel",
-    "autocast",
-    "tf32",
-    "parameter_dtypes",
-    "optimizer_class",
-    "optimizer_implementation",
-    "optimizer_state_dtypes",
-    "offload_optimizer_device",
-    "offload_parameter_device",
-    "zero_stage",
-    "checkpointed_layers",
-    "compiled_graphs",
-    "compile_graph_breaks",
-    "dataloader_workers",
-    "allocator_retries",
-)
-"""Columns of the effective configuration."""
-IDLE_COLUMNS = ("host_bound_share", "launch_bound_forward_share", "launch_bound_update_share")
-"""Shares of the step in which the GPU waits for the host."""
-POWER_COLUMNS = ("joules_per_sample", "gpu_sm_clock_mhz", "gpu_power_capped_share")
-"""Columns of power and clocks. If the power limit holds the clocks down, samples per second = power
-limit / joules per sample."""
-EFFICIENCY_FIGURES = ("MFU", "backward / forward")
-"""Figures of the anatomy that say how well the GPU was used."""
-FIRST_STEP = "first_step_seconds"
-"""Compilation and autotuning happen in the first step."""
+
+def _differ(before: Any, after: Any) -> bool:
+    """Whether they differ; a value that both lack does not count."""
+    return bool(before != after and (before or after))
+
+
+def _are_apart(before: float | None, after: float | None, tolerance: float = 0.0) -> bool:
+    """Whether both figures are known, and differ by more than a share of the larger."""
+    if before is None or after is None or not math.isfinite(before + after):
+        return False
+    return abs(before - after) > tolerance * max(before, after)
+
+
+def _are_clearly_apart(before: float | None, after: float | None) -> bool:
+    # The variation between equal trials is about a percent, less than CLOSE.
+    return _are_apart(before, after, CLOSE)
+
+
+def _could_be_compiling(before: float | None, after: float | None) -> bool:
+    """Whether two first steps differ by so much that a compilation or autotuning could be it."""
+    # Start-up times vary by less than a factor of two, or by less than a second.
+    shortest, longest = sorted((before or 0.0, after or 0.0))
+    return math.inf > longest > 2 * shortest and longest - shortest > 1
+
+
+RUNTIME: Mapping[Callable[[Any, Any], bool], tuple[str, ...]] = {
+    _differ: (
+        "matmul_dtype",
+        "attention_kernel",
+        "autocast",
+        "tf32",
+        "parameter_dtypes",
+        "optimizer_class",
+        "optimizer_implementation",
+        "optimizer_state_dtypes",
+        "offload_optimizer_device",
+        "offload_parameter_device",
+        "zero_stage",
+        "checkpointed_layers",
+        "compiled_graphs",
+        "compile_graph_breaks",
+        "dataloader_workers",
+        "allocator_retries",
+    ),
+    # How well the GPU was used, and the shares of the step in which it waits for the host. They are
+    # small, so even a small difference can explain a speed.
+    _are_apart: (
+        "MFU",
+        "backward / forward",
+        "host_bound_share",
+        "launch_bound_forward_share",
+        "launch_bound_update_share",
+    ),
+    # If the power limit holds the clocks down, samples per second = power limit / joules per
+    # sample.
+    _are_clearly_apart: ("joules_per_sample", "gpu_sm_clock_mhz", "gpu_power_capped_share"),
+    _could_be_compiling: ("first_step_seconds",),
+}
+"""When a difference is worth telling -> columns of the table, or figures of the anatomy."""
 
 
 class NotExplainableError(ValueError):
@@ -85,7 +117,7 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
         hardware="unknown hardware" if environment is None else environment.hardware,
         before=first,
         after=second,
-        choices=tuple(_differing(rows, run.axes)),
+        choices=tuple(_differences(rows, run.axes)),
         seconds_per_sample=time_breakdown(rows, anatomies),
         module_seconds=module_breakdown(rows, anatomies),
         memory_bytes=memory_breakdown(rows, (first, second), anatomies),
@@ -124,17 +156,9 @@ def _check(rows: Rows) -> None:
 
 
 def _anatomies(run: Dataset, rows: Rows) -> Anatomies:
-    """Both trials' anatomies; None unless both were profiled.
-
-    Idle time and rates are computed from the step time of the compared trial itself, because that
-    comes from more steps than a profile has.
-    """
-    ids = [row["trial_id"] for row in rows]
-    sources = profile_sources([(trial_id,) for trial_id in ids], run.follow_ups, run.anatomies)
-    if not all(trial_id in sources for trial_id in ids):
-        return None
-    first, second = (at_speed_of(run.anatomies[sources[row["trial_id"]]], row) for row in rows)
-    return first, second
+    """Both trials' anatomies at their own speeds; None unless both were profiled."""
+    first, second = (anatomy_of(run, (row["trial_id"],), row) for row in rows)
+    return None if first is None or second is None else (first, second)
 
 
 def _loss_curves(run: Dataset, rows: Rows) -> LossCurves | None:
@@ -150,41 +174,23 @@ def _loss_curves(run: Dataset, rows: Rows) -> LossCurves | None:
     return LossCurves(before=before, after=after, windows=windows, state=state_of(windows))
 
 
-def _differing(rows: Rows, columns: Mapping[str, str]) -> Iterator[Difference]:
-    """The columns in which the rows differ; a value that both lack does not count.
-
-    ``columns`` maps the name of a difference to its column.
-    """
-    for name, column in columns.items():
-        before, after = (row.get(column) for row in rows)
-        if before != after and (before or after):
-            yield Difference(name=name, before=before, after=after)
-
-
 def _runtime_differences(rows: Rows, anatomies: Anatomies) -> Iterator[Difference]:
     """Everything that ran differently, beginning with the effective configuration."""
-    yield from _differing(rows, {column: column for column in EFFECTIVE_COLUMNS})
+    figures: list[Row] = list(rows)
     if anatomies is not None:
-        figures = [each.values("efficiency") | each.values("phases") for each in anatomies]
-        for name in EFFICIENCY_FIGURES:
-            values = [own.get(name) for own in figures]
-            if None not in values and values[0] != values[1]:
-                yield Difference(name=name, before=values[0], after=values[1])
-    # Shares of idle time are small, so even a small difference of them can explain a speed.
-    for difference in _differing(rows, {column: column for column in IDLE_COLUMNS}):
-        shares = (difference.before, difference.after)
-        if all(share is not None and math.isfinite(share) for share in shares):
-            yield difference
-    for column in POWER_COLUMNS:
+        figures = [
+            {**row, **anatomy.values("efficiency"), **anatomy.values("phases")}
+            for row, anatomy in zip(rows, anatomies, strict=True)
+        ]
+    for is_told, names in RUNTIME.items():
+        yield from _differences(figures, {name: name for name in names}, is_told)
+
+
+def _differences(
+    rows: Sequence[Row], columns: Mapping[str, str], is_told: Callable[[Any, Any], bool] = _differ
+) -> Iterator[Difference]:
+    """The columns whose two values are told; ``columns``: name of a difference -> its column."""
+    for name, column in columns.items():
         before, after = (row.get(column) for row in rows)
-        if before is None or after is None:
-            continue
-        # The variation between equal trials is about a percent, less than CLOSE.
-        if abs(before - after) > CLOSE * max(before, after):
-            yield Difference(name=column, before=before, after=after)
-    before, after = (row.get(FIRST_STEP) or 0.0 for row in rows)
-    # Start-up times vary. So a difference is listed only if a compilation could cause it: by more
-    # than a factor of two, and by more than a second.
-    shortest, longest = sorted((before, after))
-    if math.inf > longest > 2 * shortest and longest - shortest > 1:
-        yield Difference(name=FIRST_STEP, before=before, after=after)
+        if is_told(before, after):
+            yield Difference(name=name, before=before, after=after)

@@ -11,7 +11,7 @@ from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
 from jobs.anatomy_record import Anatomy
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.profiles import at_speed_of, profile_sources
+from orchestrator.analysis.profiles import anatomy_of
 from orchestrator.reporting.configurations import CONFIGURATION
 from orchestrator.reporting.content import Column, Content, Format, Row, Table
 
@@ -134,15 +134,10 @@ def _shares(anatomy: Anatomy) -> dict[str, float | None]:
 
 def anatomies_of(dataset: Dataset, configurations: Iterable[Configuration]) -> dict[str, Anatomy]:
     """First trial of each profiled configuration -> its anatomy, at its own speed."""
-    if not dataset.anatomies:
-        return {}
-    rows = {configuration.trial_ids: configuration.row for configuration in configurations}
-    sources = profile_sources(rows, dataset.follow_ups, dataset.anatomies)
-    return {
-        trial_ids[0]: at_speed_of(dataset.anatomies[sources[trial_ids[0]]], row)
-        for trial_ids, row in rows.items()
-        if trial_ids[0] in sources
-    }
+    found = (
+        (own.trial_ids[0], anatomy_of(dataset, own.trial_ids, own.row)) for own in configurations
+    )
+    return {trial_id: anatomy for trial_id, anatomy in found if anatomy is not None}
 
 
 def asked_first(results: EnvironmentResults) -> list[Configuration]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.record import Outcome
 from jobs.spec import PLAIN, FollowUp, Purpose, TrainingRecipe
 from orchestrator.analysis.dataset import dataset_of_records, load_dataset
-from orchestrator.analysis.profiles import memory_layers, profile_sources
+from orchestrator.analysis.profiles import memory_layers
 from orchestrator.storage.run_metadata import RunMetadata
 from tests.support.records import H200, make_grid, make_record, write_run
 
@@ -91,10 +91,3 @@ def test_memory_layers_add_up_to_the_devices_peak() -> None:
     assert list(offloaded.values()) == [100, 0, 350, 50, 120]
     assert memory_layers({**row, "peak_allocated_bytes": 250}) is None
     assert memory_layers({}) is None
-
-
-def test_profile_sources_prefer_a_trials_own_anatomy() -> None:
-    follow_up = {"trial_id": "f", "purpose": Purpose.PROFILE, "follows_trial": "a"}
-    configurations = [("a", "b"), ("c",), ("d",)]
-    assert profile_sources(configurations, [follow_up], {"f", "c"}) == {"a": "f", "c": "c"}
-    assert profile_sources(configurations, [follow_up], {"b", "f"}) == {"a": "b"}

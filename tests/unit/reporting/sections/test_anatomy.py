@@ -50,6 +50,14 @@ def test_anatomy_of_a_follow_up_has_the_speed_of_its_trial(dataset: Dataset) -> 
     assert result[SEARCHED.trial_id].values("operations")["idle"] == pytest.approx(8 / 80 - 0.064)
 
 
+def test_anatomy_of_the_trial_itself_comes_before_a_follow_ups(tmp_path: Path) -> None:
+    dataset = load_dataset(write_run(tmp_path, [PROFILED, profile_of(PROFILED)]))
+    assert dataset.main is not None
+    (anatomy_shown,) = anatomies_of(dataset, dataset.main.configurations).values()
+    assert PROFILED.anatomy is not None
+    assert anatomy_shown.values("memory") == PROFILED.anatomy.values("memory")
+
+
 def test_anatomy_tables_hold_memory_time_and_modules(dataset: Dataset) -> None:
     result = tables(dataset)
     assert ["batch 8", "1.17 GiB", "400 MiB", "64 MiB", "536 MiB"] in written(result["memory"])
