@@ -34,7 +34,7 @@ def size(micro_batch: int, speed: float | None, accumulation: int = 1, **fields:
         "flags": (),
         "slot_seconds": 1.0,
     }
-    return BatchMeasurement(**{**measured, **fields})  # type: ignore[arg-type]
+    return BatchMeasurement(**{**measured, **fields})
 
 
 def answer(*sizes: BatchMeasurement, effective_batch: int | None = None) -> BatchSizeResult:
@@ -72,7 +72,6 @@ def test_answer_accumulated_is_the_fastest_way_to_the_effective_batch() -> None:
 
 def test_answer_alignment_needs_a_measured_difference() -> None:
     pair = answer(size(64, 110.0), size(65, 100.0)).alignment
-    assert pair is not None
     assert [micro_batch(own) for own in pair] == [65, 64]
     assert answer(size(64, 101.0), size(65, 100.0)).alignment is None
     thrashing = size(65, 100.0, flags=(Flag(FlagKind.THRASHING, 3),))
@@ -107,15 +106,12 @@ def test_answers_leave_out_sizes_that_train_wrongly() -> None:
         size(8, 90.0, accumulation=8),
         effective_batch=64,
     )
-    assert found.accumulated is not None
     assert found.accumulated.micro_batch == 8
     assert [own.micro_batch for own in found.left_out] == [16]
     assert [own["micro_batch"] for own in found.to_json()["left_out"]] == [16]
     not_finite = (Flag(FlagKind.LOSS_NOT_FINITE, 2.0),)
     found = answer(size(16, 100.0), size(32, 150.0, flags=not_finite))
-    assert found.fastest is not None
     assert found.fastest.micro_batch == 16
-    assert found.largest is not None
     assert found.largest.micro_batch == 32
 
 
@@ -129,7 +125,6 @@ def test_advised_finds_a_loss_that_was_not_divided() -> None:
     records = [batch_record(64, 1, 90.0, 0.7), batch_record(16, 4, 120.0, 2.8)]
     sizes = [measurement_of(record, 0.05) for record in records]
     checked = advised(answer(*sizes, effective_batch=64), records)
-    assert checked.accumulated is not None
     assert checked.accumulated.micro_batch == 64
     assert [flag.kind for flag in checked.left_out[0].flags] == [FlagKind.LOSS_TIMES_ACCUMULATION]
     assert "left out: 16×4 (120 samples/s): loss times accumulation" in describe(checked, "H200")

@@ -30,7 +30,6 @@ def test_dataset_follow_ups_are_no_configurations() -> None:
     check = replace(record, spec=replace(record.spec, follow_up=follow_up))
     dataset = dataset_of_records([record, check], RunMetadata())
     assert len(dataset.rows) == len(dataset.follow_ups) == 1
-    assert dataset.main is not None
     assert len(dataset.main.configurations) == 1
     assert len(dataset.main.follow_ups) == 1
 
@@ -39,7 +38,6 @@ def test_dataset_ranks_the_nearest_recipe_that_ended_ok() -> None:
     failed = make_record(outcome=Outcome.FAILED, optimizer="adamw_torch_fused")
     sgd = make_record(optimizer="sgd", recipe={"optimizer": "sgd"})
     dataset = dataset_of_records([failed, sgd], RunMetadata())
-    assert dataset.main is not None
     assert dataset.main.recipe == TrainingRecipe.of({"optimizer": "sgd"})
     assert not dataset.main.is_baseline_recipe
     assert dataset.main.fronts.keys() == {dataset.main.recipe}
@@ -47,7 +45,6 @@ def test_dataset_ranks_the_nearest_recipe_that_ended_ok() -> None:
 
 def test_dataset_fronts_are_within_a_recipe() -> None:
     dataset = dataset_of_records(make_grid(), RunMetadata())
-    assert dataset.main is not None
     assert len(dataset.main.fronts) == 4
     assert dataset.main.front == dataset.main.fronts[PLAIN]
     for recipe, front in dataset.main.fronts.items():
@@ -84,10 +81,8 @@ def test_memory_layers_add_up_to_the_devices_peak() -> None:
         "device_peak_bytes": 620,
     }
     layers = memory_layers(row)
-    assert layers is not None
     assert list(layers.values()) == [100, 200, 150, 50, 120]
     offloaded = memory_layers({**row, "offload_optimizer_device": "cpu"})
-    assert offloaded is not None
     assert list(offloaded.values()) == [100, 0, 350, 50, 120]
     assert memory_layers({**row, "peak_allocated_bytes": 250}) is None
     assert memory_layers({}) is None

@@ -119,7 +119,6 @@ def test_kuberays_own_schema_accepts_the_manifest(name: str, kind: str) -> None:
         against_kuberay({**document, "spec": {**document["spec"], "authOption": {"mode": "token"}}})
     spec = cluster_spec(name)
     assert spec["authOptions"] == {"mode": "token"}
-    assert RAY is not None
     assert spec["rayVersion"] == RAY[1]
 
 
@@ -247,7 +246,6 @@ def test_the_images_cuda_is_that_of_the_pinned_torch() -> None:
     cuda = CUDA_OF_TORCH[_pinned("torch")]
     dockerfile = (DEPLOY / "Dockerfile").read_text()
     argument = re.search(r"^ARG CUDA=(.+)$", dockerfile, re.MULTILINE)
-    assert argument is not None
     assert _major_and_minor(argument[1]) == cuda
     # The build itself asks torch, once it is installed.
     install = dockerfile.index("constraints.txt torch")
@@ -260,7 +258,6 @@ def test_the_table_of_torchs_cuda_is_that_of_the_installed_one() -> None:
     if not toolkits:
         pytest.skip("this torch is built without CUDA")
     needed = re.search(r"==([\d.]+)", toolkits[0])
-    assert needed is not None
     installed = importlib.metadata.version("torch").partition("+")[0]
     assert CUDA_OF_TORCH.get(installed) == _major_and_minor(needed[1])
 

@@ -93,7 +93,7 @@ def test_one_line_cannot_end_a_docstring_or_a_comment(text: str) -> None:
     code = f'"""Measured: {line}."""\n# {line}\nVALUE = 1\n'
     tree = ast.parse(code)
     assert len(tree.body) == 2
-    assert ast.literal_eval(tree.body[0].value) == f"Measured: {line}."  # type: ignore[attr-defined]
+    assert ast.literal_eval(tree.body[0].value) == f"Measured: {line}."
     comments = [
         token
         for token in tokenize.generate_tokens(StringIO(code).readline)

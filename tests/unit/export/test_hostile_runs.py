@@ -250,7 +250,6 @@ def test_exported_files_of_a_hostile_run_hold_its_values_as_data(
     expected = _texts(_harmless(spec), "a label", "a note")
     assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
     constants = [node.value for node in _constants(texts["train.py"])]
-    assert spec.data.file is not None
     assert {spec.model.name_or_path, spec.data.file.path} <= {
         value for value in constants if isinstance(value, str)
     }
@@ -352,7 +351,6 @@ def _code_blocks(text: str) -> list[str]:
 def _variants_of(text: str) -> Mapping[str, TrialSpec]:
     """The base trial with one field hostile."""
     data = BASE.data.file
-    assert data is not None
     hostile_data = {
         "path": {"path": text},
         "format": {"format": text},

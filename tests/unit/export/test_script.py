@@ -100,7 +100,6 @@ def test_script_hostile_data_is_not_exportable(
 
 
 def _with_tokenizer(spec: TrialSpec) -> TrialSpec:
-    assert spec.data.file is not None
     file = dataclasses.replace(spec.data.file, tokenizer="x")
     return dataclasses.replace(spec, data=DataSpec(file=file))
 

@@ -50,8 +50,6 @@ def module(tmp_path: Path) -> ModuleType:
     path = tmp_path / "liftable.py"
     path.write_text(MODULE)
     spec = importlib.util.spec_from_file_location("liftable", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["liftable"] = module
     spec.loader.exec_module(module)

@@ -94,7 +94,6 @@ def test_source_trial_of_another_config_is_not_checked(config: SweepConfig, tmp_
     changed = {**config.to_json(), "training_arguments": {"weight_decay": 0.2}}
     dataset = _dataset([_measured(spec)], changed)
     assert not source_trial(dataset, dataset.rows[0]).is_checked
-    assert dataset.main is not None
     (candidate,) = candidates(dataset.main.configurations)
     export_candidate(dataset, candidate, tmp_path / "train")
     readme = (tmp_path / "train" / "README.md").read_text()
@@ -135,7 +134,6 @@ def test_export_candidate_inferred_has_its_own_accumulation(
     record = _measured(spec)
     figures = {**record.measurements, "parameters_trainable": 10, "parameter_dtypes": "float32"}
     dataset = _dataset([dataclasses.replace(record, measurements=figures)], config.to_json())
-    assert dataset.main is not None
     (candidate,) = candidates(dataset.main.configurations, effective_batch=8)
     folder = tmp_path / "train"
     export_candidate(dataset, candidate, folder)
@@ -150,7 +148,6 @@ def test_export_candidate_between_two_micro_batches_has_its_own(
 ) -> None:
     spec = next(trial for trial in plan(config).trials if trial.micro_batch == 2)
     dataset = _dataset([_measured(spec)], config.to_json())
-    assert dataset.main is not None
     (measured,) = candidates(dataset.main.configurations)
     # 3 × 5, of which a micro-batch of 2 was measured.
     batch = {"micro_batch": 3, "accumulation": 5, "effective_batch": 15}

@@ -94,7 +94,6 @@ def test_recommend_export_into_the_working_folder_exits_2(
 def test_export_of_a_configuration_with_a_loss_flag_is_refused(
     kind: FlagKind, dataset: Dataset, tmp_path: Path
 ) -> None:
-    assert dataset.main is not None
     (candidate,) = candidates(dataset.main.configurations)
     flagged = dataclasses.replace(candidate.configuration, flags=(Flag(kind, 4.3),))
     with pytest.raises(NotExportableError, match="does not train as its reference does"):
@@ -167,7 +166,6 @@ def test_export_carries_the_users_epochs_and_seed_and_names_the_rest(tmp_path: P
     own = {"num_train_epochs": 3, "seed": 1, "report_to": "wandb", "`x`": 1, "output_dir": "out"}
     run = write_run(tmp_path / "run", [make_record(speed=100.0)], config={"left_aside": own})
     loaded = load_dataset(run)
-    assert loaded.main is not None
     (candidate,) = candidates(loaded.main.configurations)
     folder = tmp_path / "train"
     export_candidate(loaded, candidate, folder)
@@ -187,7 +185,6 @@ def test_export_of_other_arguments_has_one_epoch_and_the_measured_seed(
 ) -> None:
     run = write_run(tmp_path / "run", [make_record(speed=100.0)], config={"left_aside": own})
     loaded = load_dataset(run)
-    assert loaded.main is not None
     (candidate,) = candidates(loaded.main.configurations)
     export_candidate(loaded, candidate, tmp_path / "train")
     settings = json.loads((tmp_path / "train" / "training_arguments.json").read_text())

@@ -75,7 +75,6 @@ def test_load_config_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     # The shell's <(command) is such a pipe.
     command = f"sleep 0.3; printf %s '{MODEL}'"
     with subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
         config = load_config(f"/dev/fd/{writer.stdout.fileno()}")
     assert config.model.task
 
@@ -121,7 +120,6 @@ def test_training_arguments_are_read_from_a_file(load: Load, tmp_path: Path) -> 
 
 def test_data_file_becomes_absolute_with_its_format(load: Load, tmp_path: Path) -> None:
     file = load("data: {file: {path: train.jsonl, tokenizer: mine}}").data.file
-    assert file is not None
     assert (file.path, file.format) == (str(tmp_path / "train.jsonl"), "json")
 
 
@@ -145,7 +143,6 @@ def test_checkpoint_folder_becomes_absolute_hub_name_stays(
         f"data: {{file: {{path: train.jsonl, tokenizer: {named}}}}}\n"
     )
     config = load_config(tmp_path / "sweep.yaml")
-    assert config.data.file is not None
     expected = found.format(beside=tmp_path, above=tmp_path.parent)
     assert (config.model.name_or_path, config.data.file.tokenizer) == (expected, expected)
 

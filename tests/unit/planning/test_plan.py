@@ -174,7 +174,6 @@ def test_plan_swept_offload_overlays_the_own_deepspeed_file(plan_of: PlanOf) -> 
     planned = plan_of(deepspeed={"steps_per_print": 7}, axes={"offload": ["none", "zero2"]})
     without, with_zero = (trial.settings.deepspeed for trial in planned.trials)
     assert without is None
-    assert with_zero is not None
     assert (with_zero["steps_per_print"], with_zero["zero_optimization"]["stage"]) == (7, 2)
 
 

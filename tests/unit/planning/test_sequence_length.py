@@ -47,7 +47,6 @@ def test_plan_with_a_file_cuts_its_rows(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"input_ids": [1, 2, 3]}\n')
     data = {"file": {"path": "rows.jsonl", "max_length": 2048}}
     [spec] = plan(_config(tmp_path, data=data, axes={"sequence_length": [512]})).trials
-    assert spec.data.file is not None
     assert (spec.data.file.max_length, spec.data.file.max_tokens) == (512, 512)
 
 

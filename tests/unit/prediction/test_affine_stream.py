@@ -16,6 +16,5 @@ def _stream(samples: int, *sizes: int) -> Stream:
 def test_between_interpolates_sizes_of_equal_events() -> None:
     low, high = _stream(2, 300, 50), _stream(8, 900, 50)
     middle = between(low, high, 4)
-    assert middle is not None
     assert middle.events == _stream(4, 500, 50).events
     assert between(low, _stream(8, 900), 4) is None

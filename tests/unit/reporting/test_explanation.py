@@ -92,7 +92,6 @@ def test_loss_lines_tell_a_match_from_a_mismatch(tmp_path: Path) -> None:
         for n, losses in ((1, [1.0] * 8), (2, [1.0] * 4 + [2.0] * 4))
     )
     curves = explained(tmp_path, steady, twice).losses
-    assert curves is not None
     lines = list(loss_lines(curves))
     assert lines[0] == "Losses: loss mismatch. The largest difference is 1, in step 5 of 8."
     assert lines[-1] == (

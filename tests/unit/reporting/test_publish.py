@@ -71,7 +71,6 @@ def test_publish_frontier_table_holds_the_fronts_of_equal_training(folder: Path)
         for row in dataset.rows
         if row["outcome"] == "ok"
     }
-    assert dataset.main is not None
     on_front = {row["trial_id"] for row in rows if row["on_frontier"]}
     assert on_front == {own.trial_ids[0] for front in dataset.main.fronts.values() for own in front}
     assert {row["trial_id"] for row in rows if row["across_recipes"]} == {
@@ -98,7 +97,6 @@ def test_publish_keeps_hostile_strings_strings(tmp_path: Path) -> None:
     assert "alert('x')</script>" not in page
     assert "<img" not in without_scripts(page)
     raw = re.search(r'(?s)<script type="application/json" id="data">(.*?)</script>', page)
-    assert raw is not None
     values = {own["name"]: own["values"] for own in json.loads(raw[1])["encodings"]}
     assert HOSTILE in values["learning_rate"]
     markdown = (tmp_path / "report.md").read_text()

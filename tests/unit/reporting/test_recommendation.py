@@ -61,7 +61,6 @@ def test_notes_say_what_inference_rests_on(tmp_path: Path) -> None:
     known = {"parameters_trainable": 2**20, "parameter_dtypes": "float32"}
     run = load(write_run(tmp_path, [make_record(measurements=known)]))
     best = run.recommend(effective_batch=16).best
-    assert best is not None
     (note,) = notes(run.results, best)
     assert note.startswith("inferred from accumulation 1: ")
     assert note.endswith("which takes up to 4 MiB more")

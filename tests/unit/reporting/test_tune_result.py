@@ -101,7 +101,6 @@ def test_result_is_stored_when_the_run_is_published_and_read_from_there(tmp_path
     (plain,) = plain_json(to_json(read(dataset), {result.folder_name: "here"}))["results"]
     assert plain == {**plain, **stored["results"][0], "files": "here"}
     candidate = candidate_of(dataset, result)
-    assert candidate is not None
     assert candidate.measured.trial_ids[0] == result.best.trial_id == records[1].trial_id
     # What is stored counts, not what another computation would say.
     stored["results"][0]["gain"] = 7.0
@@ -116,7 +115,6 @@ def test_result_of_a_recorded_run_is_computed_when_it_is_read() -> None:
     results = load(RECORDED / "2026-11-26-tune_llm_1b-h200").tune_results
     assert [own.budget_bytes for own in results] == [24 * GIB, 40 * GIB, 80 * GIB]
     for result in results:
-        assert result.best is not None
         assert result.best.memory_bytes <= result.budget_bytes
         assert result.recommendation["best"]["trial_id"] == result.best.trial_id
 

@@ -57,7 +57,6 @@ def test_each_gpu_model_is_tuned_in_a_folder_of_its_own(
     assert [part.folder.path.name for part in tuned] == ["NVIDIA-A100", "NVIDIA-H200"]
     for part in tuned:
         (answer,) = part.answers
-        assert answer.largest is not None
         assert answer.largest.micro_batch == 16
         ids = {size.trial_id for size in answer.sizes}
         assert ids == set(part.folder.records())
@@ -83,6 +82,5 @@ def test_gpu_memory_limits_the_size_and_a_cpu_does_not(
     ray = FakeRay(monkeypatch, "NVIDIA H200")
     on_device(ray, Device())
     (part,) = tune(folder, BatchSizeGoal())
-    assert part.answers[0].largest is not None
     assert part.answers[0].largest.micro_batch < BatchSizeGoal().largest_size(has_gpu=True)
     assert BatchSizeGoal().largest_size(has_gpu=False) == 64

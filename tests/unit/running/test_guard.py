@@ -51,7 +51,6 @@ def test_what_a_killed_driver_leaves_ends_and_its_folder_goes(tmp_path: Path) ->
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
-    assert driver.stdout is not None
     marked, other = (psutil.Process(int(pid)) for pid in driver.stdout.readline().split())
     try:
         (guard,) = (child for child in psutil.Process(driver.pid).children() if child != other)

@@ -32,7 +32,6 @@ def folder(tmp_path: Path) -> Path:
 
 def rows(folder: Path) -> int:
     ids = trial_ids_in_file(folder / "trials.parquet")
-    assert ids is not None
     return len(ids)
 
 

@@ -94,7 +94,7 @@ def test_table_has_the_default_where_a_record_is_older_than_an_axis() -> None:
 
 
 def test_table_row_of_a_batch_that_does_not_divide_has_no_accumulation() -> None:
-    record = make_record(micro_batch=3, accumulation=2.6667, outcome=Outcome.UNSUPPORTED)  # type: ignore[arg-type]
+    record = make_record(micro_batch=3, accumulation=2.6667, outcome=Outcome.UNSUPPORTED)
     (row,) = table(record).rows
     assert (row["accumulation"], row["effective_batch"]) == (None, 8)
 

@@ -20,17 +20,14 @@ BERT = "2026-11-21-bert_large-h200"
 
 def test_recommend_offers_256_to_someone_who_asks_for_257() -> None:
     answer = recorded(BERT).recommend(Constraints(memory_bytes=24 * GIB, effective_batch=257))
-    assert answer.best is not None
     nearest = answer.nearby[0]
     assert (nearest.candidate.micro_batch, nearest.candidate.accumulation) == (32, 8)
-    assert nearest.ratio is not None
     assert nearest.ratio > 5
     assert nearest.candidate.memory_bytes <= 24 * GIB
 
 
 def test_recommend_infers_a_micro_batch_between_two_for_100() -> None:
     answer = recorded(BERT).recommend(Constraints(memory_bytes=24 * GIB, effective_batch=100))
-    assert answer.best is not None
     assert answer.best.basis is Basis.BETWEEN
     assert answer.best.micro_batch * answer.best.accumulation == 100
     # The best measured micro-batch that divides 100 is 4, at 95 samples/s.

@@ -57,7 +57,6 @@ def dataset() -> Dataset:
 
 
 def test_longest_within_a_budget_is_the_longest_of_each_technique_set(dataset: Dataset) -> None:
-    assert dataset.main is not None
     checkpoint, keep = dataset.main.longest(24 * 2**30)
     assert (checkpoint.tokens, checkpoint.configuration.choices["micro_batch"]) == (16384, 8)
     assert checkpoint.tokens_per_second == pytest.approx(1.6 * 16384)
@@ -69,7 +68,6 @@ def test_longest_names_a_length_that_ran_out_of_memory() -> None:
     dataset = _dataset(
         _record(1024, 10, 40.0), _record(4096, 0, 1.0, outcome=Outcome.OUT_OF_MEMORY)
     )
-    assert dataset.main is not None
     [context] = dataset.main.longest()
     assert (context.tokens, context.next_tokens) == (1024, 4096)
 
@@ -80,7 +78,6 @@ def test_longest_is_no_longer_than_the_longest_row_of_the_data() -> None:
         _record(4096, 12, 38.0, measurements={"longest_row_tokens": 1500}),
         _record(65536, 12, 37.0, measurements={"longest_row_tokens": 1500}),
     )
-    assert dataset.main is not None
     [context] = dataset.main.longest()
     assert (context.tokens, context.configuration.choices["sequence_length"]) == (1500, 4096)
     [shorter] = dataset.main.longest(11 * 2**30)
@@ -88,7 +85,6 @@ def test_longest_is_no_longer_than_the_longest_row_of_the_data() -> None:
 
 
 def test_longest_with_all_recipes_has_other_optimizers(dataset: Dataset) -> None:
-    assert dataset.main is not None
     contexts = dataset.main.longest(24 * 2**30, all_recipes=True)
     optimizers = [context.configuration.choices["optimizer"] for context in contexts]
     assert optimizers.index("sgd") == 1
@@ -96,7 +92,6 @@ def test_longest_with_all_recipes_has_other_optimizers(dataset: Dataset) -> None
 
 
 def test_lines_of_longest_say_that_nothing_was_verified(dataset: Dataset) -> None:
-    assert dataset.main is not None
     budget = 24 * 2**30
     text = "\n".join(lines(dataset, dataset.main.longest(budget), budget))
     assert "16,384 tokens: batch 8×1" in text
@@ -107,9 +102,7 @@ def test_lines_of_longest_say_that_nothing_was_verified(dataset: Dataset) -> Non
 
 def test_other_lengths_are_other_workloads_whatever_the_recipe(dataset: Dataset) -> None:
     results = dataset.main
-    assert results is not None
     answer = results.recommend(Constraints(all_recipes=True))
-    assert answer.best is not None
     offered = [answer.best, *answer.runners_up, *(cost.candidate for cost in answer.costs)]
     front = [*results.front_across_recipes, *(candidate.configuration for candidate in offered)]
     assert {own.choices["sequence_length"] for own in front} == {1024}
@@ -127,9 +120,7 @@ def test_recommend_at_a_longer_baseline_never_offers_a_shorter_one() -> None:
     ]
     run = RunMetadata(baseline={"sequence_length": 4096}, axes=("sequence_length",))
     results = dataset_of_records(records, run).main
-    assert results is not None
     answer = results.recommend(Constraints(all_recipes=True))
-    assert answer.best is not None
     assert answer.best.configuration.samples_per_second == 9.0
     assert all(pick.other is None for pick in results.budget_picks)
 
@@ -138,5 +129,4 @@ def test_equal_losses_do_not_make_lengths_one_workload() -> None:
     records = [_record(1024, 10, 40.0), _record(4096, 20, 9.0)]
     equal = {"loss": [5.0] * 200, "step_seconds": [0.1] * 200}
     results = _dataset(*(replace(record, steps=equal) for record in records)).main
-    assert results is not None
     assert not results.same_losses

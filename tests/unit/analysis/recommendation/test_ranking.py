@@ -50,17 +50,14 @@ def test_recommend_offers_nothing_that_trains_wrongly(
 def test_recommend_takes_accelerate_over_the_trainers_wrong_accumulation() -> None:
     results = recorded(TECHNIQUES)
     answer = results.recommend(Constraints(memory_bytes=24 * GIB, effective_batch=64))
-    assert answer.best is not None
     assert answer.best.configuration.choices["loop"] == "accelerate"
     # The Trainer's own row is evidence for the figures of a training that is right.
     (trainer,) = [own for own in answer.runners_up if own.basis is Basis.WRONG_LOSS_SCALE]
-    assert trainer.evidence is not None
     assert trainer.evidence.trains_wrongly
 
 
 def test_recommend_answers_the_readmes_command() -> None:
     answer = recorded(BERT).recommend(Constraints(memory_bytes=24 * GIB, effective_batch=256))
-    assert answer.best is not None
     assert (answer.best.micro_batch, answer.best.accumulation) == (32, 8)
     assert answer.best.configuration.samples_per_second > 250
 
@@ -129,8 +126,6 @@ def test_ranking_prefers_a_measurement_to_an_inferred_advantage_of_less_than_5_p
         return rankings.under(Constraints(effective_batch=8)).pick()
 
     close, clear = pick(104.0), pick(106.0)
-    assert close is not None
-    assert clear is not None
     assert (close.is_inferred, clear.is_inferred) == (False, True)
 
 

@@ -13,7 +13,6 @@ from tests.support.records import make_record, write_run
 
 def lines(folder: Path, records: list[TrialRecord]) -> list[dict[str, Any]]:
     dataset = load_dataset(write_run(folder, records))
-    assert dataset.main is not None
     configurations = dataset.main.configurations
     index_of = {own.trial_ids[0]: index for index, own in enumerate(configurations)}
     return batch_lines(dataset, dataset.main, index_of)

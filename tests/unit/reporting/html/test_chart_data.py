@@ -82,7 +82,6 @@ def test_chart_data_holds_the_anatomy_of_a_follow_up(tmp_path: Path) -> None:
 
 def test_shown_configurations_keep_fronts_and_an_even_choice(tmp_path: Path) -> None:
     dataset = load_dataset(write_run(tmp_path, make_grid()))
-    assert dataset.main is not None
     shown = shown_configurations(dataset, limit=40)
     (kept,) = shown.values()
     assert 40 < len(kept) < 280

@@ -53,7 +53,6 @@ def test_decisions_are_the_answers_of_recommend(name: str) -> None:
         if best is None:
             assert shown is None
             continue
-        assert shown is not None
         assert shown["label"] == run.dataset.pick_label(best.configuration)
         assert shown["memory"] == best.configuration.memory_bytes
 
@@ -67,7 +66,6 @@ def test_decisions_say_what_was_not_checked(tmp_path: Path) -> None:
     run = load(alone)
     table = page_decisions(run, run.results)
     shown = decision_at(table, "samples_per_second/any/0", None)
-    assert shown is not None
     assert any(note.startswith("losses not checked: ") for note in shown["notes"])
 
 

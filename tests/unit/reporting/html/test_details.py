@@ -11,14 +11,12 @@ from tests.support.records import make_grid, write_run
 
 def test_explained_pairs_are_those_of_picks_default_and_front(tmp_path: Path) -> None:
     dataset = load_dataset(write_run(tmp_path, make_grid(), budgets=[2**33]))
-    assert dataset.main is not None
     results = dataset.main
     index_of = {own.trial_ids[0]: index for index, own in enumerate(results.configurations)}
     pairs = explained_pairs(dataset, index_of)
     assert 0 < len(pairs) <= MAX_EXPLAINED * (MAX_EXPLAINED - 1) / 2
     indices = {int(part) for key in pairs for part in key.split(",")}
     best = results.budget_picks[0].best
-    assert best is not None
     assert index_of[best.trial_ids[0]] in indices
     for key, text in pairs.items():
         first, second = map(int, key.split(","))

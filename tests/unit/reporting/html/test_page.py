@@ -73,7 +73,6 @@ def test_queries_find_the_fastest_within_the_budget(
     import polars
 
     dataset = publish(write_run(tmp_path, make_grid())).dataset
-    assert dataset.main is not None
     monkeypatch.chdir(tmp_path)
     snippets = {tool: f"{before}24{after}" for tool, before, after in page.queries(dataset)}
     rows = duckdb.sql(snippets["DuckDB"]).fetchall()

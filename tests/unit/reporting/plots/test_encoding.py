@@ -13,10 +13,8 @@ from tests.support.records import make_grid, make_record, write_run
 def test_shown_budgets_are_those_of_the_run_wherever_they_lie(tmp_path: Path) -> None:
     named = [GIB // 2, 900 * GIB]
     dataset = load_dataset(write_run(tmp_path / "named", make_grid(), budgets=named))
-    assert dataset.main is not None
     assert shown_budgets(dataset, dataset.main) == named
     unnamed = load_dataset(write_run(tmp_path / "unnamed", make_grid()))
-    assert unnamed.main is not None
     assert shown_budgets(unnamed, unnamed.main)
 
 
@@ -25,7 +23,6 @@ def test_values_of_an_axis_come_in_their_techniques_order(tmp_path: Path) -> Non
     for number, precision in enumerate(("bf16", "fp32", "mine", "tf32")):
         records.append(make_record(precision=precision, micro_batch=2 ** (4 - number)))
     dataset = load_dataset(write_run(tmp_path, records))
-    assert dataset.main is not None
     configurations = dataset.main.configurations
     assert values_of("precision", configurations) == ["fp32", "tf32", "bf16", "mine"]
     assert values_of("micro_batch", configurations) == [2, 4, 8, 16]

@@ -22,11 +22,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def test_encoded_axes_prefer_precision_and_activations(dataset: Dataset, tmp_path: Path) -> None:
-    assert dataset.main is not None
     assert encoded_axes(dataset, dataset.main) == ("precision", "activations")
     records = [make_record(optimizer=name, micro_batch=n) for n in (1, 2) for name in ("a", "b")]
     few = load_dataset(write_run(tmp_path, records))
-    assert few.main is not None
     assert encoded_axes(few, few.main) == ("optimizer", "micro_batch")
 
 
@@ -37,7 +35,6 @@ def test_render_draws_runs_with_and_without_results(dataset: Dataset, tmp_path: 
 
 
 def test_labelled_configurations_are_few_and_hold_the_ends(dataset: Dataset) -> None:
-    assert dataset.main is not None
     front = dataset.main.front
     chosen = labelled(front, [front[3]])
     assert chosen[:3] == [front[-1], front[0], front[3]]

@@ -33,9 +33,7 @@ def dataset(tmp_path: Path) -> Dataset:
 
 
 def tables(dataset: Dataset) -> dict[str, Table]:
-    assert dataset.main is not None
     content = anatomy.make(dataset, dataset.main)
-    assert content is not None
     return {table.name: table for table in content.tables}
 
 
@@ -44,7 +42,6 @@ def written(table: Table) -> list[list[str]]:
 
 
 def test_anatomy_of_a_follow_up_has_the_speed_of_its_trial(dataset: Dataset) -> None:
-    assert dataset.main is not None
     result = anatomies_of(dataset, dataset.main.configurations)
     assert result.keys() == {PROFILED.trial_id, SEARCHED.trial_id}
     assert result[SEARCHED.trial_id].values("operations")["idle"] == pytest.approx(8 / 80 - 0.064)
@@ -78,7 +75,6 @@ def test_anatomy_tables_hold_memory_time_and_modules(dataset: Dataset) -> None:
 
 def test_anatomy_is_left_out_where_nothing_was_profiled(tmp_path: Path) -> None:
     dataset = load_dataset(write_run(tmp_path, [SEARCHED]))
-    assert dataset.main is not None
     assert anatomy.make(dataset, dataset.main) is None
 
 
@@ -86,7 +82,6 @@ def test_asked_first_names_the_front_before_others(tmp_path: Path) -> None:
     slow = [make_record(micro_batch=n, memory_mib=5000 + n) for n in range(1, 9)]
     best = make_record(micro_batch=16, memory_mib=900, speed=900.0)
     dataset = load_dataset(write_run(tmp_path, [*slow, best]))
-    assert dataset.main is not None
     ordered = asked_first(dataset.main)
     assert ordered[0].trial_ids == (best.trial_id,)
     assert len(ordered) == 9

@@ -15,7 +15,6 @@ from tests.support.records import GPU_BOUND, make_record, write_run
 
 def sentence(folder: Path, records: list[TrialRecord], budgets: list[int]) -> str:
     content = headline.make(load_dataset(write_run(folder, records, budgets=budgets)))
-    assert content is not None
     (text,) = content.text
     return text
 

@@ -32,7 +32,6 @@ GIB = 2**30
 
 def loaded(folder: Path, records: list[Any], **run: Any) -> tuple[Dataset, EnvironmentResults]:
     dataset = load_dataset(write_run(folder, records, **run))
-    assert dataset.main is not None
     return dataset, dataset.main
 
 
@@ -70,7 +69,6 @@ def test_pareto_front_marks_speeds_of_the_host(tmp_path: Path) -> None:
 
 def test_budgets_show_a_faster_recipe_behind_the_best(tmp_path: Path) -> None:
     content = budgets.make(*loaded(tmp_path, make_grid(), budgets=[GIB, 8 * GIB]))
-    assert content is not None
     rows = content.tables[0].rows
     assert [(row["budget_bytes"] // GIB, row["role"]) for row in rows] == [
         (1, "best"),
@@ -85,7 +83,6 @@ def test_budgets_show_a_faster_recipe_behind_the_best(tmp_path: Path) -> None:
 
 def test_hf_guide_table_stands_beside_published_figures(tmp_path: Path) -> None:
     content = hf_guide.make(*loaded(tmp_path, make_guide(), config=GUIDE_CONFIG))
-    assert content is not None
     rows = texts(content)
     assert rows[0][1:] == [
         *("17.6", "29.0", "9,751"),
@@ -120,7 +117,6 @@ def test_effects_and_cumulative_say_what_changes_the_training(tmp_path: Path) ->
     baseline = {"micro_batch": 4, "precision": "fp32"}
     run = loaded(tmp_path, make_grid(), baseline=baseline)
     content = effects.make(*run)
-    assert content is not None
     training = {row["axis"]: row["training"] for row in content.tables[0].rows}
     assert training == {
         "micro_batch": "other batch",
@@ -129,7 +125,6 @@ def test_effects_and_cumulative_say_what_changes_the_training(tmp_path: Path) ->
         "optimizer": "other recipe",
     }
     steps = cumulative.make(*run)
-    assert steps is not None
     assert [row["added"] for row in steps.tables[0].rows][:2] == [
         "baseline",
         "activations checkpoint",
@@ -140,7 +135,6 @@ def test_effects_and_cumulative_say_what_changes_the_training(tmp_path: Path) ->
 def test_environment_lists_what_is_known(tmp_path: Path) -> None:
     environment_of = {"gpu_model": "X", "gpu_memory_bytes": 3 * GIB, "driver": ""}
     content = environment.make(*loaded(tmp_path, [make_record(environment=environment_of)]))
-    assert content is not None
     assert texts(content) == [["gpu_memory_bytes", "3 GiB"], ["gpu_model", "X"]]
 
 
@@ -160,7 +154,6 @@ def test_failures_show_one_row_for_each_rule(tmp_path: Path) -> None:
     broken = make_record(micro_batch=64, outcome=Outcome.CRASHED, reason="SIGSEGV")
     dataset, _ = loaded(tmp_path, [make_record(), *records, broken, *oom])
     content = failures.make(dataset)
-    assert content is not None
     rows = content.tables[0].rows
     assert [(row["count"], row["outcome"], row["rule"]) for row in rows] == [
         (2, "out_of_memory", ""),
@@ -180,7 +173,6 @@ def test_failures_show_one_row_for_each_rule(tmp_path: Path) -> None:
 def test_failures_link_only_the_runs_own_logs(name: str, is_linked: bool, tmp_path: Path) -> None:
     failed = with_provenance(make_record(outcome=Outcome.FAILED, reason="no"), log_file=name)
     content = failures.make(load_dataset(write_run(tmp_path, [failed])))
-    assert content is not None
     assert ("log_file" in content.tables[0].rows[0]["trials"][0]) is is_linked
 
 
@@ -188,7 +180,6 @@ def test_warnings_group_the_flags_of_all_trials(tmp_path: Path) -> None:
     flags = [Flag(FlagKind.UNSTABLE, value) for value in (0.02, 0.3)]
     records = [make_record(micro_batch=n, flags=[flag]) for n, flag in enumerate(flags, 1)]
     content = warnings.make(load_dataset(write_run(tmp_path, records)))
-    assert content is not None
     assert texts(content) == [
         ["2", "unstable", "step time 95 % CI ±2.0 % to ±30 %", "batch 1 and 1 other"]
     ]
@@ -197,7 +188,6 @@ def test_warnings_group_the_flags_of_all_trials(tmp_path: Path) -> None:
 def test_one_time_costs_list_each_node(tmp_path: Path) -> None:
     costs = {"node-1": {"preload": 12.0, "build": "cached"}}
     content = one_time_costs.make(loaded(tmp_path, [make_record()], one_time_costs=costs)[0])
-    assert content is not None
     assert texts(content) == [["node-1", "preload", "12.0 s"], ["node-1", "build", "cached"]]
 
 
@@ -238,7 +228,6 @@ def test_search_summary_says_how_far_an_unfinished_run_is(tmp_path: Path) -> Non
     records = [make_record(), skipped(spec, "time_budget", "the time budget ended")]
     run = {"finished": False, "planned": 9, "notes": ["One GPU is unfit."]}
     content = search_summary.make(load_dataset(write_run(tmp_path, records, **run)))
-    assert content is not None
     assert content.text == (
         "Unfinished run: 2 of 9 trials so far, so every figure may still change.",
         "One GPU is unfit.",
@@ -249,6 +238,5 @@ def test_search_summary_says_how_far_an_unfinished_run_is(tmp_path: Path) -> Non
 def test_search_summary_of_missing_follow_ups_does_not_call_trials_missing(tmp_path: Path) -> None:
     run = {"finished": False, "planned": 1}
     content = search_summary.make(load_dataset(write_run(tmp_path, [make_record()], **run)))
-    assert content is not None
     expected = "Unfinished run: 1 trial ended, but not all follow-ups; a pick may still change."
     assert content.text == (expected,)

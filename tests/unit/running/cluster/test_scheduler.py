@@ -21,7 +21,7 @@ class Tune:
 
     def add(self, status: str = Trial.PENDING) -> Any:
         """One more trial."""
-        trial: Any = Trial("slot", stub=True)  # type: ignore[no-untyped-call]
+        trial: Any = Trial("slot", stub=True)
         trial.set_status(status)
         self._scheduler.on_trial_add(None, trial)
         return trial

@@ -27,7 +27,7 @@ class Large:
 def ended_trial() -> tuple[Any, list[weakref.ref[Large]]]:
     """A trial that has run: its config, its actor's first words, its result and its storage."""
     config, said, reported = Large(), Large(), Large()
-    trial: Any = Trial("slot", stub=True, config={"bundle": config}, storage=Large())  # type: ignore[no-untyped-call]
+    trial: Any = Trial("slot", stub=True, config={"bundle": config}, storage=Large())
     metrics = SimpleNamespace(remote=lambda **_: {"said": said})
     trial.set_ray_actor(SimpleNamespace(get_auto_filled_metrics=metrics))
     trial.update_last_result({"reported": reported, "figure": 1.0})
