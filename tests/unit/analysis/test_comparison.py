@@ -230,13 +230,6 @@ def test_compare_names_every_kind_of_change_worst_first() -> None:
     assert "fixed" in kinds(compared(after, plain).changes)
 
 
-def test_compare_fails_only_beyond_the_tolerance() -> None:
-    plain = [steady(make_record(micro_batch=2**n, speed=0.1)) for n in range(3)]
-    slower = [steady(record, samples_per_second=0.95) for record in plain]
-    comparison = compared(plain, slower)
-    assert [comparison.fails(tolerance) for tolerance in (0.03, 0.04, 0.10)] == [True, True, False]
-
-
 @pytest.mark.parametrize(
     ("pace", "ratio", "left_out", "expected"),
     [

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from jobs.record import Outcome, TrialRecord
+from jobs.record import TrialRecord
 from jobs.spec import FollowUp, Purpose
 from orchestrator.analysis.dataset import Dataset, load_dataset
-from orchestrator.analysis.explanation import NotExplainableError, explain
+from orchestrator.analysis.explanation import explain
 from orchestrator.analysis.loss_parity.windows import CheckState
-from tests.support.records import H200, make_anatomy, make_record, write_run
+from tests.support.records import make_anatomy, make_record, write_run
 
 SLOW = make_record(
     speed=100,
@@ -94,32 +93,3 @@ def test_explain_compares_losses_up_to_the_first_that_is_not_finite(tmp_path: Pa
     assert broken.state is CheckState.MATCHES
     assert doubled.furthest_step == 4
     assert len(broken.after) == 1
-
-
-@pytest.mark.parametrize(
-    ("other", "reason"),
-    [
-        (
-            {"outcome": Outcome.OUT_OF_MEMORY, "reason": "no room"},
-            "was not measured: out_of_memory: no room",
-        ),
-        ({"environment": {**H200, "torch": "1.0"}}, "different hardware or versions"),
-    ],
-)
-def test_explain_refuses_what_was_not_measured_equally(
-    other: dict[str, Any], reason: str, tmp_path: Path
-) -> None:
-    second = make_record(micro_batch=8, **other)
-    with pytest.raises(NotExplainableError, match=reason):
-        explain(written(tmp_path, SLOW, second), SLOW.trial_id, second.trial_id)
-
-
-def test_explain_a_name_must_be_one_trials(tmp_path: Path) -> None:
-    records = [make_record(micro_batch=size) for size in range(1, 30)]
-    dataset = written(tmp_path, *records)
-    letters = [record.trial_id[0] for record in records]
-    shared = next(letter for letter in letters if letters.count(letter) > 1)
-    with pytest.raises(LookupError, match=f'several trials begin with "{shared}"'):
-        explain(dataset, records[0].trial_id, shared)
-    with pytest.raises(LookupError, match='no trial "nothing"'):
-        explain(dataset, records[0].trial_id, "nothing")
