@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from jobs.record import SCHEMA_VERSION, Column, Outcome, Provenance, TrialRecord
 from jobs.spec import (
     Choice,
     DataSpec,
+    FollowUp,
     LibrarySettings,
     ModelSpec,
+    Purpose,
     SyntheticData,
     TrainingRecipe,
     TrialSpec,
@@ -267,3 +270,32 @@ def make_guide() -> list[TrialRecord]:
         )
         records.append(record)
     return records
+
+
+def steady(record: TrialRecord, **factors: float) -> TrialRecord:
+    """The record with a speed that the GPU sets, a narrow interval, and figures multiplied."""
+    measured: dict[str, Any] = {**record.measurements, **GPU_BOUND}
+    for name, factor in factors.items():
+        measured[name] = type(measured[name])(measured[name] * factor)
+    return replace(record, measurements=measured)
+
+
+def with_losses(record: TrialRecord, losses: Sequence[float]) -> TrialRecord:
+    """The record with these losses, a tenth of a second a step."""
+    return replace(record, steps={"loss": list(losses), "step_seconds": [0.1] * len(losses)})
+
+
+def follow_up_of(
+    record: TrialRecord, purpose: Purpose, measure: Mapping[str, Any] | None = None, **fields: Any
+) -> TrialRecord:
+    """The record of a follow-up of the record's trial."""
+    follow_up = FollowUp(follows_trial=record.trial_id, purpose=purpose)
+    changed = replace(record.spec.measure, **(measure or {}))
+    return replace(
+        record, spec=replace(record.spec, follow_up=follow_up, measure=changed), **fields
+    )
+
+
+def profile_of(record: TrialRecord, scale: float) -> TrialRecord:
+    """The follow-up that profiles the record's trial, with an anatomy of this scale."""
+    return follow_up_of(record, Purpose.PROFILE, {"profile": True}, anatomy=make_anatomy(scale))

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from jobs.flags import Flag, FlagKind
 from jobs.record import Outcome, TrialRecord
-from orchestrator.analysis.batch_size import (
-    BatchMeasurement,
-    BatchSizeResult,
-    advised,
-    margin_bytes,
-)
+from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeResult, advised
 from orchestrator.reporting.batch_size import describe
 from orchestrator.search.batch_size.measured_sizes import measurement_of
-from tests.support.records import H200, make_record
+from tests.support.records import H200, make_record, with_losses
 
 GB = 10**9
 
@@ -93,11 +87,6 @@ def test_measurement_of_a_record_leaves_the_margin_free() -> None:
     assert measurement_of(make_record(), 0.05).limit_bytes == math.inf
 
 
-def test_margin_bytes_is_a_share_below_one() -> None:
-    assert margin_bytes(1000, 0.05) == 50
-    assert margin_bytes(1000, 300) == 300
-
-
 def test_answers_leave_out_sizes_that_train_wrongly() -> None:
     wrong = (Flag(FlagKind.LOSS_TIMES_ACCUMULATION, 4.0),)
     found = answer(
@@ -117,8 +106,7 @@ def test_answers_leave_out_sizes_that_train_wrongly() -> None:
 
 def batch_record(micro_batch: int, accumulation: int, speed: float, loss: float) -> TrialRecord:
     record = make_record(micro_batch=micro_batch, accumulation=accumulation, speed=speed)
-    steps = {"loss": [loss, loss * 0.99, loss * 0.98, loss * 0.97], "step_seconds": [0.1] * 4}
-    return replace(record, steps=steps)
+    return with_losses(record, [loss, loss * 0.99, loss * 0.98, loss * 0.97])
 
 
 def test_advised_finds_a_loss_that_was_not_divided() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from jobs.record import Outcome
-from jobs.spec import PLAIN, FollowUp, Purpose, TrainingRecipe
+from jobs.spec import PLAIN, Purpose, TrainingRecipe
 from orchestrator.analysis.dataset import dataset_of_records, load_dataset
 from orchestrator.analysis.profiles import memory_layers
 from orchestrator.storage.run_metadata import RunMetadata
-from tests.support.records import H200, make_grid, make_record, write_run
+from tests.support.records import H200, follow_up_of, make_grid, make_record, write_run
 
 OTHER = {**H200, "gpu_model": "NVIDIA A100"}
 
@@ -26,8 +25,7 @@ def test_dataset_environments_are_apart_and_the_largest_comes_first() -> None:
 
 def test_dataset_follow_ups_are_no_configurations() -> None:
     record = make_record()
-    follow_up = FollowUp(follows_trial=record.trial_id, purpose=Purpose.CAP_CHECK)
-    check = replace(record, spec=replace(record.spec, follow_up=follow_up))
+    check = follow_up_of(record, Purpose.CAP_CHECK)
     dataset = dataset_of_records([record, check], RunMetadata())
     assert len(dataset.rows) == len(dataset.follow_ups) == 1
     assert len(dataset.main.configurations) == 1

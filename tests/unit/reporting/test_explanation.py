@@ -1,4 +1,4 @@
-"""Explanations in words: every part has its figures, and limits of the comparison are said."""
+"""Why two trials differ: parts add up, every part has its figures, and limits are said."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from jobs.flags import Flag, FlagKind
 from jobs.record import TrialRecord
-from jobs.spec import FollowUp, Purpose
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.analysis.explanation import Explanation, explain
+from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.reporting.explanation import loss_lines, render, seconds
 from orchestrator.reporting.plots import breakdown_bars as plot
-from tests.support.records import make_anatomy, make_record, write_run
+from tests.support.records import make_anatomy, make_record, profile_of, with_losses, write_run
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "explanation.txt"
 SLOW = make_record(
@@ -46,15 +46,6 @@ FAST = replace(
 )
 
 
-def profile_of(record: TrialRecord, scale: float) -> TrialRecord:
-    """The follow-up that profiles a record's trial."""
-    follow_up = FollowUp(follows_trial=record.trial_id, purpose=Purpose.PROFILE)
-    spec = replace(
-        record.spec, measure=replace(record.spec.measure, profile=True), follow_up=follow_up
-    )
-    return replace(record, spec=spec, anatomy=make_anatomy(scale))
-
-
 def explained(
     folder: Path, first: TrialRecord, second: TrialRecord, *more: TrialRecord
 ) -> Explanation:
@@ -80,23 +71,55 @@ def test_render_of_one_trial_twice_finds_no_difference(tmp_path: Path) -> None:
     assert "Runtime differences" not in text
 
 
-def test_render_warns_of_a_slower_profiled_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("more", "source"), [([], "columns"), ([profile_of(FAST, 0.4)], "anatomy")]
+)
+def test_explain_terms_add_up_to_the_figures(
+    more: list[TrialRecord], source: str, tmp_path: Path
+) -> None:
+    explanation = explained(tmp_path, SLOW, FAST, *more)
+    for breakdown in (explanation.seconds_per_sample, explanation.memory_bytes):
+        assert breakdown.source == source
+        assert sum(term.before for term in breakdown.terms) == pytest.approx(breakdown.before)
+        assert sum(term.after for term in breakdown.terms) == pytest.approx(breakdown.after)
+    assert explanation.seconds_per_sample.after == pytest.approx(1 / 150)
+
+
+def test_explain_scales_a_profiled_step_that_was_slower_and_says_so(tmp_path: Path) -> None:
     slow = replace(SLOW, anatomy=make_anatomy(10))
-    text = render(explained(tmp_path, slow, FAST, profile_of(FAST, 1)))
-    assert "! A: the profiled step took 6.40 times as long as a counted step" in text
+    explanation = explained(tmp_path, slow, FAST, profile_of(FAST, 1))
+    terms = {term.name: term for term in explanation.seconds_per_sample.terms}
+    assert terms["tensor contractions"].before == pytest.approx(0.01 * 240 / 256)
+    assert terms["idle"].before == pytest.approx(0)
+    warning = "! A: the profiled step took 6.40 times as long as a counted step"
+    assert warning in render(explanation)
 
 
-def test_loss_lines_tell_a_match_from_a_mismatch(tmp_path: Path) -> None:
-    steady, twice = (
-        replace(make_record(micro_batch=n), steps={"loss": losses, "step_seconds": [0.1] * 8})
-        for n, losses in ((1, [1.0] * 8), (2, [1.0] * 4 + [2.0] * 4))
-    )
-    curves = explained(tmp_path, steady, twice).losses
+@pytest.mark.parametrize(
+    ("losses", "state", "compared", "first", "last"),
+    [
+        ([1.0] * 8, CheckState.MATCHES, 8, "Losses: equal in each of the 8 steps", ""),
+        (
+            [1.0] * 4 + [2.0] * 4,
+            CheckState.MISMATCH,
+            8,
+            "Losses: loss mismatch. The largest difference is 1, in step 5 of 8.",
+            "  steps 5 to 8: mean loss 1 -> 2, a difference of 100 %; up to 60 % is a match",
+        ),
+        # Compared up to the first that is not finite.
+        ([1.0, float("nan")] + [1.0] * 6, CheckState.MATCHES, 1, "", ""),
+    ],
+)
+def test_loss_lines_tell_a_match_from_a_mismatch(
+    losses: list[float], state: CheckState, compared: int, first: str, last: str, tmp_path: Path
+) -> None:
+    steady = with_losses(make_record(micro_batch=1), [1.0] * 8)
+    other = with_losses(make_record(micro_batch=2), losses)
+    curves = explained(tmp_path, steady, other).losses
+    assert (curves.state, len(curves.after)) == (state, compared)
     lines = list(loss_lines(curves))
-    assert lines[0] == "Losses: loss mismatch. The largest difference is 1, in step 5 of 8."
-    assert lines[-1] == (
-        "  steps 5 to 8: mean loss 1 -> 2, a difference of 100 %; up to 60 % is a match"
-    )
+    assert lines[0].startswith(first)
+    assert lines[-1].endswith(last)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from orchestrator.reporting.configurations import row_of
 from orchestrator.reporting.recommendation import render
 from orchestrator.storage.run_metadata import RunMetadata
 from tests.support.recorded_runs import RECORDED
-from tests.support.records import make_record
+from tests.support.records import make_record, with_losses
 
 RUNS = sorted(path.parent.name for path in RECORDED.glob("*/trials.parquet"))
 LIGER = {"use_liger_kernel": True}
@@ -40,8 +39,8 @@ def trial(
 ) -> TrialRecord:
     """A trial whose choices are its recipe's and ``fields``."""
     recipe = recipe or {}
-    record = make_record(recipe=recipe, precision="bf16", **{**fields, **recipe})
-    return replace(record, steps={"loss": list(losses), "step_seconds": [0.1] * len(losses)})
+    record = make_record(recipe=recipe, **{"precision": "bf16", **fields, **recipe})
+    return with_losses(record, losses)
 
 
 def dataset_of(*records: TrialRecord) -> Dataset:
@@ -128,19 +127,13 @@ LORA = {"adapter": "lora_r8_all_linear", "precision": "bf16_weights"}
 WITH_LIGER = {**LORA, **LIGER}
 
 
-def lora_trial(losses: Sequence[float], recipe: Mapping[str, Any], **fields: Any) -> TrialRecord:
-    """A LoRA trial with 16-bit weights, whose axes hold ``recipe`` and ``fields``."""
-    record = make_record(recipe=recipe, **{**fields, **recipe})
-    return replace(record, steps={"loss": list(losses), "step_seconds": [0.1] * len(losses)})
-
-
 def test_liger_with_the_losses_of_the_adapters_own_recipe_is_recommended() -> None:
     """The reference has the adapter, too: Liger alone sets the two recipes apart."""
     records = [
-        lora_trial(losses_of(6), LORA, speed=2.52, micro_batch=2, use_liger_kernel="default"),
-        lora_trial(changed(losses_of(6), 0.002), WITH_LIGER, speed=3.01, micro_batch=2),
+        trial(losses_of(6), LORA, speed=2.52, micro_batch=2, use_liger_kernel="default"),
+        trial(changed(losses_of(6), 0.002), WITH_LIGER, speed=3.01, micro_batch=2),
         # In the memory of one GPU, only Liger reaches this batch: it has no partner.
-        lora_trial(losses_of(6), WITH_LIGER, speed=3.11, micro_batch=4),
+        trial(losses_of(6), WITH_LIGER, speed=3.11, micro_batch=4),
     ]
     results = results_of(*records)
     assert results.recipe == TrainingRecipe.of(LORA)
@@ -153,8 +146,8 @@ def test_liger_with_the_losses_of_the_adapters_own_recipe_is_recommended() -> No
 def test_row_of_the_same_recipe_is_recommended_and_beyond_chance_refused(axis: str) -> None:
     """A technique that only rounds differently needs no proof, and is refused upon a mismatch."""
     default = AXES[axis].default
-    plain = lora_trial(losses_of(), LORA, speed=2.5, **{axis: default})
+    plain = trial(losses_of(), LORA, speed=2.5, **{axis: default})
     for losses, speed in ((changed(losses_of(), 0.002), 3.0), (changed(losses_of(), 0.9), 2.5)):
-        results = results_of(plain, lora_trial(losses, LORA, speed=3.0, **{axis: "liger"}))
+        results = results_of(plain, trial(losses, LORA, speed=3.0, **{axis: "liger"}))
         answer = results.recommend(Constraints())
         assert answer.best.configuration.samples_per_second == speed

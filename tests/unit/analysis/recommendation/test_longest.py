@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from orchestrator.analysis.recommendation import Constraints
 from orchestrator.analysis.technique_effects import technique_effects
 from orchestrator.reporting.sections.longest_context import lines
 from orchestrator.storage.run_metadata import RunMetadata
-from tests.support.records import make_record
+from tests.support.records import make_record, with_losses
 
 GIB_IN_MIB = 1024
 
@@ -127,6 +126,5 @@ def test_recommend_at_a_longer_baseline_never_offers_a_shorter_one() -> None:
 
 def test_equal_losses_do_not_make_lengths_one_workload() -> None:
     records = [_record(1024, 10, 40.0), _record(4096, 20, 9.0)]
-    equal = {"loss": [5.0] * 200, "step_seconds": [0.1] * 200}
-    results = _dataset(*(replace(record, steps=equal) for record in records)).main
-    assert not results.same_losses
+    equal = [with_losses(record, [5.0] * 200) for record in records]
+    assert not _dataset(*equal).main.same_losses

@@ -1,4 +1,4 @@
-"""frontier.png: which axes it shows how, and which configurations it names."""
+"""frontier.png, and what it shares with the page: axes, budgets, colours, names."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset, load_dataset
-from orchestrator.reporting.plots.encoding import encoded_axes
+from orchestrator.reporting.plots.encoding import encoded_axes, shown_budgets, values_of
 from orchestrator.reporting.plots.frontier import render
 from orchestrator.reporting.plots.point_labels import MAX_LABELS, Label, labelled, write
-from orchestrator.reporting.plots.style import new_figure
+from orchestrator.reporting.plots.style import PALETTE, RISING, colours_of, new_figure
+from orchestrator.units import GIB
 from tests.support.records import make_grid, make_record, write_run
 
 
@@ -54,3 +55,34 @@ def test_write_never_covers_a_label_with_another() -> None:
     assert 3 <= len(boxes) < 30
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
     assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
+
+
+def test_shown_budgets_are_those_of_the_run_wherever_they_lie(tmp_path: Path) -> None:
+    named = [GIB // 2, 900 * GIB]
+    dataset = load_dataset(write_run(tmp_path / "named", make_grid(), budgets=named))
+    assert shown_budgets(dataset, dataset.main) == named
+    unnamed = load_dataset(write_run(tmp_path / "unnamed", make_grid()))
+    assert shown_budgets(unnamed, unnamed.main)
+
+
+def test_values_of_an_axis_come_in_their_techniques_order(tmp_path: Path) -> None:
+    records = []
+    for number, precision in enumerate(("bf16", "fp32", "mine", "tf32")):
+        records.append(make_record(precision=precision, micro_batch=2 ** (4 - number)))
+    dataset = load_dataset(write_run(tmp_path, records))
+    configurations = dataset.main.configurations
+    assert values_of("precision", configurations) == ["fp32", "tf32", "bf16", "mine"]
+    assert values_of("micro_batch", configurations) == [2, 4, 8, 16]
+
+
+def test_colours_of_names_are_the_palette_and_all_differ() -> None:
+    assert colours_of(["a", "b", "c"]) == list(PALETTE[:3])
+    many = colours_of([f"name {number}" for number in range(40)])
+    assert len(set(many)) == 40
+
+
+def test_colours_of_numbers_rise_from_end_to_end() -> None:
+    colours = colours_of([1, 2, 4, 8])
+    assert (colours[0], colours[-1]) == (RISING[0], RISING[-1])
+    assert colours_of([1, 2]) == list(PALETTE[:2])
+    assert colours_of([]) == []

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from jobs.record import TrialRecord
-from jobs.spec import FollowUp, Purpose
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.reporting.content import Table
 from orchestrator.reporting.sections import anatomy
 from orchestrator.reporting.sections.anatomy import anatomies_of, asked_first
-from tests.support.records import make_anatomy, make_record, write_run
+from tests.support.records import make_anatomy, make_record, profile_of, write_run
 
 PROFILED = make_record(micro_batch=4, speed=40.0, anatomy=make_anatomy())
 SEARCHED = make_record(micro_batch=8, memory_mib=2000, speed=80.0)
 
 
-def profile_of(record: TrialRecord) -> TrialRecord:
-    """The record's trial, run again to be profiled."""
-    follow_up = FollowUp(follows_trial=record.trial_id, purpose=Purpose.PROFILE)
-    return replace(
-        record, spec=replace(record.spec, follow_up=follow_up), anatomy=make_anatomy(2.0)
-    )
-
-
 @pytest.fixture
 def dataset(tmp_path: Path) -> Dataset:
-    return load_dataset(write_run(tmp_path, [PROFILED, SEARCHED, profile_of(SEARCHED)]))
+    return load_dataset(write_run(tmp_path, [PROFILED, SEARCHED, profile_of(SEARCHED, 2.0)]))
 
 
 def tables(dataset: Dataset) -> dict[str, Table]:

@@ -11,6 +11,7 @@ import pytest
 from jobs.flags import Flag, FlagKind
 from jobs.record import Outcome, skipped, with_provenance
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
+from orchestrator.analysis.published_guide import guide, published
 from orchestrator.reporting.content import Content
 from orchestrator.reporting.sections import (
     budgets,
@@ -240,3 +241,17 @@ def test_search_summary_of_missing_follow_ups_does_not_call_trials_missing(tmp_p
     content = search_summary.make(load_dataset(write_run(tmp_path, [make_record()], **run)))
     expected = "Unfinished run: 1 trial ended, but not all follow-ups; a pick may still change."
     assert content.text == (expected,)
+
+
+def test_published_figures_need_every_choice_to_be_the_guides() -> None:
+    lean = {"micro_batch": 1, "accumulation": 4, "activations": "checkpoint", "precision": "fp16"}
+    row = published({**lean, "optimizer": "adafactor"})
+    assert (row.seconds, row.samples_per_second, row.memory_mib) == (56.54, 9.06, 4847)
+    assert published({"micro_batch": 4, "precision": "bf16"}) is None
+    assert published({"micro_batch": 4, "attention": "eager"}) is None
+    assert published({"micro_batch": 4, "learning_rate": 1e-3}) is None
+
+
+def test_published_figures_are_found_for_optimizers_that_stand_for_another() -> None:
+    assert published({"micro_batch": 4, "optimizer": "adamw_torch"}) == guide().rows[0]
+    assert [row for row in guide().rows if published(row.choices) is not row] == []

@@ -1,4 +1,4 @@
-"""The printed end of a run reads well in a plain log."""
+"""The printed end of a run reads well in a plain log, and texts are cut between words."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.reporting.report import Report
+from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.reporting.terminal.summary import print_summary
 from tests.support.records import make_grid, make_record, write_run
 
@@ -56,3 +59,26 @@ def test_print_summary_to_a_pipe_wraps_sentences_but_no_cell(
     assert not any(line.rstrip().endswith("…") for line in lines)
     sentences = [line for line in lines if "  " not in line.strip() and "─" not in line]
     assert max(map(len, sentences)) < 100
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("short", "short"),
+        ("two  lines\nof words", "two lines of words"),
+        ("one two three four", "one two three …"),
+        ("/a/path/longer/than/the/limit.txt was missing", "/a/path/longer/than/the/limit.txt …"),
+        ("incomprehensibilities", "incomprehensibilities"),
+        ("", ""),
+    ],
+)
+def test_shortened_ends_between_words(text: str, expected: str) -> None:
+    limit = 18 if "lines" in text else 16
+    assert shortened(text, limit) == expected
+
+
+@given(st.text(alphabet="ab \n", max_size=60), st.integers(min_value=4, max_value=30))
+def test_shortened_holds_whole_words_only(text: str, limit: int) -> None:
+    words = text.split()
+    kept = shortened(text, limit).removesuffix(" …").split()
+    assert kept == words[: len(kept)]

@@ -1,0 +1,20 @@
+"""Pages of docs/ that are made from the code are current."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.reporting import config_reference, schema_page
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.mark.parametrize(
+    ("page", "render"),
+    [("configuration.md", config_reference.render), ("schema.md", schema_page.render)],
+)
+def test_generated_page_is_current(page: str, render: Callable[[], str]) -> None:
+    assert (DOCS / page).read_text() == render(), "make schema"
