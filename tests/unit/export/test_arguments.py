@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-import transformers
 
 from orchestrator.export.arguments import accelerate, deepspeed, training_arguments, with_batch
 from orchestrator.export.generated_code import NotExportableError
@@ -28,41 +26,6 @@ def test_training_arguments_evaluate_and_save_by_default(tiny_spec: SpecFactory)
     assert (settings["eval_steps"], settings["save_steps"]) == (0.1, 0.1)
     assert settings["save_total_limit"] == 2
     assert settings["per_device_eval_batch_size"] == 2
-
-
-def test_evaluation_of_a_fused_loss_takes_one_row_at_a_time(tiny_spec: SpecFactory) -> None:
-    # In training such a loss never holds all logits; an evaluation of the micro-batch would.
-    spec = tiny_spec({"micro_batch": 16, "loss": "chunked"})
-    assert training_arguments(spec, epochs=1)["per_device_eval_batch_size"] == 1
-
-
-def test_evaluation_that_was_measured_keeps_its_batch_size(tiny_spec: SpecFactory) -> None:
-    spec = tiny_spec({"micro_batch": 16, "loss": "chunked"})
-    measured = dataclasses.replace(
-        spec, measure=dataclasses.replace(spec.measure, evaluate_and_save=True)
-    )
-    default = transformers.TrainingArguments(output_dir="x").per_device_eval_batch_size
-    assert training_arguments(measured, epochs=1)["per_device_eval_batch_size"] == default
-    own = tiny_spec({"loss": "chunked"}, training_arguments={"per_device_eval_batch_size": 64})
-    assert training_arguments(own, epochs=1)["per_device_eval_batch_size"] == 64
-
-
-HOSTILE_ARGUMENTS: Mapping[str, Any] = {
-    "no_such_field": 1,
-    "learning_rate": float("nan"),
-    "optim_args": "\ud800",
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE_ARGUMENTS)
-def test_training_arguments_that_a_sweep_cannot_set_are_refused(
-    name: str, tiny_spec: SpecFactory
-) -> None:
-    spec = tiny_spec()
-    arguments = {**spec.settings.training_arguments, name: HOSTILE_ARGUMENTS[name]}
-    settings = dataclasses.replace(spec.settings, training_arguments=arguments)
-    with pytest.raises(NotExportableError):
-        training_arguments(dataclasses.replace(spec, settings=settings), epochs=1)
 
 
 def test_deepspeed_file_of_zero3_saves_whole_weights(tiny_spec: SpecFactory) -> None:
@@ -101,3 +64,31 @@ def test_with_batch_changes_the_choices_and_the_arguments(tiny_spec: SpecFactory
     spec = with_batch(tiny_spec(), 3, 6)
     assert (spec.micro_batch, spec.accumulation) == (3, 6)
     assert (spec.choices["micro_batch"], spec.choices["accumulation"]) == (3, 6)
+
+
+@pytest.mark.parametrize(
+    ("own", "was_measured", "size"),
+    [
+        # In training such a loss never holds all logits; an evaluation of the micro-batch would.
+        ({}, False, 1),
+        # What was measured is kept: the default of transformers.
+        ({}, True, 8),
+        ({"per_device_eval_batch_size": 64}, False, 64),
+    ],
+)
+def test_evaluation_of_a_fused_loss_takes_one_row_at_a_time_unless_measured(
+    own: dict[str, int], was_measured: bool, size: int, tiny_spec: SpecFactory
+) -> None:
+    choices = {"micro_batch": 16, "loss": "chunked"}
+    spec = tiny_spec(choices, training_arguments=own, evaluate_and_save=was_measured)
+    assert training_arguments(spec, epochs=1)["per_device_eval_batch_size"] == size
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"no_such_field": 1}, {"learning_rate": float("nan")}, {"optim_args": "\ud800"}]
+)
+def test_training_arguments_that_a_sweep_cannot_set_are_refused(
+    wrong: dict[str, Any], tiny_spec: SpecFactory
+) -> None:
+    with pytest.raises(NotExportableError):
+        training_arguments(tiny_spec(training_arguments=wrong), epochs=1)

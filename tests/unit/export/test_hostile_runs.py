@@ -12,8 +12,9 @@ import dataclasses
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -26,7 +27,6 @@ from jobs.spec import (
     DataSpec,
     Hook,
     LibrarySettings,
-    MeasureSpec,
     ModelSpec,
     Needs,
     SyntheticData,
@@ -82,49 +82,19 @@ HOOKS = st.builds(
 )
 
 
-def _lawless() -> st.SearchStrategy[TrialSpec]:
-    """Trials with every field from a stranger who keeps to no rule; nearly all are refused."""
-    models = st.builds(
-        ModelSpec,
-        task=st.one_of(st.sampled_from(["causal-lm", "image-classification"]), TEXTS),
-        architecture=st.one_of(st.none(), TEXTS),
-        config=MAPPINGS,
-        name_or_path=st.one_of(st.none(), TEXTS),
-        trust_remote_code=st.one_of(st.booleans(), VALUES),
-    )
-    files = st.builds(
-        DatasetFile,
-        path=TEXTS,
-        format=st.one_of(st.sampled_from(["json", "disk"]), TEXTS),
-        columns=st.dictionaries(TEXTS, TEXTS, max_size=2),
-        tokenizer=st.one_of(st.none(), TEXTS),
-        max_length=VALUES,
-    )
-    synthetic = st.builds(
-        SyntheticData, sequence_length=VALUES, samples=VALUES, padding=st.one_of(VALUES)
-    )
-    places = st.one_of(st.sampled_from(["model", "optimizer", "loop", "kernels"]), TEXTS)
-    libraries = st.builds(
-        LibrarySettings,
-        training_arguments=st.dictionaries(
-            st.one_of(st.sampled_from(["optim", "run_name", "learning_rate"]), TEXTS),
-            VALUES,
-            max_size=3,
-        ),
-        deepspeed=st.one_of(st.none(), MAPPINGS),
-        model_kwargs=st.one_of(st.just({}), MAPPINGS),
-        hooks=st.dictionaries(places, HOOKS, max_size=2),
-        requires=st.lists(TEXTS.map("package:{}".format), max_size=2).map(tuple),
-    )
-    data = st.one_of(st.builds(DataSpec, file=files), st.builds(DataSpec, synthetic=synthetic))
-    return st.builds(
-        TrialSpec,
-        choices=st.just({}),
-        model=models,
-        data=data,
-        settings=libraries,
-        measure=st.builds(MeasureSpec, seed=VALUES),
-        needs=st.builds(Needs, gpus=st.integers(0, 1), nvme_path=TEXTS),
+BASE = TrialSpec(
+    choices={},
+    model=ModelSpec(task="causal-lm", name_or_path="x"),
+    data=DataSpec(file=DatasetFile(path="x", format="json", tokenizer="x")),
+    settings=LibrarySettings(),
+)
+
+
+def _with(part: Any, path: str, value: Any) -> Any:
+    """The trial, or a part of it, with another value of the field at this path."""
+    name, _, rest = path.partition(".")
+    return dataclasses.replace(
+        part, **{name: _with(getattr(part, name), rest, value) if rest else value}
     )
 
 
@@ -151,12 +121,16 @@ def _texts_or_rejected(spec: TrialSpec, label: str, notes: str) -> dict[str, str
         reject()
 
 
-BASE = TrialSpec(
-    choices={},
-    model=ModelSpec(task="causal-lm", name_or_path="x"),
-    data=DataSpec(file=DatasetFile(path="x", format="json", tokenizer="x")),
-    settings=LibrarySettings(),
-)
+def _harmless(spec: TrialSpec) -> TrialSpec:
+    """A trial of the same shape with plain values: what the template alone writes."""
+    spec = _with(spec, "model.config", {})
+    if spec.model.name_or_path is None:
+        spec = _with(spec, "model.architecture", "bert")
+    else:
+        spec = _with(_with(spec, "model.architecture", None), "model.name_or_path", "x")
+    if spec.data.file is None:
+        return spec
+    return _with(spec, "data", DataSpec(file=DatasetFile(path="x", format="json", max_length=8)))
 
 
 class _LiteralsBlanked(ast.NodeTransformer):
@@ -187,21 +161,6 @@ class _LiteralsBlanked(ast.NodeTransformer):
 
 def _skeleton(script: str) -> str:
     return ast.dump(_LiteralsBlanked().visit(ast.parse(script)))
-
-
-def _harmless(spec: TrialSpec) -> TrialSpec:
-    """A trial of the same shape with plain values: what the template alone writes."""
-    model = dataclasses.replace(
-        spec.model,
-        architecture="bert" if spec.model.name_or_path is None else None,
-        config={},
-        name_or_path=None if spec.model.name_or_path is None else "x",
-    )
-    data = spec.data
-    if data.file is not None:
-        file = dataclasses.replace(data.file, path="x", columns={}, tokenizer=None, max_length=8)
-        data = DataSpec(file=file)
-    return dataclasses.replace(spec, model=model, data=data)
 
 
 def _exportable() -> st.SearchStrategy[TrialSpec]:
@@ -241,7 +200,47 @@ def _exportable() -> st.SearchStrategy[TrialSpec]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+PLACES = st.one_of(st.sampled_from(["model", "optimizer", "loop", "kernels"]), TEXTS)
+LAWLESS: Mapping[str, st.SearchStrategy[Any]] = {
+    "model.task": TEXTS,
+    "model.architecture": TEXTS,
+    "model.config": MAPPINGS,
+    "model.trust_remote_code": VALUES,
+    "data": st.builds(
+        DataSpec, synthetic=st.builds(SyntheticData, sequence_length=VALUES, samples=VALUES)
+    ),
+    "data.file.path": TEXTS,
+    "data.file.format": TEXTS,
+    "data.file.max_length": VALUES,
+    "settings.training_arguments": st.dictionaries(
+        st.one_of(st.sampled_from(["optim", "run_name", "learning_rate"]), TEXTS), VALUES
+    ),
+    "settings.model_kwargs": MAPPINGS,
+    "settings.hooks": st.dictionaries(PLACES, HOOKS, max_size=2),
+    "measure.seed": VALUES,
+}
+"""Field -> values of a stranger who keeps to no rule; nearly all are refused."""
+
+
+@st.composite
+def _specs(draw: st.DrawFn) -> TrialSpec:
+    """Trials that an export would accept, but for one field: of several, the first hides others."""
+    path = draw(st.sampled_from(list(LAWLESS)))
+    spec: TrialSpec = _with(draw(_exportable()), path, draw(LAWLESS[path]))
+    return spec
+
+
+@settings(max_examples=30, deadline=None)
+@given(_specs(), TEXTS, TEXTS)
+def test_exported_script_of_a_hostile_run_is_the_template_and_literals(
+    spec: TrialSpec, label: str, notes: str
+) -> None:
+    texts = _texts_or_rejected(spec, label, notes)
+    expected = _texts(_harmless(spec), "a label", "a note")
+    assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
+
+
+@settings(max_examples=40, deadline=None)
 @given(_exportable(), TEXTS, TEXTS)
 def test_exported_files_of_a_hostile_run_hold_its_values_as_data(
     spec: TrialSpec, label: str, notes: str
@@ -249,10 +248,9 @@ def test_exported_files_of_a_hostile_run_hold_its_values_as_data(
     texts = _texts_or_rejected(spec, label, notes)
     expected = _texts(_harmless(spec), "a label", "a note")
     assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
-    constants = [node.value for node in _constants(texts["train.py"])]
-    assert {spec.model.name_or_path, spec.data.file.path} <= {
-        value for value in constants if isinstance(value, str)
-    }
+    nodes = ast.walk(ast.parse(texts["train.py"]))
+    constants = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    assert {spec.model.name_or_path, spec.data.file.path} <= set(map(str, constants))
     _check_settings(texts, spec)
     _check_requirements(texts["requirements.txt"])
     _check_readme(texts["README.md"], _texts(spec, "a label", "a note")["README.md"])
@@ -295,36 +293,6 @@ def _check_readme(readme: str, expected: str) -> None:
     assert _code_blocks(readme) == _code_blocks(expected)
 
 
-@st.composite
-def _specs(draw: st.DrawFn) -> TrialSpec:
-    """Trials that an export would accept, but for one field from a stranger."""
-    accepted = draw(_exportable())
-    lawless = draw(_lawless())
-    name = draw(st.sampled_from(["model", "data", "settings", "measure", "needs"]))
-    part = getattr(lawless, name)
-    if name != "data":
-        # One field is enough: with several, the first to be refused hides the others.
-        field = draw(st.sampled_from([field.name for field in dataclasses.fields(part)]))
-        part = dataclasses.replace(getattr(accepted, name), **{field: getattr(part, field)})
-    return dataclasses.replace(accepted, **{name: part})
-
-
-@settings(max_examples=40, deadline=None)
-@given(_specs(), TEXTS, TEXTS)
-def test_exported_script_of_a_hostile_run_is_the_template_and_literals(
-    spec: TrialSpec, label: str, notes: str
-) -> None:
-    texts = _texts_or_rejected(spec, label, notes)
-    expected = _texts(_harmless(spec), "a label", "a note")
-    assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
-
-
-def _constants(script: str) -> Iterator[ast.Constant]:
-    for node in ast.walk(ast.parse(script)):
-        if isinstance(node, ast.Constant):
-            yield node
-
-
 @pytest.mark.parametrize("name", ["# x", "> x", "- x", "1. x", "---", "***", "| x |", "~~~"])
 def test_exported_readme_keeps_a_hostile_name_inside_its_line(name: str) -> None:
     readme = _texts(BASE, "a label", name)["README.md"]
@@ -348,75 +316,52 @@ def _code_blocks(text: str) -> list[str]:
     return [token.content for token in MarkdownIt().parse(text) if token.type == "fence"]
 
 
-def _variants_of(text: str) -> Mapping[str, TrialSpec]:
-    """The base trial with one field hostile."""
-    data = BASE.data.file
-    hostile_data = {
-        "path": {"path": text},
-        "format": {"format": text},
-        "columns": {"columns": {text: text}},
-        "tokenizer": {"tokenizer": text},
-    }
-    hostile_models = {
-        "name": {"name_or_path": text},
-        "architecture": {"name_or_path": None, "architecture": text},
-        "config key": {"config": {text: 1}},
-        "config value": {"config": {"x": [{text: text}]}},
-        "task": {"task": text},
-    }
-    hostile_settings = {
-        "argument": {"training_arguments": {text: 1}},
-        "argument's value": {"training_arguments": {"run_name": text}},
-        "dtype": {"model_kwargs": {"dtype": text}},
-        "model keyword": {"model_kwargs": {text: 1}},
-        "attention": {"model_kwargs": {"attn_implementation": text}},
-        "hook": {"hooks": {"model": Hook(text)}},
-        "hook's place": {"hooks": {text: Hook("lora")}},
-        "hook's keyword": {"hooks": {"optimizer": Hook("torch_adamw", {text: 1})}},
-        "hook's value": {"hooks": {"model": Hook("lora", {"rank": text})}},
-        "DeepSpeed": {"deepspeed": {text: text}},
-    }
-    specs = {}
-    for name, changes in hostile_data.items():
-        file = dataclasses.replace(data, **changes)
-        specs[name] = dataclasses.replace(BASE, data=DataSpec(file=file))
-    for name, changes in hostile_models.items():
-        model = dataclasses.replace(BASE.model, **changes)
-        specs[name] = dataclasses.replace(BASE, model=model)
-    for key in ("trainer", "collator", "entry"):
-        specs[f"own {key}"] = dataclasses.replace(BASE, own_code=UserCode(**{key: text}))
-    own = UserCode(callbacks=(f"json:{text}", text), folder=text, digest=text)
-    specs["own callbacks"] = dataclasses.replace(BASE, own_code=own)
-    hooks = {
-        "rows": Hook("trl_sft_rows", {"parameters": {"eos_token": text}}),
-        "loop": Hook("trl_sft_loop"),
-    }
-    trl_settings = dataclasses.replace(BASE.settings, hooks=hooks)
-    specs["TRL's parameter"] = dataclasses.replace(BASE, settings=trl_settings)
-    specs["loss of pairs"] = _of_pairs("dpo", text)
-    specs["trainer of pairs"] = _of_pairs(text, "ipo")
-    for name, changes in hostile_settings.items():
-        chosen = dataclasses.replace(BASE.settings, **changes)
-        specs[name] = dataclasses.replace(BASE, settings=chosen)
-    return specs
-
-
-def _of_pairs(trainer: str, loss: str) -> TrialSpec:
-    """A trial that names a preference trainer, with a loss."""
+def _pairs(trainer: str, loss: str) -> dict[str, Hook]:
+    """The hooks of a preference trainer with a loss."""
     arguments = {"trainer": trainer, "parameters": {"loss_type": loss}}
-    hooks = {
-        "preferences": Hook("trl_preference_rows", arguments),
-        "loop": Hook("trl_preference_loop", {"trainer": trainer}),
-    }
-    return dataclasses.replace(BASE, settings=dataclasses.replace(BASE.settings, hooks=hooks))
+    loop = Hook("trl_preference_loop", {"trainer": trainer})
+    return {"preferences": Hook("trl_preference_rows", arguments), "loop": loop}
 
 
-@pytest.mark.parametrize("place", _variants_of("x"))
-def test_exported_script_of_a_hostile_run_runs_inert(place: str, tmp_path: Path) -> None:
+def _hostile(text: str) -> list[tuple[str, Any]]:
+    """Every field and a hostile value of it."""
+    sft = Hook("trl_sft_rows", {"parameters": {"eos_token": text}})
+    return [
+        ("data.file.path", text),
+        ("data.file.format", text),
+        ("data.file.columns", {text: text}),
+        ("data.file.tokenizer", text),
+        ("model", ModelSpec(task="causal-lm", architecture=text)),
+        ("model.name_or_path", text),
+        ("model.config", {text: 1}),
+        ("model.config", {"x": [{text: text}]}),
+        ("model.task", text),
+        ("own_code", UserCode(trainer=text)),
+        ("own_code", UserCode(collator=text)),
+        ("own_code", UserCode(entry=text)),
+        ("own_code", UserCode(callbacks=(f"json:{text}", text), folder=text, digest=text)),
+        ("settings.training_arguments", {text: 1}),
+        ("settings.training_arguments", {"run_name": text}),
+        ("settings.model_kwargs", {"dtype": text}),
+        ("settings.model_kwargs", {text: 1}),
+        ("settings.model_kwargs", {"attn_implementation": text}),
+        ("settings.hooks", {"model": Hook(text)}),
+        ("settings.hooks", {text: Hook("lora")}),
+        ("settings.hooks", {"optimizer": Hook("torch_adamw", {text: 1})}),
+        ("settings.hooks", {"model": Hook("lora", {"rank": text})}),
+        ("settings.hooks", {"rows": sft, "loop": Hook("trl_sft_loop")}),
+        ("settings.hooks", _pairs("dpo", text)),
+        ("settings.hooks", _pairs(text, "ipo")),
+        ("settings.deepspeed", {text: text}),
+    ]
+
+
+@pytest.mark.parametrize("place", range(len(_hostile("x"))))
+def test_exported_script_of_a_hostile_run_runs_inert(place: int, tmp_path: Path) -> None:
     scripts = []
     for number, payload in enumerate(PAYLOADS):
         folder = tmp_path / str(number)
-        spec = _variants_of(payload)[place]
+        spec = _with(BASE, *_hostile(payload)[place])
         with contextlib.suppress(NotExportableError):
             export(spec, folder, label=payload, notes=[payload], versions={"torch": payload})
             scripts.append(folder / "train.py")

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from jobs.spec import DatasetFile, DataSpec, Hook, ModelSpec, TrialSpec, UserCode
+from jobs.spec import DatasetFile, DataSpec, ModelSpec, UserCode
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.script import _render, readme, train_script
 from tests.conftest import SpecFactory
-
-
-def _with_settings(spec: TrialSpec, **changes: Any) -> TrialSpec:
-    return dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, **changes))
-
-
-def _with_model(spec: TrialSpec, **changes: Any) -> TrialSpec:
-    return dataclasses.replace(spec, model=dataclasses.replace(spec.model, **changes))
 
 
 def test_script_says_where_the_users_model_and_data_go(tiny_spec: SpecFactory) -> None:
@@ -55,53 +44,20 @@ def test_script_prints_the_rows_peak_beside_its_own(tiny_spec: SpecFactory) -> N
     assert 'figures["measured_peak_allocated_bytes"] = 12345' in text
 
 
-HOSTILE_MODELS: Mapping[str, dict[str, Any]] = {
-    "key": {"config": {"a=evil(), b": 1}},
-    "value": {"config": {"a": float("nan")}},
-    "task": {"task": "evil()"},
-    "text that no file holds": {"name_or_path": "\ud800"},
-}
-HOSTILE_SETTINGS: Mapping[str, dict[str, Any]] = {
-    "dtype": {"model_kwargs": {"dtype": "float32, evil()"}},
-    "keyword": {"model_kwargs": {"a)\nevil(": 1}},
-    "unknown hook": {"hooks": {"model": Hook("evil"), "loop": Hook("trainer_loop")}},
-    "unknown loop": {"hooks": {"loop": Hook("evil")}},
-    "unknown place": {"hooks": {"evil": Hook("lora"), "loop": Hook("trainer_loop")}},
-    "hook's keyword": {"hooks": {"optimizer": Hook("torch_adamw", {"a=evil(), foreach": True})}},
-    "hook's value": {"hooks": {"optimizer": Hook("torch_adamw", {"foreach": float("inf")})}},
-}
-
-
-@pytest.mark.parametrize("case", HOSTILE_MODELS)
-def test_script_hostile_model_is_not_exportable(tiny_spec: SpecFactory, case: str) -> None:
-    with pytest.raises(NotExportableError):
-        train_script(_with_model(tiny_spec(), **HOSTILE_MODELS[case]), "a test")
-
-
-HOSTILE_DATA: Mapping[str, dict[str, Any]] = {
-    "format": {"format": "stranger/loading-script"},
-    "URL": {"path": "https://example.org/data.json"},
-    "chained URL": {"path": "zip://x.json::/tmp/x.zip"},
-    "length": {"max_length": "8"},
-}
-
-
-@pytest.mark.parametrize("case", HOSTILE_DATA)
-def test_script_hostile_data_is_not_exportable(
-    tiny_spec: SpecFactory, case: str, tmp_path: Path
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"format": "stranger/loading-script"},
+        {"path": "https://example.org/data.json"},
+        {"path": "zip://x.json::/tmp/x.zip"},
+    ],
+)
+def test_script_that_would_fetch_a_strangers_data_is_not_exportable(
+    tiny_spec: SpecFactory, wrong: dict[str, str]
 ) -> None:
-    file = DatasetFile(**{"path": "x", "format": "json", "max_length": 8, **HOSTILE_DATA[case]})
-    spec = dataclasses.replace(tiny_spec(), data=DataSpec(file=file))
-    if case == "length":
-        assert "max_length=8" in train_script(_with_tokenizer(spec), "a test")
-    else:
-        with pytest.raises(NotExportableError):
-            train_script(spec, "a test")
-
-
-def _with_tokenizer(spec: TrialSpec) -> TrialSpec:
-    file = dataclasses.replace(spec.data.file, tokenizer="x")
-    return dataclasses.replace(spec, data=DataSpec(file=file))
+    file = DatasetFile(**{"path": "x", "format": "json", "max_length": 8, **wrong})
+    with pytest.raises(NotExportableError):
+        train_script(dataclasses.replace(tiny_spec(), data=DataSpec(file=file)), "a test")
 
 
 HOSTILE_NAMES = ("os:system()", "os\nimport evil:x", "os;evil():x", "a:import", "../evil:x", "os")
@@ -127,12 +83,6 @@ def test_script_imports_own_code_by_name_and_only_with_the_word(tiny_spec: SpecF
     assert "import pack" not in text.replace("from pack.train import", "")
     assert "class AccumulatingTrainer" not in text
     assert "/secret" not in text
-
-
-@pytest.mark.parametrize("case", HOSTILE_SETTINGS)
-def test_script_hostile_settings_are_not_exportable(tiny_spec: SpecFactory, case: str) -> None:
-    with pytest.raises(NotExportableError):
-        train_script(_with_settings(tiny_spec(), **HOSTILE_SETTINGS[case]), "a test")
 
 
 def test_templates_print_nothing_that_is_not_checked(tiny_spec: SpecFactory) -> None:

@@ -127,34 +127,26 @@ def test_source_trial_with_records_is_the_recorded_spec(
     assert (source.spec, source.is_checked) == (spec, True)
 
 
-def test_export_candidate_inferred_has_its_own_accumulation(
+def test_export_candidate_that_was_not_measured_has_its_own_batch(
     config: SweepConfig, tmp_path: Path
 ) -> None:
     spec = next(trial for trial in plan(config).trials if trial.micro_batch == 2)
     record = _measured(spec)
     figures = {**record.measurements, "parameters_trainable": 10, "parameter_dtypes": "float32"}
     dataset = _dataset([dataclasses.replace(record, measurements=figures)], config.to_json())
-    (candidate,) = candidates(dataset.main.configurations, effective_batch=8)
-    folder = tmp_path / "train"
-    export_candidate(dataset, candidate, folder)
-    settings = json.loads((folder / "training_arguments.json").read_text())
-    assert settings["gradient_accumulation_steps"] == 4
-    assert "measured_peak_allocated_bytes" not in (folder / "train.py").read_text()
-    assert "trial " + spec.trial_id in (folder / "README.md").read_text().splitlines()[0]
-
-
-def test_export_candidate_between_two_micro_batches_has_its_own(
-    config: SweepConfig, tmp_path: Path
-) -> None:
-    spec = next(trial for trial in plan(config).trials if trial.micro_batch == 2)
-    dataset = _dataset([_measured(spec)], config.to_json())
-    (measured,) = candidates(dataset.main.configurations)
+    (inferred,) = candidates(dataset.main.configurations, effective_batch=8)
     # 3 × 5, of which a micro-batch of 2 was measured.
     batch = {"micro_batch": 3, "accumulation": 5, "effective_batch": 15}
-    row = {**measured.configuration.row, **batch}
-    configuration = dataclasses.replace(measured.configuration, row=row)
-    between = dataclasses.replace(measured, configuration=configuration)
-    export_candidate(dataset, between, tmp_path / "train")
-    settings = json.loads((tmp_path / "train" / "training_arguments.json").read_text())
-    assert settings["per_device_train_batch_size"] == 3
-    assert settings["gradient_accumulation_steps"] == 5
+    row = {**inferred.configuration.row, **batch}
+    configuration = dataclasses.replace(inferred.configuration, row=row)
+    between = dataclasses.replace(inferred, configuration=configuration)
+    for candidate, sizes in ((inferred, (2, 4)), (between, (3, 5))):
+        folder = tmp_path / str(sizes[0])
+        export_candidate(dataset, candidate, folder)
+        settings = json.loads((folder / "training_arguments.json").read_text())
+        assert (
+            settings["per_device_train_batch_size"],
+            settings["gradient_accumulation_steps"],
+        ) == sizes
+        assert "measured_peak_allocated_bytes" not in (folder / "train.py").read_text()
+        assert f"trial {spec.trial_id}" in (folder / "README.md").read_text().splitlines()[0]

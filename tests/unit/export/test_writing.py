@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.flags import Flag, FlagKind
+from jobs.flags import LOSS, Flag, FlagKind
 from jobs.node.environment import PACKAGES
-from jobs.spec import TrialSpec
 from jobs.trial.requirements import DISTRIBUTIONS
 from orchestrator import recommend
 from orchestrator.analysis.dataset import Dataset, load_dataset
@@ -83,35 +82,6 @@ def test_recommend_export_into_the_working_folder_exits_2(
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        FlagKind.LOSS_MISMATCH,
-        FlagKind.LOSS_TIMES_ACCUMULATION,
-        FlagKind.LOSS_NOT_FINITE,
-        FlagKind.ACCUMULATION_SUSPECT,
-    ],
-)
-def test_export_of_a_configuration_with_a_loss_flag_is_refused(
-    kind: FlagKind, dataset: Dataset, tmp_path: Path
-) -> None:
-    (candidate,) = candidates(dataset.main.configurations)
-    flagged = dataclasses.replace(candidate.configuration, flags=(Flag(kind, 4.3),))
-    with pytest.raises(NotExportableError, match="does not train as its reference does"):
-        export_candidate(
-            dataset, dataclasses.replace(candidate, configuration=flagged), tmp_path / "train"
-        )
-    assert not (tmp_path / "train").exists()
-    slow = dataclasses.replace(candidate.configuration, flags=(Flag(FlagKind.HOST_BOUND, 0.9),))
-    export_candidate(
-        dataset, dataclasses.replace(candidate, configuration=slow), tmp_path / "train"
-    )
-
-
-def _damaged(spec: TrialSpec, **changes: Any) -> TrialSpec:
-    return dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, **changes))
-
-
-@pytest.mark.parametrize(
     "changes",
     [
         {"training_arguments": {"gradient_accumulation_steps": "many"}},
@@ -126,8 +96,10 @@ def _damaged(spec: TrialSpec, **changes: Any) -> TrialSpec:
 def test_export_of_damaged_settings_is_a_sentence(
     changes: dict[str, Any], tiny_spec: SpecFactory, tmp_path: Path
 ) -> None:
+    spec = tiny_spec()
+    damaged = replace(spec, settings=replace(spec.settings, **changes))
     with pytest.raises(NotExportableError):
-        export(_damaged(tiny_spec(), **changes), tmp_path / "train", label="a test")
+        export(damaged, tmp_path / "train", label="a test")
     assert not (tmp_path / "train").exists()
 
 
@@ -148,11 +120,9 @@ def test_export_of_a_row_with_a_secret_is_refused_without_it(
 ) -> None:
     # An earlier version read such configurations.
     spec = tiny_spec()
-    model = dataclasses.replace(
-        spec.model, config={**spec.model.config, "token": "hunter2-planted"}
-    )
+    model = replace(spec.model, config={**spec.model.config, "token": "hunter2-planted"})
     with pytest.raises(NotExportableError, match=r"model\.config\.token") as error:
-        export(dataclasses.replace(spec, model=model), tmp_path / "train", label="a test")
+        export(replace(spec, model=model), tmp_path / "train", label="a test")
     assert "hunter2" not in str(error.value)
     assert not (tmp_path / "train").exists()
 
@@ -162,30 +132,46 @@ def test_environment_records_the_version_of_every_package_of_a_technique() -> No
     assert set(DISTRIBUTIONS.values()) <= set(PACKAGES)
 
 
-def test_export_carries_the_users_epochs_and_seed_and_names_the_rest(tmp_path: Path) -> None:
-    own = {"num_train_epochs": 3, "seed": 1, "report_to": "wandb", "`x`": 1, "output_dir": "out"}
-    run = write_run(tmp_path / "run", [make_record(speed=100.0)], config={"left_aside": own})
-    loaded = load_dataset(run)
-    (candidate,) = candidates(loaded.main.configurations)
-    folder = tmp_path / "train"
-    export_candidate(loaded, candidate, folder)
-    settings = json.loads((folder / "training_arguments.json").read_text())
-    assert (settings["num_train_epochs"], settings["seed"], settings["report_to"]) == (3, 1, "none")
-    readme = (folder / "README.md").read_text()
-    assert "of your own arguments, these are not carried: report_to. train.py takes" in readme
-    assert "`x`" not in readme
-    export_candidate(loaded, candidate, folder, epochs=2, force=True)
-    settings = json.loads((folder / "training_arguments.json").read_text())
-    assert settings["num_train_epochs"] == 2
+@pytest.mark.parametrize("kind", sorted(LOSS))
+def test_export_of_a_configuration_with_a_loss_flag_is_refused(
+    kind: FlagKind, dataset: Dataset, tmp_path: Path
+) -> None:
+    (candidate,) = candidates(dataset.main.configurations)
+
+    def export_with(flag: Flag) -> None:
+        flagged = replace(candidate.configuration, flags=(flag,))
+        export_candidate(dataset, replace(candidate, configuration=flagged), tmp_path / "train")
+
+    with pytest.raises(NotExportableError, match="does not train as its reference does"):
+        export_with(Flag(kind, 4.3))
+    assert not (tmp_path / "train").exists()
+    export_with(Flag(FlagKind.HOST_BOUND, 0.9))
 
 
-@pytest.mark.parametrize("own", [{}, {"seed": -1, "num_train_epochs": "many"}])
-def test_export_of_other_arguments_has_one_epoch_and_the_measured_seed(
-    own: dict[str, Any], tmp_path: Path
+WANTED = {"num_train_epochs": 3, "seed": 1, "report_to": "wandb", "`x`": 1, "output_dir": "out"}
+NOT_CARRIED = "of your own arguments, these are not carried: report_to. train.py takes"
+
+
+@pytest.mark.parametrize(
+    ("own", "options", "epochs", "seed"),
+    [
+        (WANTED, {}, 3, 1),
+        (WANTED, {"epochs": 2}, 2, 1),
+        ({}, {}, 1, 42),
+        ({"seed": -1, "num_train_epochs": "many"}, {}, 1, 42),
+    ],
+)
+def test_export_carries_the_users_epochs_and_seed_and_names_the_rest(
+    own: dict[str, Any], options: dict[str, int], epochs: int, seed: int, tmp_path: Path
 ) -> None:
     run = write_run(tmp_path / "run", [make_record(speed=100.0)], config={"left_aside": own})
     loaded = load_dataset(run)
     (candidate,) = candidates(loaded.main.configurations)
-    export_candidate(loaded, candidate, tmp_path / "train")
-    settings = json.loads((tmp_path / "train" / "training_arguments.json").read_text())
-    assert (settings["num_train_epochs"], settings["seed"]) == (1, 42)
+    folder = tmp_path / "train"
+    export_candidate(loaded, candidate, folder, **options)
+    settings = json.loads((folder / "training_arguments.json").read_text())
+    carried = (settings["num_train_epochs"], settings["seed"], settings["report_to"])
+    assert carried == (epochs, seed, "none")
+    readme = (folder / "README.md").read_text()
+    assert (NOT_CARRIED in readme) is (own is WANTED)
+    assert "`x`" not in readme
