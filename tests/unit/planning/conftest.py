@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.planning.config import load_config
 from orchestrator.planning.settings import SweepConfig
-
-MODEL = "model: {task: causal-lm, architecture: llama}\n"
+from tests.support.config_files import config_of
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Callable[[str], SweepConfig]:
+def load(tmp_path: Path) -> Callable[..., SweepConfig]:
     """Load a configuration from its text, a model added in the first line."""
-
-    def load(text: str) -> SweepConfig:
-        path = tmp_path / "sweep.yaml"
-        path.write_text(MODEL + text)
-        return load_config(path)
-
-    return load
+    return functools.partial(config_of, tmp_path)

@@ -7,10 +7,9 @@ import math
 import pickle
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from jobs.techniques import AXES, Variant
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from tests.support import all_techniques
+from tests.support.config_files import config_of
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
@@ -35,17 +35,21 @@ PlanOf = Callable[..., Plan]
 @pytest.fixture(scope="module")
 def plan_of(tmp_path_factory: pytest.TempPathFactory) -> PlanOf:
     """The plan of a configuration given as keywords."""
-    path = tmp_path_factory.mktemp("plan") / "sweep.yaml"
+    folder = tmp_path_factory.mktemp("plan")
 
     def plan_of(*, has_gpu: bool = True, **keys: Any) -> Plan:
-        path.write_text(
-            yaml.safe_dump(
-                {"model": {"task": "causal-lm", "architecture": "llama"}, **keys}, sort_keys=False
-            )
-        )
-        return plan(load_config(path), has_gpu=has_gpu)
+        return plan(config_of(folder, **keys), has_gpu=has_gpu)
 
     return plan_of
+
+
+def _specs(planned: Plan) -> list[TrialSpec]:
+    """Every configuration of the plan."""
+    return [*planned.trials, *(record.spec for record in planned.ruled_out)]
+
+
+def _are_distinct(specs: list[TrialSpec]) -> bool:
+    return len({spec.trial_id for spec in specs}) == len(specs)
 
 
 def _choices_on(planned: Plan, *axes: str) -> list[tuple[Any, ...]]:
@@ -73,11 +77,8 @@ def test_plan_effective_batch_solves_for_the_accumulation(plan_of: PlanOf) -> No
     assert {trial.effective_batch for trial in planned.trials} == {32}
     (record,) = planned.ruled_out
     assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "whole_accumulation")
-
-
-def test_plan_different_fractions_have_different_identities(plan_of: PlanOf) -> None:
-    planned = plan_of(axes={"micro_batch": 12, "effective_batch": [32, 33]})
-    assert len({record.trial_id for record in planned.ruled_out}) == 2
+    fractions = plan_of(axes={"micro_batch": 12, "effective_batch": [32, 33]}).ruled_out
+    assert len({record.trial_id for record in fractions}) == 2
 
 
 def test_plan_trial_may_replace_effective_batch_by_accumulation(plan_of: PlanOf) -> None:
@@ -162,12 +163,9 @@ def test_plan_own_deepspeed_file_is_used_and_obeys_the_rules(plan_of: PlanOf) ->
     assert trial.settings.deepspeed == own
     assert trial.settings.builds == ("cpu_adam",)
     assert [record.rule for record in planned.ruled_out] == ["offloaded_optimizer_is_cpu_adam"]
-
-
-def test_plan_own_deepspeed_file_with_stage_3_obeys_its_rules(plan_of: PlanOf) -> None:
     own = {"zero_optimization": {"stage": 3}}
-    planned = plan_of(deepspeed=own, axes={"base": "bnb_4bit", "adapter": "lora_r8"})
-    assert [record.rule for record in planned.ruled_out] == ["quantized_base_without_zero3"]
+    (record,) = plan_of(deepspeed=own, axes={"base": "bnb_4bit", "adapter": "lora_r8"}).ruled_out
+    assert record.rule == "quantized_base_without_zero3"
 
 
 def test_plan_swept_offload_overlays_the_own_deepspeed_file(plan_of: PlanOf) -> None:
@@ -238,14 +236,12 @@ def test_plan_every_configuration_is_in_exactly_one_place(
     subsets = {"one": {"axes": {}}, "two": {"axes": other}} if other else {}
     keys = {"axes": axes, "subsets": subsets, "exclude": [exclude] if exclude else []}
     planned = plan_of(**keys)
-    specs = [*planned.trials, *(record.spec for record in planned.ruled_out)]
+    specs = _specs(planned)
     assert planned == plan_of(**keys)
-    assert max(Counter(spec.trial_id for spec in specs).values(), default=1) == 1
+    assert _are_distinct(specs)
     assert all(list(spec.choices) == list(specs[0].choices) for spec in specs)
     assert all(from_json(TrialSpec, to_json(spec)) == spec for spec in specs[:2])
-    whole = plan_of(axes=axes, subsets=subsets)
-    left_out = len(whole.trials) + len(whole.ruled_out) - len(specs)
-    assert left_out >= 0
+    assert len(_specs(plan_of(axes=axes, subsets=subsets))) >= len(specs)
     if exclude and "effective_batch" not in exclude:
         assert not any(
             all(spec.choices.get(axis) in values for axis, values in exclude.items())
@@ -264,17 +260,28 @@ def test_plan_shipped_config_has_nothing_ruled_out(path: Path) -> None:
     # The list of all techniques names those for other tasks, too.
     others = ("task:", "virtual_tokens:", "experts") if path.stem == "all_techniques" else ()
     assert [record for record in planned.ruled_out if not record.rule.startswith(others)] == []
+    assert _are_distinct(_specs(planned))
+    assert _are_distinct(_specs(plan(config, has_gpu=False)))
 
 
-def test_plan_bert_large_has_288_trials() -> None:
-    assert len(plan(load_config(ROOT / "configs/bert_large.yaml")).trials) == 288
+def test_trial_ids_of_every_pair_of_variants_are_distinct(plan_of: PlanOf) -> None:
+    values: dict[str, list[Any]] = {}
+    for name, axis in AXES.items():
+        values[name] = [1, 2] if axis.takes_integers else list(axis.variants)
+    subsets = {}
+    for first, second in combinations(AXES, 2):
+        axes = {first: values[first], second: values[second]}
+        subsets[f"{first}_{second}"] = {"axes": axes}
+    specs = _specs(plan_of(subsets=subsets))
+    for name, listed in values.items():
+        assert {spec.choices[name] for spec in specs} >= set(listed)
+    assert _are_distinct(specs)
 
 
 def test_plan_all_techniques_has_every_variant_of_every_axis() -> None:
     planned = plan(load_config(ROOT / "configs/all_techniques.yaml"))
     for name, axis in AXES.items():
-        specs = [*planned.trials, *(record.spec for record in planned.ruled_out)]
-        chosen = {spec.choices[name] for spec in specs}
+        chosen = {spec.choices[name] for spec in _specs(planned)}
         if axis.takes_integers:
             assert len(chosen) > 1, name
         else:
@@ -307,7 +314,8 @@ from orchestrator.planning.plan import plan
 for path in sys.argv[1:]:
     config = load_config(path)
     describe(plan(config), config)
-heavy = {"ray", "torch", "transformers", "pandas", "pyarrow", "numpy"} & sys.modules.keys()
+heavy = {"ray", "torch", "transformers", "pandas", "pyarrow", "numpy", "peft", "bitsandbytes"}
+heavy &= sys.modules.keys()
 sys.exit(f"imported {sorted(heavy)}" if heavy else 0)
 """
 

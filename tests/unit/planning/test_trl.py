@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.errors import UnsupportedError
 from jobs.finetuning.trl.parameters import checked_dpo, checked_sft
-from jobs.spec import TrialSpec
+from jobs.spec import Choice, TrialSpec
 from jobs.techniques import AXES
 from jobs.trial.requirements import unmet_reason
-from orchestrator.planning.config import ConfigError, load_config
-from orchestrator.planning.plan import plan
+from orchestrator.planning.config import ConfigError
+from orchestrator.planning.plan import Plan, plan
 from tests.conftest import build_tiny_spec
-
-HEAD = "model: {task: causal-lm, architecture: llama}\n"
-
-
-def _load(text: str, folder: Path) -> Any:
-    path = folder / "sweep.yaml"
-    path.write_text(HEAD + text)
-    return plan(load_config(path))
+from tests.support.config_files import config_of
 
 
-def _recipe(text: str, folder: Path) -> Any:
-    (trial,) = _load(text, folder).trials
+def _plan(text: str, folder: Path) -> Plan:
+    return plan(config_of(folder, text))
+
+
+def _recipe(text: str, folder: Path) -> Mapping[str, Choice]:
+    (trial,) = _plan(text, folder).trials
     return trial.training_recipe.by_axis
-
-
-@pytest.mark.parametrize(
-    ("axes", "rule"),
-    [
-        ("{loop: trl_sft, loss: chunked}", "trl_computes_the_loss"),
-        ("{loop: trl_sft, attention: sdpa_efficient}", "trl_needs_the_mask"),
-    ],
-)
-def test_plan_rules_out_what_trl_would_leave_out(axes: str, rule: str, tmp_path: Path) -> None:
-    (record,) = _load(f"axes: {axes}\n", tmp_path).ruled_out
-    assert record.rule == rule
 
 
 def test_trl_is_compared_with_the_trainer_only_on_the_same_rows(tmp_path: Path) -> None:
@@ -58,7 +43,7 @@ def test_trl_is_compared_with_the_trainer_only_on_the_same_rows(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["chat_template_path", "model_init_kwargs", "max_length", "bf16"])
 def test_trl_parameter_that_another_key_decides_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be set here"):
-        _load(f"axes: {{loop: {{trl_sft: {{{name}: x}}}}}}\n", tmp_path)
+        _plan(f"axes: {{loop: {{trl_sft: {{{name}: x}}}}}}\n", tmp_path)
     # A record may say so without a plan.
     with pytest.raises(ValueError, match="may not be set here"):
         checked_sft({name: "x"})
@@ -81,6 +66,8 @@ def test_trl_without_the_package_says_how_to_install_it(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("axes", "rule"),
     [
+        ("{loop: trl_sft, loss: chunked}", "trl_computes_the_loss"),
+        ("{loop: trl_sft, attention: sdpa_efficient}", "trl_needs_the_mask"),
         ("{loop: trl_dpo, loss: chunked}", "trl_computes_the_loss"),
         ("{loop: trl_dpo, batching: padding_free}", "preference_batches_are_padded"),
         ("{loop: trl_dpo, batching: packed}", "preference_batches_are_padded"),
@@ -93,8 +80,8 @@ def test_trl_without_the_package_says_how_to_install_it(monkeypatch: pytest.Monk
         ("{loop: {trl_dpo: {sync_ref_model: true}}, adapter: lora_r8}", "synced_reference"),
     ],
 )
-def test_plan_rules_out_what_dpo_cannot_do(axes: str, rule: str, tmp_path: Path) -> None:
-    (record,) = _load(f"axes: {axes}\n", tmp_path).ruled_out
+def test_plan_rules_out_what_trl_cannot_do(axes: str, rule: str, tmp_path: Path) -> None:
+    (record,) = _plan(f"axes: {axes}\n", tmp_path).ruled_out
     assert record.rule.startswith(rule)
 
 
@@ -130,7 +117,7 @@ def test_dpo_parameters_that_trl_would_refuse_are_refused_before_a_trial(
     parameters: str, reason: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        _load(f"axes: {{loop: {{trl_dpo: {{{parameters}}}}}}}\n", tmp_path)
+        _plan(f"axes: {{loop: {{trl_dpo: {{{parameters}}}}}}}\n", tmp_path)
     assert reason in str(error.value)
 
 

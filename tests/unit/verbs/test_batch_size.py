@@ -13,18 +13,10 @@ from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator import argument_types, batch_size, cli
 from orchestrator.planning.config import load_config
-from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import read_choice, technique_sets
+from tests.support.config_files import config_of
 
 ROOT = Path(__file__).parents[3]
-MODEL = {"task": "causal-lm", "architecture": "llama"}
-
-
-def config_of(folder: Path, **keys: Any) -> SweepConfig:
-    """A config of these keys."""
-    path = folder / "sweep.yaml"
-    path.write_text(yaml.safe_dump({"model": MODEL, **keys}, sort_keys=False))
-    return load_config(path)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
 from orchestrator.planning.prechecks.mistakes import check_files
 from orchestrator.planning.problems import ConfigError
-from orchestrator.planning.settings import SweepConfig
+from tests.support.config_files import config_of
 
 SHIPPED = Path(__file__).parents[4] / "configs/vlm.yaml"
 SMOLVLM = (
@@ -20,10 +20,9 @@ SMOLVLM = (
 )
 
 
-def config_of(folder: Path, text: str) -> SweepConfig:
-    path = folder / "own.yaml"
-    path.write_text(text)
-    return load_config(path)
+def synthetic(**fields: int) -> str:
+    keys = ", ".join(f"{name}: {value}" for name, value in fields.items())
+    return f"data: {{synthetic: {{{keys}}}}}\n"
 
 
 def problem_of(folder: Path, text: str) -> str:
@@ -32,44 +31,9 @@ def problem_of(folder: Path, text: str) -> str:
     return str(error.value)
 
 
-def synthetic(**fields: int) -> str:
-    keys = ", ".join(f"{name}: {value}" for name, value in fields.items())
-    return f"data: {{synthetic: {{{keys}}}}}\n"
-
-
-def test_family_without_a_layout_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    text = "model: {task: image-text-to-text, architecture: mllama}\n"
-    assert "model.architecture: random images cannot be made for mllama" in problem_of(
-        tmp_path, text
-    )
-
-
-def test_sample_without_room_for_its_images_is_refused(tmp_path: Path) -> None:
-    text = SMOLVLM + synthetic(sequence_length=80)
-    assert "is 80 tokens, and 1 × 84 are of images: give 86 or more" in problem_of(tmp_path, text)
-    check_files(config_of(tmp_path, SMOLVLM + synthetic(sequence_length=86)))
-    more = SMOLVLM + synthetic(sequence_length=86, image_size=768)
-    assert "1 × 418 are of images" in problem_of(tmp_path, more)
-
-
 def test_misspelt_key_of_the_vision_part_is_found(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r'vision_config\.patch_sizes.*did you mean "patch_size"'):
         config_of(tmp_path, SMOLVLM.replace("patch_size", "patch_sizes"))
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"image_size": 64}, "image_size: is for the task"),
-        ({"images": 2}, "images: is for the task"),
-    ],
-    ids=["image_size", "images"],
-)
-def test_images_of_another_task_are_refused(
-    tmp_path: Path, fields: dict[str, int], reason: str
-) -> None:
-    text = "model: {task: causal-lm, architecture: llama}\n" + synthetic(**fields)
-    assert reason in problem_of(tmp_path, text)
 
 
 def test_shipped_vision_configuration_shows_its_batch() -> None:
@@ -130,15 +94,30 @@ def test_images_have_the_models_size_or_the_users(
     assert batch_shapes(config, 2)["pixel_values"] == shape
 
 
+LLAMA = "model: {task: causal-lm, architecture: llama}\n"
+MLLAMA = "model: {task: image-text-to-text, architecture: mllama}\n"
+SMALL = SMOLVLM + synthetic(sequence_length=80)
+LARGE = SMOLVLM + synthetic(sequence_length=86, image_size=768)
+
+
 @pytest.mark.parametrize(
-    ("architecture", "fields", "reason"),
+    ("text", "reason"),
     [
-        ("vit", {"image_size": 64}, "the model takes images of 224 pixels; change model.config"),
-        ("perceiver", {}, "random images for perceiver are not known: it takes inputs"),
-        ("resnet", {"images": 2}, "images: is for the task image-text-to-text only"),
+        (MLLAMA, "model.architecture: random images cannot be made for mllama"),
+        (SMALL, "is 80 tokens, and 1 × 84 are of images: give 86 or more"),
+        (LARGE, "1 × 418 are of images"),
+        (LLAMA + synthetic(image_size=64), "image_size: is for the task"),
+        (LLAMA + synthetic(images=2), "images: is for the task"),
+        (CLASSIFIER % "vit" + synthetic(image_size=64), "takes images of 224 pixels; change model"),
+        (CLASSIFIER % "perceiver", "random images for perceiver are not known: it takes inputs"),
+        (CLASSIFIER % "resnet" + synthetic(images=2), "images: is for the task image-text-to-text"),
     ],
 )
-def test_images_that_a_classifier_cannot_take_are_refused(
-    tmp_path: Path, architecture: str, fields: dict[str, int], reason: str
+def test_random_images_that_the_model_cannot_take_are_refused(
+    text: str, reason: str, tmp_path: Path
 ) -> None:
-    assert reason in problem_of(tmp_path, CLASSIFIER % architecture + synthetic(**fields))
+    assert reason in problem_of(tmp_path, text)
+
+
+def test_sample_with_room_for_its_images_has_no_problem(tmp_path: Path) -> None:
+    check_files(config_of(tmp_path, SMOLVLM + synthetic(sequence_length=86)))

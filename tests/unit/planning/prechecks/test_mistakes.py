@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from jobs.spec import ModelSpec
-from orchestrator import predict, sweep
+from orchestrator import sweep
 from orchestrator.planning import library_facts
-from orchestrator.planning.config import ConfigError, SweepConfig, load_config
+from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
 from orchestrator.planning.prechecks.mistakes import ModelFacts, ModelSize, check_files, model_size
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
+from tests.support.config_files import config_of
 
 BERT = "model: {task: sequence-classification, architecture: bert}\n"
 ROWS = [{"text": "good", "label": 0}, {"text": "bad", "label": 1}]
@@ -32,15 +33,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def config_in(folder: Path, text: str) -> SweepConfig:
-    path = folder / "sweep.yaml"
-    path.write_text(text)
-    return load_config(path)
-
-
 def problems_of(folder: Path, text: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        check_files(config_in(folder, text))
+        check_files(config_of(folder, text))
     return str(caught.value)
 
 
@@ -50,7 +45,7 @@ def data(**keys: object) -> str:
 
 
 def test_data_as_it_should_be_has_no_problem(folder: Path) -> None:
-    assert check_files(config_in(folder, BERT + data())) == ()
+    assert check_files(config_of(folder, BERT + data())) == ()
 
 
 @pytest.mark.parametrize(
@@ -76,33 +71,34 @@ def test_mistake_in_the_data_is_named_with_its_key(
     assert re.search(rf"sweep\.yaml:2: .*{said}", text), text
 
 
-def test_labels_beyond_the_classes_say_which_number_to_set(folder: Path) -> None:
+def ids(*numbers: int) -> dict[str, object]:
+    return {"input_ids": numbers, "label": 0}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([{"text": "a", "label": 7}], "set model.config.num_labels to 8"),
+        ([*ROWS, {"label": 1}], "data.file.path: row 3 has no text; remove the rows without one"),
+        ([*ROWS, {"text": None, "label": 1}], "data.file.path: row 3 has no text; remove the rows"),
+        ([{"text": "a", "label": "pos"}, ROWS[1]], "have texts as labels, and others numbers"),
+        ([{"text": "a", "label": [0, 1]}], "needs one label a row, not a list"),
+        ([ids(1, 2), ids(1, -1)], "token id -1, and the model has a vocabulary of 30522"),
+        ([ids(1, 2), ids(30522)], "token id 30522, and the model has a vocabulary of 30522"),
+    ],
+)
+def test_mistake_in_a_row_is_named_before_the_first_trial(
+    folder: Path, rows: list[dict[str, object]], said: str
+) -> None:
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    tokenizer = None if "input_ids" in rows[0] else "tokenizer"
+    assert said in problems_of(folder, BERT + data(tokenizer=tokenizer))
+
+
+def test_labels_within_the_classes_that_are_set_have_no_problem(folder: Path) -> None:
     (folder / "train.jsonl").write_text('{"text": "a", "label": 7}\n')
-    assert "set model.config.num_labels to 8" in problems_of(folder, BERT + data())
     nine = "model: {task: sequence-classification, architecture: bert, config: {num_labels: 9}}\n"
-    assert check_files(config_in(folder, nine + data())) == ()
-
-
-@pytest.mark.parametrize("empty", ['{"label": 1}', '{"text": null, "label": 1}'])
-def test_row_without_a_text_is_named_before_the_first_trial(folder: Path, empty: str) -> None:
-    rows = [json.dumps(row) for row in ROWS]
-    (folder / "train.jsonl").write_text("\n".join([*rows, empty]))
-    text = problems_of(folder, BERT + data())
-    assert "data.file.path: row 3 has no text; remove the rows without one" in text
-
-
-def test_labels_that_are_partly_texts_are_named_before_the_first_trial(folder: Path) -> None:
-    rows = [{"text": "good", "label": "pos"}, {"text": "bad", "label": 1}]
-    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert "have texts as labels, and others numbers" in problems_of(folder, BERT + data())
-
-
-@pytest.mark.parametrize("wrong", [-1, 30522])
-def test_token_id_that_the_model_does_not_have_is_named(folder: Path, wrong: int) -> None:
-    rows = [{"input_ids": [1, 2], "label": 0}, {"input_ids": [1, wrong], "label": 1}]
-    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    text = problems_of(folder, BERT + data(tokenizer=None))
-    assert f"token id {wrong}, and the model has a vocabulary of 30522" in text
+    assert check_files(config_of(folder, nine + data())) == ()
 
 
 @pytest.mark.parametrize("where", ["chat_template.jinja", "tokenizer_config.json"])
@@ -113,7 +109,7 @@ def test_chats_need_a_tokenizer_with_a_chat_template(folder: Path, where: str) -
     text = problems_of(folder, llama + data())
     assert "data.file.tokenizer: has no chat template, which rows of messages need" in text
     (folder / "tokenizer" / where).write_text('{"chat_template": "x"}')
-    assert check_files(config_in(folder, llama + data())) == ()
+    assert check_files(config_of(folder, llama + data())) == ()
 
 
 def test_images_that_are_not_decoded_are_refused(folder: Path) -> None:
@@ -122,11 +118,6 @@ def test_images_that_are_not_decoded_are_refused(folder: Path) -> None:
     text = problems_of(folder, vit + data())
     assert "needs a column pixel_values; the file has image, label" in text
     assert "images are not decoded" in text
-
-
-def test_list_of_labels_is_refused_where_a_row_has_one(folder: Path) -> None:
-    (folder / "train.jsonl").write_text('{"text": "a", "label": [0, 1]}\n')
-    assert "needs one label a row, not a list" in problems_of(folder, BERT + data())
 
 
 @pytest.mark.parametrize(
@@ -160,11 +151,11 @@ def test_unknown_key_over_a_checkpoint_is_named(folder: Path) -> None:
     text = problems_of(folder, f"model: {{{model}, config: {{hiden_size: 3}}}}\n")
     assert "model.config.hiden_size" in text
     kept = f"model: {{{model}, config: {{mine_alone: 3, num_labels: 4}}}}\n"
-    assert check_files(config_in(folder, kept)) == ()
+    assert check_files(config_of(folder, kept)) == ()
 
 
 def test_missing_files_are_notes_where_trials_run_elsewhere(folder: Path) -> None:
-    config = config_in(folder, BERT + data(path="on_the_nodes.jsonl"))
+    config = config_of(folder, BERT + data(path="on_the_nodes.jsonl"))
     (note,) = check_files(config, runs_elsewhere=True)
     assert "there is no file" in note
 
@@ -193,7 +184,7 @@ def test_rotary_model_beyond_its_positions_is_a_note(tmp_path: Path) -> None:
     text = (
         "model: {task: causal-lm, architecture: llama}\ndata: {synthetic: {sequence_length: 4096}}"
     )
-    (note,) = check_files(config_in(tmp_path, text))
+    (note,) = check_files(config_of(tmp_path, text))
     assert "llama was made for 2048" in note
 
 
@@ -202,16 +193,6 @@ def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert "cannot be reached" in checkpoints.unreachable("some/model")
-
-
-@pytest.mark.parametrize("main", [sweep.main, predict.main], ids=["sweep", "predict"])
-def test_verb_with_missing_data_ends_with_2_before_anything_runs(
-    main: object, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config_in(folder, BERT + data(path="trian.jsonl"))
-    assert callable(main)
-    assert main([str(folder / "sweep.yaml")]) == 2
-    assert "there is no file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -236,7 +217,7 @@ def test_verb_with_missing_data_ends_with_2_before_anything_runs(
     ],
 )
 def test_batch_shapes_follow_task_and_data(folder: Path, text: str, words: str) -> None:
-    config = config_in(folder, text)
+    config = config_of(folder, text)
     assert in_words(batch_shapes(config, 4)) == words
 
 
@@ -255,7 +236,7 @@ def test_shipped_configuration_has_its_size_without_a_count(
 def test_model_size_is_counted_once_and_remembered(folder: Path) -> None:
     # A vocabulary that was never counted, whenever this test is run.
     vocabulary = time.time_ns() % 10**9
-    model = config_in(
+    model = config_of(
         folder,
         "model: {task: sequence-classification, architecture: bert, config: {"
         f"vocab_size: {vocabulary}, hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2, "
@@ -273,7 +254,7 @@ def test_model_size_is_counted_once_and_remembered(folder: Path) -> None:
 def test_model_that_cannot_be_built_is_a_mistake(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config_in(
+    config_of(
         folder,
         "model: {task: sequence-classification, architecture: bert, config: {hidden_act: gelluu}}",
     )

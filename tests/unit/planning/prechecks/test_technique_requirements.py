@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from jobs.trial.requirements import unmet_reason
 from orchestrator.planning import library_facts
-from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, plan
 from orchestrator.planning.prechecks import technique_requirements
+from tests.support.config_files import config_of
 
 GPT2 = {"task": "causal-lm", "architecture": "gpt2"}
 BERT = {"task": "sequence-classification", "architecture": "bert"}
@@ -25,9 +24,7 @@ LENGTH = {"synthetic": {"sequence_length": 1020}}
 
 
 def _planned(folder: Path, model: dict[str, Any], choices: dict[str, Any], **keys: Any) -> Plan:
-    path = folder / "sweep.yaml"
-    path.write_text(yaml.safe_dump({"model": model, "trials": [choices], **keys}))
-    return plan(load_config(path))
+    return plan(config_of(folder, model=model, trials=[choices], **keys))
 
 
 def test_model_that_finds_out_itself_whether_it_can_checkpoint_is_not_ruled_out(
