@@ -22,17 +22,9 @@ from tests.conftest import build_tiny_spec
 RECORD = TrialRecord(spec=build_tiny_spec(), outcome=Outcome.OK)
 
 
-def delete_lock(run: Path) -> None:
-    (run / "lock").unlink()
-
-
 def replace_lock(run: Path) -> None:
     (run / "lock").unlink()
     (run / "lock").touch()
-
-
-def delete_folder(run: Path) -> None:
-    shutil.rmtree(run)
 
 
 def replace_folder(run: Path) -> None:
@@ -41,12 +33,16 @@ def replace_folder(run: Path) -> None:
     (run / "lock").touch()
 
 
-def rename_folder(run: Path) -> None:
-    run.rename(run.with_name("elsewhere"))
-
-
 @pytest.mark.parametrize(
-    "strike", [delete_lock, replace_lock, delete_folder, replace_folder, rename_folder]
+    "strike",
+    [
+        lambda run: (run / "lock").unlink(),
+        replace_lock,
+        shutil.rmtree,
+        replace_folder,
+        lambda run: run.rename(run.with_name("elsewhere")),
+    ],
+    ids=["lock deleted", "lock replaced", "deleted", "replaced", "renamed"],
 )
 def test_lost_folder_is_written_no_more(strike: Callable[[Path], None], tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
@@ -81,19 +77,11 @@ def test_folder_is_held_once(tmp_path: Path) -> None:
         pass
 
 
-def make_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def make_link(path: Path) -> None:
-    path.symlink_to(path.with_name("elsewhere"))
-
-
-def make_folder(path: Path) -> None:
-    path.mkdir()
-
-
-@pytest.mark.parametrize("make", [make_pipe, make_link, make_folder])
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.with_name("elsewhere"))],
+    ids=["pipe", "folder", "link"],
+)
 def test_lock_that_is_no_file_is_a_sentence(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path / "lock")
     signal.alarm(20)  # a pipe would block for ever

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator import recommend
-from orchestrator.planning.config import ConfigError, load_config
+from orchestrator.planning.config import ConfigError
 from orchestrator.storage.location import Uri, folder_of, location
-
-MODEL = "model: {task: causal-lm, architecture: llama}\n"
+from tests.support.config_files import config_of
 
 
 @pytest.mark.parametrize(
@@ -42,19 +41,15 @@ def test_folder_of_is_the_path_or_a_working_copy(text: str, folder: str) -> None
 def test_location_bad_uri_is_refused_without_its_secret(
     text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text(f"{MODEL}output: {text}\n")
     with pytest.raises(ConfigError, match=rf":2: output: .*{reason}") as caught:
-        load_config(path)
+        config_of(tmp_path, output=text)
     with pytest.raises(SystemExit):
         recommend.main([text])
     assert "hunter2" not in f"{caught.value}{capsys.readouterr().err}"
 
 
 def test_output_uri_keeps_its_form_in_the_config(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text(f"{MODEL}output: gs://bucket/runs/llama/\n")
-    config = load_config(path)
+    config = config_of(tmp_path, output="gs://bucket/runs/llama/")
     assert config.output == Uri(scheme="gs", path="bucket/runs/llama")
     assert config.to_json()["output"] == "gs://bucket/runs/llama"
     assert str(config.output.with_name("llama-batch-size")) == "gs://bucket/runs/llama-batch-size"

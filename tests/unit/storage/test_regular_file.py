@@ -18,28 +18,16 @@ from orchestrator.storage.tables.table_reader import read_steps, read_trials_fil
 from orchestrator.storage.tables.trial_table import table_of_records
 from tests.support.damages import WHOLE
 
-
-def sparse(path: Path) -> None:
-    """A file with more bytes than any run's, which takes no room on the disk."""
-    path.touch()
-    os.truncate(path, LARGEST_BYTES + 1)
-
-
-def loop(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def device(path: Path) -> None:
-    path.symlink_to(os.devnull)
-
-
-Act = Callable[[Path], None]
-IN_PLACE: Mapping[str, tuple[Act, str]] = {
+IN_PLACE: Mapping[str, tuple[Callable[[Path], object], str]] = {
     "pipe": (os.mkfifo, "it is no regular file"),
     "folder": (Path.mkdir, "it is no regular file"),
-    "device": (device, "it is no regular file"),
-    "loop": (loop, "Too many levels of symbolic links"),
-    "sparse": (sparse, "268,435,457 bytes, more than any file of a run"),
+    "device": (lambda path: path.symlink_to(os.devnull), "it is no regular file"),
+    "loop": (lambda path: path.symlink_to(path.name), "Too many levels of symbolic links"),
+    # A file with more bytes than any run's, which takes no room on the disk.
+    "sparse": (
+        lambda path: (path.touch(), os.truncate(path, LARGEST_BYTES + 1)),
+        "268,435,457 bytes, more than any file of a run",
+    ),
 }
 
 

@@ -11,13 +11,7 @@ from orchestrator.cli import EXIT_USAGE
 from orchestrator.running.run_lock import locked_run_folder
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.user_files import refuse_used_folder
-
-CONFIG = """
-model:
-  task: causal-lm
-  architecture: llama
-  config: {hidden_size: 64, intermediate_size: 64, num_hidden_layers: 1, num_attention_heads: 2}
-"""
+from tests.support.config_files import config_of
 
 
 def _describe(path: Path, *, force: bool = False) -> None:
@@ -48,21 +42,20 @@ def test_sweep_into_the_working_folder_is_refused(
 
 def test_sweep_into_its_own_folder_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
+    folder.mkdir()
+    with RunFolder(folder).locked():
+        pass  # killed at once
     _describe(folder)
     (folder / "notes.txt").write_text("mine, beside the run")
     _describe(folder)
 
 
-def test_sweep_goes_on_where_it_was_killed_at_once(tmp_path: Path) -> None:
-    with RunFolder(tmp_path).locked():
-        pass
-    _describe(tmp_path)
-
-
 def test_predict_over_a_table_of_the_users_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "sweep.yaml").write_text(CONFIG)
+    config_of(
+        tmp_path, "model: {task: causal-lm, architecture: llama, config: {hidden_size: 64}}\n"
+    )
     table = tmp_path / "table.parquet"
     table.write_text("mine")
     arguments = [str(tmp_path / "sweep.yaml"), "--output", str(table)]
