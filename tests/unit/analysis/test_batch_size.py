@@ -50,7 +50,7 @@ def micro_batch(measurement: BatchMeasurement | None) -> int | None:
     return measurement.micro_batch if measurement else None
 
 
-def test_answer_names_largest_fastest_and_saturation() -> None:
+def test_answer_names_largest_fastest_and_saturation():
     result = answer(size(8, 50.0), size(16, 99.0), size(32, 100.0), size(64, 90.0), size(128, None))
     assert micro_batch(result.largest) == 64
     assert micro_batch(result.fastest) == 32
@@ -58,13 +58,13 @@ def test_answer_names_largest_fastest_and_saturation() -> None:
     assert micro_batch(result.below_saturation) == 8
 
 
-def test_answer_accumulated_is_the_fastest_way_to_the_effective_batch() -> None:
+def test_answer_accumulated_is_the_fastest_way_to_the_effective_batch():
     sizes = [size(8, 50.0, 8), size(16, 80.0, 4), size(64, 70.0), size(4, 99.0)]
     assert micro_batch(answer(*sizes, effective_batch=64).accumulated) == 16
     assert answer(*sizes, effective_batch=7).accumulated is None
 
 
-def test_answer_alignment_needs_a_measured_difference() -> None:
+def test_answer_alignment_needs_a_measured_difference():
     pair = answer(size(64, 110.0), size(65, 100.0)).alignment
     assert [micro_batch(own) for own in pair] == [65, 64]
     assert answer(size(64, 101.0), size(65, 100.0)).alignment is None
@@ -72,12 +72,12 @@ def test_answer_alignment_needs_a_measured_difference() -> None:
     assert answer(size(64, 110.0), thrashing).alignment is None
 
 
-def test_answer_of_nothing_is_plain_json() -> None:
+def test_answer_of_nothing_is_plain_json():
     raw = answer().to_json()
     assert (raw["largest"], raw["sizes"], raw["multiples_of_8_matter"]) == (None, [], False)
 
 
-def test_measurement_of_a_record_leaves_the_margin_free() -> None:
+def test_measurement_of_a_record_leaves_the_margin_free():
     environment = {**H200, "gpu_memory_bytes": 100 * GB}
     record = make_record(environment=environment, measurements={"gpu_used_before_bytes": GB})
     measurement = measurement_of(record, 0.05)
@@ -87,7 +87,7 @@ def test_measurement_of_a_record_leaves_the_margin_free() -> None:
     assert measurement_of(make_record(), 0.05).limit_bytes == math.inf
 
 
-def test_answers_leave_out_sizes_that_train_wrongly() -> None:
+def test_answers_leave_out_sizes_that_train_wrongly():
     wrong = (Flag(FlagKind.LOSS_TIMES_ACCUMULATION, 4.0),)
     found = answer(
         size(16, 100.0),
@@ -109,7 +109,7 @@ def batch_record(micro_batch: int, accumulation: int, speed: float, loss: float)
     return with_losses(record, [loss, loss * 0.99, loss * 0.98, loss * 0.97])
 
 
-def test_advised_finds_a_loss_that_was_not_divided() -> None:
+def test_advised_finds_a_loss_that_was_not_divided():
     records = [batch_record(64, 1, 90.0, 0.7), batch_record(16, 4, 120.0, 2.8)]
     sizes = [measurement_of(record, 0.05) for record in records]
     checked = advised(answer(*sizes, effective_batch=64), records)
@@ -118,7 +118,7 @@ def test_advised_finds_a_loss_that_was_not_divided() -> None:
     assert "left out: 16×4 (120 samples/s): loss times accumulation" in describe(checked, "H200")
 
 
-def test_advised_names_the_nearest_better_effective_batch() -> None:
+def test_advised_names_the_nearest_better_effective_batch():
     gradients = {"parameters_trainable": 10, "parameter_dtypes": "float32"}
     records = []
     for micro_batch, speed in ((1, 10.0), (32, 300.0)):

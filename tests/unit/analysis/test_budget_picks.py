@@ -41,14 +41,14 @@ def check(trial_id: str, budget: int, outcome: Outcome, memory: int | None) -> C
     )
 
 
-def test_best_in_budgets_picks_the_fastest_that_fits() -> None:
+def test_best_in_budgets_picks_the_fastest_that_fits():
     configurations = [make(5 * GIB, 9.0), make(7 * GIB, 11.0), make(7 * GIB, 10.0)]
     picks = best_in_budgets(Rankings(configurations), [8 * GIB, 4 * GIB])
     assert [pick.budget_bytes for pick in picks] == [4 * GIB, 8 * GIB]
     assert [speeds(pick) for pick in picks] == [(None, None), (11.0, None)]
 
 
-def test_best_in_budgets_names_another_recipe_only_if_it_is_faster() -> None:
+def test_best_in_budgets_names_another_recipe_only_if_it_is_faster():
     configurations = [make(2 * GIB, 10.0), make(6 * GIB, 30.0), make(1 * GIB, 20.0, recipe=SGD)]
     picks = best_in_budgets(Rankings(configurations), [GIB, 4 * GIB, 8 * GIB])
     assert [speeds(pick) for pick in picks] == [(None, 20.0), (10.0, 20.0), (30.0, None)]
@@ -56,7 +56,7 @@ def test_best_in_budgets_names_another_recipe_only_if_it_is_faster() -> None:
     assert speeds(pick) == (20.0, 30.0)
 
 
-def test_best_in_budgets_drops_what_failed_its_cap_check() -> None:
+def test_best_in_budgets_drops_what_failed_its_cap_check():
     configurations = [make(5 * GIB, 9.0, trial_id="slow"), make(7 * GIB, 11.0, trial_id="fast")]
     failed = check("fast", 8 * GIB, Outcome.OUT_OF_MEMORY, None)
     (pick,) = best_in_budgets(Rankings(configurations, checks=[failed]), [8 * GIB])
@@ -67,7 +67,7 @@ def test_best_in_budgets_drops_what_failed_its_cap_check() -> None:
     assert speeds(pick) == (11.0, None)
 
 
-def test_best_in_budgets_leave_out_what_trains_wrongly() -> None:
+def test_best_in_budgets_leave_out_what_trains_wrongly():
     wrong = (Flag(FlagKind.LOSS_MISMATCH, 4.0),)
     right = make(GIB, 50.0)
     fast = replace(make(GIB, 90.0, micro_batch=8), flags=wrong)
@@ -78,7 +78,7 @@ def test_best_in_budgets_leave_out_what_trains_wrongly() -> None:
     assert pick.left_out == (fast,)
 
 
-def test_contenders_are_those_whose_intervals_reach_the_fastest() -> None:
+def test_contenders_are_those_whose_intervals_reach_the_fastest():
     configurations = [make(1, 100.0, ci95=0.02), make(1, 97.0, ci95=0.03), make(1, 96.0, ci95=0.0)]
     assert [own.samples_per_second for own in contenders(configurations)] == [100.0, 97.0]
 
@@ -87,9 +87,7 @@ def test_contenders_are_those_whose_intervals_reach_the_fastest() -> None:
     ("memory_mib", "budgets_mib"),
     [((500, 900), [512, 1024]), ((5000, 30000), [8192, 12288, 16384, 24576, 32768])],
 )
-def test_default_budgets_tell_the_configurations_apart(
-    memory_mib: tuple[int, int], budgets_mib: list[int]
-) -> None:
+def test_default_budgets_tell_the_configurations_apart(memory_mib, budgets_mib):
     configurations = [make(size * MIB, 1.0) for size in memory_mib]
     assert default_budgets(configurations) == [size * MIB for size in budgets_mib]
     assert default_budgets([]) == []

@@ -77,7 +77,7 @@ def resampled(
 
 
 @pytest.mark.parametrize(("folder", "matched"), [(EARLIER, 179), (LATER, 280)])
-def test_compare_chance_alone_raises_no_alarm(folder: Path, matched: int) -> None:
+def test_compare_chance_alone_raises_no_alarm(folder, matched):
     for pair in range(3):
         before = resampled(recorded(folder), seed=2 * pair)
         after = resampled(recorded(folder), seed=2 * pair + 1)
@@ -88,7 +88,7 @@ def test_compare_chance_alone_raises_no_alarm(folder: Path, matched: int) -> Non
         assert not comparison.fails(0.0)
 
 
-def test_compare_different_hosts_judges_only_gpu_bound_rows() -> None:
+def test_compare_different_hosts_judges_only_gpu_bound_rows():
     before, after = load_dataset(EARLIER), load_dataset(LATER)
     comparison = compare(before, after)
     assert [difference.label for difference in comparison.differences] == [
@@ -113,7 +113,7 @@ def slower(factor: float, *activations: str) -> Callable[[Row], float]:
     return speed
 
 
-def test_compare_finds_three_percent_slower_gpu_bound_rows() -> None:
+def test_compare_finds_three_percent_slower_gpu_bound_rows():
     run = recorded(KNOWN_PACE)
     before, after = resampled(run, seed=1), resampled(run, 2, speed=slower(0.97))
     comparison = compare(before, after)
@@ -123,14 +123,14 @@ def test_compare_finds_three_percent_slower_gpu_bound_rows() -> None:
     assert not comparison.fails(0.06)
 
 
-def test_compare_names_the_technique_whose_rows_became_slower() -> None:
+def test_compare_names_the_technique_whose_rows_became_slower():
     run = recorded(KNOWN_PACE)
     before, after = resampled(run, seed=1), resampled(run, 2, speed=slower(0.95, "checkpoint"))
     named = {(own.axis, own.value): own.ratio for own in compare(before, after).technique_shifts}
     assert named["activations", "checkpoint"] == pytest.approx(0.95, abs=0.01)
 
 
-def test_compare_equal_runs_of_other_trials_shows_no_change_of_speed() -> None:
+def test_compare_equal_runs_of_other_trials_shows_no_change_of_speed():
     folders = [KNOWN_PACE, KNOWN_PACE / "searched", KNOWN_PACE / "cut"]
     verdicts = list(judge(folders, slower=0.03))
     assert len(verdicts) == 6
@@ -141,7 +141,7 @@ def test_compare_equal_runs_of_other_trials_shows_no_change_of_speed() -> None:
 @pytest.mark.parametrize(
     "factor", [lambda step: 1.1, lambda step: 1.03**step], ids=["constant", "growing"]
 )
-def test_compare_finds_one_configuration_with_other_losses(factor: Callable[[int], float]) -> None:
+def test_compare_finds_one_configuration_with_other_losses(factor):
     run = recorded(EARLIER)
     victim = next(
         row for row in run.table.rows if row["outcome"] == "ok" and row["precision"] == "bf16"
@@ -161,9 +161,7 @@ def test_compare_finds_one_configuration_with_other_losses(factor: Callable[[int
     ("probability", "degrees", "quantile"),
     [(0.975, 9, 2.262), (0.975, 30, 2.042), (0.9999, 9, 6.010)],
 )
-def test_student_quantile_agrees_with_printed_tables(
-    probability: float, degrees: int, quantile: float
-) -> None:
+def test_student_quantile_agrees_with_printed_tables(probability, degrees, quantile):
     assert student_quantile(probability, degrees) == pytest.approx(quantile, rel=0.001)
 
 
@@ -182,9 +180,7 @@ def test_student_quantile_agrees_with_printed_tables(
         (GPU_BOUND, 0.2, "without_gpu", []),
     ],
 )
-def test_compare_judges_speeds_that_are_known_and_not_the_hosts(
-    pace: Mapping[str, float], ratio: float, left_out: str, expected: list[str]
-) -> None:
+def test_compare_judges_speeds_that_are_known_and_not_the_hosts(pace, ratio, left_out, expected):
     # Flags of the losses are no reason to call a speed unsteady.
     flags = [Flag(kind, 4.0) for kind in LOSS]
     environment = {"cpu_model": "AMD EPYC"} if left_out == "without_gpu" else H200

@@ -37,8 +37,8 @@ def row(
     ],
 )
 def test_compiling_has_paid_when_later_steps_have_saved_what_the_first_took_longer(
-    eager: tuple[float, float], compiled: tuple[float, float], steps: float
-) -> None:
+    eager, compiled, steps
+):
     rows = [row("a", "none", *eager), row("b", "inductor", *compiled)]
     assert break_even_steps(rows, AXES) == {"b": steps}
     # A sweep without the axis says nothing.
@@ -54,13 +54,13 @@ def test_compiling_has_paid_when_later_steps_have_saved_what_the_first_took_long
         {"step_seconds_median": None},
     ],
 )
-def test_without_an_eager_trial_otherwise_equal_nothing_is_said(other: dict[str, Any]) -> None:
+def test_without_an_eager_trial_otherwise_equal_nothing_is_said(other):
     rows = [row("a", "none", 1.0, 0.3, **other), row("b", "inductor", 61.0, 0.2)]
     assert break_even_steps(rows, AXES) == {}
 
 
 @pytest.mark.parametrize("column", ["compile_cache_hits", "inductor_cache_hits"])
-def test_code_from_the_cache_says_nothing_about_the_price(column: str) -> None:
+def test_code_from_the_cache_says_nothing_about_the_price(column):
     eager = row("a", "none", 1.0, 0.3)
     cold = row("b", "inductor", 61.0, 0.2, **{column: 0})
     warm = row("c", "inductor", 5.0, 0.2, **{column: 1})

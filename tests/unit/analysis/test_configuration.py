@@ -12,7 +12,7 @@ HOST_BOUND = Flag(FlagKind.HOST_BOUND, 0.9)
 UNSTABLE = Flag(FlagKind.UNSTABLE, 0.02)
 
 
-def test_configurations_combine_repeats_to_median_speed_and_largest_memory() -> None:
+def test_configurations_combine_repeats_to_median_speed_and_largest_memory():
     figures = [(90, 1), (100, 3), (500, 2)]
     records = [
         make_record(repeat=repeat, speed=speed, memory_mib=memory)
@@ -24,7 +24,7 @@ def test_configurations_combine_repeats_to_median_speed_and_largest_memory() -> 
     assert len(combined.trial_ids) == 3
 
 
-def test_configurations_combine_flags_and_average_their_errors() -> None:
+def test_configurations_combine_flags_and_average_their_errors():
     repeats = [([HOST_BOUND], 0.01), ([UNSTABLE], 0.03), ([], 0.02)]
     records = [
         make_record(repeat=repeat, flags=flags, measurements={"samples_per_second_ci95": ci95})
@@ -36,12 +36,12 @@ def test_configurations_combine_flags_and_average_their_errors() -> None:
     assert combined.speed_error.standard_error > (sum(own) / 9) ** 0.5
 
 
-def test_configurations_of_other_versions_are_another_environment() -> None:
+def test_configurations_of_other_versions_are_another_environment():
     records = [make_record(), make_record(environment={**H200, "torch": "2.12.0"})]
     assert len({own.environment_id for own in measured(records)}) == 2
 
 
-def test_memory_column_is_the_devices_only_if_every_row_has_it() -> None:
+def test_memory_column_is_the_devices_only_if_every_row_has_it():
     records = [make_record(micro_batch=1), make_record(micro_batch=2, gpu=False)]
     rows = table_of_records(records, declared=COLUMNS).rows
     assert memory_column(rows[:1]) == "device_peak_bytes"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from jobs.record import Outcome
 from jobs.spec import PLAIN, Purpose, TrainingRecipe
 from orchestrator.analysis.dataset import dataset_of_records, load_dataset
@@ -14,7 +12,7 @@ from tests.support.records import H200, follow_up_of, make_grid, make_record, wr
 OTHER = {**H200, "gpu_model": "NVIDIA A100"}
 
 
-def test_dataset_environments_are_apart_and_the_largest_comes_first() -> None:
+def test_dataset_environments_are_apart_and_the_largest_comes_first():
     records = [make_record(environment=OTHER)]
     records += [make_record(micro_batch=2**n) for n in range(3)]
     dataset = dataset_of_records(records, RunMetadata())
@@ -23,7 +21,7 @@ def test_dataset_environments_are_apart_and_the_largest_comes_first() -> None:
     assert dataset.main is dataset.environments[0]
 
 
-def test_dataset_follow_ups_are_no_configurations() -> None:
+def test_dataset_follow_ups_are_no_configurations():
     record = make_record()
     check = follow_up_of(record, Purpose.CAP_CHECK)
     dataset = dataset_of_records([record, check], RunMetadata())
@@ -32,7 +30,7 @@ def test_dataset_follow_ups_are_no_configurations() -> None:
     assert len(dataset.main.follow_ups) == 1
 
 
-def test_dataset_ranks_the_nearest_recipe_that_ended_ok() -> None:
+def test_dataset_ranks_the_nearest_recipe_that_ended_ok():
     failed = make_record(outcome=Outcome.FAILED, optimizer="adamw_torch_fused")
     sgd = make_record(optimizer="sgd", recipe={"optimizer": "sgd"})
     dataset = dataset_of_records([failed, sgd], RunMetadata())
@@ -41,7 +39,7 @@ def test_dataset_ranks_the_nearest_recipe_that_ended_ok() -> None:
     assert dataset.main.fronts.keys() == {dataset.main.recipe}
 
 
-def test_dataset_fronts_are_within_a_recipe() -> None:
+def test_dataset_fronts_are_within_a_recipe():
     dataset = dataset_of_records(make_grid(), RunMetadata())
     assert len(dataset.main.fronts) == 4
     assert dataset.main.front == dataset.main.fronts[PLAIN]
@@ -49,7 +47,7 @@ def test_dataset_fronts_are_within_a_recipe() -> None:
         assert {own.training_recipe for own in front} == {recipe}
 
 
-def test_dataset_labels_name_the_axes_in_play() -> None:
+def test_dataset_labels_name_the_axes_in_play():
     record = make_record(micro_batch=8, precision="bf16", optimizer="sgd")
     other = make_record(micro_batch=16, precision="bf16", optimizer="sgd")
     by_rows = dataset_of_records([record, other], RunMetadata())
@@ -59,18 +57,18 @@ def test_dataset_labels_name_the_axes_in_play() -> None:
     assert by_config.row_label(by_config.rows[0]) == "batch 8 · bf16"
 
 
-def test_dataset_of_a_run_without_an_ok_row_has_no_environment() -> None:
+def test_dataset_of_a_run_without_an_ok_row_has_no_environment():
     assert dataset_of_records([make_record(outcome=Outcome.FAILED)], RunMetadata()).main is None
 
 
-def test_load_dataset_reads_losses_from_the_folder(tmp_path: Path) -> None:
+def test_load_dataset_reads_losses_from_the_folder(tmp_path):
     record = make_record()
     dataset = load_dataset(write_run(tmp_path, [record]))
     assert dataset.losses == {record.trial_id: [3.0, 2.0, 1.0]}
     assert dataset.name == "synthetic"
 
 
-def test_memory_layers_add_up_to_the_devices_peak() -> None:
+def test_memory_layers_add_up_to_the_devices_peak():
     row = {
         "model_allocated_bytes": 100,
         "optimizer_state_bytes": 200,

@@ -37,7 +37,7 @@ def rounds(*speeds: tuple[float, float]) -> list[dict[str, object]]:
     return rows
 
 
-def test_paired_comparisons_use_the_ratio_of_each_round() -> None:
+def test_paired_comparisons_use_the_ratio_of_each_round():
     # The GPU slows down from round to round; the ratio does not.
     (comparison,) = paired_comparisons(rounds((100, 102), (90, 91.8), (80, 81.6)))
     assert (comparison.trial_id, comparison.reference_id) == ("b", "a")
@@ -47,7 +47,7 @@ def test_paired_comparisons_use_the_ratio_of_each_round() -> None:
     assert not comparison.is_slower
 
 
-def test_paired_comparisons_need_two_complete_rounds() -> None:
+def test_paired_comparisons_need_two_complete_rounds():
     assert paired_comparisons(rounds((100, 102))) == ()
     incomplete = [*rounds((100, 102)), round_row("a", 1, 100), round_row("b", 2, 100)]
     assert paired_comparisons(incomplete) == ()
@@ -59,7 +59,7 @@ def test_paired_comparisons_need_two_complete_rounds() -> None:
     assert paired_comparisons(other_gpu) == ()
 
 
-def test_fastest_of_is_the_first_unless_a_tie_break_was_won() -> None:
+def test_fastest_of_is_the_first_unless_a_tie_break_was_won():
     first = make_configuration(1, 100.0, trial_id="a")
     second = make_configuration(1, 99.0, trial_id="b")
     won = paired_comparisons(rounds((100, 102), (100, 102.1)))
@@ -82,7 +82,7 @@ def check_row(budget: int, outcome: Outcome, memory: int | None) -> dict[str, ob
     }
 
 
-def test_decisive_check_follows_from_other_budgets() -> None:
+def test_decisive_check_follows_from_other_budgets():
     checks = cap_checks(
         [
             check_row(10, Outcome.OUT_OF_MEMORY, None),
@@ -102,7 +102,7 @@ def test_decisive_check_follows_from_other_budgets() -> None:
     assert decisive_check(checks, ("other",), 20) is None
 
 
-def test_cap_check_that_takes_more_than_its_budget_fails() -> None:
+def test_cap_check_that_takes_more_than_its_budget_fails():
     (check,) = cap_checks([check_row(20, Outcome.OK, 21)])
     assert check.fails
     assert not check.fits

@@ -45,7 +45,7 @@ def figures(configuration: Configuration) -> Figures:
 
 
 @given(CONFIGURATIONS)
-def test_fronts_by_are_what_nothing_in_the_group_beats(items: list[Configuration]) -> None:
+def test_fronts_by_are_what_nothing_in_the_group_beats(items):
     fronts = fronts_by(items, lambda item: item.training_recipe)
     assert fronts.keys() == {item.training_recipe for item in items}
     for recipe, front in fronts.items():
@@ -55,6 +55,6 @@ def test_fronts_by_are_what_nothing_in_the_group_beats(items: list[Configuration
 
 
 @given(TRIPLES)
-def test_pareto_front_of_three_objectives_leaves_out_missing_figures(items: list[Figures]) -> None:
+def test_pareto_front_of_three_objectives_leaves_out_missing_figures(items):
     front = pareto_front(items, [lambda t: t[0], lambda t: t[1], lambda t: t[2]])
     assert sorted(front) == unbeaten([item for item in items if -math.inf not in item])

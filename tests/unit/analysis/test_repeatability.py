@@ -47,13 +47,11 @@ def row(**changes: Any) -> dict[str, Any]:
         ({"launch_bound_update_share": None}, Pace.LAUNCHES, False),
     ],
 )
-def test_pace_of_a_row_is_what_it_waits_for(
-    changes: dict[str, Any], pace: Pace, is_known: bool
-) -> None:
+def test_pace_of_a_row_is_what_it_waits_for(changes, pace, is_known):
     assert (pace_of(row(**changes)), is_pace_known(row(**changes))) == (pace, is_known)
 
 
-def test_speed_error_adds_the_variation_between_trials_to_that_of_the_steps() -> None:
+def test_speed_error_adds_the_variation_between_trials_to_that_of_the_steps():
     between = math.hypot(0.0023, 0.0024)
     assert speed_error([row()]).standard_error == pytest.approx(between)
     with_steps = speed_error([row(samples_per_second_ci95=0.0196)])
@@ -66,7 +64,7 @@ def test_speed_error_adds_the_variation_between_trials_to_that_of_the_steps() ->
     assert speed_error([shortest]).standard_error == BETWEEN_TRIALS[Pace.HOST].relative
 
 
-def test_speed_error_of_repeats_falls_with_the_square_root_of_their_number() -> None:
+def test_speed_error_of_repeats_falls_with_the_square_root_of_their_number():
     single, four = speed_error([row()]), speed_error([row()] * 4)
     assert four.standard_error == pytest.approx(single.standard_error / 2)
     mixed = speed_error([row(), row(launch_bound_update_share=None)])
@@ -75,9 +73,7 @@ def test_speed_error_of_repeats_falls_with_the_square_root_of_their_number() -> 
 
 
 @pytest.mark.parametrize(("trials", "factor"), [(1, 2), (4, 5)])
-def test_another_trial_adds_its_own_variation_to_that_of_the_mean(
-    trials: int, factor: float
-) -> None:
+def test_another_trial_adds_its_own_variation_to_that_of_the_mean(trials, factor):
     mean = speed_error([row()] * trials)
     single = speed_error([row()])
     expected = math.hypot(mean.standard_error, single.standard_error)
@@ -88,7 +84,7 @@ def test_another_trial_adds_its_own_variation_to_that_of_the_mean(
     assert math.isinf(UNKNOWN_ERROR.of_another_trial().half_width95)
 
 
-def test_difference_error_adds_the_variances() -> None:
+def test_difference_error_adds_the_variances():
     error = difference_error(SpeedError(0.03, 8.0), SpeedError(0.04, 30.0))
     assert (error.standard_error, error.degrees_of_freedom) == (pytest.approx(0.05), 8.0)
     # Student's t with 8 degrees of freedom: 97.5 % lie below 2.306.

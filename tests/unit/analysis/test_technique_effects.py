@@ -44,7 +44,7 @@ def guide_records() -> list[TrialRecord]:
     ]
 
 
-def test_technique_effects_are_medians_over_pairs_that_differ_on_one_axis() -> None:
+def test_technique_effects_are_medians_over_pairs_that_differ_on_one_axis():
     effects = {
         (effect.axis, effect.value): effect
         for effect in technique_effects(measured(guide_records()), BASELINE)
@@ -58,7 +58,7 @@ def test_technique_effects_are_medians_over_pairs_that_differ_on_one_axis() -> N
     assert not any(axis == "micro_batch" for axis, _ in effects)
 
 
-def test_cumulative_steps_follow_the_guides() -> None:
+def test_cumulative_steps_follow_the_guides():
     steps = cumulative_steps(measured(guide_records()), BASELINE)
     assert [step.axis for step in steps] == [
         "",
@@ -71,7 +71,7 @@ def test_cumulative_steps_follow_the_guides() -> None:
     assert steps[-1].memory_ratio == 4500 / 14000
 
 
-def test_cumulative_steps_need_a_measured_baseline_and_a_technique() -> None:
+def test_cumulative_steps_need_a_measured_baseline_and_a_technique():
     assert cumulative_steps(measured(guide_records()[1:]), BASELINE) == ()
     assert cumulative_steps(measured(guide_records()[:1]), BASELINE) == ()
 
@@ -93,9 +93,7 @@ def by_batch(precision: str, speeds: dict[int, float]) -> list[TrialRecord]:
         ({1: 9.0, 4: 60.0}, (4, 1, 2.0)),
     ],
 )
-def test_technique_effects_are_stated_at_the_useful_micro_batch(
-    bf16: dict[int, float], expected: tuple[int, int, float]
-) -> None:
+def test_technique_effects_are_stated_at_the_useful_micro_batch(bf16, expected):
     records = by_batch("fp32", {1: 10.0, 4: 30.0, 16: 40.0, 32: 41.0}) + by_batch("bf16", bf16)
     configurations = measured(records)
     baseline = {"micro_batch": 1, "accumulation": 1, "precision": "fp32"}
@@ -107,7 +105,7 @@ def test_technique_effects_are_stated_at_the_useful_micro_batch(
     assert (largest.micro_batch, largest.speed_ratio) == (None, 4.1)
 
 
-def test_useful_micro_batch_is_unknown_without_the_baselines_techniques() -> None:
+def test_useful_micro_batch_is_unknown_without_the_baselines_techniques():
     configurations = measured(by_batch("bf16", {1: 10.0}))
     baseline = {"micro_batch": 1, "accumulation": 1, "precision": "fp32"}
     assert useful_micro_batch(configurations, baseline) is None
@@ -122,14 +120,14 @@ CANDIDATES = [
 ]
 
 
-def test_ranked_recipe_is_the_nearest_to_the_baseline() -> None:
+def test_ranked_recipe_is_the_nearest_to_the_baseline():
     assert ranked_recipe(CANDIDATES, {"micro_batch": 4, "precision": "bf16"}) == PLAIN
     assert ranked_recipe(CANDIDATES, {"optimizer": "sgd"}) == SGD
     assert ranked_recipe(CANDIDATES[::2], {"optimizer": "adafactor"}) == ADAFACTOR
     assert ranked_recipe([], {}) == PLAIN
 
 
-def test_baseline_choices_turn_an_effective_batch_into_its_accumulation() -> None:
+def test_baseline_choices_turn_an_effective_batch_into_its_accumulation():
     records = [
         make_record(micro_batch=4, optimizer="sgd"),
         make_record(micro_batch=1, accumulation=4, optimizer="sgd"),

@@ -43,7 +43,7 @@ def at(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
 
-def test_tables_quoted_in_docs_exist() -> None:
+def test_tables_quoted_in_docs_exist():
     commands = set(quoted_commands())
     assert len(commands) > 10
     for module, argument in commands:
@@ -52,14 +52,14 @@ def test_tables_quoted_in_docs_exist() -> None:
             assert argument in SUBCOMMANDS
 
 
-def test_tables_has_help_for_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_has_help_for_every_subcommand(capsys):
     with pytest.raises(SystemExit):
         command_line().parse_args(["--help"])
     printed = capsys.readouterr().out
     assert all(name in printed for name in SUBCOMMANDS)
 
 
-def test_pace_counts_trials_that_ran_over_the_whole_span() -> None:
+def test_pace_counts_trials_that_ran_over_the_whole_span():
     row = {"slot_seconds": 3.0, "overhead_seconds": 1.5, "outcome": "ok"}
     rows = [{**row, "started_at": at(100.0 + 4 * number)} for number in range(3)]
     skipped = {**row, "started_at": None, "outcome": "skipped"}
@@ -68,7 +68,7 @@ def test_pace_counts_trials_that_ran_over_the_whole_span() -> None:
     assert printed[1].startswith("16.4 ")
 
 
-def test_paired_compares_equal_configurations_with_and_without_updates(tmp_path: Path) -> None:
+def test_paired_compares_equal_configurations_with_and_without_updates(tmp_path):
     def run(name: str, speed: float, update_share: float) -> Path:
         own = {
             **GPU_BOUND,
@@ -85,7 +85,7 @@ def test_paired_compares_equal_configurations_with_and_without_updates(tmp_path:
     assert "without the updates by 0.0%" in printed
 
 
-def test_paired_counts_pairs_outside_both_intervals(tmp_path: Path) -> None:
+def test_paired_counts_pairs_outside_both_intervals(tmp_path):
     def run(name: str, speeds: tuple[float, ...]) -> Path:
         own = {**GPU_BOUND, "samples_per_second_ci95": 0.01}
         records = []
@@ -98,7 +98,7 @@ def test_paired_counts_pairs_outside_both_intervals(tmp_path: Path) -> None:
     assert "of 2 whose speed is the GPU's own, 1 are outside" in "\n".join(paired.report(pairs))
 
 
-def test_shared_gpu_finds_memory_of_another_process() -> None:
+def test_shared_gpu_finds_memory_of_another_process():
     own = {
         "optimizer": "sgd",
         "gpu_context_bytes": GIB,
@@ -112,7 +112,7 @@ def test_shared_gpu_finds_memory_of_another_process() -> None:
     assert found["shared"].kind is FlagKind.SHARED_DURING
 
 
-def test_by_hand_scales_the_mean_price_to_the_plan(tmp_path: Path) -> None:
+def test_by_hand_scales_the_mean_price_to_the_plan(tmp_path):
     price = {"choices": {"micro_batch": 4}, "training_seconds": None, "failure": ""}
     prices = [{**price, "seconds": seconds} for seconds in (20.0, 40.0)]
     run = write_run(tmp_path / "run", [make_record(), make_record(micro_batch=8)])
@@ -121,7 +121,7 @@ def test_by_hand_scales_the_mean_price_to_the_plan(tmp_path: Path) -> None:
     assert "2 trials, 6 s of slot time, 2.00%" in share
 
 
-def test_predictions_report_errors_and_false_fits() -> None:
+def test_predictions_report_errors_and_false_fits():
     choices = dict.fromkeys(AXES, "x")
     figures = {"allocated_bytes": 110, "reserved_bytes": 0, "device_bytes": 20 * GIB}
     fits = {f"fits_{card}_gb": "yes" for card in CARDS}
@@ -139,7 +139,7 @@ def test_predictions_report_errors_and_false_fits() -> None:
     assert out_of_memory.false_fits == [max(CARDS)]
 
 
-def test_predictions_of_recorded_runs_have_no_false_fit_and_hold_95_percent() -> None:
+def test_predictions_of_recorded_runs_have_no_false_fit_and_hold_95_percent():
     predicted, _ = read_predictions(ROOT / "tests/data/predictions/recorded.parquet")
     rows = []
     for dataset in recorded_runs(ROOT / "docs/results"):
@@ -152,13 +152,13 @@ def test_predictions_of_recorded_runs_have_no_false_fit_and_hold_95_percent() ->
         assert sum(answers) >= predictions.WANTED_INSIDE * len(answers)
 
 
-def test_predictions_warn_of_another_transformers() -> None:
+def test_predictions_warn_of_another_transformers():
     measured = {("2.11.0", "5.17.0"), ("2.11.0", "5.23.0")}
     [warning] = predictions.version_warnings({"transformers": "5.23.0"}, measured)
     assert "5.17.0" in warning
 
 
-def test_spread_finds_the_prior_that_trials_were_drawn_with() -> None:
+def test_spread_finds_the_prior_that_trials_were_drawn_with():
     generator = random.Random(0)
 
     def trial(mean: float) -> list[float]:

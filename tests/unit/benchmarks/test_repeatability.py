@@ -37,7 +37,7 @@ def printed_figures(text: str) -> list[float]:
     return figures
 
 
-def test_repeatability_in_code_is_what_the_command_prints() -> None:
+def test_repeatability_in_code_is_what_the_command_prints():
     runs = [str(path) for path in sorted((ROOT / "docs" / "results").glob("2026-11-2*"))]
     options = command_line().parse_args(["repeatability", *runs])
     printed = list(repeatability.lines(options))
@@ -54,7 +54,7 @@ def test_repeatability_in_code_is_what_the_command_prints() -> None:
     assert shared == pytest.approx([BETWEEN_RUNS, BETWEEN_TECHNIQUES])
 
 
-def test_repeatability_leaves_out_rows_of_unknown_pace(tmp_path: Path) -> None:
+def test_repeatability_leaves_out_rows_of_unknown_pace(tmp_path):
     unknown = {**GPU_BOUND, "launch_bound_update_share": None}
     waiting = {**unknown, "host_bound_share": 0.9}
     runs = []
@@ -71,7 +71,7 @@ def test_repeatability_leaves_out_rows_of_unknown_pace(tmp_path: Path) -> None:
     assert sorted(rows) == [False, True, True]
 
 
-def test_repeatability_keeps_a_row_whose_steps_do_not_vary(tmp_path: Path) -> None:
+def test_repeatability_keeps_a_row_whose_steps_do_not_vary(tmp_path):
     exact = {**GPU_BOUND, "samples_per_second_ci95": 0.0}
     runs = []
     for name in ("one", "other"):
@@ -101,7 +101,7 @@ def invented(shift: Callable[[int, str], float]) -> list[Pair]:
     return found
 
 
-def test_repeatability_prints_what_rows_and_techniques_share() -> None:
+def test_repeatability_prints_what_rows_and_techniques_share():
     chance = random.Random(1)
     drawn = [(chance.gauss(0, 0.01), chance.gauss(0, 0.006)) for _ in range(40)]
 
@@ -116,7 +116,7 @@ def test_repeatability_prints_what_rows_and_techniques_share() -> None:
     assert printed_figures(of_techniques)[-1] == pytest.approx(0.006, rel=0.3)
 
 
-def test_repeatability_fit_finds_the_spread_of_single_trials() -> None:
+def test_repeatability_fit_finds_the_spread_of_single_trials():
     variation = repeatability.fit(invented(lambda runs, technique: 0.0))
     # All steps take a second, so that the two parts of the spread cannot be separated.
     assert math.hypot(variation.relative, variation.seconds) == pytest.approx(0.002, rel=0.1)

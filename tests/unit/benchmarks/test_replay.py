@@ -47,7 +47,7 @@ def recall_of_gpus_own(table: Table, run: Replay) -> float:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_replay_of_a_recorded_grid_finds_the_front_cheaply(name: str) -> None:
+def test_replay_of_a_recorded_grid_finds_the_front_cheaply(name):
     table = recorded(DATA / name)
     for has_predictions, max_cost in zip((True, False), MAX_COST[name], strict=True):
         run = replayed(name, has_predictions=has_predictions)
@@ -58,29 +58,29 @@ def test_replay_of_a_recorded_grid_finds_the_front_cheaply(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert_large_h200.parquet", "bert_large_h200_fp32_tf32.parquet"])
-def test_replay_of_a_quiet_grid_finds_the_whole_front(name: str) -> None:
+def test_replay_of_a_quiet_grid_finds_the_whole_front(name):
     assert replayed(name).recall >= 0.99
 
 
-def test_replay_with_equal_seeds_asks_for_equal_trials() -> None:
+def test_replay_with_equal_seeds_asks_for_equal_trials():
     table = recorded()
     assert replay(FrontierSearch, table).asked == replay(FrontierSearch, table).asked
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.10])
-def test_replay_with_noise_finds_the_true_front(noise: float) -> None:
+def test_replay_with_noise_finds_the_true_front(noise):
     table = recorded()
     noisy = with_noise(table, noise, seed=0)
     assert replay(with_memory_of(table), noisy, truth=table).true_recall >= 0.95
 
 
 @pytest.mark.parametrize("seed", [0, 5])
-def test_replay_with_a_restless_host_finds_the_true_front(seed: int) -> None:
+def test_replay_with_a_restless_host_finds_the_true_front(seed):
     run = replay(FrontierSearch, simulated(host_variation=2.5, seed=seed), truth=simulated())
     assert run.true_recall >= 0.99
 
 
-def test_replay_in_equal_time_finds_over_twice_as_much_as_random_order() -> None:
+def test_replay_in_equal_time_finds_over_twice_as_much_as_random_order():
     runs = with_random(simulated(), 0.0, 0, {})
     assert runs["frontier"].recall >= 0.99
     assert 2 * runs["random"].recall < runs["frontier"].recall

@@ -39,7 +39,7 @@ def small_grid() -> Grid:
 
 
 @pytest.mark.parametrize("name", RIVALS)
-def test_rival_measures_only_what_is_predicted_to_fit_and_every_trial_once(name: str) -> None:
+def test_rival_measures_only_what_is_predicted_to_fit_and_every_trial_once(name):
     grid = small_grid()
     asked = replay(rivals(grid, 8, 0)[name], grid.table).asked
     sizes = [grid.table[own].spec.micro_batch for own in asked]
@@ -50,7 +50,7 @@ def test_rival_measures_only_what_is_predicted_to_fit_and_every_trial_once(name:
 
 
 @pytest.mark.parametrize("name", ["Gaussian process", "optuna, GP", "optuna, TPE"])
-def test_rival_begins_with_what_the_recorded_effects_expect_to_be_fastest(name: str) -> None:
+def test_rival_begins_with_what_the_recorded_effects_expect_to_be_fastest(name):
     grid = small_grid()
     asked = replay(rivals(grid, 8, 0)[name], grid.table, seconds=2.0).asked
     first = [grid.table[own].spec.choices for own in asked]
@@ -61,7 +61,7 @@ def test_rival_begins_with_what_the_recorded_effects_expect_to_be_fastest(name: 
 
 
 @pytest.mark.parametrize("name", RIVALS)
-def test_rival_with_equal_seeds_asks_for_equal_trials(name: str) -> None:
+def test_rival_with_equal_seeds_asks_for_equal_trials(name):
     grid = small_grid()
     runs = [replay(rivals(grid, 8, 3)[name], grid.table, seconds=6.0).asked for _ in range(2)]
     assert runs[0] == runs[1]

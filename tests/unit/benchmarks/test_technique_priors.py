@@ -20,7 +20,7 @@ def pair(before: str, after: str, log_time: float) -> Pair:
     )
 
 
-def test_effects_are_relative_to_the_default_and_variants_to_what_they_vary() -> None:
+def test_effects_are_relative_to_the_default_and_variants_to_what_they_vary():
     pairs = [
         pair("none", "inductor_regional", -0.3),
         pair("inductor_regional_tuned", "none", 0.5),
@@ -31,7 +31,7 @@ def test_effects_are_relative_to_the_default_and_variants_to_what_they_vary() ->
     assert effects["compile", "inductor_regional_tuned"].log_time == pytest.approx(-0.1)
 
 
-def test_effect_of_a_variant_adds_to_that_of_what_it_varies() -> None:
+def test_effect_of_a_variant_adds_to_that_of_what_it_varies():
     reference = Effect(log_time=-0.3, deviation=0.1, overhead_seconds=5.0, models=4)
     measured = [
         Measured(log_time=-0.1, log_memory=0.0, overhead_seconds=4.0),

@@ -85,7 +85,7 @@ def against_kuberay(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", LAUNCHED)
-def test_ray_accepts_the_file_that_it_launches(name: str) -> None:
+def test_ray_accepts_the_file_that_it_launches(name):
     from ray.autoscaler._private.util import validate_config
 
     config = launch_config(name)
@@ -95,7 +95,7 @@ def test_ray_accepts_the_file_that_it_launches(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAUNCHED)
-def test_a_launched_cluster_has_a_token_and_no_open_dashboard(name: str) -> None:
+def test_a_launched_cluster_has_a_token_and_no_open_dashboard(name):
     config = launch_config(name)
     assert config["file_mounts"]["~/.ray/auth_token"] == "~/.ray/auth_token"
     for commands in ("head_start_ray_commands", "worker_start_ray_commands"):
@@ -109,7 +109,7 @@ def test_a_launched_cluster_has_a_token_and_no_open_dashboard(name: str) -> None
 
 
 @pytest.mark.parametrize(("name", "kind"), [("raycluster", "RayCluster"), ("rayjob", "RayJob")])
-def test_kuberays_own_schema_accepts_the_manifest(name: str, kind: str) -> None:
+def test_kuberays_own_schema_accepts_the_manifest(name, kind):
     document = manifest(name, kind)
     against_kuberay(document)
     with pytest.raises(jsonschema.ValidationError, match="'authOption' was unexpected"):
@@ -119,7 +119,7 @@ def test_kuberays_own_schema_accepts_the_manifest(name: str, kind: str) -> None:
     assert spec["rayVersion"] == RAY[1]
 
 
-def test_a_jobs_cluster_is_the_cluster_but_for_its_dashboard() -> None:
+def test_a_jobs_cluster_is_the_cluster_but_for_its_dashboard():
     stays, goes = cluster_spec("raycluster"), cluster_spec("rayjob")
     assert stays["headGroupSpec"]["rayStartParams"].pop("dashboard-host") == "127.0.0.1"
     assert goes["headGroupSpec"]["rayStartParams"].pop("dashboard-host") == "0.0.0.0"
@@ -127,7 +127,7 @@ def test_a_jobs_cluster_is_the_cluster_but_for_its_dashboard() -> None:
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_kubernetes_own_schema_accepts_the_other_objects(name: str) -> None:
+def test_kubernetes_own_schema_accepts_the_other_objects(name):
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     for document in yaml.safe_load_all((DEPLOY / "kubernetes" / f"{name}.yaml").read_text()):
         if not document["apiVersion"].startswith("ray.io/"):
@@ -135,7 +135,7 @@ def test_kubernetes_own_schema_accepts_the_other_objects(name: str) -> None:
 
 
 @pytest.mark.parametrize("template", list(pods()))
-def test_kubernetes_own_schema_accepts_the_pods(template: dict[str, Any]) -> None:
+def test_kubernetes_own_schema_accepts_the_pods(template):
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     metadata = {"name": "x", **template["metadata"]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
@@ -146,7 +146,7 @@ def test_kubernetes_own_schema_accepts_the_pods(template: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("template", list(pods()))
-def test_every_pod_is_unprivileged_and_under_the_policy(template: dict[str, Any]) -> None:
+def test_every_pod_is_unprivileged_and_under_the_policy(template):
     policy = manifest("networkpolicy", "NetworkPolicy")["spec"]
     assert policy["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
     assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
@@ -160,7 +160,7 @@ def test_every_pod_is_unprivileged_and_under_the_policy(template: dict[str, Any]
 
 
 @pytest.mark.parametrize("name", ["raycluster", "rayjob"])
-def test_no_manifest_that_is_run_again_holds_the_claim(name: str) -> None:
+def test_no_manifest_that_is_run_again_holds_the_claim(name):
     text = (DEPLOY / "kubernetes" / f"{name}.yaml").read_text()
     kinds = [document["kind"] for document in yaml.safe_load_all(text)]
     assert "PersistentVolumeClaim" not in kinds
@@ -205,21 +205,19 @@ PROMETHEUS = {"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/instanc
         ("egress", "to", None, 443, False),
     ],
 )
-def test_policy_lets_metrics_out_and_names_be_asked(
-    rules: str, side: str, pod_labels: dict[str, str] | None, port: int, is_admitted: bool
-) -> None:
+def test_policy_lets_metrics_out_and_names_be_asked(rules, side, pod_labels, port, is_admitted):
     policy = manifest("networkpolicy", "NetworkPolicy")["spec"]
     assert _admits(policy[rules], side, pod_labels, port) is is_admitted
 
 
 @pytest.mark.parametrize("name", ["raycluster", "rayjob"])
-def test_metrics_are_at_the_port_that_the_policy_opens(name: str) -> None:
+def test_metrics_are_at_the_port_that_the_policy_opens(name):
     spec = cluster_spec(name)
     for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
         assert group["rayStartParams"]["metrics-export-port"] == "8080"
 
 
-def test_a_job_can_be_created_again_without_deleting_anything() -> None:
+def test_a_job_can_be_created_again_without_deleting_anything():
     assert manifest("rayjob", "RayJob")["metadata"] == {"generateName": "sweep-"}
 
 
@@ -228,7 +226,7 @@ CUDA_OF_TORCH = {"2.13.0": "13.0"}
 ``pip install --dry-run --no-deps --report - torch===VERSION``."""
 
 
-def test_the_images_cuda_is_that_of_the_pinned_torch() -> None:
+def test_the_images_cuda_is_that_of_the_pinned_torch():
     pinned = re.search(r"^torch==(.+)$", CONSTRAINTS, re.MULTILINE)[1]
     dockerfile = (DEPLOY / "Dockerfile").read_text()
     assert re.search(rf"^ARG CUDA={CUDA_OF_TORCH[pinned]}\b", dockerfile, re.MULTILINE)
@@ -241,7 +239,7 @@ def test_the_images_cuda_is_that_of_the_pinned_torch() -> None:
             assert f"=={CUDA_OF_TORCH[installed]}" in line
 
 
-def test_everything_that_rays_dashboard_adds_is_pinned_and_so_audited() -> None:
+def test_everything_that_rays_dashboard_adds_is_pinned_and_so_audited():
     waiting = [Requirement(line) for line in importlib.metadata.requires("ray") or []]
     added = {
         requirement.name
@@ -261,7 +259,7 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_the_image_is_pinned_unprivileged_and_asks_for_a_token() -> None:
+def test_the_image_is_pinned_unprivileged_and_asks_for_a_token():
     lines = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
     installs = [line for line in lines if "pip install" in line and line.startswith("RUN")]
     assert installs
@@ -279,7 +277,7 @@ TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH"
     ("checker", "file"),
     [*(("shellcheck", script) for script in SCRIPTS), ("hadolint", "Dockerfile")],
 )
-def test_checker_finds_nothing(checker: str, file: str) -> None:
+def test_checker_finds_nothing(checker, file):
     program = shutil.which(checker, path=TOOLS)
     if program is None:
         pytest.skip(f"{checker} is not installed")
@@ -333,7 +331,7 @@ def install(bundle: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_bundle_installs_without_a_network(bundle: Path) -> None:
+def test_a_bundle_installs_without_a_network(bundle):
     assert {path.name for path in bundle.iterdir()} == {
         "LICENSE", "SHA256SUMS", "configs", "constraints.txt", "install.sh", "wheels",
     }  # fmt: skip
@@ -344,7 +342,7 @@ def test_a_bundle_installs_without_a_network(bundle: Path) -> None:
     assert doctor == "-m orchestrator.doctor"
 
 
-def test_a_bundle_that_was_changed_is_refused(bundle: Path) -> None:
+def test_a_bundle_that_was_changed_is_refused(bundle):
     (bundle / "wheels" / "a-1-py3-none-any.whl").write_text("something else")
     done = install(bundle)
     assert done.returncode != 0
@@ -352,7 +350,7 @@ def test_a_bundle_that_was_changed_is_refused(bundle: Path) -> None:
     assert not (bundle / ".venv").exists()
 
 
-def test_the_readme_names_every_file_and_no_other() -> None:
+def test_the_readme_names_every_file_and_no_other():
     text = (DEPLOY / "README.md").read_text()
     named = set(re.findall(r"deploy/([\w./]+\w)", text))
     files = {str(path.relative_to(DEPLOY)) for path in DEPLOY.rglob("*") if path.is_file()}

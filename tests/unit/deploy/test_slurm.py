@@ -46,7 +46,7 @@ def _submit(
     return done
 
 
-def test_slurm_starts_one_cluster_with_a_token_of_its_own(tmp_path: Path) -> None:
+def test_slurm_starts_one_cluster_with_a_token_of_its_own(tmp_path):
     srun = (
         'echo "srun $*"; echo "mode $RAY_AUTH_MODE, $(stat -c %a "$RAY_AUTH_TOKEN_PATH"),'
         ' $(wc -c <"$RAY_AUTH_TOKEN_PATH") characters"; exit 3'
@@ -56,13 +56,13 @@ def test_slurm_starts_one_cluster_with_a_token_of_its_own(tmp_path: Path) -> Non
     assert done.stderr + done.stdout == golden
 
 
-def test_slurm_job_ends_well_when_the_sweep_does(tmp_path: Path) -> None:
+def test_slurm_job_ends_well_when_the_sweep_does(tmp_path):
     done = _submit(tmp_path)
     assert (done.returncode, done.stdout.splitlines()) == (0, [SWEEP])
 
 
 @pytest.mark.parametrize("status", [1, 2, 130])
-def test_slurm_job_ends_with_the_sweeps_status(status: int, tmp_path: Path) -> None:
+def test_slurm_job_ends_with_the_sweeps_status(status, tmp_path):
     assert _submit(tmp_path, python=f"exit {status}").returncode == status
 
 
@@ -87,14 +87,14 @@ FAILURES: Mapping[str, tuple[Mapping[str, str], str]] = {
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_slurm_job_in_which_a_step_fails_ends_in_a_sentence(case: str, tmp_path: Path) -> None:
+def test_slurm_job_in_which_a_step_fails_ends_in_a_sentence(case, tmp_path):
     replaced, sentence = FAILURES[case]
     done = _submit(tmp_path, **replaced)
     assert done.returncode != 0
     assert f"slurm.sbatch: {sentence}" in done.stderr
 
 
-def test_slurm_script_outside_of_a_job_says_how_to_start_it(tmp_path: Path) -> None:
+def test_slurm_script_outside_of_a_job_says_how_to_start_it(tmp_path):
     done = _submit(tmp_path, job={})
     assert done.returncode == 1
     assert "start this script with sbatch" in done.stderr

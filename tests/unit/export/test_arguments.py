@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
 from orchestrator.export.arguments import accelerate, deepspeed, training_arguments, with_batch
 from orchestrator.export.generated_code import NotExportableError
-from tests.conftest import SpecFactory
 
 
-def test_training_arguments_have_the_names_every_version_takes(tiny_spec: SpecFactory) -> None:
+def test_training_arguments_have_the_names_every_version_takes(tiny_spec):
     spec = tiny_spec({"activations": "checkpoint", "optimizer": "sgd"})
     settings = training_arguments(spec, epochs=3)
     assert settings["gradient_checkpointing"] is True
@@ -20,7 +18,7 @@ def test_training_arguments_have_the_names_every_version_takes(tiny_spec: SpecFa
     assert settings["report_to"] == "none"
 
 
-def test_training_arguments_evaluate_and_save_by_default(tiny_spec: SpecFactory) -> None:
+def test_training_arguments_evaluate_and_save_by_default(tiny_spec):
     settings = training_arguments(tiny_spec({"micro_batch": 2}), epochs=1)
     assert (settings["eval_strategy"], settings["save_strategy"]) == ("steps", "steps")
     assert (settings["eval_steps"], settings["save_steps"]) == (0.1, 0.1)
@@ -28,14 +26,14 @@ def test_training_arguments_evaluate_and_save_by_default(tiny_spec: SpecFactory)
     assert settings["per_device_eval_batch_size"] == 2
 
 
-def test_deepspeed_file_of_zero3_saves_whole_weights(tiny_spec: SpecFactory) -> None:
+def test_deepspeed_file_of_zero3_saves_whole_weights(tiny_spec):
     settings = deepspeed(tiny_spec({"offload": "zero3"}))
     assert settings["zero_optimization"]["stage3_gather_16bit_weights_on_model_save"] is True
     other = deepspeed(tiny_spec({"offload": "zero2"}))
     assert "stage3_gather_16bit_weights_on_model_save" not in other["zero_optimization"]
 
 
-def test_accelerate_file_of_a_deepspeed_trial_has_no_precision(tiny_spec: SpecFactory) -> None:
+def test_accelerate_file_of_a_deepspeed_trial_has_no_precision(tiny_spec):
     spec = tiny_spec({"offload": "zero3_nvme_both", "precision": "bf16"})
     settings = accelerate(spec)
     assert settings["distributed_type"] == "DEEPSPEED"
@@ -46,12 +44,12 @@ def test_accelerate_file_of_a_deepspeed_trial_has_no_precision(tiny_spec: SpecFa
     assert "mixed_precision" not in settings
 
 
-def test_accelerate_file_has_the_trials_precision(tiny_spec: SpecFactory) -> None:
+def test_accelerate_file_has_the_trials_precision(tiny_spec):
     assert accelerate(tiny_spec({"precision": "bf16"}))["mixed_precision"] == "bf16"
     assert accelerate(tiny_spec({"precision": "fp32"}))["mixed_precision"] == "no"
 
 
-def test_deepspeed_file_has_the_nvme_folder_even_with_quotes(tiny_spec: SpecFactory) -> None:
+def test_deepspeed_file_has_the_nvme_folder_even_with_quotes(tiny_spec):
     spec = tiny_spec({"offload": "zero3_nvme_both"})
     needs = dataclasses.replace(spec.needs, nvme_path='/mnt/"disk"')
     settings = deepspeed(dataclasses.replace(spec, needs=needs))
@@ -60,7 +58,7 @@ def test_deepspeed_file_has_the_nvme_folder_even_with_quotes(tiny_spec: SpecFact
     assert deepspeed(tiny_spec()) is None
 
 
-def test_with_batch_changes_the_choices_and_the_arguments(tiny_spec: SpecFactory) -> None:
+def test_with_batch_changes_the_choices_and_the_arguments(tiny_spec):
     spec = with_batch(tiny_spec(), 3, 6)
     assert (spec.micro_batch, spec.accumulation) == (3, 6)
     assert (spec.choices["micro_batch"], spec.choices["accumulation"]) == (3, 6)
@@ -77,8 +75,8 @@ def test_with_batch_changes_the_choices_and_the_arguments(tiny_spec: SpecFactory
     ],
 )
 def test_evaluation_of_a_fused_loss_takes_one_row_at_a_time_unless_measured(
-    own: dict[str, int], was_measured: bool, size: int, tiny_spec: SpecFactory
-) -> None:
+    own, was_measured, size, tiny_spec
+):
     choices = {"micro_batch": 16, "loss": "chunked"}
     spec = tiny_spec(choices, training_arguments=own, evaluate_and_save=was_measured)
     assert training_arguments(spec, epochs=1)["per_device_eval_batch_size"] == size
@@ -87,8 +85,6 @@ def test_evaluation_of_a_fused_loss_takes_one_row_at_a_time_unless_measured(
 @pytest.mark.parametrize(
     "wrong", [{"no_such_field": 1}, {"learning_rate": float("nan")}, {"optim_args": "\ud800"}]
 )
-def test_training_arguments_that_a_sweep_cannot_set_are_refused(
-    wrong: dict[str, Any], tiny_spec: SpecFactory
-) -> None:
+def test_training_arguments_that_a_sweep_cannot_set_are_refused(wrong, tiny_spec):
     with pytest.raises(NotExportableError):
         training_arguments(tiny_spec(training_arguments=wrong), epochs=1)

@@ -15,7 +15,7 @@ from orchestrator.export.generated_code import NotExportableError
 TEXT = text_of_data_module()
 
 
-def test_data_module_imports_nothing_of_this_project() -> None:
+def test_data_module_imports_nothing_of_this_project():
     packages = set()
     for node in ast.walk(ast.parse(TEXT)):
         if isinstance(node, ast.Import):
@@ -29,7 +29,7 @@ def test_data_module_imports_nothing_of_this_project() -> None:
     }  # fmt: skip
 
 
-def test_data_module_defines_every_name_that_it_uses() -> None:
+def test_data_module_defines_every_name_that_it_uses():
     table = symtable.symtable(TEXT, "measured_data.py", "exec")
     defined = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned()}
     defined |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_imported()}
@@ -45,14 +45,14 @@ def _globals_used(table: symtable.SymbolTable) -> set[str]:
     return used
 
 
-def test_data_module_is_the_modules_text_without_imports() -> None:
+def test_data_module_is_the_modules_text_without_imports():
     tree = ast.parse(TEXT)
     names = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     assert len(set(names)) == len(names)
     assert {"read", "fitted", "DatasetFile", "ModelSpec", "tokenizer_collator"} <= set(names)
 
 
-def test_data_module_in_the_wrong_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_module_in_the_wrong_order_is_refused(monkeypatch):
     monkeypatch.setattr(data_module, "_MODULES", data_module._MODULES[1:])
     with pytest.raises(NotExportableError, match="of another module"):
         text_of_data_module()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import tokenize
 from io import StringIO
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,7 +28,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_literal_evaluates_to_the_value(value: Any) -> None:
+def test_literal_evaluates_to_the_value(value):
     assert ast.literal_eval(literal(value)) == value
     assert "\n" not in literal(value)
 
@@ -63,13 +62,13 @@ class HostileText(str):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_literal_refuses_what_is_not_plain(value: Any) -> None:
+def test_literal_refuses_what_is_not_plain(value):
     with pytest.raises(NotExportableError):
         literal(value)
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a=1, b", "class", "x)\nimport os", "1a", "a.b"])
-def test_name_refuses_what_is_no_name(text: str) -> None:
+def test_name_refuses_what_is_no_name(text):
     with pytest.raises(NotExportableError):
         name(text)
     with pytest.raises(NotExportableError):
@@ -77,18 +76,18 @@ def test_name_refuses_what_is_no_name(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["float32 and evil()", "load", "", "hub.load"])
-def test_dtype_refuses_what_is_not_in_its_list(text: str) -> None:
+def test_dtype_refuses_what_is_not_in_its_list(text):
     with pytest.raises(NotExportableError):
         dtype(text)
 
 
-def test_arguments_refuse_a_keyword_given_twice() -> None:
+def test_arguments_refuse_a_keyword_given_twice():
     with pytest.raises(NotExportableError, match="given twice"):
         arguments([*keywords({"a": 1}), *keywords({"a": 2})])
 
 
 @given(st.text())
-def test_one_line_cannot_end_a_docstring_or_a_comment(text: str) -> None:
+def test_one_line_cannot_end_a_docstring_or_a_comment(text):
     line = one_line(text)
     code = f'"""Measured: {line}."""\n# {line}\nVALUE = 1\n'
     tree = ast.parse(code)
@@ -103,10 +102,10 @@ def test_one_line_cannot_end_a_docstring_or_a_comment(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['"""\nevil()', "a\\", "<script>", "`code`", "[x](http://y)"])
-def test_one_line_has_no_markup(text: str) -> None:
+def test_one_line_has_no_markup(text):
     assert not set(one_line(text)) & set('"\\<`[]\n')
 
 
 @given(st.text())
-def test_reason_of_a_refusal_is_safe_to_print(text: str) -> None:
+def test_reason_of_a_refusal_is_safe_to_print(text):
     assert str(NotExportableError(f"no hook is named {text}")).isprintable()

@@ -232,9 +232,7 @@ def _specs(draw: st.DrawFn) -> TrialSpec:
 
 @settings(max_examples=30, deadline=None)
 @given(_specs(), TEXTS, TEXTS)
-def test_exported_script_of_a_hostile_run_is_the_template_and_literals(
-    spec: TrialSpec, label: str, notes: str
-) -> None:
+def test_exported_script_of_a_hostile_run_is_the_template_and_literals(spec, label, notes):
     texts = _texts_or_rejected(spec, label, notes)
     expected = _texts(_harmless(spec), "a label", "a note")
     assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
@@ -242,9 +240,7 @@ def test_exported_script_of_a_hostile_run_is_the_template_and_literals(
 
 @settings(max_examples=40, deadline=None)
 @given(_exportable(), TEXTS, TEXTS)
-def test_exported_files_of_a_hostile_run_hold_its_values_as_data(
-    spec: TrialSpec, label: str, notes: str
-) -> None:
+def test_exported_files_of_a_hostile_run_hold_its_values_as_data(spec, label, notes):
     texts = _texts_or_rejected(spec, label, notes)
     expected = _texts(_harmless(spec), "a label", "a note")
     assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
@@ -294,7 +290,7 @@ def _check_readme(readme: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["# x", "> x", "- x", "1. x", "---", "***", "| x |", "~~~"])
-def test_exported_readme_keeps_a_hostile_name_inside_its_line(name: str) -> None:
+def test_exported_readme_keeps_a_hostile_name_inside_its_line(name):
     readme = _texts(BASE, "a label", name)["README.md"]
     expected = _texts(BASE, "a label", "a note")["README.md"]
     assert _markdown_kinds(readme) == _markdown_kinds(expected)
@@ -357,7 +353,7 @@ def _hostile(text: str) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("place", range(len(_hostile("x"))))
-def test_exported_script_of_a_hostile_run_runs_inert(place: int, tmp_path: Path) -> None:
+def test_exported_script_of_a_hostile_run_runs_inert(place, tmp_path):
     scripts = []
     for number, payload in enumerate(PAYLOADS):
         folder = tmp_path / str(number)
@@ -370,7 +366,7 @@ def test_exported_script_of_a_hostile_run_runs_inert(place: int, tmp_path: Path)
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_the_guard_notices_code_that_runs(tmp_path: Path) -> None:
+def test_the_guard_notices_code_that_runs(tmp_path):
     script = tmp_path / "train.py"
     harmless = "def model_config(*args): pass\nmake_model = make_dataset = model_config\n"
     script.write_text(f'open("{CANARY}", "w")\n{harmless}')
@@ -379,7 +375,7 @@ def test_the_guard_notices_code_that_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
-def test_recommend_exports_a_hostile_run_inert_or_not_at_all(payload: str, tmp_path: Path) -> None:
+def test_recommend_exports_a_hostile_run_inert_or_not_at_all(payload, tmp_path):
     record = make_record(speed=100.0, optimizer=payload)
     model = dataclasses.replace(record.spec.model, config={"x": payload})
     spec = dataclasses.replace(record.spec, model=model)

@@ -9,37 +9,36 @@ import pytest
 from jobs.spec import DatasetFile, DataSpec, ModelSpec, UserCode
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.script import _render, readme, train_script
-from tests.conftest import SpecFactory
 
 
-def test_script_says_where_the_users_model_and_data_go(tiny_spec: SpecFactory) -> None:
+def test_script_says_where_the_users_model_and_data_go(tiny_spec):
     text = train_script(tiny_spec(), "a test")
     assert "YOUR MODEL" in text
     assert "YOUR DATASET" in text
 
 
-def test_script_of_the_trainer_has_the_fix_active(tiny_spec: SpecFactory) -> None:
+def test_script_of_the_trainer_has_the_fix_active(tiny_spec):
     # Accumulation can be given on the command line, too, so the fix is always there.
     for choices in ({"accumulation": 4}, {}):
         lines = train_script(tiny_spec(choices), "a test").splitlines()
         assert "self.model_accepts_loss_kwargs = False" in map(str.strip, lines)
 
 
-def test_script_on_synthetic_data_has_an_option_to_allow_it(tiny_spec: SpecFactory) -> None:
+def test_script_on_synthetic_data_has_an_option_to_allow_it(tiny_spec):
     assert "if not options.synthetic:" in train_script(tiny_spec(), "a test")
     file = DatasetFile(path="x", format="json", max_length=8)
     own = dataclasses.replace(tiny_spec(), data=DataSpec(file=file))
     assert "synthetic" not in train_script(own, "a test")
 
 
-def test_script_runs_a_checkpoints_code_only_where_asked(tiny_spec: SpecFactory) -> None:
+def test_script_runs_a_checkpoints_code_only_where_asked(tiny_spec):
     model = ModelSpec(task="causal-lm", name_or_path="x", trust_remote_code=True)
     text = train_script(dataclasses.replace(tiny_spec(), model=model), "a test")
     assert "trust_remote_code=True" not in text
     assert "if not options.trust_remote_code:" in text
 
 
-def test_script_prints_the_rows_peak_beside_its_own(tiny_spec: SpecFactory) -> None:
+def test_script_prints_the_rows_peak_beside_its_own(tiny_spec):
     text = train_script(tiny_spec(), "a test", peak_bytes=12345)
     assert 'figures["measured_peak_allocated_bytes"] = 12345' in text
 
@@ -52,9 +51,7 @@ def test_script_prints_the_rows_peak_beside_its_own(tiny_spec: SpecFactory) -> N
         {"path": "zip://x.json::/tmp/x.zip"},
     ],
 )
-def test_script_that_would_fetch_a_strangers_data_is_not_exportable(
-    tiny_spec: SpecFactory, wrong: dict[str, str]
-) -> None:
+def test_script_that_would_fetch_a_strangers_data_is_not_exportable(tiny_spec, wrong):
     file = DatasetFile(**{"path": "x", "format": "json", "max_length": 8, **wrong})
     with pytest.raises(NotExportableError):
         train_script(dataclasses.replace(tiny_spec(), data=DataSpec(file=file)), "a test")
@@ -64,15 +61,13 @@ HOSTILE_NAMES = ("os:system()", "os\nimport evil:x", "os;evil():x", "a:import", 
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
-def test_script_hostile_name_of_own_code_is_not_exportable(
-    tiny_spec: SpecFactory, name: str
-) -> None:
+def test_script_hostile_name_of_own_code_is_not_exportable(tiny_spec, name):
     for own in (UserCode(trainer=name), UserCode(callbacks=(name,)), UserCode(collator=name)):
         with pytest.raises(NotExportableError, match="not of the form module:object"):
             train_script(dataclasses.replace(tiny_spec(), own_code=own), "a test")
 
 
-def test_script_imports_own_code_by_name_and_only_with_the_word(tiny_spec: SpecFactory) -> None:
+def test_script_imports_own_code_by_name_and_only_with_the_word(tiny_spec):
     own = UserCode(trainer="pack.train:Mine", callbacks=("pack.train:Count",), folder="/secret")
     text = train_script(dataclasses.replace(tiny_spec(), own_code=own), "a test")
     main = text[text.index("def main()") :]
@@ -85,7 +80,7 @@ def test_script_imports_own_code_by_name_and_only_with_the_word(tiny_spec: SpecF
     assert "/secret" not in text
 
 
-def test_templates_print_nothing_that_is_not_checked(tiny_spec: SpecFactory) -> None:
+def test_templates_print_nothing_that_is_not_checked(tiny_spec):
     context = {
         "label": "not checked",
         "hooks": {},
@@ -102,7 +97,7 @@ def test_templates_print_nothing_that_is_not_checked(tiny_spec: SpecFactory) -> 
         _render("README.md.j2", context)
 
 
-def test_readme_has_figures_and_notes_on_a_line_each(tiny_spec: SpecFactory) -> None:
+def test_readme_has_figures_and_notes_on_a_line_each(tiny_spec):
     spec = tiny_spec({"adapter": "lora_r8"})
     text = readme(spec, "a test", {"memory": "3 GiB\n<b>"}, ["a note\n# a heading"])
     assert "- **memory**: 3 GiB ‹b>" in text.splitlines()
@@ -110,7 +105,7 @@ def test_readme_has_figures_and_notes_on_a_line_each(tiny_spec: SpecFactory) -> 
     assert "model, data, adapter and the Trainer" in text
 
 
-def test_readme_says_whether_the_trial_evaluated(tiny_spec: SpecFactory) -> None:
+def test_readme_says_whether_the_trial_evaluated(tiny_spec):
     spec = tiny_spec()
     measured = dataclasses.replace(
         spec, measure=dataclasses.replace(spec.measure, evaluate_and_save=True)

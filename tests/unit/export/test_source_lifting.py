@@ -56,7 +56,7 @@ def module(tmp_path: Path) -> ModuleType:
     return module
 
 
-def test_lifted_takes_what_the_function_uses_and_no_decorator(module: ModuleType) -> None:
+def test_lifted_takes_what_the_function_uses_and_no_decorator(module):
     source = lifted(module.alone)
     names = [getattr(node, "name", "LIMIT") for node in ast.parse(source).body]
     assert names == ["LIMIT", "helper", "alone"]
@@ -66,17 +66,17 @@ def test_lifted_takes_what_the_function_uses_and_no_decorator(module: ModuleType
     assert namespace["alone"](4) == 7
 
 
-def test_lifted_refuses_a_function_that_uses_its_modules_import(module: ModuleType) -> None:
+def test_lifted_refuses_a_function_that_uses_its_modules_import(module):
     with pytest.raises(NotExportableError, match="it uses json, which its module imports"):
         lifted(module.leaning)
 
 
-def test_lifted_refuses_a_function_that_is_not_at_the_top_level(module: ModuleType) -> None:
+def test_lifted_refuses_a_function_that_is_not_at_the_top_level(module):
     with pytest.raises(NotExportableError, match="not at the top level"):
         lifted(module.Holder.method)
 
 
-def test_lifted_registered_hook_has_the_hooks_name() -> None:
+def test_lifted_registered_hook_has_the_hooks_name():
     function = registered("torch_adamw")
     names = [getattr(node, "name", "") for node in ast.parse(lifted(function)).body]
     assert names[-1] == function.__name__ or function.__name__ in names

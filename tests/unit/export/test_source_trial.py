@@ -60,7 +60,7 @@ def _dataset(records: Sequence[TrialRecord], config: dict[str, Any]) -> Dataset:
 
 
 @pytest.mark.parametrize("gpu", [True, False])
-def test_source_trial_of_a_table_rebuilds_every_row(config: SweepConfig, gpu: bool) -> None:
+def test_source_trial_of_a_table_rebuilds_every_row(config, gpu):
     first, *others = plan(config, has_gpu=gpu).trials
     records = [_measured(first, gpu=gpu)]
     records += [skipped(spec, "time_budget", "no time left") for spec in others]
@@ -74,7 +74,7 @@ def test_source_trial_of_a_table_rebuilds_every_row(config: SweepConfig, gpu: bo
         assert source.spec.needs.gpus == int(gpu)
 
 
-def test_source_trial_of_a_sweep_of_several_gpu_models_is_checked(config: SweepConfig) -> None:
+def test_source_trial_of_a_sweep_of_several_gpu_models_is_checked(config):
     spec = dataclasses.replace(plan(config).trials[0], gpu_model="NVIDIA H200")
     dataset = _dataset([_measured(spec)], config.to_json())
     source = source_trial(dataset, dataset.rows[0])
@@ -82,14 +82,14 @@ def test_source_trial_of_a_sweep_of_several_gpu_models_is_checked(config: SweepC
     assert source.spec.trial_id == spec.trial_id
 
 
-def test_source_trial_accepts_the_present_id_beside_an_earlier_one(config: SweepConfig) -> None:
+def test_source_trial_accepts_the_present_id_beside_an_earlier_one(config):
     spec = plan(config).trials[0]
     dataset = _dataset([_measured(spec)], config.to_json())
     row = {**dataset.rows[0], "trial_id": "earlier", PRESENT_TRIAL_ID.name: spec.trial_id}
     assert source_trial(dataset, row).is_checked
 
 
-def test_source_trial_of_another_config_is_not_checked(config: SweepConfig, tmp_path: Path) -> None:
+def test_source_trial_of_another_config_is_not_checked(config, tmp_path):
     spec = plan(config).trials[0]
     changed = {**config.to_json(), "training_arguments": {"weight_decay": 0.2}}
     dataset = _dataset([_measured(spec)], changed)
@@ -101,25 +101,21 @@ def test_source_trial_of_another_config_is_not_checked(config: SweepConfig, tmp_
 
 
 @pytest.mark.parametrize("missing", ["model", "measure", "cpu_fallback", "data"])
-def test_source_trial_without_its_config_is_not_exportable(
-    config: SweepConfig, missing: str
-) -> None:
+def test_source_trial_without_its_config_is_not_exportable(config, missing):
     incomplete = {key: value for key, value in config.to_json().items() if key != missing}
     dataset = _dataset([_measured(plan(config).trials[0])], incomplete)
     with pytest.raises(NotExportableError, match="does not say how it ran"):
         source_trial(dataset, dataset.rows[0])
 
 
-def test_source_trial_of_a_technique_that_is_gone_is_not_exportable(config: SweepConfig) -> None:
+def test_source_trial_of_a_technique_that_is_gone_is_not_exportable(config):
     dataset = _dataset([_measured(plan(config).trials[0])], config.to_json())
     row = {**dataset.rows[0], "adapter": "lora_of_old"}
     with pytest.raises(NotExportableError, match="lora_of_old"):
         source_trial(dataset, row)
 
 
-def test_source_trial_with_records_is_the_recorded_spec(
-    config: SweepConfig, tmp_path: Path
-) -> None:
+def test_source_trial_with_records_is_the_recorded_spec(config, tmp_path):
     spec = plan(config).trials[0]
     folder = write_run(tmp_path / "run", [_measured(spec)])
     dataset = load_dataset(folder)
@@ -127,9 +123,7 @@ def test_source_trial_with_records_is_the_recorded_spec(
     assert (source.spec, source.is_checked) == (spec, True)
 
 
-def test_export_candidate_that_was_not_measured_has_its_own_batch(
-    config: SweepConfig, tmp_path: Path
-) -> None:
+def test_export_candidate_that_was_not_measured_has_its_own_batch(config, tmp_path):
     spec = next(trial for trial in plan(config).trials if trial.micro_batch == 2)
     record = _measured(spec)
     figures = {**record.measurements, "parameters_trainable": 10, "parameter_dtypes": "float32"}

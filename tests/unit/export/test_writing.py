@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from orchestrator import recommend
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.analysis.recommendation.offers import candidates
 from orchestrator.export import NotExportableError, export, export_candidate
-from tests.conftest import SpecFactory
 from tests.support.records import make_record, write_run
 
 
@@ -26,18 +24,14 @@ def dataset(tmp_path: Path) -> Dataset:
     return load_dataset(write_run(tmp_path / "run", [make_record(speed=100.0)]))
 
 
-def test_export_into_a_folder_with_files_writes_nothing(
-    tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_export_into_a_folder_with_files_writes_nothing(tiny_spec, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError, match=r"already holds notes\.txt; nothing was written"):
         export(tiny_spec(), tmp_path, label="a test")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_second_export_leaves_an_edited_script_alone(
-    tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_second_export_leaves_an_edited_script_alone(tiny_spec, tmp_path):
     folder = tmp_path / "train"
     export(tiny_spec(), folder, label="a test")
     (folder / "train.py").write_text("# edited by hand\n")
@@ -46,9 +40,7 @@ def test_second_export_leaves_an_edited_script_alone(
     assert (folder / "train.py").read_text() == "# edited by hand\n"
 
 
-def test_export_with_force_replaces_its_own_names_and_no_other(
-    tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_export_with_force_replaces_its_own_names_and_no_other(tiny_spec, tmp_path):
     elsewhere = tmp_path / "elsewhere.py"
     elsewhere.write_text("mine")
     folder = tmp_path / "train"
@@ -61,17 +53,13 @@ def test_export_with_force_replaces_its_own_names_and_no_other(
     assert elsewhere.read_text() == "mine"
 
 
-def test_export_onto_a_file_is_refused_even_with_force(
-    tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_export_onto_a_file_is_refused_even_with_force(tiny_spec, tmp_path):
     (tmp_path / "train").write_text("mine")
     with pytest.raises(NotADirectoryError, match="is a file, not a folder"):
         export(tiny_spec(), tmp_path / "train", label="a test", force=True)
 
 
-def test_recommend_export_into_the_working_folder_exits_2(
-    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_recommend_export_into_the_working_folder_exits_2(dataset, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("mine")
     assert recommend.main([str(dataset.folder), "--export", "."]) == 2
@@ -93,9 +81,7 @@ def test_recommend_export_into_the_working_folder_exits_2(
     ],
     ids=str,
 )
-def test_export_of_damaged_settings_is_a_sentence(
-    changes: dict[str, Any], tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_export_of_damaged_settings_is_a_sentence(changes, tiny_spec, tmp_path):
     spec = tiny_spec()
     damaged = replace(spec, settings=replace(spec.settings, **changes))
     with pytest.raises(NotExportableError):
@@ -103,9 +89,7 @@ def test_export_of_damaged_settings_is_a_sentence(
     assert not (tmp_path / "train").exists()
 
 
-def test_export_lists_the_versions_that_were_measured(
-    tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_export_lists_the_versions_that_were_measured(tiny_spec, tmp_path):
     spec = tiny_spec({"adapter": "lora_r8"})
     versions = {"torch": "2.13.0+cu130", "peft": "0.21.2", "transformers": "5; rm -rf ~"}
     export(spec, tmp_path / "train", label="a test", versions=versions)
@@ -115,9 +99,7 @@ def test_export_lists_the_versions_that_were_measured(
     assert json.loads((tmp_path / "train" / "training_arguments.json").read_text())
 
 
-def test_export_of_a_row_with_a_secret_is_refused_without_it(
-    tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_export_of_a_row_with_a_secret_is_refused_without_it(tiny_spec, tmp_path):
     # An earlier version read such configurations.
     spec = tiny_spec()
     model = replace(spec.model, config={**spec.model.config, "token": "hunter2-planted"})
@@ -127,15 +109,13 @@ def test_export_of_a_row_with_a_secret_is_refused_without_it(
     assert not (tmp_path / "train").exists()
 
 
-def test_environment_records_the_version_of_every_package_of_a_technique() -> None:
+def test_environment_records_the_version_of_every_package_of_a_technique():
     # Without its version, requirements.txt would leave a package unpinned.
     assert set(DISTRIBUTIONS.values()) <= set(PACKAGES)
 
 
 @pytest.mark.parametrize("kind", sorted(LOSS))
-def test_export_of_a_configuration_with_a_loss_flag_is_refused(
-    kind: FlagKind, dataset: Dataset, tmp_path: Path
-) -> None:
+def test_export_of_a_configuration_with_a_loss_flag_is_refused(kind, dataset, tmp_path):
     (candidate,) = candidates(dataset.main.configurations)
 
     def export_with(flag: Flag) -> None:
@@ -162,8 +142,8 @@ NOT_CARRIED = "of your own arguments, these are not carried: report_to. train.py
     ],
 )
 def test_export_carries_the_users_epochs_and_seed_and_names_the_rest(
-    own: dict[str, Any], options: dict[str, int], epochs: int, seed: int, tmp_path: Path
-) -> None:
+    own, options, epochs, seed, tmp_path
+):
     run = write_run(tmp_path / "run", [make_record(speed=100.0)], config={"left_aside": own})
     loaded = load_dataset(run)
     (candidate,) = candidates(loaded.main.configurations)

@@ -20,9 +20,7 @@ Load = Callable[[str], SweepConfig]
 
 
 @pytest.mark.parametrize("path", sorted(BROKEN.glob("*.yaml")), ids=lambda path: path.stem)
-def test_load_config_broken_file_gives_the_recorded_problems(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_config_broken_file_gives_the_recorded_problems(path, monkeypatch):
     monkeypatch.chdir(BROKEN)
     with pytest.raises(ConfigError) as caught:
         load_config(path.name)
@@ -34,7 +32,7 @@ def test_load_config_broken_file_gives_the_recorded_problems(
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_load_config_shipped_file_loads_and_names_its_schema(path: Path) -> None:
+def test_load_config_shipped_file_loads_and_names_its_schema(path):
     assert load_config(path).name == path.stem
     assert path.read_text().startswith("# yaml-language-server: $schema=schema.json\n")
 
@@ -42,13 +40,13 @@ def test_load_config_shipped_file_loads_and_names_its_schema(path: Path) -> None
 @pytest.mark.parametrize(
     "name", ["../../tmp/x", "/tmp/x", "a/b", "a\\\\b", "..", " ", "a\\u202eb", "a" * 101]
 )
-def test_load_config_name_that_is_a_path_is_refused(load: Load, name: str) -> None:
+def test_load_config_name_that_is_a_path_is_refused(load, name):
     with pytest.raises(ConfigError, match=r"sweep\.yaml:2: name: (is a name, not a path|must be)"):
         load(f'name: "{name}"\n')
 
 
 @pytest.mark.parametrize("size", [2**20, 10 * 2**20])
-def test_load_config_large_file_is_refused_unparsed(tmp_path: Path, size: int) -> None:
+def test_load_config_large_file_is_refused_unparsed(tmp_path, size):
     path = tmp_path / "sweep.yaml"
     path.write_text(MODEL + "# " + "x" * size)
     with pytest.raises(ConfigError, match="larger than 1 MiB"):
@@ -57,13 +55,13 @@ def test_load_config_large_file_is_refused_unparsed(tmp_path: Path, size: int) -
         load_config("/dev/zero")
 
 
-def test_load_config_pipe_without_a_writer_is_empty_at_once(tmp_path: Path) -> None:
+def test_load_config_pipe_without_a_writer_is_empty_at_once(tmp_path):
     os.mkfifo(tmp_path / "sweep.yaml")
     with pytest.raises(ConfigError, match="the file is empty"):
         load_config(tmp_path / "sweep.yaml")
 
 
-def test_load_config_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+def test_load_config_pipe_is_read_to_its_end(tmp_path):
     # The shell's <(command) is such a pipe.
     command = f"sleep 0.3; printf %s '{MODEL}'"
     with subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE) as writer:
@@ -71,7 +69,7 @@ def test_load_config_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     assert config.model.task
 
 
-def test_load_config_model_alone_gives_defaults(load: Load) -> None:
+def test_load_config_model_alone_gives_defaults(load):
     config = load("")
     assert (config.name, config.output) == ("sweep", Path("runs/sweep"))
     assert config.data.synthetic is not None
@@ -80,13 +78,13 @@ def test_load_config_model_alone_gives_defaults(load: Load) -> None:
     assert json.loads(json.dumps(config.to_json()))["measure"]["steps"] == 10
 
 
-def test_load_config_exponent_without_dot_is_a_number(load: Load) -> None:
+def test_load_config_exponent_without_dot_is_a_number(load):
     assert load("training_arguments: {learning_rate: 5e-5}").training_arguments == {
         "learning_rate": 5e-5
     }
 
 
-def test_baseline_own_argument_is_a_value_of_its_axis(load: Load) -> None:
+def test_baseline_own_argument_is_a_value_of_its_axis(load):
     config = load("training_arguments: {optim: sgd, per_device_train_batch_size: 3}")
     assert (config.baseline["optimizer"], config.baseline["micro_batch"]) == ("sgd", 3)
     newer = load("training_arguments: {activation_checkpointing: true}")
@@ -95,17 +93,17 @@ def test_baseline_own_argument_is_a_value_of_its_axis(load: Load) -> None:
     assert both.baseline["precision"] == "custom"  # no value stands for both
 
 
-def test_baseline_not_given_is_each_axis_first_value(load: Load) -> None:
+def test_baseline_not_given_is_each_axis_first_value(load):
     config = load("axes: {precision: [bf16, fp32], micro_batch: 2}\nbaseline: {micro_batch: 4}")
     assert (config.baseline["precision"], config.baseline["micro_batch"]) == ("bf16", 4)
 
 
-def test_training_arguments_are_read_from_a_file(load: Load, tmp_path: Path) -> None:
+def test_training_arguments_are_read_from_a_file(load, tmp_path):
     (tmp_path / "mine.json").write_text('{\n\t"weight_decay": 0.1\n}')
     assert load("training_arguments: mine.json").training_arguments == {"weight_decay": 0.1}
 
 
-def test_data_file_becomes_absolute_with_its_format(load: Load, tmp_path: Path) -> None:
+def test_data_file_becomes_absolute_with_its_format(load, tmp_path):
     file = load("data: {file: {path: train.jsonl, tokenizer: mine}}").data.file
     assert (file.path, file.format) == (str(tmp_path / "train.jsonl"), "json")
 
@@ -121,9 +119,7 @@ def test_data_file_becomes_absolute_with_its_format(load: Load, tmp_path: Path) 
         ("org/mine", "org/mine"),
     ],
 )
-def test_checkpoint_folder_becomes_absolute_hub_name_stays(
-    tmp_path: Path, named: str, found: str
-) -> None:
+def test_checkpoint_folder_becomes_absolute_hub_name_stays(tmp_path, named, found):
     (tmp_path / "mine").mkdir()
     (tmp_path / "sweep.yaml").write_text(
         f"model: {{task: causal-lm, name_or_path: {named}}}\n"
@@ -134,7 +130,7 @@ def test_checkpoint_folder_becomes_absolute_hub_name_stays(
     assert (config.model.name_or_path, config.data.file.tokenizer) == (expected, expected)
 
 
-def test_anchor_merged_twice_is_allowed(load: Load) -> None:
+def test_anchor_merged_twice_is_allowed(load):
     trials = load(
         """
 trials:
@@ -146,28 +142,26 @@ trials:
     assert [trial["micro_batch"] for trial in trials] == [2, 4, 2]
 
 
-def test_arguments_without_transformers_are_all_accepted(
-    load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arguments_without_transformers_are_all_accepted(load, monkeypatch):
     monkeypatch.setattr("orchestrator.planning.base_arguments.argument_names", lambda: None)
     monkeypatch.setattr("orchestrator.planning.config.model_types", dict)
     monkeypatch.setattr("orchestrator.planning.config.model_key_problems", lambda *_: ())
     assert load("training_arguments: {use_cache: true}").training_arguments == {"use_cache": True}
 
 
-def test_follow_up_profile_all_profiles_every_trial(load: Load) -> None:
+def test_follow_up_profile_all_profiles_every_trial(load):
     config = load("follow_up: {profile: all, verify_budgets: false, tie_break_rounds: 0}")
     policy = config.follow_up
     assert config.measure.profile
     assert (policy.profiles, policy.verify_budgets, policy.tie_break_rounds) == (0, False, 0)
 
 
-def test_steps_epoch_is_never_stopped_early(load: Load) -> None:
+def test_steps_epoch_is_never_stopped_early(load):
     measure = load("measure: {steps: epoch, relative_error: 0.5}").measure
     assert (measure.steps, measure.relative_error) == (None, 0.0)
 
 
-def test_pasted_config_json_is_taken_and_its_data_type_named(tmp_path: Path) -> None:
+def test_pasted_config_json_is_taken_and_its_data_type_named(tmp_path):
     path = tmp_path / "sweep.yaml"
     text = "model: {task: causal-lm, architecture: llama, config: {model_type: llama, %s}}\n"
     path.write_text(text % "torch_dtype: bfloat16, architectures: [X], hidden_size: 64")

@@ -43,14 +43,14 @@ Load = Callable[[str], SweepConfig]
         ),
     ],
 )
-def test_wrong_value_is_named_with_its_key(load: Load, text: str, message: str) -> None:
+def test_wrong_value_is_named_with_its_key(load, text, message):
     with pytest.raises(ConfigError) as caught:
         load(text)
     assert f":2: {message}" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
-def test_search_by_name_has_every_default(load: Load, kind: str) -> None:
+def test_search_by_name_has_every_default(load, kind):
     assert (
         load(f"search: {kind}").search
         == SEARCH_KINDS[kind]()
@@ -58,7 +58,7 @@ def test_search_by_name_has_every_default(load: Load, kind: str) -> None:
     )
 
 
-def test_options_that_are_given_replace_the_defaults(load: Load) -> None:
+def test_options_that_are_given_replace_the_defaults(load):
     options = load("search: {kind: frontier, tolerance: 0.1}").search.options
     assert options == {"tolerance": 0.1, "audit_fraction": 0.03, "seed": 0}
     assert load("loggers: [mlflow, wandb]").loggers == {"mlflow": {}, "wandb": {}}
@@ -66,16 +66,14 @@ def test_options_that_are_given_replace_the_defaults(load: Load) -> None:
     assert load(given).loggers == {"tensorboard": {}, "wandb": {"project": "bert"}}
 
 
-def test_refuse_missing_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuse_missing_names_the_package_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
     with pytest.raises(LoggerError, match="loggers: wandb needs the package wandb: pip install"):
         refuse_missing(["wandb"])
 
 
 @pytest.mark.parametrize("before", [None, "logfire"])
-def test_typed_leaves_the_environment_as_it_is(
-    before: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_typed_leaves_the_environment_as_it_is(before, monkeypatch):
     if before is None:
         monkeypatch.delenv(VARIABLE, raising=False)
     else:
@@ -85,7 +83,7 @@ def test_typed_leaves_the_environment_as_it_is(
     assert os.environ.get(VARIABLE) == before
 
 
-def test_typed_asks_no_package_for_plugins() -> None:
+def test_typed_asks_no_package_for_plugins():
     # In a process of its own, because pydantic asks only once.
     program = f"""
 import importlib.metadata
@@ -99,7 +97,7 @@ typed({VALUE})
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_every_key_of_every_section_has_a_description_in_the_schema() -> None:
+def test_every_key_of_every_section_has_a_description_in_the_schema():
     schema = keys_schema()
     for section in (schema, *schema["$defs"].values()):
         for key, described in section["properties"].items():

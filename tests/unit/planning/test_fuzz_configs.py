@@ -197,7 +197,7 @@ def judge(path: Path, *, trust: bool) -> str:
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_mutants_are_refused_in_sentences_or_planned_whole(block: int, tmp_path: Path) -> None:
+def test_mutants_are_refused_in_sentences_or_planned_whole(block, tmp_path):
     path = tmp_path / "sweep.yaml"
     results = []
     for seed in range(100 * block, 100 * block + 100):
@@ -210,7 +210,7 @@ def test_mutants_are_refused_in_sentences_or_planned_whole(block: int, tmp_path:
     assert min(results.count("refused"), results.count("planned")) >= 5, "too few of one kind"
 
 
-def test_path_without_a_readable_file_is_refused(tmp_path: Path) -> None:
+def test_path_without_a_readable_file_is_refused(tmp_path):
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     for path in (
         tmp_path,
@@ -238,16 +238,14 @@ def test_path_without_a_readable_file_is_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_value_that_would_exhaust_the_reader_is_refused(
-    text: str, said: str, tmp_path: Path
-) -> None:
+def test_value_that_would_exhaust_the_reader_is_refused(text, said, tmp_path):
     path = tmp_path / "sweep.yaml"
     path.write_text(f"model: {{task: causal-lm, architecture: llama}}\n{text}\n")
     with pytest.raises(ConfigError, match=re.escape(said)):
         load_config(path)
 
 
-def test_merges_of_merges_are_read_in_little_memory(tmp_path: Path) -> None:
+def test_merges_of_merges_are_read_in_little_memory(tmp_path):
     doubled = "\n".join(
         f"  m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 12)
     )

@@ -38,48 +38,46 @@ def asked_twice(question: dict[str, Any]) -> int:
     return len(ASKED)
 
 
-def test_answer_is_remembered(process: Path) -> None:
+def test_answer_is_remembered(process):
     assert asked_twice({"one": 1}) == 1
     assert [path.suffix for path in process.iterdir()] == [".json"]
 
 
-def test_reason_without_an_answer_is_not_remembered() -> None:
+def test_reason_without_an_answer_is_not_remembered():
     assert asked_twice({"reason": "offline"}) == 2
 
 
-def test_unreadable_answer_is_asked_for_again(process: Path) -> None:
+def test_unreadable_answer_is_asked_for_again(process):
     asked_twice({"one": 1})
     (file,) = process.iterdir()
     file.write_text('{"on')
     assert asked_twice({"one": 1}) == 2
 
 
-def test_upgraded_library_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upgraded_library_is_asked_again(monkeypatch):
     asked_twice({"one": 1})
     monkeypatch.setattr(library_facts, "_identities", lambda: ["transformers 9"])
     assert asked_twice({"one": 1}) == 2
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_cache_that_cannot_be_written_is_done_without(process: Path) -> None:
+def test_cache_that_cannot_be_written_is_done_without(process):
     process.mkdir(mode=0o500)
     assert asked_twice({"one": 1}) == 2
 
 
-def test_cache_whose_place_is_taken_is_done_without(process: Path) -> None:
+def test_cache_whose_place_is_taken_is_done_without(process):
     process.write_text("a file")
     assert asked_twice({"one": 1}) == 2
 
 
-def test_process_without_an_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_without_an_answer_is_a_sentence(monkeypatch):
     monkeypatch.undo()
     with pytest.raises(NoAnswerError, match="KeyError"):
         library_facts._asked({"nothing": 1})
 
 
-def test_broken_library_leaves_names_unchecked_with_a_note(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_broken_library_leaves_names_unchecked_with_a_note(monkeypatch, capsys):
     def fails(question: Any) -> None:
         raise NoAnswerError("ImportError: torch is damaged")
 

@@ -30,14 +30,12 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_config_with_own_code_is_refused_without_the_word(config: Path) -> None:
+def test_config_with_own_code_is_refused_without_the_word(config):
     with pytest.raises(ConfigError, match=r"own_code: runs code .* give --allow-own-code"):
         load_config(config)
 
 
-def test_dry_run_and_predict_need_the_word_and_import_nothing(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_and_predict_need_the_word_and_import_nothing(config, capsys):
     assert sweep.main([str(config), "--dry-run"]) == 2
     assert "--allow-own-code" in capsys.readouterr().err
     assert sweep.main([str(config), "--dry-run", "--allow-own-code"]) == 0
@@ -45,7 +43,7 @@ def test_dry_run_and_predict_need_the_word_and_import_nothing(
     assert not any(name.startswith("my_own_pack") for name in sys.modules)
 
 
-def test_allowed_own_code_is_in_every_trial_and_in_what_a_run_keeps(config: Path) -> None:
+def test_allowed_own_code_is_in_every_trial_and_in_what_a_run_keeps(config):
     loaded = load_config(config, allow_own_code=True)
     kept = loaded.to_json()["own_code"]
     assert kept["trainer"] == "my_own_pack.train:Mine"
@@ -55,7 +53,7 @@ def test_allowed_own_code_is_in_every_trial_and_in_what_a_run_keeps(config: Path
     assert from_json(TrialSpec, to_json(trial)) == trial
 
 
-def test_edited_source_makes_other_trials(config: Path) -> None:
+def test_edited_source_makes_other_trials(config):
     (before,) = plan(load_config(config, allow_own_code=True)).trials
     (config.parent / "my_own_pack/train.py").write_text(SOURCE + "# edited\n")
     (after,) = plan(load_config(config, allow_own_code=True)).trials
@@ -72,13 +70,13 @@ def test_edited_source_makes_other_trials(config: Path) -> None:
         ("{trainer: a:B, entry: a:c}", "contradicts entry"),
     ],
 )
-def test_mistake_in_own_code_is_a_sentence(text: str, sentence: str, config: Path) -> None:
+def test_mistake_in_own_code_is_a_sentence(text, sentence, config):
     config.write_text(f"{HEAD}own_code: {text}\n")
     with pytest.raises(ConfigError, match=sentence):
         load_config(config, allow_own_code=True)
 
 
-def test_own_code_with_the_accelerate_loop_is_ruled_out(config: Path) -> None:
+def test_own_code_with_the_accelerate_loop_is_ruled_out(config):
     config.write_text(CONFIG + "axes: {loop: [trainer, accelerate]}\n")
     planned = plan(load_config(config, allow_own_code=True))
     assert [trial.choices["loop"] for trial in planned.trials] == ["trainer"]

@@ -56,14 +56,14 @@ def _choices_on(planned: Plan, *axes: str) -> list[tuple[Any, ...]]:
     return [tuple(trial.choices[axis] for axis in axes) for trial in planned.trials]
 
 
-def test_plan_without_axes_is_one_trial_of_defaults(plan_of: PlanOf) -> None:
+def test_plan_without_axes_is_one_trial_of_defaults(plan_of):
     (trial,) = plan_of().trials
     assert trial.choices == {name: axis.default for name, axis in AXES.items()}
     assert trial.settings.hooks["loop"].name == "trainer_loop"
     assert (trial.effective_batch, trial.training_recipe) == (8, PLAIN)
 
 
-def test_plan_grid_keeps_the_order_of_the_file(plan_of: PlanOf) -> None:
+def test_plan_grid_keeps_the_order_of_the_file(plan_of):
     planned = plan_of(axes={"precision": ["bf16", "fp32"], "micro_batch": [4, 1]})
     assert sorted(_choices_on(planned, "precision", "micro_batch")) == sorted(
         product(["bf16", "fp32"], [4, 1])
@@ -71,7 +71,7 @@ def test_plan_grid_keeps_the_order_of_the_file(plan_of: PlanOf) -> None:
     assert list(dict.fromkeys(_choices_on(planned, "micro_batch"))) == [(4,), (1,)]
 
 
-def test_plan_effective_batch_solves_for_the_accumulation(plan_of: PlanOf) -> None:
+def test_plan_effective_batch_solves_for_the_accumulation(plan_of):
     planned = plan_of(axes={"micro_batch": [1, 4, 12], "effective_batch": 32})
     assert _choices_on(planned, "micro_batch", "accumulation") == [(1, 32), (4, 8)]
     assert {trial.effective_batch for trial in planned.trials} == {32}
@@ -81,7 +81,7 @@ def test_plan_effective_batch_solves_for_the_accumulation(plan_of: PlanOf) -> No
     assert len({record.trial_id for record in fractions}) == 2
 
 
-def test_plan_trial_may_replace_effective_batch_by_accumulation(plan_of: PlanOf) -> None:
+def test_plan_trial_may_replace_effective_batch_by_accumulation(plan_of):
     planned = plan_of(
         axes={"micro_batch": 4, "effective_batch": 8},
         trials=[{"accumulation": 3}, {"micro_batch": 8}],
@@ -89,7 +89,7 @@ def test_plan_trial_may_replace_effective_batch_by_accumulation(plan_of: PlanOf)
     assert _choices_on(planned, "micro_batch", "accumulation") == [(4, 2), (4, 3), (8, 1)]
 
 
-def test_plan_subsets_overlay_the_axes_and_are_united(plan_of: PlanOf) -> None:
+def test_plan_subsets_overlay_the_axes_and_are_united(plan_of):
     planned = plan_of(
         axes={"precision": ["bf16"], "micro_batch": [1, 2]},
         subsets={
@@ -102,7 +102,7 @@ def test_plan_subsets_overlay_the_axes_and_are_united(plan_of: PlanOf) -> None:
     ]
 
 
-def test_plan_trials_start_from_the_baseline(plan_of: PlanOf) -> None:
+def test_plan_trials_start_from_the_baseline(plan_of):
     planned = plan_of(
         baseline={"precision": "bf16", "micro_batch": 16}, trials=[{}, {"optimizer": "sgd"}]
     )
@@ -112,13 +112,13 @@ def test_plan_trials_start_from_the_baseline(plan_of: PlanOf) -> None:
     ]
 
 
-def test_plan_repeats_are_trials_of_their_own(plan_of: PlanOf) -> None:
+def test_plan_repeats_are_trials_of_their_own(plan_of):
     planned = plan_of(measure={"repeats": 3})
     assert [trial.repeat for trial in planned.trials] == [0, 1, 2]
     assert len({trial.trial_id for trial in planned.trials}) == 3
 
 
-def test_trial_id_once_computed_changes_nothing_else(plan_of: PlanOf) -> None:
+def test_trial_id_once_computed_changes_nothing_else(plan_of):
     (asked,), (fresh,) = (plan_of().trials for _ in range(2))
     name = asked.trial_id
     assert (to_json(asked), asked) == (to_json(fresh), fresh)
@@ -126,7 +126,7 @@ def test_trial_id_once_computed_changes_nothing_else(plan_of: PlanOf) -> None:
     assert replace(asked, repeat=1).trial_id == replace(fresh, repeat=1).trial_id != name
 
 
-def test_plan_profile_all_gives_trials_other_identities(plan_of: PlanOf) -> None:
+def test_plan_profile_all_gives_trials_other_identities(plan_of):
     trials = {
         profile: plan_of(follow_up={"profile": profile}).trials
         for profile in ("all", "frontier", "none")
@@ -139,7 +139,7 @@ def test_plan_profile_all_gives_trials_other_identities(plan_of: PlanOf) -> None
     assert profiled.trial_id != never.trial_id
 
 
-def test_plan_training_argument_is_an_axis(plan_of: PlanOf) -> None:
+def test_plan_training_argument_is_an_axis(plan_of):
     planned = plan_of(axes={"max_grad_norm": [0.0, 1.0]}, trials=[{"weight_decay": 0.1}])
     given = [trial.settings.training_arguments for trial in planned.trials]
     assert [arguments.get("max_grad_norm") for arguments in given] == [0.0, 1.0, 0.0]
@@ -147,7 +147,7 @@ def test_plan_training_argument_is_an_axis(plan_of: PlanOf) -> None:
     assert _choices_on(planned, "weight_decay") == [("default",), ("default",), (0.1,)]
 
 
-def test_plan_own_arguments_are_not_overridden(plan_of: PlanOf) -> None:
+def test_plan_own_arguments_are_not_overridden(plan_of):
     planned = plan_of(training_arguments={"optim": "adagrad"}, axes={"micro_batch": [1, 2]})
     assert {trial.choices["optimizer"] for trial in planned.trials} == {"adagrad"}
     assert {trial.settings.training_arguments["optim"] for trial in planned.trials} == {"adagrad"}
@@ -155,7 +155,7 @@ def test_plan_own_arguments_are_not_overridden(plan_of: PlanOf) -> None:
     assert recipes == [{"optimizer": "adagrad"}, {"optimizer": "adagrad"}]
 
 
-def test_plan_own_deepspeed_file_is_used_and_obeys_the_rules(plan_of: PlanOf) -> None:
+def test_plan_own_deepspeed_file_is_used_and_obeys_the_rules(plan_of):
     own = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
     planned = plan_of(deepspeed=own, axes={"optimizer": ["adamw_torch", "sgd"]})
     (trial,) = planned.trials
@@ -168,35 +168,35 @@ def test_plan_own_deepspeed_file_is_used_and_obeys_the_rules(plan_of: PlanOf) ->
     assert record.rule == "quantized_base_without_zero3"
 
 
-def test_plan_swept_offload_overlays_the_own_deepspeed_file(plan_of: PlanOf) -> None:
+def test_plan_swept_offload_overlays_the_own_deepspeed_file(plan_of):
     planned = plan_of(deepspeed={"steps_per_print": 7}, axes={"offload": ["none", "zero2"]})
     without, with_zero = (trial.settings.deepspeed for trial in planned.trials)
     assert without is None
     assert (with_zero["steps_per_print"], with_zero["zero_optimization"]["stage"]) == (7, 2)
 
 
-def test_plan_forbidden_combination_names_its_rule(plan_of: PlanOf) -> None:
+def test_plan_forbidden_combination_names_its_rule(plan_of):
     planned = plan_of(trials=[{"optimizer": "lomo", "accumulation": 2}])
     assert not planned.trials
     assert [record.rule for record in planned.ruled_out] == ["lomo_without_accumulation"]
 
 
-def test_plan_without_gpu_measures_as_cpu_fallback_says(plan_of: PlanOf) -> None:
+def test_plan_without_gpu_measures_as_cpu_fallback_says(plan_of):
     (trial,) = plan_of(has_gpu=False, cpu_fallback={"steps": 7}, measure={"steps": "epoch"}).trials
     assert (trial.measure.steps, trial.measure.warmup_steps, trial.needs.gpus) == (7, 2, 0)
 
 
-def test_plan_without_gpu_runs_enough_steps_to_settle_by_default(plan_of: PlanOf) -> None:
+def test_plan_without_gpu_runs_enough_steps_to_settle_by_default(plan_of):
     (trial,) = plan_of(has_gpu=False).trials
     assert (trial.measure.steps or 0) > MIN_STEPS_TO_GIVE_UP
 
 
-def test_order_by_size_puts_small_batches_first(plan_of: PlanOf) -> None:
+def test_order_by_size_puts_small_batches_first(plan_of):
     planned = plan_of(axes={"micro_batch": [16, 1], "accumulation": [1, 4]})
     assert [trial.effective_batch for trial in order_by_size(planned.trials)] == [1, 4, 16, 64]
 
 
-def test_plan_new_technique_is_one_row(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_new_technique_is_one_row(plan_of, monkeypatch):
     row = Variant(
         doc="tomorrow's optimizer",
         training_arguments={"optim": "tomorrow"},
@@ -230,9 +230,7 @@ _AXES = st.fixed_dictionaries(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(axes=_AXES, exclude=_AXES, other=_AXES)
-def test_plan_every_configuration_is_in_exactly_one_place(
-    plan_of: PlanOf, axes: Any, exclude: Any, other: Any
-) -> None:
+def test_plan_every_configuration_is_in_exactly_one_place(plan_of, axes, exclude, other):
     subsets = {"one": {"axes": {}}, "two": {"axes": other}} if other else {}
     keys = {"axes": axes, "subsets": subsets, "exclude": [exclude] if exclude else []}
     planned = plan_of(**keys)
@@ -253,7 +251,7 @@ def test_plan_every_configuration_is_in_exactly_one_place(
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_plan_shipped_config_has_nothing_ruled_out(path: Path) -> None:
+def test_plan_shipped_config_has_nothing_ruled_out(path):
     config = load_config(path)
     planned = plan(config)
     assert planned.trials
@@ -264,7 +262,7 @@ def test_plan_shipped_config_has_nothing_ruled_out(path: Path) -> None:
     assert _are_distinct(_specs(plan(config, has_gpu=False)))
 
 
-def test_trial_ids_of_every_pair_of_variants_are_distinct(plan_of: PlanOf) -> None:
+def test_trial_ids_of_every_pair_of_variants_are_distinct(plan_of):
     values: dict[str, list[Any]] = {}
     for name, axis in AXES.items():
         values[name] = [1, 2] if axis.takes_integers else list(axis.variants)
@@ -278,7 +276,7 @@ def test_trial_ids_of_every_pair_of_variants_are_distinct(plan_of: PlanOf) -> No
     assert _are_distinct(specs)
 
 
-def test_plan_all_techniques_has_every_variant_of_every_axis() -> None:
+def test_plan_all_techniques_has_every_variant_of_every_axis():
     planned = plan(load_config(ROOT / "configs/all_techniques.yaml"))
     for name, axis in AXES.items():
         chosen = {spec.choices[name] for spec in _specs(planned)}
@@ -288,9 +286,7 @@ def test_plan_all_techniques_has_every_variant_of_every_axis() -> None:
             assert chosen >= axis.variants.keys(), name
 
 
-def test_all_techniques_gets_a_line_for_a_row_that_no_line_names(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_all_techniques_gets_a_line_for_a_row_that_no_line_names(monkeypatch):
     text = all_techniques.CONFIG.read_text()
     assert all_techniques.completed(text) == text, "run make schema"
     rows = {**AXES["optimizer"].variants, "new_row": AXES["optimizer"].variants["sgd"]}
@@ -320,7 +316,7 @@ sys.exit(f"imported {sorted(heavy)}" if heavy else 0)
 """
 
 
-def test_planning_imports_nothing_heavy() -> None:
+def test_planning_imports_nothing_heavy():
     done = subprocess.run(
         [sys.executable, "-c", _DRY_RUN, *map(str, SHIPPED)],
         cwd=ROOT,

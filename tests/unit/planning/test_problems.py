@@ -18,13 +18,11 @@ from orchestrator.planning.problems import ConfigError, Problem, advice, closest
         ("x", [], None),
     ],
 )
-def test_closest_of_equally_similar_words_is_the_transposed_one(
-    word: str, choices: list[str], meant: str | None
-) -> None:
+def test_closest_of_equally_similar_words_is_the_transposed_one(word, choices, meant):
     assert closest(word, choices) == meant
 
 
-def test_advice_asks_a_question_and_lists_the_choices_after_it() -> None:
+def test_advice_asks_a_question_and_lists_the_choices_after_it():
     choices = ["fp32", "bf16"]
     assert advice("bf61", choices) == 'did you mean "bf16"? Valid choices: fp32, bf16'
     assert advice("int4", choices) == "valid choices: fp32, bf16"
@@ -32,7 +30,7 @@ def test_advice_asks_a_question_and_lists_the_choices_after_it() -> None:
     assert advice("choise_3", many) == 'did you mean "choice_3"?'
 
 
-def test_error_with_very_many_mistakes_shows_some_and_counts_the_others() -> None:
+def test_error_with_very_many_mistakes_shows_some_and_counts_the_others():
     problems = [Problem(file="a.yaml", line=line, message="unknown") for line in range(1, 90_001)]
     lines = str(ConfigError(problems)).splitlines()
     assert len(lines) == 51

@@ -41,18 +41,18 @@ def _is_accepted(path: Path) -> bool:
     return True
 
 
-def test_schema_committed_file_is_current() -> None:
+def test_schema_committed_file_is_current():
     committed = json.loads((ROOT / "configs/schema.json").read_text())
     assert committed == json_schema(), "make schema"
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_schema_accepts_shipped_config(path: Path) -> None:
+def test_schema_accepts_shipped_config(path):
     assert _is_accepted(path)
 
 
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.stem)
-def test_schema_refuses_broken_config_if_it_can_see_the_mistake(path: Path) -> None:
+def test_schema_refuses_broken_config_if_it_can_see_the_mistake(path):
     assert _is_accepted(path) == path.stem.startswith(BEYOND_A_SCHEMA)
 
 
@@ -67,7 +67,7 @@ def test_schema_refuses_broken_config_if_it_can_see_the_mistake(path: Path) -> N
         ({"activations": {"keep": {}}}, False),
     ],
 )
-def test_schema_knows_techniques_with_parameters(axes: object, is_accepted: bool) -> None:
+def test_schema_knows_techniques_with_parameters(axes, is_accepted):
     config = {"model": {"task": "causal-lm", "architecture": "llama"}, "axes": axes}
     validator = jsonschema.Draft202012Validator(json_schema())
     assert validator.is_valid(config) == is_accepted

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ from tests.support.config_files import config_of
 GPT2 = {"task": "causal-lm", "architecture": "gpt2"}
 
 
-def test_plan_with_the_axis_gives_each_trial_its_length(tmp_path: Path) -> None:
+def test_plan_with_the_axis_gives_each_trial_its_length(tmp_path):
     lengths = [1024, 4096]
     data = {"synthetic": {"sequence_length": 1024}}
     specs = plan(config_of(tmp_path, data=data, axes={"sequence_length": lengths})).trials
@@ -25,7 +23,7 @@ def test_plan_with_the_axis_gives_each_trial_its_length(tmp_path: Path) -> None:
     assert recipes == [{}, {"sequence_length": 4096}]
 
 
-def test_plan_without_the_axis_keeps_the_trial_ids(tmp_path: Path) -> None:
+def test_plan_without_the_axis_keeps_the_trial_ids(tmp_path):
     data = {"synthetic": {"sequence_length": 64}}
     [plain] = plan(config_of(tmp_path, data=data)).trials
     [named] = plan(config_of(tmp_path, data=data, axes={"sequence_length": [64]})).trials
@@ -35,7 +33,7 @@ def test_plan_without_the_axis_keeps_the_trial_ids(tmp_path: Path) -> None:
     assert plain.trial_id == "553110fe17fc"
 
 
-def test_plan_with_a_file_cuts_its_rows(tmp_path: Path) -> None:
+def test_plan_with_a_file_cuts_its_rows(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"input_ids": [1, 2, 3]}\n')
     data = {"file": {"path": "rows.jsonl", "max_length": 2048}}
     [spec] = plan(config_of(tmp_path, data=data, axes={"sequence_length": [512]})).trials
@@ -43,7 +41,7 @@ def test_plan_with_a_file_cuts_its_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "long"])
-def test_config_with_a_wrong_length_is_refused(tmp_path: Path, value: Any) -> None:
+def test_config_with_a_wrong_length_is_refused(tmp_path, value):
     with pytest.raises(ConfigError, match="sequence_length"):
         config_of(tmp_path, axes={"sequence_length": [value]})
 
@@ -64,14 +62,14 @@ LONG_ROWS = {"synthetic": {"sequence_length": 4096}}
     ],
 )
 def test_prechecks_refuse_a_length_beyond_the_positions_that_a_trial_has(
-    tmp_path: Path, keys: dict[str, Any], is_refused: bool
-) -> None:
+    tmp_path, keys, is_refused
+):
     refused = pytest.raises(ConfigError, match="4096 tokens, and gpt2 has positions for 1024")
     with refused if is_refused else contextlib.nullcontext():
         check_files(config_of(tmp_path, model=GPT2, **keys))
 
 
-def test_prechecks_refuse_a_sequence_length_of_images(tmp_path: Path) -> None:
+def test_prechecks_refuse_a_sequence_length_of_images(tmp_path):
     model = {"task": "image-classification", "architecture": "vit"}
     config = config_of(tmp_path, model=model, axes={"sequence_length": [196, 784]})
     with pytest.raises(ConfigError, match="images have no tokens: remove this axis"):

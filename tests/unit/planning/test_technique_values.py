@@ -22,7 +22,7 @@ def problems(load: Load, text: str) -> str:
     return str(caught.value)
 
 
-def test_parameters_in_every_place_of_a_file_become_one_written_form(load: Load) -> None:
+def test_parameters_in_every_place_of_a_file_become_one_written_form(load):
     config = load(
         "axes: {adapter: [lora_r8, {lora: {use_dora: true, r: 16}}]}\n"
         "trials: [{adapter: {vera: {}}}, {adapter: 'lora( r = 4 )'}]\n"
@@ -35,7 +35,7 @@ def test_parameters_in_every_place_of_a_file_become_one_written_form(load: Load)
     assert config.axes_in_play == ("adapter",)
 
 
-def test_mapping_and_text_are_the_same_trial(load: Load) -> None:
+def test_mapping_and_text_are_the_same_trial(load):
     mapping = load("axes: {adapter: {lora: {lora_dropout: 0, target_modules: [q_proj]}}}")
     text = load("axes: {adapter: 'lora(target_modules=[q_proj], lora_dropout=0.0)'}")
     assert plan(mapping).trials[0].trial_id == plan(text).trials[0].trial_id
@@ -66,9 +66,7 @@ def test_mapping_and_text_are_the_same_trial(load: Load) -> None:
         ("{lora: {lora_dropout: .nan}}", "is not a finite number"),
     ],
 )
-def test_wrong_parameters_name_the_key_and_what_to_write(
-    adapter: str, message: str, load: Load
-) -> None:
+def test_wrong_parameters_name_the_key_and_what_to_write(adapter, message, load):
     assert message in problems(load, f"axes:\n  adapter: {adapter}\n")
 
 
@@ -96,17 +94,17 @@ def test_wrong_parameters_name_the_key_and_what_to_write(
         ("optimizer: {muon: {adjust_lr_fn: adamw}}", "match_rms_adamw"),
     ],
 )
-def test_wrong_value_says_what_to_write(values: str, message: str, load: Load) -> None:
+def test_wrong_value_says_what_to_write(values, message, load):
     assert message in problems(load, f"axes:\n  {values}\n")
 
 
-def test_zenflow_in_a_deepspeed_file_is_refused(load: Load) -> None:
+def test_zenflow_in_a_deepspeed_file_is_refused(load):
     text = "deepspeed: {zero_optimization: {stage: 2, zenflow: {topk_ratio: 0.1}}}\n"
     assert "zenflow: has no effect under the Trainer" in problems(load, text)
 
 
 @pytest.mark.parametrize("axis", ["adapter", "base"])
-def test_every_family_reads_its_class_whole(axis: str) -> None:
+def test_every_family_reads_its_class_whole(axis):
     for name, family in AXES[axis].families.items():
         value, mistakes = read_technique(AXES[axis], {name: {"no_such_parameter": 1}})
         assert (value, len(mistakes)) == ("", 1), f"{family.config_class} was not found"

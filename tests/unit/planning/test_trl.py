@@ -28,7 +28,7 @@ def _recipe(text: str, folder: Path) -> Mapping[str, Choice]:
     return trial.training_recipe.by_axis
 
 
-def test_trl_is_compared_with_the_trainer_only_on_the_same_rows(tmp_path: Path) -> None:
+def test_trl_is_compared_with_the_trainer_only_on_the_same_rows(tmp_path):
     assert _recipe("axes: {loop: trl_sft}\n", tmp_path) == {}
     offloads = "axes: {loop: {trl_sft: {activation_offloading: true}}}\n"
     assert _recipe(offloads, tmp_path) == {}
@@ -41,7 +41,7 @@ def test_trl_is_compared_with_the_trainer_only_on_the_same_rows(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["chat_template_path", "model_init_kwargs", "max_length", "bf16"])
-def test_trl_parameter_that_another_key_decides_is_refused(name: str, tmp_path: Path) -> None:
+def test_trl_parameter_that_another_key_decides_is_refused(name, tmp_path):
     with pytest.raises(ConfigError, match="cannot be set here"):
         _plan(f"axes: {{loop: {{trl_sft: {{{name}: x}}}}}}\n", tmp_path)
     # A record may say so without a plan.
@@ -49,12 +49,12 @@ def test_trl_parameter_that_another_key_decides_is_refused(name: str, tmp_path: 
         checked_sft({name: "x"})
 
 
-def test_trl_packing_that_mixes_rows_is_unsupported() -> None:
+def test_trl_packing_that_mixes_rows_is_unsupported():
     with pytest.raises(UnsupportedError, match="rows of a block attend to each other"):
         checked_sft({"packing_strategy": "wrapped"})
 
 
-def test_trl_without_the_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trl_without_the_package_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     spec: TrialSpec = build_tiny_spec()
     for requirement in ("package:trl", "trl>=1.16"):
@@ -80,12 +80,12 @@ def test_trl_without_the_package_says_how_to_install_it(monkeypatch: pytest.Monk
         ("{loop: {trl_dpo: {sync_ref_model: true}}, adapter: lora_r8}", "synced_reference"),
     ],
 )
-def test_plan_rules_out_what_trl_cannot_do(axes: str, rule: str, tmp_path: Path) -> None:
+def test_plan_rules_out_what_trl_cannot_do(axes, rule, tmp_path):
     (record,) = _plan(f"axes: {axes}\n", tmp_path).ruled_out
     assert record.rule.startswith(rule)
 
 
-def test_dpo_is_a_training_of_its_own_whatever_computes_the_reference(tmp_path: Path) -> None:
+def test_dpo_is_a_training_of_its_own_whatever_computes_the_reference(tmp_path):
     assert _recipe("axes: {loop: trl_dpo}\n", tmp_path) == {"loop": "trl_dpo"}
     same = "axes: {loop: {trl_dpo: {precompute_ref_log_probs: true, activation_offloading: true}}}"
     assert _recipe(same, tmp_path) == {"loop": "trl_dpo"}
@@ -114,14 +114,14 @@ def test_dpo_is_a_training_of_its_own_whatever_computes_the_reference(tmp_path: 
     ],
 )
 def test_dpo_parameters_that_trl_would_refuse_are_refused_before_a_trial(
-    parameters: str, reason: str, tmp_path: Path
-) -> None:
+    parameters, reason, tmp_path
+):
     with pytest.raises(ConfigError) as error:
         _plan(f"axes: {{loop: {{trl_dpo: {{{parameters}}}}}}}\n", tmp_path)
     assert reason in str(error.value)
 
 
-def test_dpo_of_a_record_checks_its_trainer_and_parameters() -> None:
+def test_dpo_of_a_record_checks_its_trainer_and_parameters():
     with pytest.raises(ValueError, match="is not a preference trainer"):
         checked_dpo("../ppo", {})
     with pytest.raises(ValueError, match="may not be set here"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +49,20 @@ def whole_space(text: str = TEXT, **goal: Any) -> TuneSpace:
     return space(text, limit=policy.MAX_CONFIGURATIONS, **goal)
 
 
-def test_tune_space_without_axes_has_thousands_of_configurations() -> None:
+def test_tune_space_without_axes_has_thousands_of_configurations():
     found = whole_space()
     assert 5_000 <= len(found.plan.trials) <= policy.MAX_CONFIGURATIONS
     compiled = [own for own in found.plan.trials if own.choices["compile"] != "none"]
     assert compiled
 
 
-def test_tune_space_trains_like_the_users_arguments_unless_asked() -> None:
+def test_tune_space_trains_like_the_users_arguments_unless_asked():
     assert {own.training_recipe for own in space().plan.trials} == {PLAIN}
     recipes = {own.training_recipe for own in space(any_recipe=True).plan.trials}
     assert len(recipes) > 10
 
 
-def test_tune_space_begins_with_the_users_own_training() -> None:
+def test_tune_space_begins_with_the_users_own_training():
     text = TEXT + "training_arguments: {per_device_train_batch_size: 12, bf16: true}\n"
     first = space(text, effective_batch=64).plan.trials[0]
     assert first.choices["micro_batch"] == 12
@@ -70,30 +70,30 @@ def test_tune_space_begins_with_the_users_own_training() -> None:
     assert first.choices["precision"] == "bf16"
 
 
-def test_tune_space_of_a_user_with_another_optimizer_keeps_it() -> None:
+def test_tune_space_of_a_user_with_another_optimizer_keeps_it():
     text = TEXT + "training_arguments: {optim: adafactor}\n"
     trials = space(text).plan.trials
     assert {own.choices["optimizer"] for own in trials} == {"adafactor"}
 
 
-def test_tune_space_with_effective_batch_reaches_it_everywhere() -> None:
+def test_tune_space_with_effective_batch_reaches_it_everywhere():
     trials = space(effective_batch=48).plan.trials[1:]
     assert {own.effective_batch for own in trials} == {48}
     assert {own.micro_batch for own in trials} == {1, 2, 3, 4, 6, 8, 12, 16, 24, 48}
 
 
-def test_tune_space_of_a_user_who_accumulates_keeps_the_effective_batch() -> None:
+def test_tune_space_of_a_user_who_accumulates_keeps_the_effective_batch():
     arguments = "{per_device_train_batch_size: 4, gradient_accumulation_steps: 8}"
     text = f"{TEXT}training_arguments: {arguments}\n"
     assert {own.effective_batch for own in space(text).plan.trials} == {32}
 
 
-def test_tune_space_keeps_within_a_limit() -> None:
+def test_tune_space_keeps_within_a_limit():
     small = space(limit=500)
     assert 20 <= len(small.plan.trials) + len(small.plan.ruled_out) <= 501
 
 
-def test_tune_space_leaves_out_what_the_machine_lacks() -> None:
+def test_tune_space_leaves_out_what_the_machine_lacks():
     def is_missing(variant: Variant) -> bool:
         return "package:flash_attn" in variant.requires
 
@@ -103,7 +103,7 @@ def test_tune_space_leaves_out_what_the_machine_lacks() -> None:
     assert "flash_attention_2" not in tried
 
 
-def test_tune_space_changes_the_batching_only_where_rows_differ_in_length() -> None:
+def test_tune_space_changes_the_batching_only_where_rows_differ_in_length():
     equal = space()
     assert "equally long" in equal.not_tried["batching"]["padding_free"]
     lengths = "{lengths: {mean: 100}, sequence_length: 512}"
@@ -111,7 +111,7 @@ def test_tune_space_changes_the_batching_only_where_rows_differ_in_length() -> N
     assert "padding_free" in {own.choices["batching"] for own in unequal.plan.trials}
 
 
-def test_tune_space_leaves_out_other_rows_and_techniques_of_other_tasks() -> None:
+def test_tune_space_leaves_out_other_rows_and_techniques_of_other_tasks():
     found = space(any_recipe=True)
     assert "another workload" in found.not_tried["loop"]["trl_sft"]
     assert "another workload" in found.not_tried["batching"]["packed"]
@@ -120,7 +120,7 @@ def test_tune_space_leaves_out_other_rows_and_techniques_of_other_tasks() -> Non
     assert "it is for the task causal-lm only" in classified.not_tried["loss"]["chunked"]
 
 
-def test_tune_space_drops_values_that_no_configuration_of_the_model_can_have() -> None:
+def test_tune_space_drops_values_that_no_configuration_of_the_model_can_have():
     found = space()
     for axis in ("experts", "base"):
         assert axis not in found.config.axes
@@ -130,13 +130,13 @@ def test_tune_space_drops_values_that_no_configuration_of_the_model_can_have() -
     assert "grouped_mm" in mixture.config.axes["experts"]
 
 
-def test_tune_space_lists_only_values_of_its_configurations() -> None:
+def test_tune_space_lists_only_values_of_its_configurations():
     found = space(any_recipe=True)
     for axis, values in found.config.axes.items():
         assert {own.choices[axis] for own in found.plan.trials} == set(values)
 
 
-def test_tune_space_of_an_adapter_offers_the_bases_that_train_like_it(tmp_path: Path) -> None:
+def test_tune_space_of_an_adapter_offers_the_bases_that_train_like_it(tmp_path):
     adapter = "baseline: {adapter: lora_r8}\n"
     found = space(TEXT + adapter)
     assert "16bit" in found.config.axes["base"]
@@ -152,7 +152,7 @@ def test_tune_space_of_an_adapter_offers_the_bases_that_train_like_it(tmp_path: 
     assert "dequantized" in space(text + adapter).config.axes["base"]
 
 
-def test_tune_space_of_any_recipe_changes_adapter_and_base_together() -> None:
+def test_tune_space_of_any_recipe_changes_adapter_and_base_together():
     tried = {
         (own.choices["adapter"], own.choices["base"])
         for own in whole_space(any_recipe=True).plan.trials
@@ -160,14 +160,14 @@ def test_tune_space_of_any_recipe_changes_adapter_and_base_together() -> None:
     assert ("lora_r8", "bnb_4bit") in tried
 
 
-def test_tune_space_of_a_vision_model_has_the_losses_of_a_language_model() -> None:
+def test_tune_space_of_a_vision_model_has_the_losses_of_a_language_model():
     text = "model: {task: image-text-to-text, architecture: qwen2_5_vl}\n"
     found = space(text + "data: {synthetic: {image_size: 56, sequence_length: 256}}\n")
     assert "chunked" in found.config.axes["loss"]
     assert "padding_free" not in found.config.axes.get("batching", ())
 
 
-def test_tune_space_names_a_value_without_room_apart_from_one_that_does_not_go() -> None:
+def test_tune_space_names_a_value_without_room_apart_from_one_that_does_not_go():
     # With one changed axis at a time, an activation budget lacks the compilation that it needs.
     found = space(limit=700)
     assert "no room" in found.not_tried["activations"]["budget_0.5"]
@@ -175,7 +175,7 @@ def test_tune_space_names_a_value_without_room_apart_from_one_that_does_not_go()
 
 
 @pytest.mark.parametrize("compiler", ["inductor_regional", "inductor_regional_tuned"])
-def test_tune_space_combines_a_compiled_model_with_loop_loader_and_loss(compiler: str) -> None:
+def test_tune_space_combines_a_compiled_model_with_loop_loader_and_loss(compiler):
     wanted = {"compile": compiler, "activations": "budget_0.8", "loss": "chunked"}
     trials = whole_space(TEXT + "training_arguments: {bf16: true}\n").plan.trials
     with_loop = {**wanted, "loop": "trainer_async"}
@@ -188,7 +188,7 @@ def test_tune_space_combines_a_compiled_model_with_loop_loader_and_loss(compiler
     assert any(compiled.items() <= own.choices.items() for own in whole_space(vision).plan.trials)
 
 
-def test_tune_space_changes_at_most_one_axis_beside_a_rare_technique() -> None:
+def test_tune_space_changes_at_most_one_axis_beside_a_rare_technique():
     trials = whole_space().plan.trials
     own = trials[0].choices
     beside = set()
@@ -199,14 +199,14 @@ def test_tune_space_changes_at_most_one_axis_beside_a_rare_technique() -> None:
     assert beside == {0, 1}
 
 
-def test_tune_space_never_compiles_with_the_loss_of_liger() -> None:
+def test_tune_space_never_compiles_with_the_loss_of_liger():
     compiled = {
         own.choices["compile"] for own in space().plan.trials if own.choices["loss"] == "liger"
     }
     assert compiled == {"none"}
 
 
-def test_tune_space_of_a_user_who_compiles_with_the_loss_of_liger_begins_with_both() -> None:
+def test_tune_space_of_a_user_who_compiles_with_the_loss_of_liger_begins_with_both():
     found = whole_space(TEXT + "baseline: {loss: liger, compile: inductor}\n")
     first = found.plan.trials[0].choices
     assert (first["loss"], first["compile"]) == ("liger", "inductor")
@@ -222,9 +222,7 @@ def test_tune_space_of_a_user_who_compiles_with_the_loss_of_liger_begins_with_bo
         ("{fp16: true}", True, {"fp16", "bf16"}),
     ],
 )
-def test_tune_space_with_many_changes_has_a_fast_precision(
-    arguments: str, has_gpu: bool, precisions: set[str]
-) -> None:
+def test_tune_space_with_many_changes_has_a_fast_precision(arguments, has_gpu, precisions):
     text = f"{TEXT}training_arguments: {arguments}\n"
     found = whole_space(text, has_gpu=has_gpu, is_missing=_needs_a_package)
     own = found.plan.trials[0].choices
@@ -240,7 +238,7 @@ def _needs_a_package(variant: Variant) -> bool:
     return any(requirement.startswith("package:") for requirement in variant.requires)
 
 
-def test_policy_names_only_axes_and_values_that_exist() -> None:
+def test_policy_names_only_axes_and_values_that_exist():
     for listed in (policy.NOT_TRIED, policy.WITH_ONE_OTHER):
         for axis, values in listed.items():
             assert set(values) <= AXES[axis].variants.keys()
@@ -264,16 +262,14 @@ def test_policy_names_only_axes_and_values_that_exist() -> None:
         ({"dataloader_num_workers": 2}, "dataloader", "workers_2"),
     ],
 )
-def test_own_arguments_become_values_of_axes(
-    arguments: Mapping[str, Any], axis: str, value: str
-) -> None:
+def test_own_arguments_become_values_of_axes(arguments, axis, value):
     baseline = {name: own.default for name, own in AXES.items()} | {axis: "custom"}
     choices, kept = with_own_values(baseline, arguments)
     assert choices[axis] == value
     assert kept == {}
 
 
-def test_own_arguments_that_no_value_stands_for_stay() -> None:
+def test_own_arguments_that_no_value_stands_for_stay():
     baseline = {name: own.default for name, own in AXES.items()} | {"precision": "custom"}
     arguments = {"fp16": True, "tf32": True, "learning_rate": 1e-4}
     choices, kept = with_own_values(baseline, arguments)
@@ -281,6 +277,6 @@ def test_own_arguments_that_no_value_stands_for_stay() -> None:
     assert kept == arguments
 
 
-def test_micro_batches_are_evenly_spaced_in_each_octave() -> None:
+def test_micro_batches_are_evenly_spaced_in_each_octave():
     assert micro_batches(16, 4) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16]
     assert micro_batches(16, 1) == [1, 2, 4, 8, 16]

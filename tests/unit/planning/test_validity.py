@@ -69,13 +69,13 @@ def rules_against(choices: Mapping[str, Choice]) -> set[str]:
 
 
 @pytest.mark.parametrize("case", CASES.strip().splitlines())
-def test_rules_forbid_combination_that_cannot_train(case: str) -> None:
+def test_rules_forbid_combination_that_cannot_train(case):
     choices, _, rule = case.partition(" -> ")
     assert rules_against(yaml.safe_load(f"{{{choices}}}")) == {rule} - {"valid"}
 
 
 @pytest.mark.parametrize("loss", ["chunked", "liger", "cce"])
-def test_fused_loss_is_forbidden_with_zero3_only(loss: str) -> None:
+def test_fused_loss_is_forbidden_with_zero3_only(loss):
     for name, variant in AXES["offload"].variants.items():
         stage = ((variant.deepspeed or {}).get("zero_optimization") or {}).get("stage")
         rules = rules_against({"offload": name, "loss": loss})

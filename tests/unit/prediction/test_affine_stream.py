@@ -13,7 +13,7 @@ def _stream(samples: int, *sizes: int) -> Stream:
     return Stream(events=(*events, Free(number=1)), samples=samples)
 
 
-def test_between_interpolates_sizes_of_equal_events() -> None:
+def test_between_interpolates_sizes_of_equal_events():
     low, high = _stream(2, 300, 50), _stream(8, 900, 50)
     middle = between(low, high, 4)
     assert middle.events == _stream(4, 500, 50).events

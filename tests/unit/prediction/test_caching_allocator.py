@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +15,7 @@ from orchestrator.prediction.caching_allocator import (
 from orchestrator.units import MIB
 
 
-def test_rounded_and_segment_bytes_follow_pytorch() -> None:
+def test_rounded_and_segment_bytes_follow_pytorch():
     assert [rounded(size) for size in (1, 512, 513)] == [512, 512, 1024]
     assert [segment_bytes(size) // MIB for size in (512, MIB, MIB + 512, 10 * MIB, 11 * MIB)] == [
         2,
@@ -28,14 +26,14 @@ def test_rounded_and_segment_bytes_follow_pytorch() -> None:
     ]
 
 
-def test_allocate_small_remainder_counts_as_allocated() -> None:
+def test_allocate_small_remainder_counts_as_allocated():
     # BERT's word embeddings: 119.23 MiB lie in a segment of 120 MiB, whose rest is under 1 MiB.
     allocator = CachingAllocator()
     allocator.allocate(30522 * 1024 * 4)
     assert allocator.allocated == allocator.reserved == 120 * MIB
 
 
-def test_allocate_takes_the_smallest_cached_block_that_fits() -> None:
+def test_allocate_takes_the_smallest_cached_block_that_fits():
     allocator = CachingAllocator()
     kept = [allocator.allocate(size * MIB) for size in (30, 20, 40)]
     for block in kept:
@@ -47,7 +45,7 @@ def test_allocate_takes_the_smallest_cached_block_that_fits() -> None:
 
 
 @pytest.mark.parametrize("upwards", [True, False])
-def test_allocate_of_equal_blocks_takes_the_lowest_address(upwards: bool) -> None:
+def test_allocate_of_equal_blocks_takes_the_lowest_address(upwards):
     allocator = CachingAllocator(upwards=upwards)
     older = allocator.allocate(30 * MIB)
     newer = allocator.allocate(30 * MIB)
@@ -57,9 +55,7 @@ def test_allocate_of_equal_blocks_takes_the_lowest_address(upwards: bool) -> Non
 
 
 @given(st.lists(st.tuples(st.integers(1, 40 * MIB), st.booleans()), max_size=60))
-def test_allocated_is_what_lives_and_freed_memory_is_whole(
-    requests: Sequence[tuple[int, bool]],
-) -> None:
+def test_allocated_is_what_lives_and_freed_memory_is_whole(requests):
     allocator = CachingAllocator()
     living: list[Block] = []
     for nbytes, stays in requests:

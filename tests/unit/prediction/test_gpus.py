@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,7 +11,7 @@ from orchestrator.prediction.gpus import known_gpus, load_gpu
 from orchestrator.units import MIB
 
 
-def test_load_gpu_calibration_file_replaces_its_constants(tmp_path: Path) -> None:
+def test_load_gpu_calibration_file_replaces_its_constants(tmp_path):
     file = tmp_path / "gpus.yaml"
     file.write_text(
         yaml.safe_dump([{"device": "NVIDIA L4", "multiprocessors": 58, "flops_per_second": {}}])
@@ -32,7 +31,7 @@ def test_load_gpu_calibration_file_replaces_its_constants(tmp_path: Path) -> Non
         load_gpu("h2000")
 
 
-def test_load_gpu_of_a_card_has_its_own_figures_and_the_h200s_constants() -> None:
+def test_load_gpu_of_a_card_has_its_own_figures_and_the_h200s_constants():
     t4 = load_gpu("T4")
     assert (t4.name, t4.capability, t4.total_bytes) == ("t4", 7.5, 15_360 * MIB)
     assert t4.cublas_workspace_bytes == 8_519_680
@@ -41,6 +40,6 @@ def test_load_gpu_of_a_card_has_its_own_figures_and_the_h200s_constants() -> Non
     assert not {"capability", "total_bytes", "multiprocessors"} & {*t4.assumed}
 
 
-def test_every_card_can_be_loaded() -> None:
+def test_every_card_can_be_loaded():
     assert {"t4", "v100_16gb", "h200", "b200"} <= {*known_gpus()}
     assert all(load_gpu(name).total_bytes > 10**10 for name in known_gpus())

@@ -6,7 +6,7 @@ from orchestrator.prediction.prediction import CARDS, Figure, Prediction
 from orchestrator.units import GIB
 
 
-def test_fits_says_yes_only_where_the_whole_interval_fits() -> None:
+def test_fits_says_yes_only_where_the_whole_interval_fits():
     prediction = Prediction(
         trial_id="0123456789ab",
         choices={"micro_batch": 8},
@@ -17,17 +17,17 @@ def test_fits_says_yes_only_where_the_whole_interval_fits() -> None:
     assert prediction.cards == {16: "no", 24: "tight", 40: "yes", 48: "yes", 80: "yes", 141: "yes"}
 
 
-def test_fits_without_figures_is_unknown() -> None:
+def test_fits_without_figures_is_unknown():
     prediction = Prediction(trial_id="0123456789ab", choices={}, unknown="compiled")
     assert prediction.fits(CARDS[141]) == "unknown"
 
 
-def test_refused_trial_fits_no_card_whatever_its_memory() -> None:
+def test_refused_trial_fits_no_card_whatever_its_memory():
     prediction = Prediction(trial_id="0123456789ab", choices={}, refused="it raises")
     assert set(prediction.cards.values()) == {"no"}
 
 
-def test_card_of_an_older_generation_is_no_yes_if_its_attention_needs_more() -> None:
+def test_card_of_an_older_generation_is_no_yes_if_its_attention_needs_more():
     size = Figure(bytes=4 * GIB, low=4 * GIB, high=4 * GIB)
     prediction = Prediction(
         trial_id="0123456789ab",

@@ -32,7 +32,7 @@ def _trial(first: Stream, later: Stream | None = None, accumulation: int = 1) ->
     )
 
 
-def test_replay_peak_is_of_a_step_with_optimizer_states() -> None:
+def test_replay_peak_is_of_a_step_with_optimizer_states():
     first = _stream(_tensor(1, 96 * MIB, "saved activations"), Free(number=1))
     peaks = replay(_trial(first), H200)
     assert peaks.allocated == 224 * MIB
@@ -43,13 +43,13 @@ def test_replay_peak_is_of_a_step_with_optimizer_states() -> None:
     }
 
 
-def test_replay_accumulation_keeps_the_inputs_of_every_micro_batch() -> None:
+def test_replay_accumulation_keeps_the_inputs_of_every_micro_batch():
     first = _stream(_tensor(1, 32 * MIB, "inputs"))
     peaks = replay(_trial(first, later=first, accumulation=5), H200)
     assert peaks.at_peak["inputs"] == 5 * 32 * MIB
 
 
-def test_replay_memory_taken_once_is_kept_and_not_taken_again() -> None:
+def test_replay_memory_taken_once_is_kept_and_not_taken_again():
     workspace = Allocation(
         number=1, formula="cublas", integers=(), kind="library workspaces", once="cublas forward"
     )
@@ -57,7 +57,7 @@ def test_replay_memory_taken_once_is_kept_and_not_taken_again() -> None:
     assert peaks.at_peak["library workspaces"] == H200.cublas_workspace_bytes
 
 
-def test_replay_evaluation_follows_the_training_and_finds_its_states() -> None:
+def test_replay_evaluation_follows_the_training_and_finds_its_states():
     first = _stream(_tensor(1, 32 * MIB, "saved activations"), Free(number=1))
     logits = _stream(_tensor(1, 96 * MIB, "temporary buffers"))
     trial = dataclasses.replace(_trial(first), evaluation=logits)

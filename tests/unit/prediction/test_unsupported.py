@@ -38,13 +38,13 @@ TRIALS = plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
         ("adapter", "lora(r=16,target_modules=all-linear,use_dora=true)"),
     ],
 )
-def test_unpredictable_technique_has_a_reason(axis: str, value: str) -> None:
+def test_unpredictable_technique_has_a_reason(axis, value):
     trials = [trial for trial in TRIALS if trial.choices[axis] == value]
     assert trials
     assert all(map(unpredictable, trials))
 
 
-def test_unpredictable_are_experts_that_the_user_chooses(tmp_path: Path) -> None:
+def test_unpredictable_are_experts_that_the_user_chooses(tmp_path):
     config = tmp_path / "mixture.yaml"
     config.write_text(
         "model: {task: causal-lm, architecture: olmoe}\naxes: {experts: [auto, grouped_mm]}\n"
@@ -54,12 +54,12 @@ def test_unpredictable_are_experts_that_the_user_chooses(tmp_path: Path) -> None
     assert unpredictable(grouped)
 
 
-def test_unpredictable_is_every_compiled_trial() -> None:
+def test_unpredictable_is_every_compiled_trial():
     predictable = {trial.choices["compile"] for trial in TRIALS if not unpredictable(trial)}
     assert predictable == {"none"}
 
 
-def test_unpredictable_is_neither_a_16_bit_base_nor_plain_lora() -> None:
+def test_unpredictable_is_neither_a_16_bit_base_nor_plain_lora():
     predictable = [trial.choices for trial in TRIALS if not unpredictable(trial)]
     assert "16bit" in {choices["base"] for choices in predictable}
     adapters = {choices["adapter"] for choices in predictable}
@@ -91,13 +91,11 @@ def trial(**choices: str) -> TrialSpec:
         ({"loop": "trl_dpo", "adapter": "lora_r8"}, "reference model"),
     ],
 )
-def test_unpredictable_says_why_a_decoder_technique_is_not_predicted(
-    choices: dict[str, str], reason: str
-) -> None:
+def test_unpredictable_says_why_a_decoder_technique_is_not_predicted(choices, reason):
     assert reason in unpredictable(trial(**choices))
 
 
-def test_super_offload_of_an_own_deepspeed_file_is_not_predicted() -> None:
+def test_super_offload_of_an_own_deepspeed_file_is_not_predicted():
     spec = trial(offload="zero3_cpu_optimizer")
     assert not unpredictable(spec)
     config: dict[str, Any] = copy.deepcopy(dict(spec.settings.deepspeed or {}))
@@ -106,10 +104,10 @@ def test_super_offload_of_an_own_deepspeed_file_is_not_predicted() -> None:
     assert "SuperOffload" in unpredictable(replace(spec, settings=settings))
 
 
-def test_images_with_texts_are_not_predicted() -> None:
+def test_images_with_texts_are_not_predicted():
     spec = replace(trial(), model=tiny_vision_model("llava"))
     assert "image positions depend on" in unpredictable(spec)
 
 
-def test_chunked_loss_of_eager_code_is_predicted() -> None:
+def test_chunked_loss_of_eager_code_is_predicted():
     assert not unpredictable(trial(loss="chunked"))

@@ -47,7 +47,7 @@ def changed(tmp_path: Path) -> tuple[Dataset, Dataset]:
     )
 
 
-def test_render_names_every_kind_of_change(changed: tuple[Dataset, Dataset]) -> None:
+def test_render_names_every_kind_of_change(changed):
     comparison = compare(*changed)
     assert comparison.fails(0.6), "a regression fails whatever the tolerance"
     lines = render(*changed, comparison).splitlines()
@@ -68,7 +68,7 @@ def test_render_names_every_kind_of_change(changed: tuple[Dataset, Dataset]) -> 
     assert lines[7] == "fixed: batch 64: was out_of_memory: too large"
 
 
-def test_render_says_that_losses_changed(tmp_path: Path) -> None:
+def test_render_says_that_losses_changed(tmp_path):
     records = [
         with_losses(make_record(), losses)
         for losses in ([1.0] * 8, [3.0] * 8, [1.0] * 7 + [float("nan")])
@@ -81,7 +81,7 @@ def test_render_says_that_losses_changed(tmp_path: Path) -> None:
     assert "losses are no longer finite" in render(same, broken, compare(same, broken))
 
 
-def test_markdown_folds_a_long_table_and_escapes_bars(tmp_path: Path) -> None:
+def test_markdown_folds_a_long_table_and_escapes_bars(tmp_path):
     plain = [make_record(micro_batch=2**n, speed=0.01, choice="a|b") for n in range(12)]
     runs = two_runs(
         tmp_path,
@@ -96,7 +96,7 @@ def test_markdown_folds_a_long_table_and_escapes_bars(tmp_path: Path) -> None:
     assert render(*runs, comparison).count("slower: ") == 12
 
 
-def test_markdown_of_equal_runs_has_no_table(tmp_path: Path) -> None:
+def test_markdown_of_equal_runs_has_no_table(tmp_path):
     runs = two_runs(tmp_path, [make_record()], [make_record()])
     assert "No single configuration changed" in markdown(*runs, compare(*runs))
     assert to_json(*runs, compare(*runs))["changes"] == []

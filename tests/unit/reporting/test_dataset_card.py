@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import yaml
 
 from orchestrator.reporting import dataset_card
@@ -11,7 +9,7 @@ from orchestrator.reporting.publish import publish
 from tests.support.records import make_record, write_run
 
 
-def test_card_names_the_tables_and_holds_the_report(tmp_path: Path) -> None:
+def test_card_names_the_tables_and_holds_the_report(tmp_path):
     report = publish(write_run(tmp_path, [make_record()]))
     card = dataset_card.render(report, "hf://datasets/me/runs/bert")
     _, header, text = card.split("---\n", 2)

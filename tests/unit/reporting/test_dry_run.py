@@ -29,14 +29,14 @@ def config(tmp_path: Path) -> SweepConfig:
     return load_config(path)
 
 
-def test_describe_is_the_recorded_text(config: SweepConfig) -> None:
+def test_describe_is_the_recorded_text(config):
     text = re.sub(r"\b[0-9a-f]{12}\b", "<trial id>", describe(plan(config), config))
     if "RECORD_GOLDEN" in os.environ:
         GOLDEN.write_text(f"{text}\n")
     assert f"{text}\n" == GOLDEN.read_text(), "if that is better: RECORD_GOLDEN=1 pytest"
 
 
-def test_to_json_has_every_trial_with_its_label(config: SweepConfig) -> None:
+def test_to_json_has_every_trial_with_its_label(config):
     planned = plan(config)
     content = to_json(planned, config)
     trial_ids = [trial["trial_id"] for trial in content["trials"]]

@@ -53,7 +53,7 @@ def explained(
     return explain(dataset, first.trial_id, second.trial_id)
 
 
-def test_render_gives_every_part_its_figures(tmp_path: Path) -> None:
+def test_render_gives_every_part_its_figures(tmp_path):
     explanation = explained(tmp_path, SLOW, FAST, profile_of(FAST, 0.4))
     text = (
         render(explanation).replace(SLOW.trial_id, "<trial A>").replace(FAST.trial_id, "<trial B>")
@@ -62,7 +62,7 @@ def test_render_gives_every_part_its_figures(tmp_path: Path) -> None:
     assert plot.render(explanation).startswith(b"\x89PNG")
 
 
-def test_render_of_one_trial_twice_finds_no_difference(tmp_path: Path) -> None:
+def test_render_of_one_trial_twice_finds_no_difference(tmp_path):
     dataset = load_dataset(write_run(tmp_path, [SLOW]))
     text = render(explain(dataset, SLOW.trial_id, SLOW.trial_id))
     assert "Configuration differences (A -> B): none." in text
@@ -74,9 +74,7 @@ def test_render_of_one_trial_twice_finds_no_difference(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "source"), [([], "columns"), ([profile_of(FAST, 0.4)], "anatomy")]
 )
-def test_explain_terms_add_up_to_the_figures(
-    more: list[TrialRecord], source: str, tmp_path: Path
-) -> None:
+def test_explain_terms_add_up_to_the_figures(more, source, tmp_path):
     explanation = explained(tmp_path, SLOW, FAST, *more)
     for breakdown in (explanation.seconds_per_sample, explanation.memory_bytes):
         assert breakdown.source == source
@@ -85,7 +83,7 @@ def test_explain_terms_add_up_to_the_figures(
     assert explanation.seconds_per_sample.after == pytest.approx(1 / 150)
 
 
-def test_explain_scales_a_profiled_step_that_was_slower_and_says_so(tmp_path: Path) -> None:
+def test_explain_scales_a_profiled_step_that_was_slower_and_says_so(tmp_path):
     slow = replace(SLOW, anatomy=make_anatomy(10))
     explanation = explained(tmp_path, slow, FAST, profile_of(FAST, 1))
     terms = {term.name: term for term in explanation.seconds_per_sample.terms}
@@ -110,9 +108,7 @@ def test_explain_scales_a_profiled_step_that_was_slower_and_says_so(tmp_path: Pa
         ([1.0, float("nan")] + [1.0] * 6, CheckState.MATCHES, 1, "", ""),
     ],
 )
-def test_loss_lines_tell_a_match_from_a_mismatch(
-    losses: list[float], state: CheckState, compared: int, first: str, last: str, tmp_path: Path
-) -> None:
+def test_loss_lines_tell_a_match_from_a_mismatch(losses, state, compared, first, last, tmp_path):
     steady = with_losses(make_record(micro_batch=1), [1.0] * 8)
     other = with_losses(make_record(micro_batch=2), losses)
     curves = explained(tmp_path, steady, other).losses
@@ -125,5 +121,5 @@ def test_loss_lines_tell_a_match_from_a_mismatch(
 @pytest.mark.parametrize(
     ("value", "text"), [(1.5, "1.50 s"), (0.0029, "2.90 ms"), (-0.0005, "−0.5 ms"), (1e-17, "0 ms")]
 )
-def test_seconds_reads_well(value: float, text: str) -> None:
+def test_seconds_reads_well(value, text):
     assert seconds(value) == text

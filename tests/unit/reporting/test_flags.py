@@ -27,12 +27,12 @@ from orchestrator.reporting.flags import WORDINGS, describe, description, headin
         ),
     ],
 )
-def test_with_heading_states_the_figure(flag: Flag, text: str) -> None:
+def test_with_heading_states_the_figure(flag, text):
     assert with_heading(flag) == text
 
 
 @pytest.mark.parametrize("kind", list(FlagKind))
-def test_describe_knows_every_kind_with_and_without_a_value(kind: FlagKind) -> None:
+def test_describe_knows_every_kind_with_and_without_a_value(kind):
     with_value, without = describe(Flag(kind, 0.5)), describe(Flag(kind))
     assert heading(kind)
     assert (with_value != without) is bool(WORDINGS[kind].sentence)
@@ -40,7 +40,7 @@ def test_describe_knows_every_kind_with_and_without_a_value(kind: FlagKind) -> N
     assert describe(Flag(kind, math.inf)) == without
 
 
-def test_description_of_several_values_is_a_range() -> None:
+def test_description_of_several_values_is_a_range():
     unstable = description(FlagKind.UNSTABLE, [0.3, 0.01, None, 0.02])
     assert unstable == "step time 95 % CI ±1.0 % to ±30 %"
     shared = description(FlagKind.SHARED_BEFORE, [2.0**30, 2.0**30])

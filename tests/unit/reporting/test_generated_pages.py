@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,5 +15,5 @@ DOCS = Path(__file__).parents[3] / "docs"
     ("page", "render"),
     [("configuration.md", config_reference.render), ("schema.md", schema_page.render)],
 )
-def test_generated_page_is_current(page: str, render: Callable[[], str]) -> None:
+def test_generated_page_is_current(page, render):
     assert (DOCS / page).read_text() == render(), "make schema"

@@ -46,7 +46,7 @@ RAGGED = replace(
 )
 
 
-def test_table_is_the_recorded_text() -> None:
+def test_table_is_the_recorded_text():
     words = {
         KNOWN.trial_id: "batch 8",
         UNKNOWN.trial_id: "batch 16",
@@ -59,7 +59,7 @@ def test_table_is_the_recorded_text() -> None:
     assert f"{text}\n" == GOLDEN.read_text(encoding="utf-8")
 
 
-def test_labels_name_the_axes_in_play(tmp_path: Path) -> None:
+def test_labels_name_the_axes_in_play(tmp_path):
     path = tmp_path / "sweep.yaml"
     path.write_text("model: {task: causal-lm, architecture: llama}\naxes: {micro_batch: [8, 16]}\n")
     words = labels([KNOWN, UNKNOWN], load_config(path))
@@ -67,22 +67,22 @@ def test_labels_name_the_axes_in_play(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["allocated_bytes", "device_high", "weights_bytes"])
-def test_row_of_an_unknown_trial_has_no_figures(column: str) -> None:
+def test_row_of_an_unknown_trial_has_no_figures(column):
     assert row(UNKNOWN)[column] is None
     assert isinstance(row(KNOWN)[column], int)
 
 
-def test_row_says_which_cards_suffice() -> None:
+def test_row_says_which_cards_suffice():
     assert row(KNOWN)["fits_24_gb"] == "tight"
     assert row(UNKNOWN)["fits_24_gb"] == "unknown"
 
 
-def test_row_names_the_versions_that_it_is_for() -> None:
+def test_row_names_the_versions_that_it_is_for():
     assert row(KNOWN)["transformers"] == version("transformers")
     assert row(KNOWN)["torch"] == version("torch")
 
 
-def test_row_of_a_data_file_has_worst_and_typical_batch() -> None:
+def test_row_of_a_data_file_has_worst_and_typical_batch():
     values = row(RAGGED)
     assert (values["worst_tokens"], values["typical_tokens"]) == (480, 58)
     assert values["typical_device_bytes"] < values["device_bytes"]

@@ -37,23 +37,21 @@ def folder(tmp_path: Path) -> Path:
     return write_run(tmp_path, [*make_grid(), skipped], budgets=budgets, baseline=baseline)
 
 
-def test_publish_writes_every_file_and_names_it(folder: Path) -> None:
+def test_publish_writes_every_file_and_names_it(folder):
     report = publish(folder)
     assert {path.name for path in report.files} == FILES
     assert {path.name for path in folder.iterdir()} == FILES | {"records", "run.json"}
     assert report.outcomes == {Outcome.OK: 280, Outcome.OUT_OF_MEMORY: 8, Outcome.SKIPPED: 1}
 
 
-def test_publish_twice_writes_the_same_bytes(folder: Path) -> None:
+def test_publish_twice_writes_the_same_bytes(folder):
     publish(folder)
     first = {name: (folder / name).read_bytes() for name in FILES}
     publish(folder)
     assert {name: (folder / name).read_bytes() for name in FILES} == first
 
 
-def test_publish_from_tables_alone_writes_the_same_report(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_publish_from_tables_alone_writes_the_same_report(folder, tmp_path_factory):
     publish(folder)
     alone = tmp_path_factory.mktemp("alone")
     for name in ("trials.parquet", "steps.parquet"):
@@ -63,7 +61,7 @@ def test_publish_from_tables_alone_writes_the_same_report(
         assert (alone / name).read_bytes() == (folder / name).read_bytes(), name
 
 
-def test_publish_frontier_table_holds_the_fronts_of_equal_training(folder: Path) -> None:
+def test_publish_frontier_table_holds_the_fronts_of_equal_training(folder):
     dataset = publish(folder).dataset
     rows = pq.read_table(folder / "frontier.parquet").to_pylist()
     assert {(row["training_recipe"], row["effective_batch"]) for row in rows} == {
@@ -78,7 +76,7 @@ def test_publish_frontier_table_holds_the_fronts_of_equal_training(folder: Path)
     }
 
 
-def test_publish_keeps_hostile_strings_strings(tmp_path: Path) -> None:
+def test_publish_keeps_hostile_strings_strings(tmp_path):
     hostile = make_record(
         precision=HOSTILE,
         learning_rate=HOSTILE,
@@ -106,16 +104,14 @@ def test_publish_keeps_hostile_strings_strings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.OK])
-def test_publish_with_a_single_trial_writes_pages(tmp_path: Path, outcome: Outcome) -> None:
+def test_publish_with_a_single_trial_writes_pages(tmp_path, outcome):
     report = publish(write_run(tmp_path, [make_record(outcome=outcome, reason="it broke")]))
     assert report.headline.startswith(f"1 trial: 1 {outcome}")
 
 
 @pytest.mark.parametrize("unsound", [1, 2])
 @pytest.mark.parametrize("kind", sorted(LOSS))
-def test_publish_of_wrong_trainings_writes_every_file(
-    kind: FlagKind, unsound: int, tmp_path: Path
-) -> None:
+def test_publish_of_wrong_trainings_writes_every_file(kind, unsound, tmp_path):
     records = [make_record(micro_batch=size, flags=[Flag(kind)]) for size in range(unsound)]
     others = [make_record(micro_batch=size) for size in range(unsound, 2)]
     report = publish(write_run(tmp_path, [*records, *others], budgets=[2**33]))
@@ -127,9 +123,7 @@ def test_publish_of_wrong_trainings_writes_every_file(
     ("maker", "page"),
     [("plots.frontier", "frontier.png"), ("markdown", "report.md"), ("html.page", "report.html")],
 )
-def test_publish_names_a_page_that_cannot_be_made(
-    maker: str, page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publish_names_a_page_that_cannot_be_made(maker, page, folder, monkeypatch):
     def render(*_: object, **__: object) -> None:
         raise ModuleNotFoundError("No module named 'x'")
 
@@ -140,9 +134,7 @@ def test_publish_names_a_page_that_cannot_be_made(
     assert {path.name for path in report.files} == FILES - {page}
 
 
-def test_publish_on_a_full_disk_still_has_the_figures(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publish_on_a_full_disk_still_has_the_figures(folder, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -153,6 +145,6 @@ def test_publish_on_a_full_disk_still_has_the_figures(
     assert report.outcomes[Outcome.OK] == 280
 
 
-def test_publish_without_records_or_table_raises(tmp_path: Path) -> None:
+def test_publish_without_records_or_table_raises(tmp_path):
     with pytest.raises(FileNotFoundError):
         publish(tmp_path)

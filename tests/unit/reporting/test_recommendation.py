@@ -44,11 +44,11 @@ def answers() -> str:
     return text.getvalue()
 
 
-def test_render_answers_five_questions() -> None:
+def test_render_answers_five_questions():
     assert answers() == GOLDEN.read_text()
 
 
-def test_to_json_agrees_with_the_text(tmp_path: Path) -> None:
+def test_to_json_agrees_with_the_text(tmp_path):
     run = load(write_run(tmp_path, [make_record(speed=50.0)]))
     answer = run.recommend(memory_bytes=8 * GIB)
     document = to_json(run.dataset, run.dataset.main, answer.recommendation, Workload(samples=1000))
@@ -57,7 +57,7 @@ def test_to_json_agrees_with_the_text(tmp_path: Path) -> None:
     assert document["best"]["training"]["price"] is None
 
 
-def test_notes_say_what_inference_rests_on(tmp_path: Path) -> None:
+def test_notes_say_what_inference_rests_on(tmp_path):
     known = {"parameters_trainable": 2**20, "parameter_dtypes": "float32"}
     run = load(write_run(tmp_path, [make_record(measurements=known)]))
     best = run.recommend(effective_batch=16).best
@@ -66,14 +66,14 @@ def test_notes_say_what_inference_rests_on(tmp_path: Path) -> None:
     assert note.endswith("which takes up to 4 MiB more")
 
 
-def test_render_of_a_run_without_results_says_so(tmp_path: Path) -> None:
+def test_render_of_a_run_without_results_says_so(tmp_path):
     run = load(write_run(tmp_path, [make_record(outcome=Outcome.FAILED, reason="no")]))
     answer = run.recommend()
     assert "no measured configuration keeps these constraints" in repr(answer)
     assert to_json(run.dataset, run.dataset.main, answer.recommendation)["hardware"] is None
 
 
-def test_render_names_the_nearest_better_effective_batch() -> None:
+def test_render_names_the_nearest_better_effective_batch():
     run = load(RECORDED / "2026-11-21-bert_large-h200")
     text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=257))
     assert "near this effective batch:\n  256 instead of 257: 9" in text
@@ -81,7 +81,7 @@ def test_render_names_the_nearest_better_effective_batch() -> None:
     assert "inferred from micro-batches 16 and 32, which were measured" in text
 
 
-def test_render_labels_figures_of_a_trial_with_a_wrong_loss() -> None:
+def test_render_labels_figures_of_a_trial_with_a_wrong_loss():
     run = load(RECORDED / "2026-11-21-all_techniques-2xh200")
     text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=64))
     line = "batch 16×4 · bf16 · adamw_torch_fused: 283 samples/s, 14.7 GiB"
@@ -93,7 +93,7 @@ def test_render_labels_figures_of_a_trial_with_a_wrong_loss() -> None:
     assert "(loss times accumulation)" in text
 
 
-def test_render_says_that_losses_were_not_checked(tmp_path: Path) -> None:
+def test_render_says_that_losses_were_not_checked(tmp_path):
     record = replace(make_record(speed=50.0), steps={"step_seconds": [0.1, 0.1]})
     run = load(write_run(tmp_path, [record]))
     answer = run.recommend()

@@ -69,7 +69,7 @@ def printed(report: Report) -> str:
     return output.getvalue()
 
 
-def test_terminal_shows_sections_as_far_as_there_is_room(report: Report) -> None:
+def test_terminal_shows_sections_as_far_as_there_is_room(report):
     text = printed(report)
     of_the_run, first, second = text.split("Of ")[1:]
     assert "Of an environment on NVIDIA H200" in text
@@ -85,7 +85,7 @@ def test_terminal_shows_sections_as_far_as_there_is_room(report: Report) -> None
     assert "Too long" not in text
 
 
-def test_markdown_holds_every_section_whole(report: Report) -> None:
+def test_markdown_holds_every_section_whole(report):
     text = markdown.render(report)
     assert "## Of the run" in text
     assert text.count("### Of an environment") == 2
@@ -94,7 +94,7 @@ def test_markdown_holds_every_section_whole(report: Report) -> None:
     assert text.count("Above it.") == text.count("Below it.") == 4
 
 
-def test_json_holds_raw_values_under_the_sections_name(report: Report) -> None:
+def test_json_holds_raw_values_under_the_sections_name(report):
     document = to_json(report)
     assert document["of_the_run"]["rows"][0] == {"name": "row-1", "size": 2**30}
     assert [own["of_an_environment"]["notes"] for own in document["environments"]] == [
@@ -104,7 +104,7 @@ def test_json_holds_raw_values_under_the_sections_name(report: Report) -> None:
     assert "nothing" not in document
 
 
-def test_page_shows_and_links_every_section(report: Report) -> None:
+def test_page_shows_and_links_every_section(report):
     html = page.render(report)
     assert '<h2 id="of_the_run">Of the run</h2>' in html
     assert '<a href="#of_the_run">Of the run</a>' in html

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,7 +52,7 @@ def plain_json(values: dict[str, Any]) -> Any:
     return json.loads(json.dumps(values))
 
 
-def test_result_within_a_budget_below_everything_names_the_least_memory() -> None:
+def test_result_within_a_budget_below_everything_names_the_least_memory():
     listed = [Flag(FlagKind.SHARED_PROCESSES, 1), Flag(FlagKind.HOST_BOUND, 0.97)]
     text = printed(
         make_record(micro_batch=4, memory_mib=30_000, flags=listed),
@@ -68,30 +67,30 @@ def test_result_within_a_budget_below_everything_names_the_least_memory() -> Non
     assert "host-bound" not in text
 
 
-def test_result_that_was_cut_short_says_how_to_continue() -> None:
+def test_result_that_was_cut_short_says_how_to_continue():
     cut = printed(make_record(), is_settled=False)
     assert "at most +1.2 % in speed, with 95 % probability" in cut
     assert "--resume with more --gpu-minutes continues it" in cut
     assert "--resume" not in printed(make_record(), is_settled=True)
 
 
-def test_result_of_a_killed_run_names_its_fastest_without_what_the_search_says() -> None:
+def test_result_of_a_killed_run_names_its_fastest_without_what_the_search_says():
     text = printed(make_record(micro_batch=4), make_record(micro_batch=8, speed=200.0))
     assert "batch 8" in text
     assert "considered" not in text
     assert "×2.00 in speed over your own arguments" in text
 
 
-def test_result_with_a_doubtful_speed_says_why() -> None:
+def test_result_with_a_doubtful_speed_says_why():
     flag = Flag(FlagKind.HOST_BOUND, 0.97)
     assert "host-bound: " in printed(make_record(flags=[flag]), is_settled=True)
 
 
-def test_result_of_nothing_measured_says_so() -> None:
+def test_result_of_nothing_measured_says_so():
     assert "nothing was measured" in printed()
 
 
-def test_result_is_stored_when_the_run_is_published_and_read_from_there(tmp_path: Path) -> None:
+def test_result_is_stored_when_the_run_is_published_and_read_from_there(tmp_path):
     records = [make_record(micro_batch=4), make_record(micro_batch=8, speed=200.0)]
     folder = write_run(tmp_path, records, search=search_of(FOUND), budgets=[24 * GIB])
     dataset = publish(folder).dataset
@@ -111,7 +110,7 @@ def test_result_is_stored_when_the_run_is_published_and_read_from_there(tmp_path
         read(load_dataset(folder))
 
 
-def test_result_of_a_recorded_run_is_computed_when_it_is_read() -> None:
+def test_result_of_a_recorded_run_is_computed_when_it_is_read():
     results = load(RECORDED / "2026-11-26-tune_llm_1b-h200").tune_results
     assert [own.budget_bytes for own in results] == [24 * GIB, 40 * GIB, 80 * GIB]
     for result in results:
@@ -131,11 +130,11 @@ def test_result_of_a_recorded_run_is_computed_when_it_is_read() -> None:
         ({"pick": None}, "whether anything does is not known"),
     ],
 )
-def test_certainty_says_what_could_still_be_gained(changed: dict[str, Any], words: str) -> None:
+def test_certainty_says_what_could_still_be_gained(changed, words):
     assert words in certainty(replace(FOUND, **changed))
 
 
-def test_report_of_a_search_for_budgets_has_a_sentence_for_each() -> None:
+def test_report_of_a_search_for_budgets_has_a_sentence_for_each():
     expected = "considered 12,345, ruled out without a trial 6,000, measured 20"
     assert counts(FOUND) == expected
     across = replace(FOUND, budget_bytes=None, recipe="any")

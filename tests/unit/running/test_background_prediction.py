@@ -6,8 +6,6 @@ import os
 import time
 from collections.abc import Sequence
 
-import pytest
-
 from jobs.spec import TrialSpec
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.prediction import Figure, Prediction
@@ -40,7 +38,7 @@ def trials_of(*sizes: int, precision: str = "bf16") -> list[TrialSpec]:
     return [make_record(micro_batch=size, precision=precision).spec for size in sizes]
 
 
-def test_background_predictions_fill_the_mapping(caplog: pytest.LogCaptureFixture) -> None:
+def test_background_predictions_fill_the_mapping(caplog):
     trials = trials_of(UNKNOWN_BATCH, 2, 3)
     failing = trials_of(FAILING_BATCH, precision="fp32")
     give_up_at = time.monotonic() + 120
@@ -55,7 +53,7 @@ def test_background_predictions_fill_the_mapping(caplog: pytest.LogCaptureFixtur
     assert caplog.messages == ["some trials' memory is not predicted: fp12"]
 
 
-def test_nothing_is_chosen_or_predicted_before_the_first_trial() -> None:
+def test_nothing_is_chosen_or_predicted_before_the_first_trial():
     chosen: list[str] = []
 
     def choose() -> list[TrialSpec]:

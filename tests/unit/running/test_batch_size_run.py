@@ -46,9 +46,7 @@ def on_device(ray: FakeRay, device: Device) -> None:
     ray.run_trial = device.run
 
 
-def test_each_gpu_model_is_tuned_in_a_folder_of_its_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_gpu_model_is_tuned_in_a_folder_of_its_own(folder, monkeypatch):
     ray = FakeRay(monkeypatch, "NVIDIA A100", "NVIDIA H200")
     device = Device()
     on_device(ray, device)
@@ -63,9 +61,7 @@ def test_each_gpu_model_is_tuned_in_a_folder_of_its_own(
         assert (part.folder.path / "trials.parquet").exists()
 
 
-def test_every_technique_set_has_its_answer(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_technique_set_has_its_answer(folder, monkeypatch, capsys):
     ray = FakeRay(monkeypatch, "NVIDIA H200")
     on_device(ray, Device())
     (part,) = tune(folder, BatchSizeGoal(max_micro_batch=16), every=True)
@@ -76,9 +72,7 @@ def test_every_technique_set_has_its_answer(
     assert "batch 16×1 · adamw_torch_fused" in printed
 
 
-def test_gpu_memory_limits_the_size_and_a_cpu_does_not(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_memory_limits_the_size_and_a_cpu_does_not(folder, monkeypatch):
     ray = FakeRay(monkeypatch, "NVIDIA H200")
     on_device(ray, Device())
     (part,) = tune(folder, BatchSizeGoal())

@@ -58,7 +58,7 @@ def resume(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_resumed_sweep_keeps_intact_records_and_writes_the_rest(block: int, tmp_path: Path) -> None:
+def test_resumed_sweep_keeps_intact_records_and_writes_the_rest(block, tmp_path):
     final = {record.trial_id: record for record in WHOLE if record.outcome.is_final}
     planned = sorted(record.trial_id for record in WHOLE)
     for seed in range(25 * block, 25 * block + 25):
@@ -75,7 +75,7 @@ def test_resumed_sweep_keeps_intact_records_and_writes_the_rest(block: int, tmp_
             assert rows[trial_id] == final[trial_id], seed
 
 
-def test_full_disk_while_writing_leaves_earlier_records_whole(tmp_path: Path) -> None:
+def test_full_disk_while_writing_leaves_earlier_records_whole(tmp_path):
     folder = tmp_path / "run"
     damaged(folder, 0)
     program = """
@@ -107,8 +107,8 @@ def record_files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("disk_recovers", [True, False])
 def test_disk_that_fills_up_ends_the_sweep_with_the_rows_that_fit(
-    disk_recovers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    disk_recovers, tmp_path, monkeypatch
+):
     run_folder = RunFolder(tmp_path)
     writes = iter(range(100))
 
@@ -133,7 +133,7 @@ def test_disk_that_fills_up_ends_the_sweep_with_the_rows_that_fit(
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_output_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("not ours")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "records").write_text("not ours")
@@ -148,7 +148,7 @@ def test_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "records").read_text() == "not ours"
 
 
-def test_record_under_another_name_is_left_alone_and_named(tmp_path: Path) -> None:
+def test_record_under_another_name_is_left_alone_and_named(tmp_path):
     run_folder = RunFolder(tmp_path)
     record = WHOLE[0]
     with run_folder.locked():

@@ -50,7 +50,7 @@ def files_of(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted((path / "records").glob("*.json"))}
 
 
-def test_records_of_other_trials_move_aside_and_are_counted(folder: RunFolder) -> None:
+def test_records_of_other_trials_move_aside_and_are_counted(folder):
     for spec in PLAN[:2]:
         folder.write(measured(spec, "H200"))
     before = files_of(folder.path)
@@ -64,7 +64,7 @@ def test_records_of_other_trials_move_aside_and_are_counted(folder: RunFolder) -
     )
 
 
-def test_fresh_sweep_moves_every_record_log_and_table_aside(folder: RunFolder) -> None:
+def test_fresh_sweep_moves_every_record_log_and_table_aside(folder):
     folder.describe({"name": "the earlier run"})
     record = with_provenance(measured(PLAN[0], "H200"), log="what it printed")
     folder.write(record)
@@ -80,7 +80,7 @@ def test_fresh_sweep_moves_every_record_log_and_table_aside(folder: RunFolder) -
     assert not (folder.path / "trials.parquet").exists()
 
 
-def test_tables_whose_records_are_gone_move_aside(folder: RunFolder) -> None:
+def test_tables_whose_records_are_gone_move_aside(folder):
     (folder.path / "trials.parquet").write_bytes(b"all that is left")
     earlier = sort_earlier(folder, lambda spec: True)
     assert (Path(earlier.moved_to) / "trials.parquet").read_bytes() == b"all that is left"
@@ -88,7 +88,7 @@ def test_tables_whose_records_are_gone_move_aside(folder: RunFolder) -> None:
     assert sentence.startswith("1 table of rows whose records are gone: moved to")
 
 
-def test_new_measurement_moves_the_finished_one_aside(folder: RunFolder) -> None:
+def test_new_measurement_moves_the_finished_one_aside(folder):
     for _ in range(2):
         folder.write(measured(PLAN[0], "H200"))
     assert folder.superseded.path is None, "the same record was written again"
@@ -98,7 +98,7 @@ def test_new_measurement_moves_the_finished_one_aside(folder: RunFolder) -> None
     assert len(files_of(folder.superseded.path)) == 2, "none takes another's place there either"
 
 
-def test_newer_versions_record_is_never_overwritten(folder: RunFolder) -> None:
+def test_newer_versions_record_is_never_overwritten(folder):
     path = folder.path / "records" / f"{PLAN[0].trial_id}.json"
     path.write_text('{"schema_version": 999}')
     folder.write(measured(PLAN[0], "H200"))
@@ -107,7 +107,7 @@ def test_newer_versions_record_is_never_overwritten(folder: RunFolder) -> None:
 
 
 @pytest.mark.parametrize("content", ['{"schema_version": 999}', '{"name": "cut in ha'])
-def test_run_json_that_cannot_be_read_is_kept(content: str, folder: RunFolder) -> None:
+def test_run_json_that_cannot_be_read_is_kept(content, folder):
     (folder.path / "run.json").write_text(content)
     folder.describe({"name": "x", "finished": False})
     folder.describe({"name": "x", "finished": True})
@@ -130,7 +130,7 @@ NO_GPU = Cluster(
 )
 
 
-def test_run_of_gpu_rows_is_refused_without_a_gpu(folder: RunFolder) -> None:
+def test_run_of_gpu_rows_is_refused_without_a_gpu(folder):
     for spec in PLAN[:2]:
         folder.write(measured(spec, "H200"))
     before = files_of(folder.path)
@@ -140,12 +140,12 @@ def test_run_of_gpu_rows_is_refused_without_a_gpu(folder: RunFolder) -> None:
     refuse_without_gpu(folder, NO_GPU, fresh=True)
 
 
-def test_run_of_cpu_rows_goes_on_without_a_gpu(folder: RunFolder) -> None:
+def test_run_of_cpu_rows_goes_on_without_a_gpu(folder):
     folder.write(measured(PLAN[0], ""))
     refuse_without_gpu(folder, NO_GPU, fresh=False)
 
 
-def test_batch_size_run_of_several_models_is_refused_without_a_gpu(folder: RunFolder) -> None:
+def test_batch_size_run_of_several_models_is_refused_without_a_gpu(folder):
     below = RunFolder(folder.path / "H200")
     with below.locked():
         below.write(measured(PLAN[0], "H200"))
@@ -158,7 +158,7 @@ def planned_on(gpu_models: Collection[str]) -> list[TrialSpec]:
     return [spec for model in gpu_models for spec in for_gpu_model(PLAN, model)]
 
 
-def test_rows_of_a_model_that_left_stay_beside_the_others(folder: RunFolder) -> None:
+def test_rows_of_a_model_that_left_stay_beside_the_others(folder):
     for spec in planned_on(SLOTS):
         folder.write(measured(spec, spec.gpu_model))
     earlier = sorted_for(folder, PLAN, {"": "H200"})
@@ -171,7 +171,7 @@ def test_rows_of_a_model_that_left_stay_beside_the_others(folder: RunFolder) -> 
     ]
 
 
-def test_rows_of_two_models_do_not_collapse_onto_one(folder: RunFolder) -> None:
+def test_rows_of_two_models_do_not_collapse_onto_one(folder):
     """Measured where there was one model, then the same command where there is another."""
     for spec in PLAN:
         folder.write(measured(spec, "H200"))
@@ -188,7 +188,7 @@ def test_rows_of_two_models_do_not_collapse_onto_one(folder: RunFolder) -> None:
     assert folder.superseded.path is None
 
 
-def test_follow_up_follows_its_renamed_trial(folder: RunFolder) -> None:
+def test_follow_up_follows_its_renamed_trial(folder):
     follow_up = FollowUp(follows_trial=PLAN[0].trial_id, purpose=Purpose.PROFILE)
     profile = replace(PLAN[0], follow_up=follow_up)
     folder.write(measured(PLAN[0], "H200"))

@@ -18,14 +18,14 @@ def measured(*rates: float, slowed: tuple[str, ...] = ()) -> list[dict[str, obje
     ]
 
 
-def test_slower_than_the_median_is_unfit() -> None:
+def test_slower_than_the_median_is_unfit():
     assert judge(dict(enumerate(measured(1.0, 0.94, 1.3)))) == {}
     assert judge(dict(enumerate(measured(1.0, 0.9, 1.0)))) == {
         1: "it is 10% slower than the median of its model at bf16"
     }
 
 
-def test_dead_and_throttled_gpus_are_unfit() -> None:
+def test_dead_and_throttled_gpus_are_unfit():
     answers = [
         *measured(1.0, 1.0),
         {"failed": "CUDA error: unknown error"},

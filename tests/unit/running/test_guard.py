@@ -42,7 +42,7 @@ with guarded() as guard:
 AT_ONCE = BLOCKED.replace("sleep(300)", "sleep(0)").replace("0.5", "100")
 
 
-def test_what_a_killed_driver_leaves_ends_and_its_folder_goes(tmp_path: Path) -> None:
+def test_what_a_killed_driver_leaves_ends_and_its_folder_goes(tmp_path):
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER],
         cwd=ROOT,
@@ -68,7 +68,7 @@ def test_what_a_killed_driver_leaves_ends_and_its_folder_goes(tmp_path: Path) ->
                 process.kill()
 
 
-def test_guard_ends_with_its_context_and_marks_nothing_afterwards() -> None:
+def test_guard_ends_with_its_context_and_marks_nothing_afterwards():
     before = set(psutil.Process().children())
     with guarded() as guard:
         (process,) = set(psutil.Process().children()) - before
@@ -78,7 +78,7 @@ def test_guard_ends_with_its_context_and_marks_nothing_afterwards() -> None:
     assert not process.is_running()
 
 
-def test_driver_goes_on_without_a_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_goes_on_without_a_guard(monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise BlockingIOError("no further process")
 
@@ -87,7 +87,7 @@ def test_driver_goes_on_without_a_guard(monkeypatch: pytest.MonkeyPatch) -> None
         assert VARIABLE in os.environ
 
 
-def test_process_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_does_not_end_is_given_up(monkeypatch):
     monkeypatch.setattr(guard_module, "_marked", lambda entry: iter([2**22 + 1]))
     end_all("none", seconds=0.2)
 
@@ -103,7 +103,7 @@ def test_process_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     ],
     ids=["blocks all of Python", "starts", "ends the process", "loses its guard"],
 )
-def test_start_within_a_limit(code: str, status: int, out: str, error: str) -> None:
+def test_start_within_a_limit(code, status, out, error):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=200
     )

@@ -22,13 +22,13 @@ HEAD = node("head", 0)
 A100 = "NVIDIA A100-SXM4-40GB"
 
 
-def test_gpus_of_one_model_are_one_cluster() -> None:
+def test_gpus_of_one_model_are_one_cluster():
     cluster = Cluster(nodes=(HEAD, node("a", 8)))
     assert cluster.by_hardware() == (cluster,)
     assert cluster.slots_by_model() == {"": 8}
 
 
-def test_hardware_is_that_of_the_nodes_that_run_trials() -> None:
+def test_hardware_is_that_of_the_nodes_that_run_trials():
     assert Cluster(nodes=(HEAD, node("a", 8))).hardware == "NVIDIA H200"
     bare = Cluster(nodes=(HEAD, node("b", 0)))
     assert bare.hardware == "a processor"
@@ -36,7 +36,7 @@ def test_hardware_is_that_of_the_nodes_that_run_trials() -> None:
     assert bare.slots == 2
 
 
-def test_unlike_gpus_are_clusters_of_their_own() -> None:
+def test_unlike_gpus_are_clusters_of_their_own():
     nodes = (
         HEAD,
         node("a", 8),
@@ -56,7 +56,7 @@ def test_unlike_gpus_are_clusters_of_their_own() -> None:
     }
 
 
-def test_config_may_name_gpu_models() -> None:
+def test_config_may_name_gpu_models():
     whole = Cluster(nodes=(HEAD, node("a", 8), node("b", 4, A100)))
     assert whole.only(()) is whole
     chosen = whole.only(["h200"])
@@ -65,7 +65,7 @@ def test_config_may_name_gpu_models() -> None:
         whole.only(["B200"])
 
 
-def test_new_model_is_one_that_is_allowed_and_was_not_there() -> None:
+def test_new_model_is_one_that_is_allowed_and_was_not_there():
     whole = Cluster(nodes=(HEAD, node("a", 8), node("b", 4, A100)))
     assert whole.is_new_model("B200")
     assert not whole.is_new_model(A100)
@@ -74,11 +74,11 @@ def test_new_model_is_one_that_is_allowed_and_was_not_there() -> None:
     assert not part.is_new_model("NVIDIA H200"), "another part has it"
 
 
-def test_slots_leave_out_gpus_that_were_set_aside() -> None:
+def test_slots_leave_out_gpus_that_were_set_aside():
     assert Cluster(nodes=(replace(node("a", 8), set_aside=2),)).slots == 6
 
 
-def test_trial_reserves_its_gpus_share_of_the_smallest_node() -> None:
+def test_trial_reserves_its_gpus_share_of_the_smallest_node():
     cluster = Cluster(nodes=(HEAD, node("a", 2, cpus=16), node("b", 1, cpus=4, host_bytes=2)))
     assert cluster.needs(Needs(cpus=0)) == Needs(gpus=1, cpus=4, host_bytes=2)
     assert cluster.needs(Needs(cpus=3, host_bytes=1)) == Needs(gpus=1, cpus=3, host_bytes=1)
@@ -86,7 +86,7 @@ def test_trial_reserves_its_gpus_share_of_the_smallest_node() -> None:
     assert bare.needs(Needs()) == Needs(gpus=0, cpus=8, host_bytes=8)
 
 
-def test_placement_names_nodes_only_if_there_are_others() -> None:
+def test_placement_names_nodes_only_if_there_are_others():
     whole = Cluster(nodes=(node("a", 2), node("b", 1, A100)))
     assert whole.placement(Needs()).label_selector == ""
     parts = [part.placement(Needs(cpus=4)) for part in whole.by_hardware()]
@@ -94,7 +94,7 @@ def test_placement_names_nodes_only_if_there_are_others() -> None:
     assert parts[0].bundle == {"CPU": 4.0, "GPU": 1.0, "memory": 8.0}
 
 
-def test_placement_keeps_a_trials_own_nvme_path() -> None:
+def test_placement_keeps_a_trials_own_nvme_path():
     spec = build_tiny_spec()
     spec = replace(spec, needs=Needs(nvme_path="/nvme"))
     placement = Placement(needs=Needs(gpus=1, cpus=4), hardware="NVIDIA H200")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from orchestrator.planning.config import SweepConfig
@@ -25,17 +23,15 @@ from orchestrator.running.ray_address import is_elsewhere
         (None, "10.0.0.1:6379", True),
     ],
 )
-def test_local_is_the_only_address_of_this_machine_alone(
-    monkeypatch: pytest.MonkeyPatch, address: str | None, variable: str, elsewhere: bool
-) -> None:
+def test_local_is_the_only_address_of_this_machine_alone(monkeypatch, address, variable, elsewhere):
     monkeypatch.setenv("RAY_ADDRESS", variable)
     assert is_elsewhere(address) == elsewhere
 
 
 @pytest.mark.parametrize(("address", "elsewhere"), [("local", False), ("auto", True)])
 def test_files_are_checked_as_those_of_this_machine_if_the_address_is_local(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, elsewhere: bool
-) -> None:
+    monkeypatch, tmp_path, address, elsewhere
+):
     path = tmp_path / "own.yaml"
     path.write_text("model: {task: causal-lm, architecture: llama}\n")
     asked = []

@@ -83,7 +83,7 @@ def remaining(sweep: Sweep) -> Iterator[TrialSpec]:
         yield spec
 
 
-def test_session_with_spent_budget_starts_nothing_more(tmp_path: Path) -> None:
+def test_session_with_spent_budget_starts_nothing_more(tmp_path):
     sweep = Sweep(tmp_path, budget=10.0)
     first = dispatch(sweep)
     assert sweep.session.seconds_left() == 10.0
@@ -105,9 +105,7 @@ class Impatient(Grid):
         return 20.0
 
 
-def test_trial_that_takes_longer_than_its_search_allows_is_skipped_as_too_slow(
-    tmp_path: Path,
-) -> None:
+def test_trial_that_takes_longer_than_its_search_allows_is_skipped_as_too_slow(tmp_path):
     sweep = Sweep(tmp_path, budget=100.0, make=Impatient)
     first, second, third = dispatch(sweep), dispatch(sweep), dispatch(sweep)
     sweep.session.start([first, second])
@@ -128,7 +126,7 @@ def test_trial_that_takes_longer_than_its_search_allows_is_skipped_as_too_slow(
     assert sweep.folder.records()[third.trial_id].outcome is Outcome.TIMED_OUT
 
 
-def test_interrupted_session_lets_running_trials_finish(sweep: Sweep) -> None:
+def test_interrupted_session_lets_running_trials_finish(sweep):
     first, ahead = dispatch(sweep), dispatch(sweep)
     assert sweep.session.start([first]) == (first,)
     sweep.session.interrupt()
@@ -142,7 +140,7 @@ def test_interrupted_session_lets_running_trials_finish(sweep: Sweep) -> None:
     assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}
 
 
-def test_first_reason_to_close_stays(tmp_path: Path) -> None:
+def test_first_reason_to_close_stays(tmp_path):
     sweep = Sweep(tmp_path, budget=10.0)
     sweep.clock.now += 11.0
     assert sweep.session.next_trial() is None
@@ -153,7 +151,7 @@ def test_first_reason_to_close_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", CloseReason)
-def test_close_reason_is_the_rule_and_a_sentence(reason: CloseReason, sweep: Sweep) -> None:
+def test_close_reason_is_the_rule_and_a_sentence(reason, sweep):
     sweep.session.close(reason)
     sweep.session.write_missing_records()
     record = sweep.folder.records()[TRIALS[0].trial_id]
@@ -171,7 +169,7 @@ REPEATED_BY_A_SECOND_RUN = {
 
 @pytest.mark.parametrize("outcome", Outcome)
 @pytest.mark.parametrize("resume", [True, False])
-def test_reuse_keeps_final_outcomes(outcome: Outcome, resume: bool, sweep: Sweep) -> None:
+def test_reuse_keeps_final_outcomes(outcome, resume, sweep):
     earlier = {TRIALS[0].trial_id: record_of(TRIALS[0], outcome)}
     is_kept = outcome.is_final and (resume or outcome not in REPEATED_BY_A_SECOND_RUN)
     assert sweep.session.reuse(earlier, [HERE], resume=resume) == is_kept
@@ -179,7 +177,7 @@ def test_reuse_keeps_final_outcomes(outcome: Outcome, resume: bool, sweep: Sweep
 
 
 @pytest.mark.parametrize("resume", [True, False])
-def test_reuse_keeps_planned_records_of_any_node_that_is_there(resume: bool, sweep: Sweep) -> None:
+def test_reuse_keeps_planned_records_of_any_node_that_is_there(resume, sweep):
     unplanned = build_tiny_spec(repeat=99)
     measured = [record_of(TRIALS[0], environment=ELSEWHERE), record_of(TRIALS[1])]
     earlier = {own.trial_id: own for own in (*measured, record_of(unplanned))}
@@ -189,7 +187,7 @@ def test_reuse_keeps_planned_records_of_any_node_that_is_there(resume: bool, swe
     assert again.session.reuse(earlier, iter([HERE, ELSEWHERE]), resume=resume) == 2
 
 
-def test_earlier_record_stays_if_its_trial_is_not_repeated(tmp_path: Path) -> None:
+def test_earlier_record_stays_if_its_trial_is_not_repeated(tmp_path):
     sweep = Sweep(tmp_path, budget=5.0)
     failed = record_of(TRIALS[0], Outcome.FAILED)
     sweep.folder.write(failed)
@@ -213,7 +211,7 @@ class PrefersLast(Grid):
         return others[0]
 
 
-def test_start_asks_the_search_again(tmp_path: Path) -> None:
+def test_start_asks_the_search_again(tmp_path):
     session = Sweep(tmp_path, make=PrefersLast).session
     dispatched = session.next_trials()
     assert dispatched == (TRIALS[0],)
@@ -222,7 +220,7 @@ def test_start_asks_the_search_again(tmp_path: Path) -> None:
     assert session.start(dispatched) == (), "nothing is worth running any more"
 
 
-def test_start_again_after_a_lost_slot_asks_no_search(tmp_path: Path) -> None:
+def test_start_again_after_a_lost_slot_asks_no_search(tmp_path):
     session = Sweep(tmp_path, make=PrefersLast).session
     started = session.start(session.next_trials())
     session.requeue(started)
@@ -232,7 +230,7 @@ def test_start_again_after_a_lost_slot_asks_no_search(tmp_path: Path) -> None:
     assert session.start(started) == started, "it had begun before"
 
 
-def test_next_trials_gives_all_rounds_of_a_tie_break(tmp_path: Path) -> None:
+def test_next_trials_gives_all_rounds_of_a_tie_break(tmp_path):
     compared = (TRIALS[0].trial_id, TRIALS[1].trial_id)
     follow_ups = [
         FollowUp(
@@ -248,9 +246,7 @@ def test_next_trials_gives_all_rounds_of_a_tie_break(tmp_path: Path) -> None:
     assert session.next_trials() == ()
 
 
-def test_full_disk_closes_the_session_and_is_raised_at_the_end(
-    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_closes_the_session_and_is_raised_at_the_end(sweep, monkeypatch):
     def refuse(record: TrialRecord) -> TrialRecord:
         raise RunFolderError("no space left")
 
@@ -268,9 +264,7 @@ def test_full_disk_closes_the_session_and_is_raised_at_the_end(
     assert ("ended", first.trial_id) in sweep.observer.events
 
 
-def test_trial_whose_record_is_refused_for_good_has_not_ended(
-    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trial_whose_record_is_refused_for_good_has_not_ended(sweep, monkeypatch):
     def refuse(record: TrialRecord) -> TrialRecord:
         raise RunFolderError("no space left")
 
@@ -282,7 +276,7 @@ def test_trial_whose_record_is_refused_for_good_has_not_ended(
     assert "ended" not in {kind for kind, _ in sweep.observer.events}
 
 
-def test_observers_get_everything_in_order(sweep: Sweep) -> None:
+def test_observers_get_everything_in_order(sweep):
     kept = record_of(TRIALS[0])
     sweep.session.reuse({kept.trial_id: kept}, [HERE], resume=True)
     (spec,) = sweep.session.start(sweep.session.next_trials())
@@ -307,9 +301,7 @@ def test_observers_get_everything_in_order(sweep: Sweep) -> None:
 @given(
     actions=st.lists(st.sampled_from(["ask", "end", "fail", "pass time", "interrupt"]), max_size=30)
 )
-def test_every_trial_has_one_record_whatever_happens(
-    actions: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_trial_has_one_record_whatever_happens(actions, tmp_path_factory):
     sweep = Sweep(tmp_path_factory.mktemp("run"), budget=5.0)
     running: list[TrialSpec] = []
     finished: list[str] = []
@@ -338,7 +330,7 @@ class MakesTrials(Grid):
         return ()
 
 
-def test_search_that_makes_its_trials_meets_earlier_records(tmp_path: Path) -> None:
+def test_search_that_makes_its_trials_meets_earlier_records(tmp_path):
     sweep = Sweep(tmp_path, make=MakesTrials)
     earlier = {spec.trial_id: record_of(spec) for spec in TRIALS[:2]}
     assert sweep.session.reuse(earlier, [HERE], resume=True) == 0
@@ -353,7 +345,7 @@ class ChoosesFromASpace(MakesTrials):
         return spec in TRIALS
 
 
-def test_search_of_a_space_gets_all_earlier_records_at_once(tmp_path: Path) -> None:
+def test_search_of_a_space_gets_all_earlier_records_at_once(tmp_path):
     sweep = Sweep(tmp_path, make=ChoosesFromASpace)
     unplanned = build_tiny_spec(repeat=99)
     earlier = {spec.trial_id: record_of(spec) for spec in (*TRIALS[:2], unplanned)}
@@ -368,7 +360,7 @@ class PrefersAnEarlierTrial(MakesTrials):
         return TRIALS[-1]
 
 
-def test_start_does_not_repeat_an_earlier_trial(tmp_path: Path) -> None:
+def test_start_does_not_repeat_an_earlier_trial(tmp_path):
     session = Sweep(tmp_path, make=PrefersAnEarlierTrial).session
     session.reuse({TRIALS[-1].trial_id: record_of(TRIALS[-1])}, [HERE], resume=True)
     dispatched = session.next_trials()

@@ -65,12 +65,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("gpu_model", ["", "H200"])
-def test_sweep_measures_its_plan(
-    gpu_model: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_sweep_measures_its_plan(gpu_model, folder, monkeypatch, capsys):
     FakeRay(monkeypatch, gpu_model)
     assert sweep(folder) == SweepEnd(is_interrupted=False, failure="")
     assert outcomes(folder) == {Outcome.OK: 4}
@@ -86,8 +81,8 @@ def test_sweep_measures_its_plan(
 
 @pytest.mark.parametrize(("gpu_model", "gpu_here"), [("H200", ""), ("", "H200")])
 def test_cluster_that_differs_from_this_machine_gets_a_plan_of_its_own(
-    gpu_model: str, gpu_here: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    gpu_model, gpu_here, folder, monkeypatch
+):
     FakeRay(monkeypatch, gpu_model)
     monkeypatch.setattr(environment, "describe", lambda: node_of(gpu_here).environment)
 
@@ -100,9 +95,7 @@ def test_cluster_that_differs_from_this_machine_gets_a_plan_of_its_own(
     assert outcomes(folder) == {Outcome.OK: 4}
 
 
-def test_plan_for_this_machine_is_made_once_while_ray_starts(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_for_this_machine_is_made_once_while_ray_starts(folder, monkeypatch):
     FakeRay(monkeypatch, "H200")
     monkeypatch.setattr(environment, "describe", lambda: node_of("H200").environment)
     asked: list[bool] = []
@@ -116,9 +109,7 @@ def test_plan_for_this_machine_is_made_once_while_ray_starts(
     assert outcomes(folder) == {Outcome.OK: 4}
 
 
-def test_model_that_cannot_be_built_ends_the_sweep_before_its_first_trial(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_that_cannot_be_built_ends_the_sweep_before_its_first_trial(folder, monkeypatch):
     ray = FakeRay(monkeypatch, "H200")
 
     def refuse() -> None:
@@ -130,9 +121,7 @@ def test_model_that_cannot_be_built_ends_the_sweep_before_its_first_trial(
     assert outcomes(folder) == {}
 
 
-def test_second_run_keeps_every_record(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_second_run_keeps_every_record(folder, monkeypatch, capsys):
     ray = FakeRay(monkeypatch, "H200")
     sweep(folder)
     ray.ran.clear()
@@ -141,9 +130,7 @@ def test_second_run_keeps_every_record(
     assert "4 trials measured before: kept" in capsys.readouterr().out
 
 
-def test_fresh_run_measures_again_and_drops_what_is_not_planned(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fresh_run_measures_again_and_drops_what_is_not_planned(folder, monkeypatch):
     ray = FakeRay(monkeypatch, "H200")
     sweep(folder)
     ray.ran.clear()
@@ -152,9 +139,7 @@ def test_fresh_run_measures_again_and_drops_what_is_not_planned(
     assert {spec.trial_id for spec in ray.ran} == set(RunFolder(folder).records())
 
 
-def test_resume_measures_on_a_gpu_model_that_joined(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resume_measures_on_a_gpu_model_that_joined(folder, monkeypatch, capsys):
     FakeRay(monkeypatch, "H200")
     sweep(folder)
     ray = FakeRay(monkeypatch, "H200", "A100")
@@ -165,7 +150,7 @@ def test_resume_measures_on_a_gpu_model_that_joined(
     assert "4 trials on each of 2 GPU models, 0 ruled out" in capsys.readouterr().out
 
 
-def test_sweep_without_time_skips_its_plan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_without_time_skips_its_plan(folder, monkeypatch):
     FakeRay(monkeypatch, "H200")
     end = sweep(folder, time_budget_seconds=1e-9)
     records = RunFolder(folder).records().values()
@@ -173,7 +158,7 @@ def test_sweep_without_time_skips_its_plan(folder: Path, monkeypatch: pytest.Mon
     assert end.failure.startswith("no trial ended ok: 4 of 4 trials ended with skipped")
 
 
-def test_ruled_out_trials_have_their_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ruled_out_trials_have_their_record(folder, monkeypatch):
     FakeRay(monkeypatch, "H200")
     config = CONFIG.replace("[adamw_torch_fused, sgd]", "[lomo]").replace(
         "micro_batch: [1, 2]", "micro_batch: [1], accumulation: [1, 2]"
@@ -192,7 +177,7 @@ def failed(outcome: Outcome, reason: str, number: int = 1) -> list[TrialRecord]:
     ]
 
 
-def test_sweep_with_an_ok_trial_has_not_failed() -> None:
+def test_sweep_with_an_ok_trial_has_not_failed():
     assert why_none_ok([make_record(), *failed(Outcome.FAILED, "no")]) == ""
 
 
@@ -224,5 +209,5 @@ def test_sweep_with_an_ok_trial_has_not_failed() -> None:
     ],
     ids=["nothing planned", "commonest outcome", "started trials first", "not skipped first"],
 )
-def test_failure_names_the_commonest_reason(records: list[TrialRecord], sentence: str) -> None:
+def test_failure_names_the_commonest_reason(records, sentence):
     assert why_none_ok(records) == sentence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,12 +22,8 @@ class SpaceAskedForError(Exception):
     [((7, 0), False, {"bf16", "tf32"}), ((8, 0), False, set()), ((7, 0), True, set())],
 )
 def test_precision_that_no_gpu_here_supports_is_not_tried(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capability: tuple[int, int],
-    is_remote: bool,
-    left_out: set[str],
-) -> None:
+    monkeypatch, tmp_path, capability, is_remote, left_out
+):
     def tune_space(*_: Any, is_missing: Any, **__: Any) -> None:
         raise SpaceAskedForError(is_missing)
 

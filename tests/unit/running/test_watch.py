@@ -37,9 +37,7 @@ class Driver:
         next(self._steps)()
 
 
-def test_watch_prints_a_line_per_trial_until_the_driver_ends(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_prints_a_line_per_trial_until_the_driver_ends(tmp_path, capsys):
     earlier = make_record(micro_batch=1, speed=5.0, started_at=START - 100)
     ruled_out = make_record(
         micro_batch=64, outcome=Outcome.UNSUPPORTED, rule="batch", started_at=0.0
@@ -63,9 +61,7 @@ def test_watch_prints_a_line_per_trial_until_the_driver_ends(
     ]
 
 
-def test_watch_says_that_a_killed_driver_left_the_sweep_unfinished(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_says_that_a_killed_driver_left_the_sweep_unfinished(tmp_path, capsys):
     write_run(tmp_path, [trial(2, 1)], **RUN)
     watch(tmp_path, sleep=Driver(tmp_path), to_stderr=True)
     printed = capsys.readouterr()
@@ -75,9 +71,7 @@ def test_watch_says_that_a_killed_driver_left_the_sweep_unfinished(
     )
 
 
-def test_watch_begins_again_when_another_run_begins(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_begins_again_when_another_run_begins(tmp_path, capsys):
     write_run(tmp_path, [trial(2, 1)], **{**RUN, "planned": 1, "finished": True})
     begun = {**RUN, "planned": 2, "started_at": START + 50, "finished": False}
     folder = RunFolder(tmp_path)
@@ -91,18 +85,14 @@ def test_watch_begins_again_when_another_run_begins(
     assert capsys.readouterr().out.splitlines()[0].startswith("[2/2]  ok         batch 4")
 
 
-def test_watch_writes_the_pages_of_a_sweep_that_has_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_writes_the_pages_of_a_sweep_that_has_ended(tmp_path, capsys):
     write_run(tmp_path, [trial(2, 1), trial(4, 5)], **RUN)
     assert report.main([str(tmp_path), "--watch", "--no-browser"]) == 0
     assert "2 of 4 trials so far" in capsys.readouterr().out
     assert (tmp_path / "report.html").exists()
 
 
-def test_watch_needs_a_folder_of_this_machine(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_needs_a_folder_of_this_machine(tmp_path, capsys):
     with pytest.raises(SystemExit):
         report.main(["s3://bucket/run", "--watch"])
     assert "--watch follows a folder of this machine" in capsys.readouterr().err

@@ -86,7 +86,7 @@ def read_by_everything(folder: Path, intact: set[str], *, publish: bool) -> None
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_verbs_on_damaged_folders_read_every_intact_trial(block: int, tmp_path: Path) -> None:
+def test_verbs_on_damaged_folders_read_every_intact_trial(block, tmp_path):
     for seed in range(20 * block, 20 * block + 20):
         folder = tmp_path / str(seed)
         try:
@@ -107,7 +107,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["trials.parquet", "steps.parquet", "anatomy.parquet"])
-def test_damaged_table_is_named_in_a_sentence(name: str, published: Path, tmp_path: Path) -> None:
+def test_damaged_table_is_named_in_a_sentence(name, published, tmp_path):
     folder = shutil.copytree(published, tmp_path / "run")
     chance = random.Random(name)
     refused = 0
@@ -124,7 +124,7 @@ def test_damaged_table_is_named_in_a_sentence(name: str, published: Path, tmp_pa
     assert refused >= 20
 
 
-def test_foreign_table_is_named_in_a_sentence(tmp_path: Path) -> None:
+def test_foreign_table_is_named_in_a_sentence(tmp_path):
     parquet.write(pyarrow.table({"a": [1]}), tmp_path / "trials.parquet")
     status, text = run_verb(report.main, str(tmp_path), "--no-browser")
     assert (status, text) == (
@@ -135,7 +135,7 @@ def test_foreign_table_is_named_in_a_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("main", [report.main, recommend.main], ids=["report", "recommend"])
 @pytest.mark.parametrize("what", ["a file", "nothing", "an empty folder", "a loop"])
-def test_verb_on_something_else_names_its_path(main: Main, what: str, tmp_path: Path) -> None:
+def test_verb_on_something_else_names_its_path(main, what, tmp_path):
     path = tmp_path / "run"
     match what:
         case "a file":
@@ -172,9 +172,7 @@ def test_verb_on_something_else_names_its_path(main: Main, what: str, tmp_path: 
         ("flag_values", [1.0, 2.0, 3.0]),
     ],
 )
-def test_sound_table_with_impossible_values_is_named(
-    column: str, value: object, published: Path, tmp_path: Path
-) -> None:
+def test_sound_table_with_impossible_values_is_named(column, value, published, tmp_path):
     folder = shutil.copytree(published, tmp_path / "run")
     path = folder / "trials.parquet"
     table = pyarrow.parquet.read_table(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ def replace_folder(run: Path) -> None:
     ],
     ids=["lock deleted", "lock replaced", "deleted", "replaced", "renamed"],
 )
-def test_lost_folder_is_written_no_more(strike: Callable[[Path], None], tmp_path: Path) -> None:
+def test_lost_folder_is_written_no_more(strike, tmp_path):
     folder = RunFolder(tmp_path / "run")
     with folder.locked():
         strike(folder.path)
@@ -57,7 +56,7 @@ def test_lost_folder_is_written_no_more(strike: Callable[[Path], None], tmp_path
         assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_second_driver_after_a_deleted_lock_writes_alone(tmp_path: Path) -> None:
+def test_second_driver_after_a_deleted_lock_writes_alone(tmp_path):
     first, second = RunFolder(tmp_path), RunFolder(tmp_path)
     with first.locked():
         (tmp_path / "lock").unlink()
@@ -67,7 +66,7 @@ def test_second_driver_after_a_deleted_lock_writes_alone(tmp_path: Path) -> None
                 first.write(RECORD)
 
 
-def test_folder_is_held_once(tmp_path: Path) -> None:
+def test_folder_is_held_once(tmp_path):
     with RunFolder(tmp_path).locked():
         assert RunFolder(tmp_path).in_use()
         with pytest.raises(RunFolderBusyError), RunFolder(tmp_path).locked():
@@ -82,7 +81,7 @@ def test_folder_is_held_once(tmp_path: Path) -> None:
     [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.with_name("elsewhere"))],
     ids=["pipe", "folder", "link"],
 )
-def test_lock_that_is_no_file_is_a_sentence(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_lock_that_is_no_file_is_a_sentence(make, tmp_path):
     make(tmp_path / "lock")
     signal.alarm(20)  # a pipe would block for ever
     try:

@@ -42,9 +42,7 @@ def rows(folder: Path) -> int:
     return len(ids)
 
 
-def test_report_refuses_to_lose_rows_and_names_the_records(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_refuses_to_lose_rows_and_names_the_records(folder, capsys):
     tables = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
     capsys.readouterr()
     assert report.main([str(folder), "--no-browser"]) == 1
@@ -56,7 +54,7 @@ def test_report_refuses_to_lose_rows_and_names_the_records(
     assert {path.name: path.read_bytes() for path in folder.glob("*.parquet")} == tables
 
 
-def test_report_writes_fewer_rows_on_request_and_keeps_the_old_table(folder: Path) -> None:
+def test_report_writes_fewer_rows_on_request_and_keeps_the_old_table(folder):
     assert report.main([str(folder), "--no-browser", "--allow-fewer-rows"]) == 0
     assert rows(folder) == 4
     (kept,) = folder.glob("superseded/*/trials.parquet")
@@ -65,9 +63,7 @@ def test_report_writes_fewer_rows_on_request_and_keeps_the_old_table(folder: Pat
 
 
 @pytest.mark.parametrize("main", [recommend.main, compare.main, explain.main])
-def test_verb_names_and_counts_unreadable_records(
-    main: Main, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verb_names_and_counts_unreadable_records(main, folder, capsys):
     first, second, *others = (path.stem for path in sorted((folder / "records").glob("*.json")))
     arguments = {
         recommend.main: [],
@@ -80,15 +76,13 @@ def test_verb_names_and_counts_unreadable_records(
     assert any(second in note and "newer version" in note for note in notes)
 
 
-def test_loaded_run_says_what_is_unreadable(folder: Path) -> None:
+def test_loaded_run_says_what_is_unreadable(folder):
     run = api.load(folder)
     assert len(run.unreadable) == 2
     assert "newer version" in repr(run)
 
 
-def test_run_of_unreadable_records_alone_is_a_sentence(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_of_unreadable_records_alone_is_a_sentence(folder, capsys):
     for path in folder.glob("*.parquet"):
         path.unlink()
     for path in (folder / "records").glob("*.json"):
@@ -109,9 +103,7 @@ def test_run_of_unreadable_records_alone_is_a_sentence(
         ["x"],
     ],
 )
-def test_damaged_run_json_is_named_in_a_sentence(
-    config: object, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_run_json_is_named_in_a_sentence(config, folder, capsys):
     for table in folder.glob("*.parquet"):
         table.unlink()
     (folder / "run.json").write_text(json.dumps({"config": config, "schema_version": 2}))
@@ -120,7 +112,7 @@ def test_damaged_run_json_is_named_in_a_sentence(
         assert "run.json: damaged or not of this program" in capsys.readouterr().err
 
 
-def test_records_moved_aside_are_no_loss_and_deleted_ones_are(folder: Path) -> None:
+def test_records_moved_aside_are_no_loss_and_deleted_ones_are(folder):
     first, second, third, *_ = sorted((folder / "records").glob("*.json"))
     for path in (first, second):
         RunFolder(folder).set_aside(path.stem)

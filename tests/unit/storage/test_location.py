@@ -22,7 +22,7 @@ from tests.support.config_files import config_of
         ("hf://datasets/user/name", "runs/hf/datasets/user/name"),
     ],
 )
-def test_folder_of_is_the_path_or_a_working_copy(text: str, folder: str) -> None:
+def test_folder_of_is_the_path_or_a_working_copy(text, folder):
     assert folder_of(location(text)) == Path(folder)
 
 
@@ -38,9 +38,7 @@ def test_folder_of_is_the_path_or_a_working_copy(text: str, folder: str) -> None
         ("hf://user/name", "hf://datasets/USER/NAME"),
     ],
 )
-def test_location_bad_uri_is_refused_without_its_secret(
-    text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_location_bad_uri_is_refused_without_its_secret(text, reason, tmp_path, capsys):
     with pytest.raises(ConfigError, match=rf":2: output: .*{reason}") as caught:
         config_of(tmp_path, output=text)
     with pytest.raises(SystemExit):
@@ -48,7 +46,7 @@ def test_location_bad_uri_is_refused_without_its_secret(
     assert "hunter2" not in f"{caught.value}{capsys.readouterr().err}"
 
 
-def test_output_uri_keeps_its_form_in_the_config(tmp_path: Path) -> None:
+def test_output_uri_keeps_its_form_in_the_config(tmp_path):
     config = config_of(tmp_path, output="gs://bucket/runs/llama/")
     assert config.output == Uri(scheme="gs", path="bucket/runs/llama")
     assert config.to_json()["output"] == "gs://bucket/runs/llama"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -31,7 +30,7 @@ PLANTED: dict[str, Any] = {
 }
 
 
-def test_secrets_reach_no_file_of_the_run(tmp_path: Path) -> None:
+def test_secrets_reach_no_file_of_the_run(tmp_path):
     folder = RunFolder(tmp_path)
     with folder.locked():
         folder.describe(
@@ -51,7 +50,7 @@ def test_secrets_reach_no_file_of_the_run(tmp_path: Path) -> None:
             assert SECRET.encode() not in path.read_bytes(), path
 
 
-def test_secrets_of_an_earlier_versions_run_reach_no_table(tmp_path: Path) -> None:
+def test_secrets_of_an_earlier_versions_run_reach_no_table(tmp_path):
     folder = RunFolder(tmp_path)
     with folder.locked():
         folder.write(make_record())
@@ -76,7 +75,7 @@ def test_secrets_of_an_earlier_versions_run_reach_no_table(tmp_path: Path) -> No
         {"adapter": "prompt_tuning(num_virtual_tokens=8,prompt_tuning_init=random)"},
     ],
 )
-def test_harmless_values_stay(harmless: dict[str, Any]) -> None:
+def test_harmless_values_stay(harmless):
     assert redacted(harmless) == harmless
 
 
@@ -104,7 +103,7 @@ def test_harmless_values_stay(harmless: dict[str, Any]) -> None:
         f"pypi-AgEI{'a1' * 30}",
     ],
 )
-def test_token_shaped_text_is_redacted_under_any_name(text: str) -> None:
+def test_token_shaped_text_is_redacted_under_any_name(text):
     cleaned = redacted({"notes": text})["notes"]
     assert REDACTED in cleaned
     assert SECRET not in cleaned
@@ -115,17 +114,17 @@ def test_token_shaped_text_is_redacted_under_any_name(text: str) -> None:
     "name",
     ["dbpassword", "HFTOKEN", "secretkey", "accesstoken", "ApiKeY", "ＡＰＩ＿ＫＥＹ", "webhook"],
 )
-def test_secret_under_a_name_in_one_word_is_redacted_at_any_depth(name: str) -> None:
+def test_secret_under_a_name_in_one_word_is_redacted_at_any_depth(name):
     assert SECRET not in str(redacted({name: [{"deep": SECRET}]}))
 
 
-def test_key_that_is_a_secret_is_redacted_and_found() -> None:
+def test_key_that_is_a_secret_is_redacted_and_found():
     planted = {"hub": {f"https://me:{SECRET}@host": 1}}
     assert SECRET not in str(redacted(planted))
     assert list(secret_paths(planted)) == [("hub",)]
 
 
-def test_secret_paths_lead_to_every_secret_at_any_depth() -> None:
+def test_secret_paths_lead_to_every_secret_at_any_depth():
     paths = set(secret_paths(PLANTED))
     assert ("model", "config", "hub", "token") in paths
     assert ("model", "config", "hub", "secret", "deep", 0) in paths
@@ -134,7 +133,7 @@ def test_secret_paths_lead_to_every_secret_at_any_depth() -> None:
     assert list(secret_paths(redacted(PLANTED))) == []
 
 
-def test_nan_is_no_secret_but_under_the_name_of_one() -> None:
+def test_nan_is_no_secret_but_under_the_name_of_one():
     assert list(secret_paths({"lr": math.nan, "sizes": [1.0, math.nan]})) == []
     assert list(secret_paths({"password": math.nan})) == [("password",)]
 
@@ -149,6 +148,6 @@ def _value_at(value: Any, path: tuple[str | int, ...]) -> Any:
     "piece",
     ["a", "-", "-eyJ", "a=", "a://", "--a ", "--a", "a ", "a: ", "a='", "a://b:", "-----BEGIN "],
 )
-def test_long_text_is_read_in_one_pass(piece: str) -> None:
+def test_long_text_is_read_in_one_pass(piece):
     # A pattern that began anew at every character would take hours for a mebibyte.
     assert redacted({"notes": piece * (2**20 // len(piece))})["notes"]

@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", IN_PLACE)
-def test_run_json_that_is_no_file_is_named(kind: str, run: Path) -> None:
+def test_run_json_that_is_no_file_is_named(kind, run):
     make, reason = IN_PLACE[kind]
     (run / RUN).unlink()
     make(run / RUN)
@@ -53,7 +53,7 @@ def test_run_json_that_is_no_file_is_named(kind: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", IN_PLACE)
-def test_record_that_is_no_file_is_unreadable(kind: str, run: Path) -> None:
+def test_record_that_is_no_file_is_unreadable(kind, run):
     path = run / RECORDS / f"{WHOLE[0].trial_id}.json"
     path.unlink()
     IN_PLACE[kind][0](path)
@@ -63,7 +63,7 @@ def test_record_that_is_no_file_is_unreadable(kind: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "loop", "sparse"])
-def test_records_that_cannot_be_listed_are_no_empty_run(kind: str, run: Path) -> None:
+def test_records_that_cannot_be_listed_are_no_empty_run(kind, run):
     (run / RECORDS).rename(run / "elsewhere")
     IN_PLACE[kind][0](run / RECORDS)
     with pytest.raises(UnreadableRunError, match=str(run / RECORDS)):
@@ -78,7 +78,7 @@ def test_records_that_cannot_be_listed_are_no_empty_run(kind: str, run: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device", "loop"])
-def test_table_that_is_no_file_is_named(kind: str, run: Path) -> None:
+def test_table_that_is_no_file_is_named(kind, run):
     make, reason = IN_PLACE[kind]
     make(run / "trials.parquet")
     make(run / "steps.parquet")
@@ -88,21 +88,21 @@ def test_table_that_is_no_file_is_named(kind: str, run: Path) -> None:
         read_steps(run, ("trial_id",))
 
 
-def test_table_behind_a_link_is_read(run: Path, tmp_path: Path) -> None:
+def test_table_behind_a_link_is_read(run, tmp_path):
     parquet.write(parquet.arrow_table(table_of_records(WHOLE)), tmp_path / "kept.parquet")
     (run / "trials.parquet").symlink_to(tmp_path / "kept.parquet")
     assert len(read_trials_file(run / "trials.parquet").rows) == len(WHOLE)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "loop", "sparse"])
-def test_sweep_replaces_a_run_json_that_is_no_file(kind: str, run: Path) -> None:
+def test_sweep_replaces_a_run_json_that_is_no_file(kind, run):
     (run / RUN).unlink()
     IN_PLACE[kind][0](run / RUN)
     RunFolder(run).describe({"name": "new"})
     assert read_run(run).name == "new"
 
 
-def test_file_that_cannot_take_its_place_is_named_by_its_own_name(tmp_path: Path) -> None:
+def test_file_that_cannot_take_its_place_is_named_by_its_own_name(tmp_path):
     (tmp_path / "trials.parquet").mkdir()
     with (
         pytest.raises(IsADirectoryError) as error,

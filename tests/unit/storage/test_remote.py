@@ -32,7 +32,7 @@ def _names(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_upload_then_download_gives_the_same_records(uri: Uri, tmp_path: Path) -> None:
+def test_upload_then_download_gives_the_same_records(uri, tmp_path):
     folder = write_run(tmp_path / "run", [make_record(), make_record(micro_batch=8)])
     upload(folder, uri)
     names = download(uri, tmp_path / "copy")
@@ -45,7 +45,7 @@ def _records(folder: Path) -> list[Path]:
     return list((folder / "records").iterdir())
 
 
-def test_upload_leaves_out_the_lock_and_hidden_files(uri: Uri, tmp_path: Path) -> None:
+def test_upload_leaves_out_the_lock_and_hidden_files(uri, tmp_path):
     folder = write_run(tmp_path / "run", [make_record()])
     (folder / "lock").write_text("held")
     (folder / "records" / ".x.json.partial").write_text("half")
@@ -55,7 +55,7 @@ def test_upload_leaves_out_the_lock_and_hidden_files(uri: Uri, tmp_path: Path) -
     assert _at(uri).names() == _names(folder) - {"lock", "records/.x.json.partial"}
 
 
-def test_upload_removes_records_that_the_run_dropped(uri: Uri, tmp_path: Path) -> None:
+def test_upload_removes_records_that_the_run_dropped(uri, tmp_path):
     folder = write_run(tmp_path / "run", [make_record(), make_record(micro_batch=8)])
     upload(folder, uri)
     dropped = _records(folder)[0]
@@ -65,7 +65,7 @@ def test_upload_removes_records_that_the_run_dropped(uri: Uri, tmp_path: Path) -
     assert len(api.load(str(uri)).dataset.rows) == 1
 
 
-def test_download_keeps_the_record_that_started_later(uri: Uri, tmp_path: Path) -> None:
+def test_download_keeps_the_record_that_started_later(uri, tmp_path):
     speeds = {"old": (1.0, 100.0), "middle": (2.0, 200.0), "new": (3.0, 300.0)}
     records = {
         name: make_record(speed=speed, started_at=started_at)
@@ -80,7 +80,7 @@ def test_download_keeps_the_record_that_started_later(uri: Uri, tmp_path: Path) 
         assert measured == {4: speed, 8: 100.0}
 
 
-def test_download_replaces_a_skipped_record_by_a_measured_one(uri: Uri, tmp_path: Path) -> None:
+def test_download_replaces_a_skipped_record_by_a_measured_one(uri, tmp_path):
     upload(write_run(tmp_path / "there", [make_record()]), uri)
     here = write_run(tmp_path / "here", [make_record(outcome=Outcome.SKIPPED)])
     download(uri, here)
@@ -88,13 +88,13 @@ def test_download_replaces_a_skipped_record_by_a_measured_one(uri: Uri, tmp_path
     assert row["outcome"] == Outcome.OK
 
 
-def test_fetched_where_there_is_no_run_raises_file_not_found(uri: Uri) -> None:
+def test_fetched_where_there_is_no_run_raises_file_not_found(uri):
     check_writable(uri)
     with pytest.raises(FileNotFoundError, match=str(uri)):
         fetched(uri)
 
 
-def test_needed_leaves_out_names_outside_the_folder() -> None:
+def test_needed_leaves_out_names_outside_the_folder():
     hostile = {
         "records/../../x.json",
         "../run.json",
@@ -115,9 +115,7 @@ def test_needed_leaves_out_names_outside_the_folder() -> None:
         ("nope://a/b", "nope"),
     ],
 )
-def test_missing_package_is_one_sentence_that_starts_with_the_uri(
-    text: str, reason: str, tmp_path: Path
-) -> None:
+def test_missing_package_is_one_sentence_that_starts_with_the_uri(text, reason, tmp_path):
     uri = location(text)
     assert isinstance(uri, Uri)
     with pytest.raises(RemoteError, match=reason) as caught:

@@ -41,7 +41,7 @@ def names(folder: RunFolder) -> list[str]:
     return sorted(path.name for path in (folder.path / "records").iterdir())
 
 
-def test_run_folder_keeps_the_last_record_of_a_trial(folder: RunFolder) -> None:
+def test_run_folder_keeps_the_last_record_of_a_trial(folder):
     folder.write(make(outcome=Outcome.SKIPPED))
     folder.write(make())
     (record,) = folder.records().values()
@@ -49,7 +49,7 @@ def test_run_folder_keeps_the_last_record_of_a_trial(folder: RunFolder) -> None:
     assert names(folder) == [f"{record.trial_id}.json"]
 
 
-def test_run_folder_lists_unreadable_files_and_leaves_them_alone(folder: RunFolder) -> None:
+def test_run_folder_lists_unreadable_files_and_leaves_them_alone(folder):
     record = make()
     folder.write(record)
     whole = (folder.path / "records" / f"{record.trial_id}.json").read_bytes()
@@ -71,9 +71,7 @@ def test_run_folder_lists_unreadable_files_and_leaves_them_alone(folder: RunFold
     assert {path.name: path.read_bytes() for path in folder.unreadable} == strangers
 
 
-def test_run_folder_write_that_is_killed_leaves_the_old_record(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_folder_write_that_is_killed_leaves_the_old_record(folder, monkeypatch):
     old = make()
     folder.write(old)
 
@@ -91,9 +89,7 @@ def test_run_folder_write_that_is_killed_leaves_the_old_record(
 @pytest.mark.parametrize(
     ("outcome", "kept"), [(Outcome.OK, ""), (Outcome.FAILED, "end"), (Outcome.UNSUPPORTED, "")]
 )
-def test_run_folder_keeps_the_log_of_what_did_not_end_well(
-    outcome: Outcome, kept: str, folder: RunFolder
-) -> None:
+def test_run_folder_keeps_the_log_of_what_did_not_end_well(outcome, kept, folder):
     record = folder.write(with_provenance(make(outcome=outcome), log="x" * 5000 + "end"))
     assert record.provenance.log[-3:] == kept
     assert len(record.provenance.log) <= 4000
@@ -102,7 +98,7 @@ def test_run_folder_keeps_the_log_of_what_did_not_end_well(
     assert folder.records() == {record.trial_id: record}
 
 
-def test_new_folder_is_removed_if_nothing_was_written(tmp_path: Path) -> None:
+def test_new_folder_is_removed_if_nothing_was_written(tmp_path):
     folder = RunFolder(tmp_path / "runs" / "new")
     with folder.locked():
         assert folder.path.exists()
@@ -112,7 +108,7 @@ def test_new_folder_is_removed_if_nothing_was_written(tmp_path: Path) -> None:
     assert len(folder.records()) == 1
 
 
-def test_new_folder_stays_with_any_file_of_the_run(tmp_path: Path) -> None:
+def test_new_folder_stays_with_any_file_of_the_run(tmp_path):
     folder = RunFolder(tmp_path / "new")
     with folder.locked():
         (folder.path / "log.jsonl").touch()

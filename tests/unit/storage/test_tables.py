@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import duckdb
 import pandas
@@ -25,7 +24,7 @@ def table(*records, run: RunMetadata | None = None) -> TrialTable:
     return table_of_records(records, run, COLUMNS)
 
 
-def test_table_has_a_row_for_every_outcome_with_nulls_for_what_was_not_measured() -> None:
+def test_table_has_a_row_for_every_outcome_with_nulls_for_what_was_not_measured():
     records = [make_record(outcome=outcome, reason="because", micro_batch=2) for outcome in Outcome]
     rows = arrow_table(table(*records)).to_pylist()
     assert [row["outcome"] for row in rows] == [outcome.value for outcome in Outcome]
@@ -36,7 +35,7 @@ def test_table_has_a_row_for_every_outcome_with_nulls_for_what_was_not_measured(
     assert rows[-1]["started_at"] is None
 
 
-def test_table_carries_units_and_the_run_in_its_metadata() -> None:
+def test_table_carries_units_and_the_run_in_its_metadata():
     run = RunMetadata(
         name="r",
         command="sweep",
@@ -57,7 +56,7 @@ def test_table_carries_units_and_the_run_in_its_metadata() -> None:
     assert metadata[b"schema_version"] == b"2"
 
 
-def test_axis_columns_are_typed_by_their_technique_or_their_values() -> None:
+def test_axis_columns_are_typed_by_their_technique_or_their_values():
     records = [
         make_record(precision="bf16", learning_rate=rate, tf32=True, name=name)
         for rate, name in ((1, 3), (0.5, "x"))
@@ -76,32 +75,32 @@ def test_axis_columns_are_typed_by_their_technique_or_their_values() -> None:
     assert trials.axes == {axis: axis for axis in types}
 
 
-def test_axis_column_named_as_a_measurement_gets_its_own_name() -> None:
+def test_axis_column_named_as_a_measurement_gets_its_own_name():
     trials = table(make_record(warmup_steps=7))
     assert trials.axes["warmup_steps"] == "argument_warmup_steps"
     assert trials.rows[0]["argument_warmup_steps"] == 7
     assert trials.rows[0]["warmup_steps"] == 1
 
 
-def test_table_row_of_a_batch_that_does_not_divide_has_no_accumulation() -> None:
+def test_table_row_of_a_batch_that_does_not_divide_has_no_accumulation():
     record = make_record(micro_batch=3, accumulation=2.6667, outcome=Outcome.UNSUPPORTED)
     (row,) = table(record).rows
     assert (row["accumulation"], row["effective_batch"]) == (None, 8)
 
 
-def test_columns_are_unique_and_of_known_types() -> None:
+def test_columns_are_unique_and_of_known_types():
     names = [column.name for column in trial_table_columns(make_grid(), declared_columns())]
     assert len(names) == len(set(names))
     assert {column.type for column in trial_table_columns()} <= set(ARROW_TYPES)
 
 
-def test_arrow_table_refuses_a_value_of_another_type() -> None:
+def test_arrow_table_refuses_a_value_of_another_type():
     record = make_record(measurements={"x": "far"})
     with pytest.raises(pa.ArrowInvalid):
         arrow_table(table_of_records([record], declared=[Column("x", "int64", "")]))
 
 
-def test_steps_table_marks_warm_up() -> None:
+def test_steps_table_marks_warm_up():
     record = make_record()
     rows = steps_table([record, make_record(outcome=Outcome.FAILED)]).to_pylist()
     assert [row["counted"] for row in rows] == [False, True, True]
@@ -110,7 +109,7 @@ def test_steps_table_marks_warm_up() -> None:
     assert rows[0]["device_seconds"] is None
 
 
-def test_trials_parquet_read_back_is_the_table_written(tmp_path: Path) -> None:
+def test_trials_parquet_read_back_is_the_table_written(tmp_path):
     trials = table(*make_grid()[:20], run=RunMetadata(name="r", budgets=(1,)))
     again = read_trials_file(write(arrow_table(trials), tmp_path / "trials.parquet"))
     assert again.axes == trials.axes
@@ -124,14 +123,12 @@ def test_trials_parquet_read_back_is_the_table_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("axis", "value", "missing"), [("weight_decay", 0.1, None), ("loss", "chunked", "plain")]
 )
-def test_table_has_none_or_the_default_where_a_record_lacks_an_axis(
-    axis: str, value: object, missing: object
-) -> None:
+def test_table_has_none_or_the_default_where_a_record_lacks_an_axis(axis, value, missing):
     trials = table(make_record(**{axis: value}), make_record(micro_batch=8))
     assert [row[axis] for row in trials.rows] == [value, missing]
 
 
-def test_trials_parquet_is_read_the_same_by_duckdb_polars_and_pandas(tmp_path: Path) -> None:
+def test_trials_parquet_is_read_the_same_by_duckdb_polars_and_pandas(tmp_path):
     path = write(arrow_table(table(*make_grid())), tmp_path / "trials.parquet")
     figures = ["trial_id", "outcome", "samples_per_second"]
     by_duckdb = duckdb.sql(f"SELECT {', '.join(figures)} FROM '{path}'").fetchall()

@@ -19,7 +19,7 @@ def _describe(path: Path, *, force: bool = False) -> None:
         folder.describe({"name": "a test"})
 
 
-def test_used_folder_is_refused_by_the_names_in_it(tmp_path: Path) -> None:
+def test_used_folder_is_refused_by_the_names_in_it(tmp_path):
     refuse_used_folder(tmp_path)
     refuse_used_folder(tmp_path / "none")
     for name in "abcde":
@@ -29,9 +29,7 @@ def test_used_folder_is_refused_by_the_names_in_it(tmp_path: Path) -> None:
     refuse_used_folder(tmp_path, force=True)
 
 
-def test_sweep_into_the_working_folder_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweep_into_the_working_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "report.html").write_text("mine")
     with pytest.raises(FileExistsError, match="already holds report"):
@@ -40,7 +38,7 @@ def test_sweep_into_the_working_folder_is_refused(
     _describe(Path("."), force=True)
 
 
-def test_sweep_into_its_own_folder_goes_on(tmp_path: Path) -> None:
+def test_sweep_into_its_own_folder_goes_on(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     with RunFolder(folder).locked():
@@ -50,9 +48,7 @@ def test_sweep_into_its_own_folder_goes_on(tmp_path: Path) -> None:
     _describe(folder)
 
 
-def test_predict_over_a_table_of_the_users_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_over_a_table_of_the_users_is_refused(tmp_path, capsys):
     config_of(
         tmp_path, "model: {task: causal-lm, architecture: llama, config: {hidden_size: 64}}\n"
     )

@@ -57,9 +57,7 @@ ROOT = Path(__file__).parents[3]
         ({"axes": {"effective_batch": [64], "precision": ["bf16"]}}, False, {}, ["default"]),
     ],
 )
-def test_technique_sets_that_are_tuned(
-    keys: dict[str, Any], every: bool, over: dict[str, Any], labels: list[str], tmp_path: Path
-) -> None:
+def test_technique_sets_that_are_tuned(keys, every, over, labels, tmp_path):
     sets = technique_sets(config_of(tmp_path, **keys), over, every=every)
     assert [technique_set.label for technique_set in sets] == labels
 
@@ -67,7 +65,7 @@ def test_technique_sets_that_are_tuned(
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem
 )
-def test_every_shipped_config_can_be_tuned(path: Path) -> None:
+def test_every_shipped_config_can_be_tuned(path):
     config = load_config(path)
     for technique_set in technique_sets(config, {}):
         made = technique_set.trial(config, 3, 5, has_gpu=True)
@@ -85,7 +83,7 @@ def trial(
     return made
 
 
-def test_trial_of_a_set_is_measured_briefly(tmp_path: Path) -> None:
+def test_trial_of_a_set_is_measured_briefly(tmp_path):
     keys = {
         "axes": {"effective_batch": [64], "precision": ["bf16"]},
         "measure": {"steps": "epoch", "repeats": 3},
@@ -107,7 +105,7 @@ def test_trial_of_a_set_is_measured_briefly(tmp_path: Path) -> None:
     )
 
 
-def test_rule_may_forbid_accumulation(tmp_path: Path) -> None:
+def test_rule_may_forbid_accumulation(tmp_path):
     config = config_of(tmp_path, baseline={"optimizer": "lomo"})
     (technique_set,) = technique_sets(config, {})
     made = technique_set.trial(config, 4, 2, has_gpu=True)
@@ -125,7 +123,7 @@ def test_rule_may_forbid_accumulation(tmp_path: Path) -> None:
         ("precision=bf16", "precision is decided by training_arguments.fp16"),
     ],
 )
-def test_technique_that_cannot_be_set_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_technique_that_cannot_be_set_is_refused(text, message, tmp_path):
     config = config_of(tmp_path, training_arguments={"fp16": True, "tf32": True})
     with pytest.raises(ValueError, match=re.escape(message)):
         read_choice(text, config)
@@ -145,12 +143,8 @@ def test_technique_that_cannot_be_set_is_refused(text: str, message: str, tmp_pa
     ],
 )
 def test_mistakes_are_answered_before_anything_runs(
-    options: list[str],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    options, message, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     config_of(tmp_path)
     try:
@@ -164,7 +158,7 @@ def test_mistakes_are_answered_before_anything_runs(
 @pytest.mark.parametrize(
     ("text", "margin"), [("5%", 0.05), ("0", 0.0), ("0.1", 0.1), ("4GiB", 4 * 2.0**30)]
 )
-def test_margin_is_a_share_or_a_size(text: str, margin: float) -> None:
+def test_margin_is_a_share_or_a_size(text, margin):
     assert argument_types.margin(text) == margin
 
 
@@ -179,9 +173,7 @@ one batch: input_ids 8 × 512, labels 8 × 512
 """
 
 
-def test_dry_run_lists_the_sets_and_what_follows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_lists_the_sets_and_what_follows(tmp_path, capsys):
     # A shipped model, whose parameters need no count.
     shipped = yaml.safe_load((ROOT / "configs/causal_lm.yaml").read_text())["model"]
     config_of(tmp_path, model=shipped, trials=[{}, {"optimizer": "sgd"}])

@@ -66,18 +66,18 @@ HELP = [([f"orchestrator.{verb}", "--help"], "") for verb in VERBS]
 @pytest.mark.parametrize(
     ("command", "buffered"), [(["orchestrator"], ""), (DRY_RUN, ""), (DRY_RUN, "1"), *HELP]
 )
-def test_closed_pipe_ends_a_verb_silently(command: list[str], buffered: str) -> None:
+def test_closed_pipe_ends_a_verb_silently(command, buffered):
     assert with_closed_pipe(command, buffered) == (141, b"")
 
 
-def test_closed_pipe_does_not_keep_a_report_from_its_files(tmp_path: Path) -> None:
+def test_closed_pipe_does_not_keep_a_report_from_its_files(tmp_path):
     folder = write_run(tmp_path, [make_record()])
     report = ["orchestrator.report", str(folder), "--no-browser"]
     assert with_closed_pipe(report, buffered="") == (141, b"")
     assert (folder / "report.html").exists()
 
 
-def test_help_of_every_verb_imports_nothing_heavy() -> None:
+def test_help_of_every_verb_imports_nothing_heavy():
     program = """
 import pkgutil, sys
 for verb in sys.argv[1:]:
@@ -91,7 +91,7 @@ print(sorted({*heavy, "transformers"} & {*sys.modules}))
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
-def test_output_to_a_full_disk_is_a_sentence() -> None:
+def test_output_to_a_full_disk_is_a_sentence():
     with open("/dev/full", "w") as full:
         ran = subprocess.run(
             [sys.executable, "-m", *DRY_RUN],
@@ -123,15 +123,13 @@ def ending(error: BaseException | None = None, status: int = 0) -> Callable[[], 
         (ending(IsADirectoryError(21, "Is a directory", "here")), 1, "here: Is a directory\n"),
     ],
 )
-def test_verb_ends_with_its_exit_status(
-    main: Callable[[], int], status: int, said: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_verb_ends_with_its_exit_status(main, status, said, capfd):
     with pytest.raises(SystemExit) as ended:
         finish(main)
     assert (ended.value.code, capfd.readouterr().err) == (status, said)
 
 
-def test_another_pipe_that_breaks_is_raised(capfd: pytest.CaptureFixture[str]) -> None:
+def test_another_pipe_that_breaks_is_raised(capfd):
     with pytest.raises(BrokenPipeError):
         finish(ending(BrokenPipeError()))
 
@@ -143,7 +141,7 @@ class ClosedPipe(io.StringIO):
         raise BrokenPipeError
 
 
-def test_sweep_goes_on_when_its_progress_is_not_read(tmp_path: Path) -> None:
+def test_sweep_goes_on_when_its_progress_is_not_read(tmp_path):
     folder = RunFolder(tmp_path)
     trials = [build_tiny_spec(repeat=number) for number in range(3)]
     session = Session(Grid(trials), folder, [Progress(3, (), stream=ClosedPipe())])
@@ -162,13 +160,7 @@ def test_sweep_goes_on_when_its_progress_is_not_read(tmp_path: Path) -> None:
     ],
     ids=["sweep", "batch_size", "predict"],
 )
-def test_remote_code_needs_the_option_too(
-    main: Callable[[list[str]], int],
-    more: list[str],
-    status: int,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_remote_code_needs_the_option_too(main, more, status, tmp_path, capsys):
     path = checkpoint_config(tmp_path)
     assert main([str(path), *more]) == 2
     assert "--trust-remote-code" in capsys.readouterr().err
@@ -176,9 +168,7 @@ def test_remote_code_needs_the_option_too(
     assert ("no trial none" in capsys.readouterr().err) is bool(status)
 
 
-def test_run_at_a_uri_is_downloaded_before_and_published_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_at_a_uri_is_downloaded_before_and_published_after(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     target = location("memory://bucket/run")
     first, second = make_record(micro_batch=1), make_record(micro_batch=2)
@@ -192,9 +182,7 @@ def test_run_at_a_uri_is_downloaded_before_and_published_after(
     assert capsys.readouterr().err == "published to memory://bucket/run\n" * 2
 
 
-def test_uri_that_cannot_be_written_is_a_sentence_before_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uri_that_cannot_be_written_is_a_sentence_before_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with (
         pytest.raises(RunFolderError, match="nosuch://bucket/run: "),
@@ -203,7 +191,7 @@ def test_uri_that_cannot_be_written_is_a_sentence_before_the_run(
         raise AssertionError("the run has begun")
 
 
-def test_command_lists_every_verb_with_a_line() -> None:
+def test_command_lists_every_verb_with_a_line():
     known = __main__.verbs()
     assert {verb for verb, line in known.items() if not 10 < len(line) < 120} == set()
     assert all(f"  {verb}" in __main__.usage() for verb in known)
@@ -219,19 +207,13 @@ def test_command_lists_every_verb_with_a_line() -> None:
         (["../sweep"], 2, 'no verb "../sweep"'),
     ],
 )
-def test_command_without_a_verb(
-    arguments: list[str],
-    status: int,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_command_without_a_verb(arguments, status, said, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["orchestrator", *arguments])
     assert __main__.main() == status
     assert said in "".join(capsys.readouterr())
 
 
-def test_command_runs_a_verb_as_python_does_and_lightly() -> None:
+def test_command_runs_a_verb_as_python_does_and_lightly():
     program = """
 import sys
 from orchestrator.__main__ import run
@@ -256,9 +238,7 @@ finally:
     assert (wrong.returncode, wrong.stdout) == (2, b"")
 
 
-def test_dry_run_makes_the_plan_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_makes_the_plan_once(monkeypatch, capsys):
     planned = []
 
     def counted(*arguments: Any, **options: Any) -> Plan:

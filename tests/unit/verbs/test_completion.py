@@ -31,7 +31,7 @@ def script(shell: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def test_bash_completes_verbs_options_values_and_files() -> None:
+def test_bash_completes_verbs_options_values_and_files():
     done = subprocess.run(
         ["bash"],
         input=script("bash") + SESSION,
@@ -49,7 +49,7 @@ def test_bash_completes_verbs_options_values_and_files() -> None:
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
-def test_completion_has_every_verb_and_option(shell: str) -> None:
+def test_completion_has_every_verb_and_option(shell):
     text = script(shell)
     assert [verb for verb in __main__.verbs() if verb not in text] == []
     for action in recommend.command_line()._actions:

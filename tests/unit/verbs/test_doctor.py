@@ -30,7 +30,7 @@ def examine_instead(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "look", lambda nvme: machine)
 
 
-def test_render_is_the_golden_text() -> None:
+def test_render_is_the_golden_text():
     reports = [report_of(HEALTHY), report_of(SICK)]
     cluster = {
         "node": "cluster",
@@ -40,7 +40,7 @@ def test_render_is_the_golden_text() -> None:
     assert doctor.render([*reports, cluster]) + "\n" == GOLDEN.read_text()
 
 
-def test_version_findings_of_equal_nodes_are_ok() -> None:
+def test_version_findings_of_equal_nodes_are_ok():
     (finding,) = version_findings([report_of(HEALTHY), report_of(HEALTHY)])
     assert (finding.severity, finding.message) == ("ok", "2 nodes with equal versions")
 
@@ -50,12 +50,7 @@ def test_version_findings_of_equal_nodes_are_ok() -> None:
     [(HEALTHY, 0), (replace(HEALTHY, shm_free_bytes=0), 0), (SICK, 1)],
     ids=["healthy", "warnings", "problems"],
 )
-def test_doctor_fails_only_for_problems(
-    machine: Machine,
-    status: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_doctor_fails_only_for_problems(machine, status, monkeypatch, capsys):
     examine_instead(machine, monkeypatch)
     assert doctor.main(["--json"]) == status
     (report,) = json.loads(capsys.readouterr().out)
@@ -64,9 +59,7 @@ def test_doctor_fails_only_for_problems(
     assert has_problem is bool(status)
 
 
-def test_doctor_writes_and_compares_calibrations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_writes_and_compares_calibrations(tmp_path, monkeypatch, capsys):
     examine_instead(HEALTHY, monkeypatch)
     calibrations = [calibration_of(0, 790e12), calibration_of(1, 600e12)]
     monkeypatch.setattr(calibration, "calibrate_all", lambda: calibrations)
@@ -76,9 +69,7 @@ def test_doctor_writes_and_compares_calibrations(
     assert "24% slower than the fastest of its model at bf16" in capsys.readouterr().out
 
 
-def test_doctor_reports_a_failed_calibration_as_a_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_reports_a_failed_calibration_as_a_problem(tmp_path, monkeypatch, capsys):
     def fail() -> list[dict[str, Any]]:
         raise RuntimeError("CUDA error: device is lost")
 
@@ -88,14 +79,12 @@ def test_doctor_reports_a_failed_calibration_as_a_problem(
     assert "device is lost" in capsys.readouterr().out
 
 
-def test_doctor_reports_an_absent_cluster_as_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_an_absent_cluster_as_a_problem(capsys):
     assert doctor.main(["--address", "127.0.0.1:1"]) == 1
     assert "nothing answers at 127.0.0.1:1" in capsys.readouterr().out
 
 
-def test_calibration_over_a_file_of_the_users_is_refused_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_calibration_over_a_file_of_the_users_is_refused_at_once(tmp_path, capsys):
     file = tmp_path / "rates.yaml"
     file.write_text("mine")
     assert doctor.main(["--calibrate", str(file)]) == 2

@@ -44,7 +44,7 @@ def printed(verb: Verb, arguments: list[str], capsys: pytest.CaptureFixture[str]
     return json.loads(capsys.readouterr().out, parse_constant=refuse)
 
 
-def test_report_json_holds_head_and_sections(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_json_holds_head_and_sections(run, capsys):
     document = printed(report.main, [run], capsys)
     assert document["run"] == "synthetic"
     assert document["outcomes"] == {"ok": 2, "out_of_memory": 1}
@@ -59,20 +59,18 @@ def test_report_json_holds_head_and_sections(run: str, capsys: pytest.CaptureFix
     assert all(Path(path).exists() for path in document["files"])
 
 
-def test_recommend_compare_and_explain_print_json(
-    run: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_recommend_compare_and_explain_print_json(run, capsys):
     assert printed(recommend.main, [run], capsys)["best"]["memory_bytes"] > 0
     assert printed(compare.main, [run, run], capsys)["matched"] == 2
     two, four = (make_record(micro_batch=size).trial_id for size in (2, 4))
     assert printed(explain.main, [run, two, four], capsys)["after"]["samples_per_second"] == 900.0
 
 
-def test_doctor_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_prints_json(capsys):
     assert {"node", "findings"} <= printed(doctor.main, [], capsys)[0].keys()
 
 
-def test_dry_runs_and_predict_name_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_runs_and_predict_name_every_trial(capsys):
     plan = printed(sweep.main, [QUICKSTART, "--dry-run"], capsys)
     assert len({trial["trial_id"] for trial in plan["trials"]}) == 16
     sets = printed(batch_size.main, [QUICKSTART, "--dry-run", "--all"], capsys)["technique_sets"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,13 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("wrong", [("--gpu", "h2000"), ("--trial", "zzz")])
-def test_predict_unknown_name_ends_with_status_2(
-    wrong: Sequence[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_unknown_name_ends_with_status_2(wrong, capsys):
     assert predict.main([str(ROOT / "configs/vit.yaml"), *wrong]) == 2
     assert wrong[1] in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_predict_of_nothing_but_unbuildable_trials_ends_with_status_1(tmp_path: Path) -> None:
+def test_predict_of_nothing_but_unbuildable_trials_ends_with_status_1(tmp_path):
     path = tmp_path / "sweep.yaml"
     model = "{task: masked-lm, architecture: bert, config: {hidden_act: gelluu}}"
     path.write_text(f"model: {model}\naxes: {{micro_batch: [1, 2]}}\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from tests.support.records import GPU_BOUND, H200, make_record, write_run
 Capsys = pytest.CaptureFixture[str]
 
 
-def test_report_prints_the_summary_and_the_files(tmp_path: Path, capsys: Capsys) -> None:
+def test_report_prints_the_summary_and_the_files(tmp_path, capsys):
     folder = write_run(tmp_path, [make_record()])
     assert report.main([str(folder), "--no-browser"]) == 0
     printed = capsys.readouterr().out
@@ -32,9 +31,7 @@ def run(tmp_path: Path) -> str:
     return str(write_run(tmp_path, [sgd, plain]))
 
 
-def test_recommend_exit_status_says_whether_anything_fits(
-    run: str, tmp_path: Path, capsys: Capsys
-) -> None:
+def test_recommend_exit_status_says_whether_anything_fits(run, tmp_path, capsys):
     assert recommend.main([run, "--memory", "8GiB"]) == 0
     assert recommend.main([run, "--memory", "1MiB"]) == recommend.EXIT_NOTHING_FITS
     assert recommend.main([str(tmp_path / "none"), "--memory", "8GiB"]) == 2
@@ -43,7 +40,7 @@ def test_recommend_exit_status_says_whether_anything_fits(
     assert "needs --price-per-hour" in capsys.readouterr().err
 
 
-def test_recommend_ranks_other_recipes_only_where_asked(run: str, capsys: Capsys) -> None:
+def test_recommend_ranks_other_recipes_only_where_asked(run, capsys):
     recommend.main([run])
     assert "  batch 4×1 · adamw_torch_fused: 100 samples/s" in capsys.readouterr().out
     recommend.main([run, "--all-training-recipes"])
@@ -51,7 +48,7 @@ def test_recommend_ranks_other_recipes_only_where_asked(run: str, capsys: Capsys
 
 
 @pytest.mark.parametrize("price", ["nan", "inf", "0", "-1"])
-def test_recommend_refuses_a_price_that_is_no_number_above_zero(price: str, capsys: Capsys) -> None:
+def test_recommend_refuses_a_price_that_is_no_number_above_zero(price, capsys):
     with pytest.raises(SystemExit):
         recommend.main(["run", "--objective", "dollars_per_million", f"--price-per-hour={price}"])
     assert "must be above zero" in capsys.readouterr().err
@@ -70,14 +67,14 @@ def written(folder: Path, *runs: list[TrialRecord], **about: Any) -> list[str]:
     ]
 
 
-def test_compare_fails_over_the_tolerance_only(tmp_path: Path) -> None:
+def test_compare_fails_over_the_tolerance_only(tmp_path):
     runs = written(tmp_path, steady(), steady(0.95))
     statuses = [compare.main([*runs, "--fail-over", share]) for share in ("3%", "0.04", "10%")]
     assert statuses == [compare.EXIT_WORSE, compare.EXIT_WORSE, 0]
     assert compare.main(runs) == 0
 
 
-def test_compare_with_a_wrong_call_is_a_usage_error(tmp_path: Path) -> None:
+def test_compare_with_a_wrong_call_is_a_usage_error(tmp_path):
     (run,) = written(tmp_path, steady())
     assert compare.main([run, str(tmp_path / "nowhere")]) == 2
     with pytest.raises(SystemExit, match="2"):
@@ -89,9 +86,7 @@ def test_compare_with_a_wrong_call_is_a_usage_error(tmp_path: Path) -> None:
     [({**H200, "gpu_model": "NVIDIA A100"}, {}), (H200, {"model": {"architecture": "llama"}})],
     ids=["another GPU", "another model"],
 )
-def test_compare_refuses_different_hardware_unless_asked(
-    environment: Mapping[str, Any], config: Mapping[str, Any], tmp_path: Path, capsys: Capsys
-) -> None:
+def test_compare_refuses_different_hardware_unless_asked(environment, config, tmp_path, capsys):
     before = write_run(tmp_path / "before", steady())
     after = [replace(record, environment=environment) for record in steady()]
     runs = [str(before), str(write_run(tmp_path / "after", after, config=config))]
@@ -100,7 +95,7 @@ def test_compare_refuses_different_hardware_unless_asked(
     assert compare.main([*runs, "--different-hardware"]) == 0
 
 
-def test_compare_prints_markdown(tmp_path: Path, capsys: Capsys) -> None:
+def test_compare_prints_markdown(tmp_path, capsys):
     assert compare.main([*written(tmp_path, steady(), steady(0.9)), "--markdown"]) == 0
     assert capsys.readouterr().out.startswith("### synthetic (NVIDIA H200) → synthetic")
 
@@ -108,7 +103,7 @@ def test_compare_prints_markdown(tmp_path: Path, capsys: Capsys) -> None:
 FIRST = make_record()
 
 
-def test_explain_takes_the_beginning_of_an_id_and_draws(tmp_path: Path, capsys: Capsys) -> None:
+def test_explain_takes_the_beginning_of_an_id_and_draws(tmp_path, capsys):
     second = make_record(micro_batch=8)
     folder, picture = write_run(tmp_path, [FIRST, second]), tmp_path / "why.png"
     arguments = [str(folder), FIRST.trial_id, second.trial_id[:7], "--picture", str(picture)]
@@ -117,7 +112,7 @@ def test_explain_takes_the_beginning_of_an_id_and_draws(tmp_path: Path, capsys: 
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_explain_draws_over_no_file_of_the_users(tmp_path: Path, capsys: Capsys) -> None:
+def test_explain_draws_over_no_file_of_the_users(tmp_path, capsys):
     second = make_record(micro_batch=8)
     folder, picture = write_run(tmp_path / "run", [FIRST, second]), tmp_path / "why.png"
     picture.write_text("mine")
@@ -135,16 +130,14 @@ def test_explain_draws_over_no_file_of_the_users(tmp_path: Path, capsys: Capsys)
         ({"environment": {**H200, "torch": "1.0"}}, "different hardware or versions"),
     ],
 )
-def test_explain_says_why_it_cannot(
-    other: dict[str, Any], said: str, tmp_path: Path, capsys: Capsys
-) -> None:
+def test_explain_says_why_it_cannot(other, said, tmp_path, capsys):
     second = make_record(micro_batch=8, **other)
     folder = str(write_run(tmp_path, [FIRST, second]))
     assert explain.main([folder, FIRST.trial_id, second.trial_id]) == explain.EXIT_UNEXPLAINED
     assert said in capsys.readouterr().err
 
 
-def test_explain_of_an_unknown_trial_is_a_usage_error(tmp_path: Path, capsys: Capsys) -> None:
+def test_explain_of_an_unknown_trial_is_a_usage_error(tmp_path, capsys):
     records = [make_record(micro_batch=size) for size in range(1, 30)]
     folder = str(write_run(tmp_path, records))
     first = records[0].trial_id

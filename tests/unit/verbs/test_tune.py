@@ -21,7 +21,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_tune_options_read_sizes_minutes_and_recipe(config: Path) -> None:
+def test_tune_options_read_sizes_minutes_and_recipe(config):
     arguments = [str(config), "--memory", "40GiB,24GiB", "--gpu-minutes", "2", "--recipe", "any"]
     options = TuneVerbOptions(**vars(command_line().parse_args(arguments)))
     assert options.goal.budgets == (24 * GIB, 40 * GIB)
@@ -32,18 +32,14 @@ def test_tune_options_read_sizes_minutes_and_recipe(config: Path) -> None:
 @pytest.mark.parametrize(
     "wrong", [["--memory", "24"], ["--gpu-minutes", "0"], ["--gpu-minutes", "nan"]]
 )
-def test_tune_with_a_wrong_option_ends_with_a_usage_error(
-    config: Path, wrong: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_with_a_wrong_option_ends_with_a_usage_error(config, wrong, capsys):
     with pytest.raises(SystemExit) as caught:
         command_line().parse_args([str(config), *wrong])
     assert caught.value.code == 2
     assert wrong[0] in capsys.readouterr().err
 
 
-def test_tune_dry_run_lists_the_space_and_what_is_not_tried(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_dry_run_lists_the_space_and_what_is_not_tried(config, capsys):
     assert tune.main([str(config), "--dry-run", "--json", "--effective-batch", "8"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["considered"] > 100
@@ -58,9 +54,7 @@ def test_tune_dry_run_lists_the_space_and_what_is_not_tried(
     assert not [line for line in lines if line.startswith("  experts:")]
 
 
-def test_tune_of_a_file_with_axes_says_that_they_play_no_part(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_of_a_file_with_axes_says_that_they_play_no_part(config, capsys):
     config.write_text(TEXT + "axes: {micro_batch: [1, 2]}\n")
     assert tune.main([str(config), "--dry-run"]) == 0
     assert "axes of this file play no part" in capsys.readouterr().err

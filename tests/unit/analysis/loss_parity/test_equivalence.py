@@ -55,7 +55,7 @@ def changed(losses: Sequence[float], share: float) -> list[float]:
     return [loss * (1 + share) for loss in losses]
 
 
-def test_liger_with_the_references_losses_is_picked() -> None:
+def test_liger_with_the_references_losses_is_picked():
     plain = trial(losses_of(), speed=100.0, use_liger_kernel=False)
     liger = trial(changed(losses_of(), 0.001), LIGER, speed=130.0)
     dataset = dataset_of(plain, liger)
@@ -73,7 +73,7 @@ def test_liger_with_the_references_losses_is_picked() -> None:
     assert [pick.best for pick in results.budget_picks if pick.best is not None][-1] is best
 
 
-def test_a_single_mismatch_outweighs_every_match() -> None:
+def test_a_single_mismatch_outweighs_every_match():
     records = []
     for size, share in ((2, 0.0), (4, 0.0), (8, 0.05)):
         losses = losses_of(seed=size)
@@ -103,8 +103,8 @@ def test_a_single_mismatch_outweighs_every_match() -> None:
     ],
 )
 def test_equal_losses_show_equivalence_of_what_acts_in_every_step(
-    recipe: Mapping[str, Any], default: Any, losses: Sequence[float], is_equal: bool
-) -> None:
+    recipe, default, losses, is_equal
+):
     steps = max(len(losses), 12)
     plain = trial(losses_of(200)[:steps], speed=100.0, **dict.fromkeys(recipe, default))
     results = results_of(plain, trial(losses, recipe, speed=130.0))
@@ -114,7 +114,7 @@ def test_equal_losses_show_equivalence_of_what_acts_in_every_step(
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_recorded_optimizers_of_other_mathematics_stay_apart(run: str) -> None:
+def test_recorded_optimizers_of_other_mathematics_stay_apart(run):
     """SGD and Adafactor pass the bound of chance beside AdamW, but never that of rounding."""
     for results in load_dataset(RECORDED / run).environments:
         for recipe in results.same_losses:
@@ -127,7 +127,7 @@ LORA = {"adapter": "lora_r8_all_linear", "precision": "bf16_weights"}
 WITH_LIGER = {**LORA, **LIGER}
 
 
-def test_liger_with_the_losses_of_the_adapters_own_recipe_is_recommended() -> None:
+def test_liger_with_the_losses_of_the_adapters_own_recipe_is_recommended():
     """The reference has the adapter, too: Liger alone sets the two recipes apart."""
     records = [
         trial(losses_of(6), LORA, speed=2.52, micro_batch=2, use_liger_kernel="default"),
@@ -143,7 +143,7 @@ def test_liger_with_the_losses_of_the_adapters_own_recipe_is_recommended() -> No
 
 
 @pytest.mark.parametrize("axis", ["kernels", "loss"])
-def test_row_of_the_same_recipe_is_recommended_and_beyond_chance_refused(axis: str) -> None:
+def test_row_of_the_same_recipe_is_recommended_and_beyond_chance_refused(axis):
     """A technique that only rounds differently needs no proof, and is refused upon a mismatch."""
     default = AXES[axis].default
     plain = trial(losses_of(), LORA, speed=2.5, **{axis: default})

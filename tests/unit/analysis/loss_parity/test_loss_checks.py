@@ -49,7 +49,7 @@ def noisy(steps: int = 12, seed: int = 0, level: float = 0.7) -> list[float]:
     return [level * (1 + 0.15 * rng.gauss(0, 1)) for _ in range(steps)]
 
 
-def test_loss_flags_same_draws_must_agree_to_rounding() -> None:
+def test_loss_flags_same_draws_must_agree_to_rounding():
     losses = noisy()
     apart = [loss * 1.01 for loss in losses]
     assert judge(({}, losses), (CHECKPOINT, losses)) == {}
@@ -60,7 +60,7 @@ def test_loss_flags_same_draws_must_agree_to_rounding() -> None:
     assert judge((bf16, losses), ({**bf16, **CHECKPOINT}, apart)) == {}
 
 
-def test_loss_flags_find_a_late_divergence_and_a_loss_not_finite() -> None:
+def test_loss_flags_find_a_late_divergence_and_a_loss_not_finite():
     late = [*noisy()[:8], 1.5, 2.0, 3.0, 4.0]
     flags = judge(
         ({}, noisy()),
@@ -72,7 +72,7 @@ def test_loss_flags_find_a_late_divergence_and_a_loss_not_finite() -> None:
     assert flags[2] == Flag(FlagKind.LOSS_NOT_FINITE, 2)
 
 
-def test_loss_flags_other_draws_may_differ_as_much_as_steps_scatter() -> None:
+def test_loss_flags_other_draws_may_differ_as_much_as_steps_scatter():
     accelerate = {"loop": "accelerate"}
     assert not judge(
         ({}, noisy()), ({"precision": "bf16"}, noisy(seed=1)), (accelerate, noisy(seed=2))
@@ -81,7 +81,7 @@ def test_loss_flags_other_draws_may_differ_as_much_as_steps_scatter() -> None:
 
 
 @pytest.mark.parametrize("accumulation", [2, 4, 8])
-def test_loss_flags_name_a_loss_not_divided_by_the_accumulation(accumulation: int) -> None:
+def test_loss_flags_name_a_loss_not_divided_by_the_accumulation(accumulation):
     split = {"micro_batch": 8 // accumulation, "accumulation": accumulation}
     undivided = [accumulation * loss for loss in noisy(seed=5)]
     flag = judge(({"micro_batch": 8}, noisy()), (split, undivided))[1]
@@ -90,7 +90,7 @@ def test_loss_flags_name_a_loss_not_divided_by_the_accumulation(accumulation: in
     assert judge(({"micro_batch": 8}, noisy()), (split, noisy(seed=5))) == {}
 
 
-def test_loss_flags_compare_a_row_only_accumulated_with_a_neighbour() -> None:
+def test_loss_flags_compare_a_row_only_accumulated_with_a_neighbour():
     split = {"micro_batch": 4, "accumulation": 4}
     undivided = [4 * loss for loss in noisy(seed=6)]
     assert set(judge(({}, noisy()), (split, undivided))) == {1}  # same recipe, other batch
@@ -107,9 +107,7 @@ def test_loss_flags_compare_a_row_only_accumulated_with_a_neighbour() -> None:
         ("2026-11-20-bert_large-7xh200-part", 0),
     ],
 )
-def test_recorded_runs_show_upstreams_accumulation_and_nothing_else(
-    run: str, accumulated: int
-) -> None:
+def test_recorded_runs_show_upstreams_accumulation_and_nothing_else(run, accumulated):
     rows = load_dataset(RECORDED / run).rows
     flagged = [row for row in rows if has_any(flags_of(row), LOSS)]
     assert len(flagged) == accumulated
@@ -120,7 +118,7 @@ def test_recorded_runs_show_upstreams_accumulation_and_nothing_else(
         assert flag.value == pytest.approx(4, rel=0.1)
 
 
-def test_build_dataset_sets_loss_flags_and_takes_them_back() -> None:
+def test_build_dataset_sets_loss_flags_and_takes_them_back():
     records = [make_record(**PLAIN), make_record(**{**PLAIN, **CHECKPOINT})]
     first, second = (record.trial_id for record in records)
     table = table_of_records(records, declared=COLUMNS)
@@ -147,15 +145,13 @@ def window(own: float, allowed: float) -> LossWindow:
         (8.0, 5.01, CheckState.MISMATCH),
     ],
 )
-def test_state_of_a_check_without_power_is_not_checked(
-    own: float, allowed: float, state: CheckState
-) -> None:
+def test_state_of_a_check_without_power_is_not_checked(own, allowed, state):
     assert state_of([window(own, allowed)]) is state
     assert state_of([window(1.0, 0.3), window(own, allowed)]) is state
     assert state_of([]) is CheckState.NOT_CHECKED
 
 
-def test_loss_checks_without_power_raise_no_flag_and_say_so() -> None:
+def test_loss_checks_without_power_raise_no_flag_and_say_so():
     wild = [0.1, 4.0, 0.2, 3.0]
     rows = (({}, wild), ({"precision": "bf16"}, [2.0 * loss for loss in wild]))
     assert judge(*rows) == {}
@@ -169,7 +165,7 @@ def test_loss_checks_without_power_raise_no_flag_and_say_so() -> None:
     ("ratio", "kind"),
     [(1.01, None), (4.0, FlagKind.LOSS_TIMES_ACCUMULATION), (0.5, FlagKind.LOSS_MISMATCH)],
 )
-def test_loss_checks_take_what_the_trial_itself_found(ratio: float, kind: FlagKind | None) -> None:
+def test_loss_checks_take_what_the_trial_itself_found(ratio, kind):
     record = make_record(accumulation=4, measurements={"accumulation_loss_ratio": ratio})
     dataset = dataset_of_records([record], RunMetadata())
     (configuration,) = dataset.main.configurations
@@ -177,7 +173,7 @@ def test_loss_checks_take_what_the_trial_itself_found(ratio: float, kind: FlagKi
     assert [flag.kind for flag in configuration.loss_flags] == ([] if kind is None else [kind])
 
 
-def test_loss_checks_know_losses_that_rise_and_fall_together() -> None:
+def test_loss_checks_know_losses_that_rise_and_fall_together():
     """Few steps that scatter by more than their mean, but equally in both trials."""
     wild = [0.7, 2.6, 1.3, 0.6, 1.5]
     close = [loss * (1.02 if step % 2 else 0.98) for step, loss in enumerate(wild)]

@@ -48,9 +48,7 @@ def keeps(candidate: Offer, constraints: Constraints) -> bool:
 
 
 @given(CONFIGURATIONS, CONSTRAINTS)
-def test_recommend_nothing_allowed_is_much_better_and_costs_are_true(
-    configurations: list[Configuration], constraints: Constraints
-) -> None:
+def test_recommend_nothing_allowed_is_much_better_and_costs_are_true(configurations, constraints):
     rankings = Rankings(configurations)
     answer = recommend(rankings, constraints)
     best = answer.best
@@ -72,7 +70,7 @@ def test_recommend_nothing_allowed_is_much_better_and_costs_are_true(
             assert (cost.ratio > 1) == constraints.objective.higher_is_better
 
 
-def test_recommend_counts_and_names_the_faster_ones_it_leaves_out() -> None:
+def test_recommend_counts_and_names_the_faster_ones_it_leaves_out():
     right = make_configuration(10, 50.0)
     wrong = Flag(FlagKind.LOSS_MISMATCH, 4.0)
     fast = replace(make_configuration(10, 90.0, micro_batch=8), flags=(wrong,))
@@ -83,7 +81,7 @@ def test_recommend_counts_and_names_the_faster_ones_it_leaves_out() -> None:
     assert answer.left_out_better == 1
 
 
-def test_recommend_names_the_next_larger_memory_the_most_and_much_less() -> None:
+def test_recommend_names_the_next_larger_memory_the_most_and_much_less():
     def sized(memory: int, speed: float, size: int) -> Configuration:
         return make_configuration(memory, speed, micro_batch=size)
 
@@ -96,12 +94,12 @@ def test_recommend_names_the_next_larger_memory_the_most_and_much_less() -> None
 
 
 @pytest.mark.parametrize("options", [{"effective_batch": 0}, {"effective_batch": 1.5}])
-def test_constraints_refuse_what_is_no_count(options: dict[str, float]) -> None:
+def test_constraints_refuse_what_is_no_count(options):
     with pytest.raises(ValueError, match="whole number above zero"):
         Constraints(**options)
 
 
-def test_objectives_need_what_they_are_computed_from() -> None:
+def test_objectives_need_what_they_are_computed_from():
     own = make_configuration(1, 50.0, joules_per_sample=2.0)
     # A million samples at 50 a second take 20,000 seconds; 3.6 an hour is 0.001 a second.
     assert OBJECTIVES["dollars_per_million"].of(own, 3.6) == pytest.approx(20.0)

@@ -18,7 +18,7 @@ from tests.support.recorded_runs import recorded
 BERT = "2026-11-21-bert_large-h200"
 
 
-def test_recommend_offers_256_to_someone_who_asks_for_257() -> None:
+def test_recommend_offers_256_to_someone_who_asks_for_257():
     answer = recorded(BERT).recommend(Constraints(memory_bytes=24 * GIB, effective_batch=257))
     nearest = answer.nearby[0]
     assert (nearest.candidate.micro_batch, nearest.candidate.accumulation) == (32, 8)
@@ -26,7 +26,7 @@ def test_recommend_offers_256_to_someone_who_asks_for_257() -> None:
     assert nearest.candidate.memory_bytes <= 24 * GIB
 
 
-def test_recommend_infers_a_micro_batch_between_two_for_100() -> None:
+def test_recommend_infers_a_micro_batch_between_two_for_100():
     answer = recorded(BERT).recommend(Constraints(memory_bytes=24 * GIB, effective_batch=100))
     assert answer.best.basis is Basis.BETWEEN
     assert answer.best.micro_batch * answer.best.accumulation == 100
@@ -38,20 +38,20 @@ def test_recommend_infers_a_micro_batch_between_two_for_100() -> None:
     assert 96 in batches
 
 
-def test_recommend_offers_no_batch_that_gains_little() -> None:
+def test_recommend_offers_no_batch_that_gains_little():
     sizes = Rankings([make_configuration(10, 100.0, micro_batch=size) for size in (4, 8)])
     assert recommend(sizes, Constraints(effective_batch=8)).nearby == ()
     assert recommend(sizes, Constraints()).nearby == ()
 
 
-def test_recommend_without_any_way_to_the_batch_names_the_nearest() -> None:
+def test_recommend_without_any_way_to_the_batch_names_the_nearest():
     single = Rankings([make_configuration(10, 100.0, micro_batch=4)])
     answer = recommend(single, Constraints(effective_batch=5))
     assert answer.best is None
     assert [(own.effective_batch, own.ratio) for own in answer.nearby] == [(4, None)]
 
 
-def test_candidates_between_need_two_neighbours_that_train_correctly() -> None:
+def test_candidates_between_need_two_neighbours_that_train_correctly():
     smaller = make_configuration(10, 100.0, micro_batch=4)
     larger = make_configuration(20, 120.0, micro_batch=8)
     (candidate,) = candidates_between([smaller, larger], 6)
@@ -68,7 +68,7 @@ def test_candidates_between_need_two_neighbours_that_train_correctly() -> None:
 @pytest.mark.parametrize(
     "run", ["2026-11-20-bert_large-7xh200-part", BERT, "2026-11-23-bert_large-2xh200"]
 )
-def test_interpolated_figures_are_bounds_on_recorded_sizes(run: str) -> None:
+def test_interpolated_figures_are_bounds_on_recorded_sizes(run):
     by_techniques: dict[tuple[object, ...], dict[int, Configuration]] = {}
     for own in recorded(run).configurations:
         by_techniques.setdefault(own.techniques, {})[own.micro_batch] = own
@@ -87,7 +87,7 @@ def test_interpolated_figures_are_bounds_on_recorded_sizes(run: str) -> None:
     assert fast_enough / checked > 0.95
 
 
-def test_candidates_between_stay_below_an_accumulation_that_fails() -> None:
+def test_candidates_between_stay_below_an_accumulation_that_fails():
     known = {"parameters_trainable": 1, "parameter_dtypes": "float32"}
     smaller = make_configuration(10, 100.0, micro_batch=4, **known)
     larger = make_configuration(20, 120.0, micro_batch=8, **known)
@@ -101,7 +101,7 @@ def test_candidates_between_stay_below_an_accumulation_that_fails() -> None:
 
 
 @pytest.mark.parametrize("effective_batch", [2**62, 2**61 - 1])
-def test_candidates_of_a_huge_batch_come_at_once(effective_batch: int) -> None:
+def test_candidates_of_a_huge_batch_come_at_once(effective_batch):
     smaller = make_configuration(10, 100.0, micro_batch=4)
     larger = make_configuration(20, 120.0, micro_batch=2**31)
     begin = time.process_time()

@@ -55,7 +55,7 @@ def dataset() -> Dataset:
     )
 
 
-def test_longest_within_a_budget_is_the_longest_of_each_technique_set(dataset: Dataset) -> None:
+def test_longest_within_a_budget_is_the_longest_of_each_technique_set(dataset):
     checkpoint, keep = dataset.main.longest(24 * 2**30)
     assert (checkpoint.tokens, checkpoint.configuration.choices["micro_batch"]) == (16384, 8)
     assert checkpoint.tokens_per_second == pytest.approx(1.6 * 16384)
@@ -63,7 +63,7 @@ def test_longest_within_a_budget_is_the_longest_of_each_technique_set(dataset: D
     assert (keep.tokens, keep.next_tokens, keep.check) == (4096, 16384, None)
 
 
-def test_longest_names_a_length_that_ran_out_of_memory() -> None:
+def test_longest_names_a_length_that_ran_out_of_memory():
     dataset = _dataset(
         _record(1024, 10, 40.0), _record(4096, 0, 1.0, outcome=Outcome.OUT_OF_MEMORY)
     )
@@ -71,7 +71,7 @@ def test_longest_names_a_length_that_ran_out_of_memory() -> None:
     assert (context.tokens, context.next_tokens) == (1024, 4096)
 
 
-def test_longest_is_no_longer_than_the_longest_row_of_the_data() -> None:
+def test_longest_is_no_longer_than_the_longest_row_of_the_data():
     dataset = _dataset(
         _record(1024, 10, 40.0, measurements={"longest_row_tokens": 1024}),
         _record(4096, 12, 38.0, measurements={"longest_row_tokens": 1500}),
@@ -83,14 +83,14 @@ def test_longest_is_no_longer_than_the_longest_row_of_the_data() -> None:
     assert (shorter.tokens, shorter.next_tokens) == (1024, 1500)
 
 
-def test_longest_with_all_recipes_has_other_optimizers(dataset: Dataset) -> None:
+def test_longest_with_all_recipes_has_other_optimizers(dataset):
     contexts = dataset.main.longest(24 * 2**30, all_recipes=True)
     optimizers = [context.configuration.choices["optimizer"] for context in contexts]
     assert optimizers.index("sgd") == 1
     assert len(optimizers) == 3
 
 
-def test_lines_of_longest_say_that_nothing_was_verified(dataset: Dataset) -> None:
+def test_lines_of_longest_say_that_nothing_was_verified(dataset):
     budget = 24 * 2**30
     text = "\n".join(lines(dataset, dataset.main.longest(budget), budget))
     assert "16,384 tokens: batch 8×1" in text
@@ -99,7 +99,7 @@ def test_lines_of_longest_say_that_nothing_was_verified(dataset: Dataset) -> Non
     assert "the next length that was tried, 65,536 tokens, does not fit" in text
 
 
-def test_other_lengths_are_other_workloads_whatever_the_recipe(dataset: Dataset) -> None:
+def test_other_lengths_are_other_workloads_whatever_the_recipe(dataset):
     results = dataset.main
     answer = results.recommend(Constraints(all_recipes=True))
     offered = [answer.best, *answer.runners_up, *(cost.candidate for cost in answer.costs)]
@@ -111,7 +111,7 @@ def test_other_lengths_are_other_workloads_whatever_the_recipe(dataset: Dataset)
     }
 
 
-def test_recommend_at_a_longer_baseline_never_offers_a_shorter_one() -> None:
+def test_recommend_at_a_longer_baseline_never_offers_a_shorter_one():
     records = [
         _record(1024, 10, 40.0),
         _record(4096, 20, 9.0),
@@ -124,7 +124,7 @@ def test_recommend_at_a_longer_baseline_never_offers_a_shorter_one() -> None:
     assert all(pick.other is None for pick in results.budget_picks)
 
 
-def test_equal_losses_do_not_make_lengths_one_workload() -> None:
+def test_equal_losses_do_not_make_lengths_one_workload():
     records = [_record(1024, 10, 40.0), _record(4096, 20, 9.0)]
     equal = [with_losses(record, [5.0] * 200) for record in records]
     assert not _dataset(*equal).main.same_losses

@@ -29,7 +29,7 @@ def wrong(configuration: Configuration, kind: FlagKind) -> Configuration:
     return replace(configuration, flags=(Flag(kind, 4.0),))
 
 
-def test_candidates_infer_more_accumulation_and_add_the_gradients() -> None:
+def test_candidates_infer_more_accumulation_and_add_the_gradients():
     (candidate,) = candidates([make(4, 1, **KNOWN)], 16)
     assert (candidate.basis, candidate.accumulation) == (Basis.LESS_ACCUMULATION, 4)
     assert (candidate.extra_bytes, candidate.memory_bytes) == (40, 1040)
@@ -40,32 +40,30 @@ def test_candidates_infer_more_accumulation_and_add_the_gradients() -> None:
     ("dtypes", "columns", "bytes_each"),
     [("bfloat16", {}, 2), ("bfloat16, float32", {}, 4), ("bfloat16", {"zero_stage": 2}, 4)],
 )
-def test_candidates_count_gradients_in_the_widest_type(
-    dtypes: str, columns: dict[str, int], bytes_each: int
-) -> None:
+def test_candidates_count_gradients_in_the_widest_type(dtypes, columns, bytes_each):
     known = {"parameters_trainable": 10, "parameter_dtypes": dtypes, **columns}
     (candidate,) = candidates([make(4, 1, **known)], 8)
     assert candidate.extra_bytes == 10 * bytes_each
 
 
-def test_candidates_infer_from_the_most_accumulated_measurement() -> None:
+def test_candidates_infer_from_the_most_accumulated_measurement():
     (candidate,) = candidates([make(4, 1, **KNOWN), make(4, 2, 1030, **KNOWN)], 16)
     assert candidate.measured.accumulation == 2
     assert candidate.memory_bytes == 1030  # its gradients were kept already
 
 
-def test_candidates_never_infer_what_cannot_be_promised() -> None:
+def test_candidates_never_infer_what_cannot_be_promised():
     assert not candidates([make(4, 8, **KNOWN)], 16)  # less accumulation would be slower
     assert not candidates([make(3, 1, **KNOWN)], 16)  # does not divide
     assert not candidates([make(4, 1)], 16)  # size of the gradients unknown
 
 
-def test_candidates_prefer_a_measurement_at_the_batch() -> None:
+def test_candidates_prefer_a_measurement_at_the_batch():
     (candidate,) = candidates([make(4, 1, **KNOWN), make(4, 4, 1035, **KNOWN)], 16)
     assert not candidate.is_inferred
 
 
-def test_candidates_take_the_figures_of_a_row_whose_loss_has_a_wrong_scale() -> None:
+def test_candidates_take_the_figures_of_a_row_whose_loss_has_a_wrong_scale():
     single = make(4, 1, **KNOWN)
     scaled = wrong(make(4, 4, 1100, 60.0, **KNOWN), FlagKind.LOSS_TIMES_ACCUMULATION)
     exact, beyond = (candidates([single, scaled], batch)[-1] for batch in (16, 32))
@@ -78,7 +76,7 @@ def test_candidates_take_the_figures_of_a_row_whose_loss_has_a_wrong_scale() -> 
     assert candidates([single, scaled], 8)[0].basis is Basis.LESS_ACCUMULATION
 
 
-def test_candidates_are_not_inferred_beyond_an_accumulation_that_fails() -> None:
+def test_candidates_are_not_inferred_beyond_an_accumulation_that_fails():
     rows = [make(4, 1, **KNOWN), wrong(make(4, 4, **KNOWN), FlagKind.LOSS_MISMATCH)]
     assert [own.accumulation for own in candidates(rows, 8)] == [2]
     assert not candidates(rows, 32)
@@ -89,7 +87,7 @@ def without_accumulation(candidate: Offer) -> dict[str, object]:
     return {axis: value for axis, value in choices.items() if axis != "accumulation"}
 
 
-def test_inferred_bounds_hold_where_the_accumulation_was_measured_too() -> None:
+def test_inferred_bounds_hold_where_the_accumulation_was_measured_too():
     configurations = recorded(TECHNIQUES).configurations
     (accumulated,) = [
         own for own in configurations if (own.micro_batch, own.accumulation) == (16, 4)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from jobs.flags import LOSS, has_any
 from jobs.record import Outcome
-from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import Basis, Constraints, Offer, Rankings, Recommendation
@@ -34,9 +33,7 @@ def named(answer: Recommendation) -> Iterator[Offer]:
 @pytest.mark.parametrize("run", [TECHNIQUES, GUIDE])
 @pytest.mark.parametrize("effective_batch", [None, 4, 64])
 @pytest.mark.parametrize("all_recipes", [False, True])
-def test_recommend_offers_nothing_that_trains_wrongly(
-    run: str, effective_batch: int | None, all_recipes: bool
-) -> None:
+def test_recommend_offers_nothing_that_trains_wrongly(run, effective_batch, all_recipes):
     results = recorded(run)
     for memory_bytes in (None, 8 * GIB, 24 * GIB):
         constraints = Constraints(
@@ -47,7 +44,7 @@ def test_recommend_offers_nothing_that_trains_wrongly(
             assert not candidate.measured.trains_wrongly
 
 
-def test_recommend_takes_accelerate_over_the_trainers_wrong_accumulation() -> None:
+def test_recommend_takes_accelerate_over_the_trainers_wrong_accumulation():
     results = recorded(TECHNIQUES)
     answer = results.recommend(Constraints(memory_bytes=24 * GIB, effective_batch=64))
     assert answer.best.configuration.choices["loop"] == "accelerate"
@@ -57,7 +54,7 @@ def test_recommend_takes_accelerate_over_the_trainers_wrong_accumulation() -> No
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_budgets_and_recommend_show_one_decision(run: str) -> None:
+def test_budgets_and_recommend_show_one_decision(run):
     results = recorded(run)
     for pick in results.budget_picks:
         best = results.recommend(Constraints(memory_bytes=pick.budget_bytes)).best
@@ -100,9 +97,7 @@ COMPARISONS = st.lists(
 
 
 @given(CONFIGURATIONS, CHECKS, COMPARISONS)
-def test_decision_steps_agree_with_the_pick_at_every_byte(
-    configurations: list[Configuration], checks: list[CapCheck], comparisons: list[PairedComparison]
-) -> None:
+def test_decision_steps_agree_with_the_pick_at_every_byte(configurations, checks, comparisons):
     rankings = Rankings(configurations, checks=checks, comparisons=comparisons)
     ranking = rankings.under(Constraints())
     steps = ranking.decision_steps()
@@ -111,7 +106,7 @@ def test_decision_steps_agree_with_the_pick_at_every_byte(
         assert ranking.pick(budget) is (reached[-1] if reached else None)
 
 
-def test_ranking_prefers_a_measurement_to_an_inferred_advantage_of_less_than_5_percent() -> None:
+def test_ranking_prefers_a_measurement_to_an_inferred_advantage_of_less_than_5_percent():
     known = {"parameters_trainable": 1, "parameter_dtypes": "float32"}
 
     def pick(inferred_speed: float) -> Offer | None:
@@ -123,7 +118,7 @@ def test_ranking_prefers_a_measurement_to_an_inferred_advantage_of_less_than_5_p
     assert (close.is_inferred, clear.is_inferred) == (False, True)
 
 
-def test_ranking_by_another_objective_ignores_tie_breaks() -> None:
+def test_ranking_by_another_objective_ignores_tie_breaks():
     first = make_configuration(1, 100.0, trial_id="a")
     second = make_configuration(1, 99.0, trial_id="b", micro_batch=8)
     won = PairedComparison(trial_id="b", reference_id="a", ratio=1.02, ci95=0.01, rounds=4)

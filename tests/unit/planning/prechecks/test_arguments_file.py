@@ -23,7 +23,7 @@ def load(folder: Path, arguments: object, more: str = "", name: str = "mine.json
     return load_config(folder / "sweep.yaml")
 
 
-def test_users_file_is_taken_and_the_rest_left_aside_in_a_line(tmp_path: Path) -> None:
+def test_users_file_is_taken_and_the_rest_left_aside_in_a_line(tmp_path):
     mine = {
         "output_dir": "out",
         "eval_strategy": "epoch",
@@ -49,7 +49,7 @@ def test_users_file_is_taken_and_the_rest_left_aside_in_a_line(tmp_path: Path) -
     assert "hf_secret" not in json.dumps(config.to_json()) + note
 
 
-def test_file_that_transformers_wrote_leaves_every_axis_at_its_default(tmp_path: Path) -> None:
+def test_file_that_transformers_wrote_leaves_every_axis_at_its_default(tmp_path):
     transformers = pytest.importorskip("transformers")
     arguments = transformers.TrainingArguments(output_dir="out", learning_rate=1e-4, use_cpu=True)
     # Without a GPU the Trainer unpins its memory, which is a choice on the axis dataloader.
@@ -61,7 +61,7 @@ def test_file_that_transformers_wrote_leaves_every_axis_at_its_default(tmp_path:
     assert len(config.notes) == 1
 
 
-def test_file_names_its_deepspeed_file_as_the_trainer_reads_it(tmp_path: Path) -> None:
+def test_file_names_its_deepspeed_file_as_the_trainer_reads_it(tmp_path):
     folder = tmp_path / "theirs"
     folder.mkdir()
     (folder / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
@@ -72,14 +72,14 @@ def test_file_names_its_deepspeed_file_as_the_trainer_reads_it(tmp_path: Path) -
     assert config.baseline["offload"] == "custom"
 
 
-def test_pickled_arguments_are_refused_with_what_to_write(tmp_path: Path) -> None:
+def test_pickled_arguments_are_refused_with_what_to_write(tmp_path):
     (tmp_path / "training_args.bin").write_bytes(b"PK\x03\x04\xff\xfe")
     (tmp_path / "sweep.yaml").write_text(f"{MODEL}training_arguments: training_args.bin\n")
     with pytest.raises(ConfigError, match=r"write TrainingArguments\.to_json_string"):
         load_config(tmp_path / "sweep.yaml")
 
 
-def test_exported_arguments_are_accepted_and_mean_the_same(tmp_path: Path) -> None:
+def test_exported_arguments_are_accepted_and_mean_the_same(tmp_path):
     run = api.load(RUN)
     answer = run.recommend()
     run.export(answer.best, tmp_path / "export")
@@ -93,18 +93,18 @@ def test_exported_arguments_are_accepted_and_mean_the_same(tmp_path: Path) -> No
     assert trial.accumulation == answer.best.accumulation
 
 
-def test_former_arguments_are_none_of_the_installed_transformers() -> None:
+def test_former_arguments_are_none_of_the_installed_transformers():
     from orchestrator.planning.arguments import argument_names
 
     names = argument_names()
     assert names & _FORMER == set()
 
 
-def test_misspelt_argument_of_a_file_is_still_refused(tmp_path: Path) -> None:
+def test_misspelt_argument_of_a_file_is_still_refused(tmp_path):
     with pytest.raises(ConfigError, match='did you mean "learning_rate"'):
         load(tmp_path, {"learning_rte": 1})
 
 
-def test_former_name_of_an_optimizer_is_left_aside_with_what_it_is_today(tmp_path: Path) -> None:
+def test_former_name_of_an_optimizer_is_left_aside_with_what_it_is_today(tmp_path):
     (note,) = load(tmp_path, {"optim": "sgd", "adafactor": True}).notes
     assert "what is written optim: adafactor today (adafactor)" in note

@@ -37,18 +37,18 @@ def write(path: Path, file_format: str) -> Path:
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "arrow", "csv", "json", "disk"])
-def test_data_file_of_every_format_has_columns_and_rows(tmp_path: Path, file_format: str) -> None:
+def test_data_file_of_every_format_has_columns_and_rows(tmp_path, file_format):
     data = read_data_file(write(tmp_path / "data", file_format), file_format)
     assert data.columns == ("text", "label")
     assert [dict(row) for row in data.rows] == ROWS
 
 
-def test_data_file_with_one_array_has_its_objects(tmp_path: Path) -> None:
+def test_data_file_with_one_array_has_its_objects(tmp_path):
     (tmp_path / "data.json").write_text(json.dumps(ROWS, indent=1))
     assert [dict(row) for row in read_data_file(tmp_path / "data.json", "json").rows] == ROWS
 
 
-def test_data_folder_with_splits_is_read_by_its_training_set(tmp_path: Path) -> None:
+def test_data_folder_with_splits_is_read_by_its_training_set(tmp_path):
     (tmp_path / "dataset_dict.json").write_text("{}")
     with pytest.raises(NoDataFileError, match="none is called train"):
         read_data_file(tmp_path, "disk")
@@ -60,9 +60,7 @@ def test_data_folder_with_splits_is_read_by_its_training_set(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "content", [SECRET, f"{SECRET}\nPATH=/bin\n", f"[{SECRET}", f'"{SECRET}"', "\0\xff", ""]
 )
-def test_file_of_another_kind_is_refused_without_its_content(
-    tmp_path: Path, file_format: str, content: str
-) -> None:
+def test_file_of_another_kind_is_refused_without_its_content(tmp_path, file_format, content):
     path = tmp_path / "data"
     path.write_text(content)
     try:
@@ -73,14 +71,14 @@ def test_file_of_another_kind_is_refused_without_its_content(
 
 
 @pytest.mark.parametrize("path", ["/proc/self/environ", "/dev/zero", "/sys/kernel/notes"])
-def test_file_of_the_system_is_refused_unread(path: str, tmp_path: Path) -> None:
+def test_file_of_the_system_is_refused_unread(path, tmp_path):
     (tmp_path / "link").symlink_to(path)
     for named in (Path(path), tmp_path / "link"):
         with pytest.raises(NoDataFileError, match="it belongs to the system"):
             read_data_file(named, "csv")
 
 
-def test_pipe_and_folder_are_refused_at_once(tmp_path: Path) -> None:
+def test_pipe_and_folder_are_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(NoDataFileError, match="a pipe or a device"):
         read_data_file(tmp_path / "pipe", "csv")
@@ -88,14 +86,14 @@ def test_pipe_and_folder_are_refused_at_once(tmp_path: Path) -> None:
         read_data_file(tmp_path, "csv")
 
 
-def test_pipe_inside_a_folder_of_save_to_disk_is_refused_at_once(tmp_path: Path) -> None:
+def test_pipe_inside_a_folder_of_save_to_disk_is_refused_at_once(tmp_path):
     (tmp_path / "state.json").write_text('{"_data_files": [{"filename": "x.arrow"}]}')
     os.mkfifo(tmp_path / "x.arrow")
     with pytest.raises(NoDataFileError, match="is no file but a pipe"):
         read_data_file(tmp_path, "disk")
 
 
-def test_table_of_texts_that_is_a_link_into_the_system_is_refused_unread(tmp_path: Path) -> None:
+def test_table_of_texts_that_is_a_link_into_the_system_is_refused_unread(tmp_path):
     (tmp_path / "metadata.csv").symlink_to("/proc/self/environ")
     with pytest.raises(NoDataFileError, match="it belongs to the system"):
         read_data_file(tmp_path, "imagefolder")

@@ -31,12 +31,12 @@ def problem_of(folder: Path, text: str) -> str:
     return str(error.value)
 
 
-def test_misspelt_key_of_the_vision_part_is_found(tmp_path: Path) -> None:
+def test_misspelt_key_of_the_vision_part_is_found(tmp_path):
     with pytest.raises(ConfigError, match=r'vision_config\.patch_sizes.*did you mean "patch_size"'):
         config_of(tmp_path, SMOLVLM.replace("patch_size", "patch_sizes"))
 
 
-def test_shipped_vision_configuration_shows_its_batch() -> None:
+def test_shipped_vision_configuration_shows_its_batch():
     config = load_config(SHIPPED)
     check_files(config)
     words = in_words(batch_shapes(config, 2))
@@ -44,20 +44,20 @@ def test_shipped_vision_configuration_shows_its_batch() -> None:
     assert "pixel_values 4608 × 1176, image_grid_thw 2 × 3" in words
 
 
-def test_part_that_is_not_given_leaves_the_batch_unknown(tmp_path: Path) -> None:
+def test_part_that_is_not_given_leaves_the_batch_unknown(tmp_path):
     config = config_of(tmp_path, "model: {task: image-text-to-text, architecture: llava}\n")
     check_files(config)
     assert batch_shapes(config, 2) == {}
 
 
-def test_frozen_tower_under_an_adapter_is_ruled_out(tmp_path: Path) -> None:
+def test_frozen_tower_under_an_adapter_is_ruled_out(tmp_path):
     text = SMOLVLM + "axes: {adapter: [none, lora_r8], vision: [default, frozen]}\n"
     planned = plan(config_of(tmp_path, text))
     assert [record.rule for record in planned.ruled_out] == ["adapter_freezes_the_vision_tower"]
     assert len(planned.trials) == 3
 
 
-def test_images_in_a_file_need_a_column_and_a_processor(tmp_path: Path) -> None:
+def test_images_in_a_file_need_a_column_and_a_processor(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')
     text = SMOLVLM + "data: {file: {path: rows.jsonl}}\n"
     problems = problem_of(tmp_path, text)
@@ -65,7 +65,7 @@ def test_images_in_a_file_need_a_column_and_a_processor(tmp_path: Path) -> None:
     assert "needs the folder of the model's processor in tokenizer" in problems
 
 
-def test_trials_on_images_in_a_file_keep_all_columns(tmp_path: Path) -> None:
+def test_trials_on_images_in_a_file_keep_all_columns(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"text": "a", "image": "0.png"}\n')
     text = SMOLVLM + "data: {file: {path: rows.jsonl, tokenizer: ./processor}}\n"
     (trial, *_) = plan(config_of(tmp_path, text)).trials
@@ -85,9 +85,7 @@ CLASSIFIER = "model: {task: image-classification, architecture: %s}\n"
         ("textnet", None, (2, 3, 640, 640)),
     ],
 )
-def test_images_have_the_models_size_or_the_users(
-    tmp_path: Path, architecture: str, size: int | None, shape: tuple[int, ...]
-) -> None:
+def test_images_have_the_models_size_or_the_users(tmp_path, architecture, size, shape):
     text = CLASSIFIER % architecture + (synthetic(image_size=size) if size else "")
     config = config_of(tmp_path, text)
     check_files(config)
@@ -113,11 +111,9 @@ LARGE = SMOLVLM + synthetic(sequence_length=86, image_size=768)
         (CLASSIFIER % "resnet" + synthetic(images=2), "images: is for the task image-text-to-text"),
     ],
 )
-def test_random_images_that_the_model_cannot_take_are_refused(
-    text: str, reason: str, tmp_path: Path
-) -> None:
+def test_random_images_that_the_model_cannot_take_are_refused(text, reason, tmp_path):
     assert reason in problem_of(tmp_path, text)
 
 
-def test_sample_with_room_for_its_images_has_no_problem(tmp_path: Path) -> None:
+def test_sample_with_room_for_its_images_has_no_problem(tmp_path):
     check_files(config_of(tmp_path, SMOLVLM + synthetic(sequence_length=86)))

@@ -44,7 +44,7 @@ def data(**keys: object) -> str:
     return f"data: {json.dumps({'file': file})}\n"
 
 
-def test_data_as_it_should_be_has_no_problem(folder: Path) -> None:
+def test_data_as_it_should_be_has_no_problem(folder):
     assert check_files(config_of(folder, BERT + data())) == ()
 
 
@@ -63,9 +63,7 @@ def test_data_as_it_should_be_has_no_problem(folder: Path) -> None:
         ({"max_length": 600}, "max_length: is 600 tokens, and bert has positions for 512"),
     ],
 )
-def test_mistake_in_the_data_is_named_with_its_key(
-    folder: Path, keys: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mistake_in_the_data_is_named_with_its_key(folder, keys, said, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     text = problems_of(folder, BERT + data(**keys))
     assert re.search(rf"sweep\.yaml:2: .*{said}", text), text
@@ -87,22 +85,20 @@ def ids(*numbers: int) -> dict[str, object]:
         ([ids(1, 2), ids(30522)], "token id 30522, and the model has a vocabulary of 30522"),
     ],
 )
-def test_mistake_in_a_row_is_named_before_the_first_trial(
-    folder: Path, rows: list[dict[str, object]], said: str
-) -> None:
+def test_mistake_in_a_row_is_named_before_the_first_trial(folder, rows, said):
     (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
     tokenizer = None if "input_ids" in rows[0] else "tokenizer"
     assert said in problems_of(folder, BERT + data(tokenizer=tokenizer))
 
 
-def test_labels_within_the_classes_that_are_set_have_no_problem(folder: Path) -> None:
+def test_labels_within_the_classes_that_are_set_have_no_problem(folder):
     (folder / "train.jsonl").write_text('{"text": "a", "label": 7}\n')
     nine = "model: {task: sequence-classification, architecture: bert, config: {num_labels: 9}}\n"
     assert check_files(config_of(folder, nine + data())) == ()
 
 
 @pytest.mark.parametrize("where", ["chat_template.jinja", "tokenizer_config.json"])
-def test_chats_need_a_tokenizer_with_a_chat_template(folder: Path, where: str) -> None:
+def test_chats_need_a_tokenizer_with_a_chat_template(folder, where):
     llama = "model: {task: causal-lm, architecture: llama}\n"
     chat = [{"role": "user", "content": "good"}]
     (folder / "train.jsonl").write_text(json.dumps({"messages": chat}))
@@ -112,7 +108,7 @@ def test_chats_need_a_tokenizer_with_a_chat_template(folder: Path, where: str) -
     assert check_files(config_of(folder, llama + data())) == ()
 
 
-def test_images_that_are_not_decoded_are_refused(folder: Path) -> None:
+def test_images_that_are_not_decoded_are_refused(folder):
     (folder / "train.jsonl").write_text('{"image": "cat.png", "label": 0}\n')
     vit = "model: {task: image-classification, architecture: vit}\n"
     text = problems_of(folder, vit + data())
@@ -132,7 +128,7 @@ def test_images_that_are_not_decoded_are_refused(folder: Path) -> None:
         ("a/b/c", "a name on the Hub looks like ORGANIZATION/MODEL"),
     ],
 )
-def test_mistake_in_a_checkpoint_is_named(folder: Path, name: str, said: str) -> None:
+def test_mistake_in_a_checkpoint_is_named(folder, name, said):
     for made in ("empty", "adapter", "noweights", "runs/checkpoint-500"):
         (folder / made).mkdir(parents=True)
     (folder / "adapter" / "adapter_config.json").write_text("{}")
@@ -142,7 +138,7 @@ def test_mistake_in_a_checkpoint_is_named(folder: Path, name: str, said: str) ->
     assert re.search(said, problems_of(folder, text))
 
 
-def test_unknown_key_over_a_checkpoint_is_named(folder: Path) -> None:
+def test_unknown_key_over_a_checkpoint_is_named(folder):
     checkpoint = folder / "mine"
     checkpoint.mkdir()
     (checkpoint / "config.json").write_text('{"model_type": "bert", "mine_alone": 1}')
@@ -154,7 +150,7 @@ def test_unknown_key_over_a_checkpoint_is_named(folder: Path) -> None:
     assert check_files(config_of(folder, kept)) == ()
 
 
-def test_missing_files_are_notes_where_trials_run_elsewhere(folder: Path) -> None:
+def test_missing_files_are_notes_where_trials_run_elsewhere(folder):
     config = config_of(folder, BERT + data(path="on_the_nodes.jsonl"))
     (note,) = check_files(config, runs_elsewhere=True)
     assert "there is no file" in note
@@ -171,16 +167,14 @@ def test_missing_files_are_notes_where_trials_run_elsewhere(folder: Path) -> Non
         ("nothing", {}, None, None),
     ],
 )
-def test_positions_are_a_bound_only_where_there_is_a_table(
-    model_type: str, given: dict[str, int], usable: int | None, trained: int | None
-) -> None:
+def test_positions_are_a_bound_only_where_there_is_a_table(model_type, given, usable, trained):
     model = ModelSpec(task="causal-lm", architecture=model_type, config=given)
     configuration = ModelConfiguration.of(model)
     assert configuration.usable_positions() == usable
     assert configuration.trained_positions() == trained
 
 
-def test_rotary_model_beyond_its_positions_is_a_note(tmp_path: Path) -> None:
+def test_rotary_model_beyond_its_positions_is_a_note(tmp_path):
     text = (
         "model: {task: causal-lm, architecture: llama}\ndata: {synthetic: {sequence_length: 4096}}"
     )
@@ -188,9 +182,7 @@ def test_rotary_model_beyond_its_positions_is_a_note(tmp_path: Path) -> None:
     assert "llama was made for 2048" in note
 
 
-def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert "cannot be reached" in checkpoints.unreachable("some/model")
 
@@ -216,7 +208,7 @@ def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(
         (BERT + data(), "input_ids 4 × up to 512, attention_mask 4 × up to 512, labels 4"),
     ],
 )
-def test_batch_shapes_follow_task_and_data(folder: Path, text: str, words: str) -> None:
+def test_batch_shapes_follow_task_and_data(folder, text, words):
     config = config_of(folder, text)
     assert in_words(batch_shapes(config, 4)) == words
 
@@ -225,15 +217,13 @@ SHIPPED = sorted((Path(__file__).parents[4] / "configs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_configuration_has_its_size_without_a_count(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shipped_configuration_has_its_size_without_a_count(path, monkeypatch):
     monkeypatch.setattr(library_facts, "_asked", lambda question: {"reason": "asked"})
     assert model_size(load_config(path).model, print).parameters
 
 
 @pytest.mark.slow
-def test_model_size_is_counted_once_and_remembered(folder: Path) -> None:
+def test_model_size_is_counted_once_and_remembered(folder):
     # A vocabulary that was never counted, whenever this test is run.
     vocabulary = time.time_ns() % 10**9
     model = config_of(
@@ -251,9 +241,7 @@ def test_model_size_is_counted_once_and_remembered(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_model_that_cannot_be_built_is_a_mistake(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_model_that_cannot_be_built_is_a_mistake(folder, capsys):
     config_of(
         folder,
         "model: {task: sequence-classification, architecture: bert, config: {hidden_act: gelluu}}",
@@ -262,7 +250,7 @@ def test_model_that_cannot_be_built_is_a_mistake(
     assert "there is no 'gelluu'" in capsys.readouterr().err
 
 
-def test_model_facts_show_why_nothing_was_counted() -> None:
+def test_model_facts_show_why_nothing_was_counted():
     facts = ModelFacts(size=ModelSize(reason="no answer"), shapes={})
     assert list(facts.lines()) == [("model", "parameters not counted: no answer")]
     assert facts.to_json() == {"parameters": None, "one_batch": {}}

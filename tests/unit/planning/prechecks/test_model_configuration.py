@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,9 +32,7 @@ def problems(architecture: str, config: dict[str, Any]) -> list[tuple[KeyPath, s
         ("bert", "quantization_config", "never quantized"),
     ],
 )
-def test_unknown_model_key_is_named_with_what_was_meant(
-    architecture: str, key: str, meant: str
-) -> None:
+def test_unknown_model_key_is_named_with_what_was_meant(architecture, key, meant):
     ((at, message),) = problems(architecture, {key: 2})
     assert at == (key,)
     assert meant in message
@@ -52,23 +49,23 @@ def test_unknown_model_key_is_named_with_what_was_meant(
         ("llava", {"text_config": {"model_type": "gpt2", "n_embd": 64}}),
     ],
 )
-def test_valid_model_keys_have_no_problem(architecture: str, config: dict[str, object]) -> None:
+def test_valid_model_keys_have_no_problem(architecture, config):
     assert problems(architecture, config) == []
 
 
-def test_unknown_key_of_a_sub_config_is_named_with_its_path() -> None:
+def test_unknown_key_of_a_sub_config_is_named_with_its_path():
     ((at, message),) = problems("clip", {"text_config": {"hiden_size": 64}})
     assert at == ("text_config", "hiden_size")
     assert "CLIPTextConfig" in message
 
 
-def test_sub_config_of_another_model_type_is_checked_against_that_type() -> None:
+def test_sub_config_of_another_model_type_is_checked_against_that_type():
     part = {"model_type": "gpt2", "num_key_value_heads": 2}
     ((at, _),) = problems("llava", {"text_config": part})
     assert at == ("text_config", "num_key_value_heads")
 
 
-def test_load_config_names_the_line_of_an_unknown_model_key(tmp_path: Path) -> None:
+def test_load_config_names_the_line_of_an_unknown_model_key(tmp_path):
     path = tmp_path / "sweep.yaml"
     path.write_text(
         "model:\n  task: causal-lm\n  architecture: llama\n  config:\n    hiden_size: 64\n"
@@ -77,7 +74,7 @@ def test_load_config_names_the_line_of_an_unknown_model_key(tmp_path: Path) -> N
         load_config(path)
 
 
-def test_value_has_a_default_and_is_known_by_both_names() -> None:
+def test_value_has_a_default_and_is_known_by_both_names():
     for config, positions in (({}, 1024), ({"n_positions": 8}, 8)):
         model = ModelSpec(task="causal-lm", architecture="gpt2", config=config)
         configuration = ModelConfiguration.of(model)

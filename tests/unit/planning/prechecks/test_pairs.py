@@ -39,7 +39,7 @@ def _notes(
 
 
 @pytest.mark.parametrize("rows", [[PAIR], [CHAT], [{**PAIR, "prompt": ""}]])
-def test_pairs_without_mistakes_are_accepted(rows: list[Any], tmp_path: Path) -> None:
+def test_pairs_without_mistakes_are_accepted(rows, tmp_path):
     assert _notes(rows * 3, tmp_path) == ""
 
 
@@ -61,15 +61,13 @@ def test_pairs_without_mistakes_are_accepted(rows: list[Any], tmp_path: Path) ->
         ([LONG, LONG], "2 of the first 2 prompts have as many or more (row 1 first)"),
     ],
 )
-def test_mistake_in_pairs_is_named_before_the_first_trial(
-    rows: list[Any], message: str, tmp_path: Path
-) -> None:
+def test_mistake_in_pairs_is_named_before_the_first_trial(rows, message, tmp_path):
     with pytest.raises(ConfigError) as error:
         _notes(rows, tmp_path)
     assert message in str(error.value)
 
 
-def test_pairs_of_which_some_prompts_are_too_long_give_a_note(tmp_path: Path) -> None:
+def test_pairs_of_which_some_prompts_are_too_long_give_a_note(tmp_path):
     note = _notes([PAIR, LONG, PAIR], tmp_path)
     assert "1 of the first 3 prompts has as many or more (row 2 first)" in note
     chats = [{**CHAT, "prompt": [{"role": "user", "content": "very " * 9}]}, {**CHAT}]
@@ -77,12 +75,12 @@ def test_pairs_of_which_some_prompts_are_too_long_give_a_note(tmp_path: Path) ->
     assert "1 of the first 2 prompts has" in _notes(chats, tmp_path)
 
 
-def test_pairs_whose_common_prompt_has_no_end_give_a_note(tmp_path: Path) -> None:
+def test_pairs_whose_common_prompt_has_no_end_give_a_note(tmp_path):
     note = _notes([{"chosen": "the film", "rejected": "the film"}], tmp_path)
     assert "row 1 has an answer with which the other begins" in note
 
 
-def test_columns_of_the_users_own_names_are_read(tmp_path: Path) -> None:
+def test_columns_of_the_users_own_names_are_read(tmp_path):
     rows = [{"question": "was the film", "good": "yes", "bad": "no"}]
     names = ", columns: {prompt: question, chosen: good, rejected: bad}"
     assert _notes(rows, tmp_path, file=names) == ""
@@ -90,7 +88,7 @@ def test_columns_of_the_users_own_names_are_read(tmp_path: Path) -> None:
         _notes(rows, tmp_path, file=names.replace("bad", "worse"))
 
 
-def test_a_file_that_another_loop_reads_too_is_checked_for_both(tmp_path: Path) -> None:
+def test_a_file_that_another_loop_reads_too_is_checked_for_both(tmp_path):
     with pytest.raises(ConfigError, match="needs a column text"):
         _notes(
             [{"chosen": "the film yes", "rejected": "the film no"}],
@@ -99,7 +97,7 @@ def test_a_file_that_another_loop_reads_too_is_checked_for_both(tmp_path: Path) 
         )
 
 
-def test_one_batch_of_pairs_has_both_answers_of_each(tmp_path: Path) -> None:
+def test_one_batch_of_pairs_has_both_answers_of_each(tmp_path):
     path = tmp_path / "sweep.yaml"
     path.write_text(
         "model: {task: causal-lm, architecture: llama}\n"

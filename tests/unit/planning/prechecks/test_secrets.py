@@ -33,9 +33,7 @@ def write_config(folder: Path, **sections: object) -> Path:
         ("password", {"password": 12345}),
     ],
 )
-def test_secret_in_model_config_is_refused_with_its_key(
-    key: str, config: dict[str, object], tmp_path: Path
-) -> None:
+def test_secret_in_model_config_is_refused_with_its_key(key, config, tmp_path):
     path = write_config(tmp_path, model={**MODEL, "config": config})
     with pytest.raises(ConfigError) as error:
         load_config(path)
@@ -46,14 +44,14 @@ def test_secret_in_model_config_is_refused_with_its_key(
     assert SECRET not in str(error.value)
 
 
-def test_secret_in_a_file_of_arguments_is_refused(tmp_path: Path) -> None:
+def test_secret_in_a_file_of_arguments_is_refused(tmp_path):
     (tmp_path / "arguments.json").write_text(json.dumps({"optim_args": f"api_key={SECRET}"}))
     with pytest.raises(ConfigError, match="optim_args: looks like a secret") as error:
         load_config(write_config(tmp_path, training_arguments="arguments.json"))
     assert SECRET not in str(error.value)
 
 
-def test_secret_in_a_loggers_settings_is_allowed(tmp_path: Path) -> None:
+def test_secret_in_a_loggers_settings_is_allowed(tmp_path):
     loggers = {"wandb": {"settings": {"api_key": SECRET}}}
     assert load_config(write_config(tmp_path, loggers=loggers)).loggers
 
@@ -66,6 +64,6 @@ def test_secret_in_a_loggers_settings_is_allowed(tmp_path: Path) -> None:
         {"hidden_act": "gelu", "id2label": {"0": "token", "1": "key"}},
     ],
 )
-def test_harmless_model_config_is_accepted(config: dict[str, object], tmp_path: Path) -> None:
+def test_harmless_model_config_is_accepted(config, tmp_path):
     path = write_config(tmp_path, model={**MODEL, "config": config})
     assert load_config(path).model.config == config

@@ -27,9 +27,7 @@ def _planned(folder: Path, model: dict[str, Any], choices: dict[str, Any], **key
     return plan(config_of(folder, model=model, trials=[choices], **keys))
 
 
-def test_model_that_finds_out_itself_whether_it_can_checkpoint_is_not_ruled_out(
-    tmp_path: Path,
-) -> None:
+def test_model_that_finds_out_itself_whether_it_can_checkpoint_is_not_ruled_out(tmp_path):
     model = {"task": "image-classification", "architecture": "timm_wrapper"}
     assert not _planned(tmp_path, model, {"activations": "checkpoint"}).ruled_out
 
@@ -61,8 +59,8 @@ def test_model_that_finds_out_itself_whether_it_can_checkpoint_is_not_ruled_out(
     ],
 )
 def test_technique_that_does_not_go_with_the_model_is_ruled_out(
-    model: dict[str, Any], choices: dict[str, Any], rule: str, reason: str, tmp_path: Path
-) -> None:
+    model, choices, rule, reason, tmp_path
+):
     keys = {"data": LENGTH} if model is GPT2 else {}
     planned = _planned(tmp_path, model, choices, **keys)
     [record] = planned.ruled_out
@@ -74,9 +72,7 @@ def test_technique_that_does_not_go_with_the_model_is_ruled_out(
     "choices",
     [{"batching": "packed"}, {"adapter": "prompt_tuning(num_virtual_tokens=4)"}, {"loss": "cce"}],
 )
-def test_technique_that_goes_with_the_model_is_planned(
-    choices: dict[str, Any], tmp_path: Path
-) -> None:
+def test_technique_that_goes_with_the_model_is_planned(choices, tmp_path):
     planned = _planned(tmp_path, GPT2, choices, data=LENGTH)
     assert planned.ruled_out == ()
     [spec] = planned.trials
@@ -86,8 +82,8 @@ def test_technique_that_goes_with_the_model_is_planned(
 
 @pytest.mark.parametrize(("architecture", "is_known"), [("llama", True), ("gpt2", False)])
 def test_liger_kernels_are_for_the_architectures_of_its_table(
-    architecture: str, is_known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    architecture, is_known, tmp_path, monkeypatch
+):
     known = {**library_facts.facts(), "liger_model_types": ["llama"]}
     monkeypatch.setattr(technique_requirements, "facts", lambda: known)
     model = {"task": "causal-lm", "architecture": architecture}
@@ -97,7 +93,7 @@ def test_liger_kernels_are_for_the_architectures_of_its_table(
     assert reasons == ([] if is_known else ["Liger has no kernels for the architecture gpt2"])
 
 
-def test_quantized_checkpoint_needs_an_adapter(tmp_path: Path) -> None:
+def test_quantized_checkpoint_needs_an_adapter(tmp_path):
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
     quantized = {"model_type": "llama", "quantization_config": {"load_in_4bit": True}}

@@ -47,11 +47,11 @@ def _traced(forward: Forward) -> tuple[int, int]:
         pytest.param(lambda x: x.roll((3, 3), (0, 1)), (3, 3), id="roll"),
     ],
 )
-def test_recorder_counts_tensors_as_with_data(forward: Forward, expected: tuple[int, int]) -> None:
+def test_recorder_counts_tensors_as_with_data(forward, expected):
     assert _traced(forward) == expected
 
 
-def test_recorder_phase_decides_the_kind_of_what_outlives_it() -> None:
+def test_recorder_phase_decides_the_kind_of_what_outlives_it():
     recorder = AllocationRecorder()
     with FakeTensorMode(), recorder:
         with recorder.phase("build"):
@@ -64,7 +64,7 @@ def test_recorder_phase_decides_the_kind_of_what_outlives_it() -> None:
 
 
 @pytest.mark.parametrize("is_padded", [False, True])
-def test_recorder_conditions_about_all_positions_hold_only_without_padding(is_padded: bool) -> None:
+def test_recorder_conditions_about_all_positions_hold_only_without_padding(is_padded):
     recorder = AllocationRecorder()
     recorder.is_padded = is_padded
     with FakeTensorMode(allow_non_fake_inputs=True), recorder:

@@ -24,7 +24,7 @@ def _batches(*lengths: int) -> _FileBatches:
     return _FileBatches(Dataset.from_dict({"input_ids": [[5] * n for n in lengths]}), _padded)
 
 
-def test_worst_batch_is_of_the_longest_rows_together() -> None:
+def test_worst_batch_is_of_the_longest_rows_together():
     batches = _batches(*[30] * 97, 500, 480, 500)
     assert batches.worst(2).tensors["input_ids"].shape == (2, 500)
     assert not batches.worst(2).is_padded
@@ -32,21 +32,21 @@ def test_worst_batch_is_of_the_longest_rows_together() -> None:
     assert batches.is_ragged
 
 
-def test_typical_batch_of_mostly_short_rows_is_short() -> None:
+def test_typical_batch_of_mostly_short_rows_is_short():
     batches = _batches(*[30] * 199, 500)
     assert batches.typical(4).tokens() == 30
     assert batches.worst(4).tokens() == 500
 
 
-def test_batch_of_more_samples_than_rows_has_all_rows() -> None:
+def test_batch_of_more_samples_than_rows_has_all_rows():
     assert _batches(10, 20).worst(8).tensors["input_ids"].shape == (2, 20)
 
 
-def test_rows_of_one_length_are_not_ragged() -> None:
+def test_rows_of_one_length_are_not_ragged():
     assert not _batches(30, 30, 30).is_ragged
 
 
-def test_worst_batch_has_the_longest_input_and_the_longest_target() -> None:
+def test_worst_batch_has_the_longest_input_and_the_longest_target():
     rows = {"input_ids": [[5] * 9, [5] * 100, [5] * 60], "labels": [[1] * 80, [1], [1] * 5]}
 
     def shapes(chosen: list[Any]) -> dict[str, torch.Tensor]:

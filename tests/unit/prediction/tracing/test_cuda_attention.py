@@ -12,14 +12,14 @@ H200 = load_gpu("h200")
 QUERY = torch.empty((2, 4, 16, 64), dtype=torch.bfloat16, device="meta")
 
 
-def test_attention_kernel_permuted_bias_takes_no_fused_kernel() -> None:
+def test_attention_kernel_permuted_bias_takes_no_fused_kernel():
     bias = torch.empty((1, 4, 16, 16), dtype=torch.bfloat16, device="meta")
     permuted = torch.empty((1, 16, 16, 4), dtype=torch.bfloat16, device="meta").permute(0, 3, 1, 2)
     assert attention_kernel(H200, QUERY, QUERY, QUERY, bias) == "cudnn"
     assert attention_kernel(H200, QUERY, QUERY, QUERY, permuted) == "math"
 
 
-def test_attention_kernel_depends_on_width_and_dtype() -> None:
+def test_attention_kernel_depends_on_width_and_dtype():
     wide = torch.empty((2, 4, 16, 192), dtype=torch.bfloat16, device="meta")
     full = torch.empty((2, 4, 16, 64), dtype=torch.float32, device="meta")
     assert attention_kernel(H200, wide, wide, wide, None) == "flash"
@@ -53,20 +53,18 @@ HALF, BRAIN, FULL = torch.float16, torch.bfloat16, torch.float32
         ("h200", BRAIN, 4, 288, 0.0, "efficient"),
     ],
 )
-def test_attention_kernel_is_one_that_the_gpu_has(
-    gpu: str, dtype: torch.dtype, key_heads: int, width: int, dropout: float, kernel: str
-) -> None:
+def test_attention_kernel_is_one_that_the_gpu_has(gpu, dtype, key_heads, width, dropout, kernel):
     query = torch.empty((2, 4, 16, width), dtype=dtype, device="meta", requires_grad=True)
     key = torch.empty((2, key_heads, 16, width), dtype=dtype, device="meta")
     assert attention_kernel(load_gpu(gpu), query, key, key, None, dropout) == kernel
 
 
-def test_attention_kernel_without_gradients_takes_wide_heads() -> None:
+def test_attention_kernel_without_gradients_takes_wide_heads():
     query = torch.empty((2, 4, 16, 208), dtype=BRAIN, device="meta")
     assert attention_kernel(load_gpu("a10g"), query, query, query, None) == "flash"
 
 
-def test_attention_kernel_of_causal_rows_of_two_lengths() -> None:
+def test_attention_kernel_of_causal_rows_of_two_lengths():
     key = torch.empty((2, 4, 32, 64), dtype=BRAIN, device="meta")
     a100 = load_gpu("a100_40gb")
     assert attention_kernel(a100, QUERY, key, key, None) == "flash"

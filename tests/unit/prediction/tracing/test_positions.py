@@ -43,15 +43,13 @@ def _why(architecture: str, config: Mapping[str, Any], tokens: int) -> str:
         ),
     ],
 )
-def test_one_token_more_than_positions_is_refused_with_the_number(
-    architecture: str, config: Mapping[str, Any], positions: int
-) -> None:
+def test_one_token_more_than_positions_is_refused_with_the_number(architecture, config, positions):
     assert _why(architecture, config, positions) == ""
     reason = _why(architecture, config, positions + 1)
     assert f"{positions + 1} tokens" in reason
     assert f"positions for {positions}" in reason
 
 
-def test_rotary_positions_have_no_end() -> None:
+def test_rotary_positions_have_no_end():
     config = {**SMALL, "intermediate_size": 64, "max_position_embeddings": 16}
     assert _why("llama", config, 64) == ""

@@ -20,7 +20,7 @@ def data_of(folder: Path, records: list[TrialRecord]) -> dict[str, Any]:
     return chart_data(dataset, shown_configurations(dataset))
 
 
-def test_chart_data_holds_every_configuration_of_every_environment(tmp_path: Path) -> None:
+def test_chart_data_holds_every_configuration_of_every_environment(tmp_path):
     other = {**H200, "gpu_model": "Another GPU"}
     choices = {"precision": "fp32", "activations": "keep", "optimizer": "sgd"}
     records = [*make_grid(), make_record(environment=other, **choices)]
@@ -38,7 +38,7 @@ def test_chart_data_holds_every_configuration_of_every_environment(tmp_path: Pat
     ]
 
 
-def test_many_numbers_share_colours_in_bands(tmp_path: Path) -> None:
+def test_many_numbers_share_colours_in_bands(tmp_path):
     records = [make_record(micro_batch=size, memory_mib=size) for size in range(1, 29)]
     encoding = data_of(tmp_path, records)["encodings"][0]
     assert encoding["of"] == sorted(encoding["of"])
@@ -46,7 +46,7 @@ def test_many_numbers_share_colours_in_bands(tmp_path: Path) -> None:
     assert len(encoding["names"]) == len(encoding["colours"]) == 1 + encoding["of"][-1]
 
 
-def test_chart_data_names_recipes_and_the_ranked_one(tmp_path: Path) -> None:
+def test_chart_data_names_recipes_and_the_ranked_one(tmp_path):
     data = data_of(tmp_path, make_grid())
     (environment,) = data["environments"]
     assert environment["recipes"][environment["ranked"]] == "the baseline's recipe"
@@ -56,7 +56,7 @@ def test_chart_data_names_recipes_and_the_ranked_one(tmp_path: Path) -> None:
     }
 
 
-def test_chart_data_holds_flags_and_cap_checks(tmp_path: Path) -> None:
+def test_chart_data_holds_flags_and_cap_checks(tmp_path):
     record = make_record(flags=[Flag(FlagKind.UNSTABLE, 0.1)])
     cap = {"memory_cap": MemoryCap(device_bytes=2**31)}
     failed = {"outcome": Outcome.OUT_OF_MEMORY, "measurements": {}, "steps": {}}
@@ -67,13 +67,13 @@ def test_chart_data_holds_flags_and_cap_checks(tmp_path: Path) -> None:
     assert flags["of"][flags["at"][0]] == ["unstable: step time 95 % CI ±10 %"]
 
 
-def test_chart_data_holds_the_anatomy_of_a_follow_up(tmp_path: Path) -> None:
+def test_chart_data_holds_the_anatomy_of_a_follow_up(tmp_path):
     record = make_record(micro_batch=8, speed=80.0)
     data = data_of(tmp_path, [record, profile_of(record, 2.0)])
     assert data["anatomies"]["0"]["timeline"]["mib"]["saved activations"] == [0, 1200, 0]
 
 
-def test_shown_configurations_keep_fronts_and_an_even_choice(tmp_path: Path) -> None:
+def test_shown_configurations_keep_fronts_and_an_even_choice(tmp_path):
     dataset = load_dataset(write_run(tmp_path, make_grid()))
     shown = shown_configurations(dataset, limit=40)
     (kept,) = shown.values()
@@ -94,7 +94,7 @@ def lines(folder: Path, records: list[TrialRecord]) -> list[dict[str, Any]]:
     return batch_lines(dataset, dataset.main, index_of(dataset.main))
 
 
-def test_batch_lines_rise_by_micro_batch_and_name_the_baseline(tmp_path: Path) -> None:
+def test_batch_lines_rise_by_micro_batch_and_name_the_baseline(tmp_path):
     records = []
     for size in (4, 1, 2):
         for precision, factor in (("fp32", 1.0), ("bf16", 3.0)):
@@ -108,11 +108,11 @@ def test_batch_lines_rise_by_micro_batch_and_name_the_baseline(tmp_path: Path) -
     assert (baseline["best"], baseline["single"]) == (1, 1)
 
 
-def test_batch_lines_need_two_micro_batches(tmp_path: Path) -> None:
+def test_batch_lines_need_two_micro_batches(tmp_path):
     assert lines(tmp_path, [make_record(micro_batch=4)]) == []
 
 
-def test_batch_lines_take_the_fastest_split_of_a_micro_batch(tmp_path: Path) -> None:
+def test_batch_lines_take_the_fastest_split_of_a_micro_batch(tmp_path):
     records = [
         make_record(micro_batch=2, accumulation=1, speed=10.0),
         make_record(micro_batch=2, accumulation=4, speed=15.0),
@@ -123,7 +123,7 @@ def test_batch_lines_take_the_fastest_split_of_a_micro_batch(tmp_path: Path) -> 
     assert line["speed"] == 20.0
 
 
-def test_batch_lines_are_few_and_hold_the_baseline(tmp_path: Path) -> None:
+def test_batch_lines_are_few_and_hold_the_baseline(tmp_path):
     records = []
     for number in range(20):
         for size in (1, 2):
@@ -135,7 +135,7 @@ def test_batch_lines_are_few_and_hold_the_baseline(tmp_path: Path) -> None:
     assert any(line["name"].endswith("(baseline)") for line in best)
 
 
-def test_explained_pairs_are_those_of_picks_default_and_front(tmp_path: Path) -> None:
+def test_explained_pairs_are_those_of_picks_default_and_front(tmp_path):
     dataset = load_dataset(write_run(tmp_path, make_grid(), budgets=[2**33]))
     results = dataset.main
     numbers = index_of(results)

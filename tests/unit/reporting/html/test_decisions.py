@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ def page_decisions(run: Run, results: EnvironmentResults, **limit: int) -> dict[
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_decisions_are_the_answers_of_recommend(name: str) -> None:
+def test_decisions_are_the_answers_of_recommend(name):
     run = load(RECORDED / name)
     results = run.results
     table = page_decisions(run, results)
@@ -57,7 +56,7 @@ def test_decisions_are_the_answers_of_recommend(name: str) -> None:
         assert shown["memory"] == best.configuration.memory_bytes
 
 
-def test_decisions_say_what_was_not_checked(tmp_path: Path) -> None:
+def test_decisions_say_what_was_not_checked(tmp_path):
     """A table without its steps holds no losses to check."""
     publish(write_run(tmp_path / "whole", [make_record()]))
     alone = tmp_path / "alone"
@@ -69,7 +68,7 @@ def test_decisions_say_what_was_not_checked(tmp_path: Path) -> None:
     assert any(note.startswith("losses not checked: ") for note in shown["notes"])
 
 
-def test_decisions_leave_out_queries_beyond_their_room() -> None:
+def test_decisions_leave_out_queries_beyond_their_room():
     run = load(RECORDED / "2026-11-20-bert_large-7xh200-part")
     rows = len(run.results.configurations)
     assert len(page_decisions(run, run.results, limit=3 * rows)["steps"]) == 3

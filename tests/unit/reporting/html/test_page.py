@@ -23,7 +23,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return load_dataset(write_run(folder, make_grid(), budgets=[2**33]))
 
 
-def test_page_asks_no_network_and_names_its_tables(dataset: Dataset) -> None:
+def test_page_asks_no_network_and_names_its_tables(dataset):
     html = page.render(Report(dataset=dataset))
     text = "".join(re.split(r"(?s)<script[^>]*>.*?</script>", html))
     assert not re.findall(r"(?:src|href)=[\"']?(?:https?:)?//", text)
@@ -33,14 +33,14 @@ def test_page_asks_no_network_and_names_its_tables(dataset: Dataset) -> None:
     assert len(re.findall(r' id="([^"]+)"', text)) == len(set(re.findall(r' id="([^"]+)"', text)))
 
 
-def test_page_shows_the_front_without_a_script(dataset: Dataset) -> None:
+def test_page_shows_the_front_without_a_script(dataset):
     html = page.render(Report(dataset=dataset))
     table = html.split('<table id="table"')[1].split("</table>")[0]
     assert "batch 256 · bf16" in table
     assert "Ranked: same training recipe as the baseline" in table
 
 
-def test_policy_names_the_only_script_and_style(dataset: Dataset) -> None:
+def test_policy_names_the_only_script_and_style(dataset):
     html = page.render(Report(dataset=dataset))
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     for tag in ('script type="module"', "style"):
@@ -52,23 +52,21 @@ def test_policy_names_the_only_script_and_style(dataset: Dataset) -> None:
     assert "unsafe" not in policy
 
 
-def test_bundle_has_every_module_once_and_no_imports() -> None:
+def test_bundle_has_every_module_once_and_no_imports():
     folder = Path(page.__file__).parent / "scripts"
     assert {path.stem for path in folder.glob("*.js")} == set(page.SCRIPTS)
     script = page.bundle(page.SCRIPTS)
     assert not re.search(r"(?m)^(import|export)\b", script)
 
 
-def test_script_json_cannot_end_its_script() -> None:
+def test_script_json_cannot_end_its_script():
     value = {"a": [float("nan"), float("inf"), 1.5, "</script>&\u2028"]}
     text = page.script_json(value)
     assert text == '{"a":[null,null,1.5,"\\u003c/script\\u003e\\u0026\\u2028"]}'
     assert json.loads(text)["a"][3] == "</script>&\u2028"
 
 
-def test_queries_find_the_fastest_within_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queries_find_the_fastest_within_the_budget(tmp_path, monkeypatch):
     import duckdb
     import polars
 

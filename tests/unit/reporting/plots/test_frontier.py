@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 
@@ -22,20 +21,20 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return load_dataset(write_run(tmp_path_factory.mktemp("grid"), make_grid()))
 
 
-def test_encoded_axes_prefer_precision_and_activations(dataset: Dataset, tmp_path: Path) -> None:
+def test_encoded_axes_prefer_precision_and_activations(dataset, tmp_path):
     assert encoded_axes(dataset, dataset.main) == ("precision", "activations")
     records = [make_record(optimizer=name, micro_batch=n) for n in (1, 2) for name in ("a", "b")]
     few = load_dataset(write_run(tmp_path, records))
     assert encoded_axes(few, few.main) == ("optimizer", "micro_batch")
 
 
-def test_render_draws_runs_with_and_without_results(dataset: Dataset, tmp_path: Path) -> None:
+def test_render_draws_runs_with_and_without_results(dataset, tmp_path):
     empty = load_dataset(write_run(tmp_path, [make_record(outcome=Outcome.FAILED, reason="no")]))
     for run in (dataset, empty):
         assert render(run).startswith(b"\x89PNG")
 
 
-def test_labelled_configurations_are_few_and_hold_the_ends(dataset: Dataset) -> None:
+def test_labelled_configurations_are_few_and_hold_the_ends(dataset):
     front = dataset.main.front
     chosen = labelled(front, [front[3]])
     assert chosen[:3] == [front[-1], front[0], front[3]]
@@ -43,7 +42,7 @@ def test_labelled_configurations_are_few_and_hold_the_ends(dataset: Dataset) -> 
     assert labelled(front[:1], ()) == [front[0]]
 
 
-def test_write_never_covers_a_label_with_another() -> None:
+def test_write_never_covers_a_label_with_another():
     figure = new_figure(6, 4)
     axes = figure.add_subplot()
     axes.set(xlim=(0, 10), ylim=(0, 10))
@@ -57,7 +56,7 @@ def test_write_never_covers_a_label_with_another() -> None:
     assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
 
 
-def test_shown_budgets_are_those_of_the_run_wherever_they_lie(tmp_path: Path) -> None:
+def test_shown_budgets_are_those_of_the_run_wherever_they_lie(tmp_path):
     named = [GIB // 2, 900 * GIB]
     dataset = load_dataset(write_run(tmp_path / "named", make_grid(), budgets=named))
     assert shown_budgets(dataset, dataset.main) == named
@@ -65,7 +64,7 @@ def test_shown_budgets_are_those_of_the_run_wherever_they_lie(tmp_path: Path) ->
     assert shown_budgets(unnamed, unnamed.main)
 
 
-def test_values_of_an_axis_come_in_their_techniques_order(tmp_path: Path) -> None:
+def test_values_of_an_axis_come_in_their_techniques_order(tmp_path):
     records = []
     for number, precision in enumerate(("bf16", "fp32", "mine", "tf32")):
         records.append(make_record(precision=precision, micro_batch=2 ** (4 - number)))
@@ -75,13 +74,13 @@ def test_values_of_an_axis_come_in_their_techniques_order(tmp_path: Path) -> Non
     assert values_of("micro_batch", configurations) == [2, 4, 8, 16]
 
 
-def test_colours_of_names_are_the_palette_and_all_differ() -> None:
+def test_colours_of_names_are_the_palette_and_all_differ():
     assert colours_of(["a", "b", "c"]) == list(PALETTE[:3])
     many = colours_of([f"name {number}" for number in range(40)])
     assert len(set(many)) == 40
 
 
-def test_colours_of_numbers_rise_from_end_to_end() -> None:
+def test_colours_of_numbers_rise_from_end_to_end():
     colours = colours_of([1, 2, 4, 8])
     assert (colours[0], colours[-1]) == (RISING[0], RISING[-1])
     assert colours_of([1, 2]) == list(PALETTE[:2])

@@ -30,13 +30,13 @@ def written(table: Table) -> list[list[str]]:
     return [[column.text(row) for column in table.shown_columns] for row in table.rows]
 
 
-def test_anatomy_of_a_follow_up_has_the_speed_of_its_trial(dataset: Dataset) -> None:
+def test_anatomy_of_a_follow_up_has_the_speed_of_its_trial(dataset):
     result = anatomies_of(dataset, dataset.main.configurations)
     assert result.keys() == {PROFILED.trial_id, SEARCHED.trial_id}
     assert result[SEARCHED.trial_id].values("operations")["idle"] == pytest.approx(8 / 80 - 0.064)
 
 
-def test_anatomy_of_the_trial_itself_comes_before_a_follow_ups(tmp_path: Path) -> None:
+def test_anatomy_of_the_trial_itself_comes_before_a_follow_ups(tmp_path):
     dataset = load_dataset(write_run(tmp_path, [PROFILED, profile_of(PROFILED)]))
     assert dataset.main is not None
     (anatomy_shown,) = anatomies_of(dataset, dataset.main.configurations).values()
@@ -44,7 +44,7 @@ def test_anatomy_of_the_trial_itself_comes_before_a_follow_ups(tmp_path: Path) -
     assert anatomy_shown.values("memory") == PROFILED.anatomy.values("memory")
 
 
-def test_anatomy_tables_hold_memory_time_and_modules(dataset: Dataset) -> None:
+def test_anatomy_tables_hold_memory_time_and_modules(dataset):
     result = tables(dataset)
     assert ["batch 8", "1.17 GiB", "400 MiB", "64 MiB", "536 MiB"] in written(result["memory"])
     assert written(result["time"])[1] == [
@@ -62,12 +62,12 @@ def test_anatomy_tables_hold_memory_time_and_modules(dataset: Dataset) -> None:
     assert ["batch 8", "80.0 %", "20.0 %"] in written(result["modules"])
 
 
-def test_anatomy_is_left_out_where_nothing_was_profiled(tmp_path: Path) -> None:
+def test_anatomy_is_left_out_where_nothing_was_profiled(tmp_path):
     dataset = load_dataset(write_run(tmp_path, [SEARCHED]))
     assert anatomy.make(dataset, dataset.main) is None
 
 
-def test_asked_first_names_the_front_before_others(tmp_path: Path) -> None:
+def test_asked_first_names_the_front_before_others(tmp_path):
     slow = [make_record(micro_batch=n, memory_mib=5000 + n) for n in range(1, 9)]
     best = make_record(micro_batch=16, memory_mib=900, speed=900.0)
     dataset = load_dataset(write_run(tmp_path, [*slow, best]))

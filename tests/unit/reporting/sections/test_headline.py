@@ -36,8 +36,8 @@ def at(precision: str, memory_mib: int, speed: float, micro_batch: int = 4) -> T
     ],
 )
 def test_headline_compares_with_the_default_at_the_same_batch(
-    tmp_path: Path, memory_mib: int, speed: float, expected: str
-) -> None:
+    tmp_path, memory_mib, speed, expected
+):
     records = [at("fp32", 8000, 100.0), at("bf16", memory_mib, speed), at("fp32", 900, 9.0, 1)]
     text = sentence(tmp_path, records, [20 * GIB])
     assert text.startswith(expected)
@@ -46,9 +46,7 @@ def test_headline_compares_with_the_default_at_the_same_batch(
 
 
 @pytest.mark.parametrize(("half_width", "chance"), [(0.5, True), (0.001, False), (None, False)])
-def test_headline_says_if_the_gain_is_no_more_than_chance(
-    tmp_path: Path, half_width: float | None, chance: bool
-) -> None:
+def test_headline_says_if_the_gain_is_no_more_than_chance(tmp_path, half_width, chance):
     own = {**GPU_BOUND, "samples_per_second_ci95": half_width}
     records = [
         make_record(precision="fp32", speed=1.0, measurements=own),
@@ -72,14 +70,12 @@ def test_headline_says_if_the_gain_is_no_more_than_chance(
         ([], "9.0 × the default's throughput at 1.1 × its memory, by the fastest of all: batch 8"),
     ],
 )
-def test_headline_is_about_the_smallest_budget_that_the_default_fits(
-    tmp_path: Path, budgets_gib: list[int], words: str
-) -> None:
+def test_headline_is_about_the_smallest_budget_that_the_default_fits(tmp_path, budgets_gib, words):
     records = [at("fp32", 8000, 100.0), at("bf16", 2000, 50.0), at("bf16", 9000, 900.0, 8)]
     assert sentence(tmp_path, records, [size * GIB for size in budgets_gib]).startswith(words)
 
 
-def test_headline_says_where_the_default_was_measured_at_another_batch(tmp_path: Path) -> None:
+def test_headline_says_where_the_default_was_measured_at_another_batch(tmp_path):
     records = [at("fp32", 8000, 100.0, 1), at("bf16", 8000, 500.0, 6)]
     records += [at("bf16", 7000, 100.0, 1)]
     text = sentence(tmp_path, records, [])
@@ -97,13 +93,11 @@ def test_headline_says_where_the_default_was_measured_at_another_batch(tmp_path:
         ),
     ],
 )
-def test_headline_of_the_default_itself_claims_no_gain(
-    tmp_path: Path, other: TrialRecord, which: str
-) -> None:
+def test_headline_of_the_default_itself_claims_no_gain(tmp_path, other, which):
     text = sentence(tmp_path, [at("fp32", 8000, 100.0), other], [])
     assert text.startswith(f"No gain over the default techniques, which are the fastest {which}: ")
 
 
-def test_headline_is_absent_without_results(tmp_path: Path) -> None:
+def test_headline_is_absent_without_results(tmp_path):
     failed = make_record(outcome=Outcome.FAILED, reason="no")
     assert headline.make(load_dataset(write_run(tmp_path, [failed]))) is None

@@ -41,7 +41,7 @@ def texts(content: Content) -> list[list[str]]:
     return [[column.text(row) for column in table.shown_columns] for row in table.rows]
 
 
-def test_pareto_front_ranks_the_baselines_recipe_and_counts_others(tmp_path: Path) -> None:
+def test_pareto_front_ranks_the_baselines_recipe_and_counts_others(tmp_path):
     content = pareto_front.make(*loaded(tmp_path, make_grid()))
     rows = content.tables[0].rows
     assert {row["choices"]["optimizer"] for row in rows} == {"adamw_torch_fused"}
@@ -52,7 +52,7 @@ def test_pareto_front_ranks_the_baselines_recipe_and_counts_others(tmp_path: Pat
     assert not content.notes
 
 
-def test_pareto_front_without_the_baselines_recipe_names_the_ranked_one(tmp_path: Path) -> None:
+def test_pareto_front_without_the_baselines_recipe_names_the_ranked_one(tmp_path):
     sgd = make_record(optimizer="sgd", recipe={"optimizer": "sgd"})
     failed = make_record(optimizer="adamw_torch_fused", outcome=Outcome.OUT_OF_MEMORY)
     content = pareto_front.make(*loaded(tmp_path, [sgd, failed]))
@@ -60,7 +60,7 @@ def test_pareto_front_without_the_baselines_recipe_names_the_ranked_one(tmp_path
     assert ranked in content.text
 
 
-def test_pareto_front_marks_speeds_of_the_host(tmp_path: Path) -> None:
+def test_pareto_front_marks_speeds_of_the_host(tmp_path):
     dataset, results = loaded(tmp_path, [make_record(speed=50.0)])
     own = replace(results.configurations[0], flags=(Flag(FlagKind.HOST_BOUND, 2.0),))
     content = pareto_front.make(dataset, replace(results, configurations=(own,)))
@@ -68,7 +68,7 @@ def test_pareto_front_marks_speeds_of_the_host(tmp_path: Path) -> None:
     assert content.notes[0].startswith("h ")
 
 
-def test_budgets_show_a_faster_recipe_behind_the_best(tmp_path: Path) -> None:
+def test_budgets_show_a_faster_recipe_behind_the_best(tmp_path):
     content = budgets.make(*loaded(tmp_path, make_grid(), budgets=[GIB, 8 * GIB]))
     rows = content.tables[0].rows
     assert [(row["budget_bytes"] // GIB, row["role"]) for row in rows] == [
@@ -82,7 +82,7 @@ def test_budgets_show_a_faster_recipe_behind_the_best(tmp_path: Path) -> None:
     assert any("verified under a memory cap" in note for note in content.notes)
 
 
-def test_hf_guide_table_stands_beside_published_figures(tmp_path: Path) -> None:
+def test_hf_guide_table_stands_beside_published_figures(tmp_path):
     content = hf_guide.make(*loaded(tmp_path, make_guide(), config=GUIDE_CONFIG))
     rows = texts(content)
     assert rows[0][1:] == [
@@ -104,8 +104,8 @@ def test_hf_guide_table_stands_beside_published_figures(tmp_path: Path) -> None:
     ],
 )
 def test_hf_guide_shows_published_figures_of_its_own_experiment_only(
-    tmp_path: Path, change: dict[str, Any], has_table: bool, has_published: bool
-) -> None:
+    tmp_path, change, has_table, has_published
+):
     dataset, results = loaded(tmp_path, make_guide(), config={**GUIDE_CONFIG, **change})
     content = hf_guide.make(dataset, results)
     assert (content is not None) is has_table
@@ -114,7 +114,7 @@ def test_hf_guide_shows_published_figures_of_its_own_experiment_only(
         assert ("published_seconds" in keys) is has_published
 
 
-def test_effects_and_cumulative_say_what_changes_the_training(tmp_path: Path) -> None:
+def test_effects_and_cumulative_say_what_changes_the_training(tmp_path):
     baseline = {"micro_batch": 4, "precision": "fp32"}
     run = loaded(tmp_path, make_grid(), baseline=baseline)
     content = effects.make(*run)
@@ -133,13 +133,13 @@ def test_effects_and_cumulative_say_what_changes_the_training(tmp_path: Path) ->
     assert steps.tables[0].rows[-1]["marks"] == ["†"]
 
 
-def test_environment_lists_what_is_known(tmp_path: Path) -> None:
+def test_environment_lists_what_is_known(tmp_path):
     environment_of = {"gpu_model": "X", "gpu_memory_bytes": 3 * GIB, "driver": ""}
     content = environment.make(*loaded(tmp_path, [make_record(environment=environment_of)]))
     assert texts(content) == [["gpu_memory_bytes", "3 GiB"], ["gpu_model", "X"]]
 
 
-def test_failures_show_one_row_for_each_rule(tmp_path: Path) -> None:
+def test_failures_show_one_row_for_each_rule(tmp_path):
     reasons = ("at least 4.20 GiB", "at least 5.10 GiB", "at least 6 GiB")
     records = [
         replace(make_record(micro_batch=place), outcome=Outcome.SKIPPED, rule="dominated")
@@ -171,13 +171,13 @@ def test_failures_show_one_row_for_each_rule(tmp_path: Path) -> None:
     ("name", "is_linked"),
     [("logs/abc123.txt", True), ("../../etc/passwd", False), ("logs/a.txt/../b", False)],
 )
-def test_failures_link_only_the_runs_own_logs(name: str, is_linked: bool, tmp_path: Path) -> None:
+def test_failures_link_only_the_runs_own_logs(name, is_linked, tmp_path):
     failed = with_provenance(make_record(outcome=Outcome.FAILED, reason="no"), log_file=name)
     content = failures.make(load_dataset(write_run(tmp_path, [failed])))
     assert ("log_file" in content.tables[0].rows[0]["trials"][0]) is is_linked
 
 
-def test_warnings_group_the_flags_of_all_trials(tmp_path: Path) -> None:
+def test_warnings_group_the_flags_of_all_trials(tmp_path):
     flags = [Flag(FlagKind.UNSTABLE, value) for value in (0.02, 0.3)]
     records = [make_record(micro_batch=n, flags=[flag]) for n, flag in enumerate(flags, 1)]
     content = warnings.make(load_dataset(write_run(tmp_path, records)))
@@ -186,7 +186,7 @@ def test_warnings_group_the_flags_of_all_trials(tmp_path: Path) -> None:
     ]
 
 
-def test_one_time_costs_list_each_node(tmp_path: Path) -> None:
+def test_one_time_costs_list_each_node(tmp_path):
     costs = {"node-1": {"preload": 12.0, "build": "cached"}}
     content = one_time_costs.make(loaded(tmp_path, [make_record()], one_time_costs=costs)[0])
     assert texts(content) == [["node-1", "preload", "12.0 s"], ["node-1", "build", "cached"]]
@@ -207,7 +207,7 @@ SEARCH: dict[str, Any] = {
 }
 
 
-def test_search_summary_states_cost_and_audit() -> None:
+def test_search_summary_states_cost_and_audit():
     summary, audit = search_summary.search_sentences(SearchSummary(**SEARCH))
     assert summary == (
         "Search (frontier): 105 of 288 trials measured, 183 skipped (140 dominated, 43 "
@@ -218,13 +218,13 @@ def test_search_summary_states_cost_and_audit() -> None:
     assert audit.endswith("memory prediction off by 0.1 % (median), 0.4 % at most.")
 
 
-def test_search_summary_without_audit_says_the_error_is_unknown() -> None:
+def test_search_summary_without_audit_says_the_error_is_unknown():
     _, audit = search_summary.search_sentences(SearchSummary(**{**SEARCH, "audit": {"audited": 0}}))
     assert "error is unknown" in audit
     assert list(search_summary.search_sentences(None)) == []
 
 
-def test_search_summary_says_how_far_an_unfinished_run_is(tmp_path: Path) -> None:
+def test_search_summary_says_how_far_an_unfinished_run_is(tmp_path):
     spec = make_record(micro_batch=8).spec
     records = [make_record(), skipped(spec, "time_budget", "the time budget ended")]
     run = {"finished": False, "planned": 9, "notes": ["One GPU is unfit."]}
@@ -236,14 +236,14 @@ def test_search_summary_says_how_far_an_unfinished_run_is(tmp_path: Path) -> Non
     assert search_summary.make(load_dataset(write_run(tmp_path, records))) is None
 
 
-def test_search_summary_of_missing_follow_ups_does_not_call_trials_missing(tmp_path: Path) -> None:
+def test_search_summary_of_missing_follow_ups_does_not_call_trials_missing(tmp_path):
     run = {"finished": False, "planned": 1}
     content = search_summary.make(load_dataset(write_run(tmp_path, [make_record()], **run)))
     expected = "Unfinished run: 1 trial ended, but not all follow-ups; a pick may still change."
     assert content.text == (expected,)
 
 
-def test_published_figures_need_every_choice_to_be_the_guides() -> None:
+def test_published_figures_need_every_choice_to_be_the_guides():
     lean = {"micro_batch": 1, "accumulation": 4, "activations": "checkpoint", "precision": "fp16"}
     row = published({**lean, "optimizer": "adafactor"})
     assert (row.seconds, row.samples_per_second, row.memory_mib) == (56.54, 9.06, 4847)
@@ -252,6 +252,6 @@ def test_published_figures_need_every_choice_to_be_the_guides() -> None:
     assert published({"micro_batch": 4, "learning_rate": 1e-3}) is None
 
 
-def test_published_figures_are_found_for_optimizers_that_stand_for_another() -> None:
+def test_published_figures_are_found_for_optimizers_that_stand_for_another():
     assert published({"micro_batch": 4, "optimizer": "adamw_torch"}) == guide().rows[0]
     assert [row for row in guide().rows if published(row.choices) is not row] == []

@@ -47,18 +47,18 @@ def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_visible_shows_acting_characters_as_escapes() -> None:
+def test_visible_shows_acting_characters_as_escapes():
     assert visible(EVIL) == "\\x1b[31m\\x1b]0;owned\\x07\\u202eevil\\x9b2J\\ud800\\u2028"
     assert visible(visible(EVIL)) == visible(EVIL)
     assert visible("a\tb\nc · naïve 漢字 العربية 👩‍🔬") == "a\tb\nc · naïve 漢字 العربية 👩‍🔬"
 
 
-def test_visible_leaves_no_acting_character_of_all_unicode() -> None:
+def test_visible_leaves_no_acting_character_of_all_unicode():
     everything = "".join(map(chr, range(sys.maxunicode + 1)))
     assert acting_characters(visible(everything)) == []
 
 
-def test_visible_stream_keeps_the_stream_below_it() -> None:
+def test_visible_stream_keeps_the_stream_below_it():
     below = io.StringIO()
     stream = VisibleStream(below)
     assert stream.write(EVIL) == len(EVIL)
@@ -67,7 +67,7 @@ def test_visible_stream_keeps_the_stream_below_it() -> None:
     assert not stream.isatty()
 
 
-def test_safe_streams_replaces_them_and_puts_them_back() -> None:
+def test_safe_streams_replaces_them_and_puts_them_back():
     stdout, output = sys.stdout, io.StringIO()
     with contextlib.redirect_stdout(output):
         with safe_streams(), safe_streams():
@@ -77,7 +77,7 @@ def test_safe_streams_replaces_them_and_puts_them_back() -> None:
     assert output.getvalue() == f"{visible(EVIL)}\n"
 
 
-def test_streams_that_are_not_utf_8_print_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_that_are_not_utf_8_print_everything(monkeypatch):
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
     with safe_streams():
@@ -86,9 +86,7 @@ def test_streams_that_are_not_utf_8_print_everything(monkeypatch: pytest.MonkeyP
     assert written.getvalue() == b"2 x 4 - +/-1 % -> >= \\u65e5\n"
 
 
-def test_verbs_print_a_hostile_run_without_acting(
-    hostile_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbs_print_a_hostile_run_without_acting(hostile_run, capsys):
     ids = [configuration.trial_ids[0] for configuration in load(hostile_run).configurations]
     recommend.main([str(hostile_run)])
     explain.main([str(hostile_run), *ids])
@@ -100,7 +98,7 @@ def test_verbs_print_a_hostile_run_without_acting(
     assert acting_characters((hostile_run / "report.md").read_text()) == []
 
 
-def test_commands_print_hostile_names_without_acting(hostile_run: Path) -> None:
+def test_commands_print_hostile_names_without_acting(hostile_run):
     command = [sys.executable, "-m", "orchestrator.report", str(hostile_run), "--no-browser"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     printed = done.stdout + done.stderr
@@ -108,7 +106,7 @@ def test_commands_print_hostile_names_without_acting(hostile_run: Path) -> None:
     assert acting_characters(printed) == []
 
 
-def test_progress_prints_hostile_reasons_without_acting() -> None:
+def test_progress_prints_hostile_reasons_without_acting():
     output = io.StringIO()
     record = make_record(outcome=Outcome.FAILED, reason=EVIL, optimizer=EVIL)
     progress = Progress(1, ("optimizer",), stream=output)

@@ -24,7 +24,7 @@ def printed(folder: Path, width: int | None = None) -> str:
     return output.getvalue()
 
 
-def test_print_summary_is_narrow_and_without_colours(tmp_path: Path) -> None:
+def test_print_summary_is_narrow_and_without_colours(tmp_path):
     text = printed(write_run(tmp_path, make_grid(), budgets=[2**33]))
     assert max(map(len, text.splitlines())) < 100
     assert "\x1b" not in text
@@ -38,17 +38,13 @@ def test_print_summary_is_narrow_and_without_colours(tmp_path: Path) -> None:
         assert words in text
 
 
-def test_print_summary_as_json_prints_nothing_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_print_summary_as_json_prints_nothing_else(tmp_path, capsys):
     report = Report(dataset=load_dataset(write_run(tmp_path, [make_record()])))
     print_summary(report, as_json=True)
     assert json.loads(capsys.readouterr().out)["trials"] == 1
 
 
-def test_print_summary_to_a_pipe_wraps_sentences_but_no_cell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_print_summary_to_a_pipe_wraps_sentences_but_no_cell(tmp_path, capsys):
     choices = {f"axis_{number}": "a_long_value" for number in range(6)}
     records = [make_record(micro_batch=size, **choices) for size in (1, 2)]
     others = [make_record(micro_batch=4, **{**choices, name: "x"}) for name in choices]
@@ -72,13 +68,13 @@ def test_print_summary_to_a_pipe_wraps_sentences_but_no_cell(
         ("", ""),
     ],
 )
-def test_shortened_ends_between_words(text: str, expected: str) -> None:
+def test_shortened_ends_between_words(text, expected):
     limit = 18 if "lines" in text else 16
     assert shortened(text, limit) == expected
 
 
 @given(st.text(alphabet="ab \n", max_size=60), st.integers(min_value=4, max_value=30))
-def test_shortened_holds_whole_words_only(text: str, limit: int) -> None:
+def test_shortened_holds_whole_words_only(text, limit):
     words = text.split()
     kept = shortened(text, limit).removesuffix(" …").split()
     assert kept == words[: len(kept)]

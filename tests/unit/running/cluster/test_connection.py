@@ -19,9 +19,7 @@ from orchestrator.running.nodes import ClusterError
         ("auto", "10.0.0.1:6379", "auto"),
     ],
 )
-def test_cluster_is_joined_only_where_it_is_named(
-    address: str | None, environment: str, joined: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cluster_is_joined_only_where_it_is_named(address, environment, joined, monkeypatch):
     addresses: list[Any] = []
 
     def refuse(**options: Any) -> None:
@@ -37,7 +35,7 @@ def test_cluster_is_joined_only_where_it_is_named(
     assert addresses == [joined]
 
 
-def test_cluster_that_does_not_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_that_does_not_answer_is_a_sentence(monkeypatch):
     monkeypatch.setattr(connection.ray, "is_initialized", lambda: False)  # by another test
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and does not listen
@@ -49,7 +47,7 @@ def test_cluster_that_does_not_answer_is_a_sentence(monkeypatch: pytest.MonkeyPa
             pass
 
 
-def test_error_of_ray_with_a_traceback_is_named_by_its_last_line() -> None:
+def test_error_of_ray_with_a_traceback_is_named_by_its_last_line():
     text = (
         "Traceback (most recent call last):\n"
         '  File "event_manager.py", line 110, in resolve_future\n'

@@ -131,7 +131,7 @@ def unfit(slot: GpuSlot) -> UnhealthyGpu:
     return result
 
 
-def test_slot_runs_its_assignment_one_trial_a_step(gpu: Gpu) -> None:
+def test_slot_runs_its_assignment_one_trial_a_step(gpu):
     slot = slot_of(gpu, *PLAN[:2])
     assert record_of(slot).spec == PLAN[0]
     assert not slot.is_done
@@ -145,7 +145,7 @@ def test_slot_runs_its_assignment_one_trial_a_step(gpu: Gpu) -> None:
     assert gpu.closed
 
 
-def test_trial_ends_with_the_sweeps_time_budget(gpu: Gpu) -> None:
+def test_trial_ends_with_the_sweeps_time_budget(gpu):
     clock = Clock()
     slot = slot_of(gpu, *PLAN[:3], clock=clock)
     for now in (0.0, 50.0, 100.0):
@@ -164,9 +164,7 @@ def test_trial_ends_with_the_sweeps_time_budget(gpu: Gpu) -> None:
         (GpuProblem.DEAD, False, Outcome.TIMED_OUT, ""),
     ],
 )
-def test_unfit_gpu_gives_its_trial_back_and_is_watched(
-    problem: GpuProblem, recovers: bool, outcome: Outcome, reason: str, gpu: Gpu
-) -> None:
+def test_unfit_gpu_gives_its_trial_back_and_is_watched(problem, recovers, outcome, reason, gpu):
     gpu.outcome, gpu.reason = outcome, reason
     slot = slot_of(gpu, gpu_model="H200")
     setattr(gpu, f"{problem.value}_reason", "Xid 79")
@@ -188,9 +186,7 @@ def test_unfit_gpu_gives_its_trial_back_and_is_watched(
         (Outcome.CRASHED, "killed by SIGSEGV", ""),
     ],
 )
-def test_trial_that_fails_by_itself_has_its_record(
-    outcome: Outcome, reason: str, dead: str, gpu: Gpu
-) -> None:
+def test_trial_that_fails_by_itself_has_its_record(outcome, reason, dead, gpu):
     gpu.outcome, gpu.reason, gpu.dead_reason = outcome, reason, dead
     assert record_of(slot_of(gpu)).outcome is outcome
 
@@ -203,14 +199,8 @@ def test_trial_that_fails_by_itself_has_its_record(
     ids=["leaves", "stays", "no time to repeat"],
 )
 def test_disturbed_trial_is_repeated_once(
-    disturbed_runs: int,
-    seconds: float,
-    runs: int,
-    is_flagged: bool,
-    outcome: Outcome,
-    may_share: bool,
-    gpu: Gpu,
-) -> None:
+    disturbed_runs, seconds, runs, is_flagged, outcome, may_share, gpu
+):
     gpu.outcome = outcome
     gpu.disturbed_runs, gpu.run_seconds = disturbed_runs, seconds
     record = record_of(slot_of(gpu, may_share=may_share))
@@ -219,7 +209,7 @@ def test_disturbed_trial_is_repeated_once(
     assert (record.started_at, record.slot_seconds) == (1.0, runs * seconds)
 
 
-def test_process_that_stays_is_not_waited_out_for_every_trial(gpu: Gpu) -> None:
+def test_process_that_stays_is_not_waited_out_for_every_trial(gpu):
     slot = slot_of(gpu, *PLAN, may_share=True)
     runs = []
     for disturbed_runs in (2, 1, 0, 1):
@@ -230,7 +220,7 @@ def test_process_that_stays_is_not_waited_out_for_every_trial(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("may_share", [False, True])
-def test_disturbed_trial_moves_unless_it_may_share(may_share: bool, gpu: Gpu) -> None:
+def test_disturbed_trial_moves_unless_it_may_share(may_share, gpu):
     gpu.shared_reason, gpu.shared_from_run = "1 process", 1
     gpu.disturbed_runs = 1
     result = slot_of(gpu, may_share=may_share).step()
@@ -238,7 +228,7 @@ def test_disturbed_trial_moves_unless_it_may_share(may_share: bool, gpu: Gpu) ->
     assert len(gpu.ran) == 1
 
 
-def test_process_that_may_leave_is_waited_for_once(gpu: Gpu) -> None:
+def test_process_that_may_leave_is_waited_for_once(gpu):
     """The GPU has no better one. The process comes during the first trial and stays."""
     gpu.shared_reason, gpu.shared_from_run = "1 process", 1
     gpu.disturbed_runs = 2
@@ -251,7 +241,7 @@ def test_process_that_may_leave_is_waited_for_once(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_own_processes_are_waited_for_up_to_a_limit(ends: bool, gpu: Gpu) -> None:
+def test_own_processes_are_waited_for_up_to_a_limit(ends, gpu):
     """A killed trial's memory is not another user's."""
     gpu.shared_reason = "20 GiB"
     gpu.children = 2
@@ -274,7 +264,7 @@ def test_own_processes_are_waited_for_up_to_a_limit(ends: bool, gpu: Gpu) -> Non
         assert clock.now < 2 * OWN_RELEASE_SECONDS
 
 
-def test_gpu_of_another_model_gives_its_trial_back(gpu: Gpu) -> None:
+def test_gpu_of_another_model_gives_its_trial_back(gpu):
     gpu.model = "A100"
     slot = slot_of(gpu, gpu_model="H200")
     found = unfit(slot)
@@ -290,9 +280,7 @@ def test_gpu_of_another_model_gives_its_trial_back(gpu: Gpu) -> None:
     ("rule", "outcome"),
     [("", Outcome.CRASHED), (SLOT_UNRESPONSIVE, Outcome.SKIPPED), (DISK_FULL, Outcome.SKIPPED)],
 )
-def test_trial_that_loses_its_slot_is_begun_again_once(
-    rule: str, outcome: Outcome, gpu: Gpu
-) -> None:
+def test_trial_that_loses_its_slot_is_begun_again_once(rule, outcome, gpu):
     gpu.death_rule = rule
     gpu.deaths = 1
     assert record_of(slot_of(gpu)).outcome is Outcome.OK
@@ -317,7 +305,7 @@ def test_trial_that_loses_its_slot_is_begun_again_once(
         ("The actor died unexpectedly. More", Outcome.CRASHED),
     ],
 )
-def test_crashed_knows_what_ray_killed_for_memory(reason: str, outcome: Outcome) -> None:
+def test_crashed_knows_what_ray_killed_for_memory(reason, outcome):
     record = crashed(PLAN[0], reason, {"gpu_model": "H200"})
     assert (record.outcome, record.environment) == (outcome, {"gpu_model": "H200"})
     assert record.reason == reason.partition(". ")[0]

@@ -197,7 +197,7 @@ def ids(specs: Any) -> list[str]:
     return [spec.trial_id for spec in specs]
 
 
-def test_trial_starts_when_its_slot_is_ready(tmp_path: Path) -> None:
+def test_trial_starts_when_its_slot_is_ready(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1})
     trial = sweep.suggest("a")
     assert sweep.observer.events == []
@@ -211,7 +211,7 @@ def test_trial_starts_when_its_slot_is_ready(tmp_path: Path) -> None:
     assert (spec.trial_id, spec.needs.gpus, spec.needs.cpus) == (PLAN[0].trial_id, 1, 8)
 
 
-def test_trial_gets_what_is_left_of_the_budget_when_it_starts(tmp_path: Path) -> None:
+def test_trial_gets_what_is_left_of_the_budget_when_it_starts(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1}, budget=60.0)
     trial, late = sweep.suggest("a"), sweep.suggest("b")
     sweep.now = 20.0
@@ -222,7 +222,7 @@ def test_trial_gets_what_is_left_of_the_budget_when_it_starts(tmp_path: Path) ->
     assert late.specs == ()
 
 
-def test_trial_of_a_closed_session_is_assigned_nothing(tmp_path: Path) -> None:
+def test_trial_of_a_closed_session_is_assigned_nothing(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1})
     trial = sweep.suggest("a")
     sweep.session.interrupt()
@@ -231,7 +231,7 @@ def test_trial_of_a_closed_session_is_assigned_nothing(tmp_path: Path) -> None:
     assert sweep.searcher.suggest("b") == "FINISHED"
 
 
-def test_trial_given_back_is_the_next_to_begin(tmp_path: Path) -> None:
+def test_trial_given_back_is_the_next_to_begin(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 2})
     first, _ = sweep.start("a"), sweep.start("b")
     assert not sweep.report(first, GpuProblem.DEAD)
@@ -242,7 +242,7 @@ def test_trial_given_back_is_the_next_to_begin(tmp_path: Path) -> None:
     assert ids(sweep.start("d").specs) == ids(PLAN[2:3])
 
 
-def test_sweep_waits_for_trials_and_not_for_unfit_gpus(tmp_path: Path) -> None:
+def test_sweep_waits_for_trials_and_not_for_unfit_gpus(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 2})
     trials = [sweep.start(str(number)) for number in range(4)]
     assert sweep.searcher.suggest("more") is None, "a trial may still be given back"
@@ -255,7 +255,7 @@ def test_sweep_waits_for_trials_and_not_for_unfit_gpus(tmp_path: Path) -> None:
     assert sweep.report(trials[0], GpuProblem.LOST), "the lost GPU keeps the sweep from ending"
 
 
-def test_shared_gpus_are_avoided_until_there_is_no_other(tmp_path: Path) -> None:
+def test_shared_gpus_are_avoided_until_there_is_no_other(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 2})
     assert not sweep.membership.may_share("")
     first, second = sweep.start("a"), sweep.start("b")
@@ -267,7 +267,7 @@ def test_shared_gpus_are_avoided_until_there_is_no_other(tmp_path: Path) -> None
     assert "every GPU that is left is shared" in list(sweep.membership.unhealthy.notes)[-1]
 
 
-def test_sweep_ends_after_a_while_without_a_fit_gpu(tmp_path: Path) -> None:
+def test_sweep_ends_after_a_while_without_a_fit_gpu(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1})
     trial = sweep.start("a")
     sweep.report(trial, GpuProblem.LOST)
@@ -288,7 +288,7 @@ def test_sweep_ends_after_a_while_without_a_fit_gpu(tmp_path: Path) -> None:
     assert "waiting for one to join, at most 10 minutes" in sweep.observer.messages[-1]
 
 
-def test_node_that_joins_one_model_is_used_at_once(tmp_path: Path) -> None:
+def test_node_that_joins_one_model_is_used_at_once(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1})
     sweep.look(1.0)
     sweep.join("another")
@@ -307,7 +307,7 @@ NEW_MODEL = (
 )
 
 
-def test_new_model_found_by_an_actor_is_announced_once(tmp_path: Path) -> None:
+def test_new_model_found_by_an_actor_is_announced_once(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1})
     sweep.join("new")
     sweep.look(10.0)
@@ -322,7 +322,7 @@ def test_new_model_found_by_an_actor_is_announced_once(tmp_path: Path) -> None:
     assert "is of a model that no trial is planned for" in note, "it was there from the start"
 
 
-def test_known_model_that_joins_unlike_gpus_is_used(tmp_path: Path) -> None:
+def test_known_model_that_joins_unlike_gpus_is_used(tmp_path):
     sweep = Sweep(tmp_path, {"A100": 1, "H200": 1})
     sweep.look(1.0)
     sweep.join("second H200")
@@ -338,9 +338,7 @@ def test_known_model_that_joins_unlike_gpus_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gpus", [{"B200": 1, "H200": 1}, {"a processor": 0}])
-def test_new_model_that_joins_unlike_gpus_is_announced_once(
-    gpus: dict[str, int], tmp_path: Path
-) -> None:
+def test_new_model_that_joins_unlike_gpus_is_announced_once(gpus, tmp_path):
     sweep = Sweep(tmp_path, gpus)
     sweep.look(1.0)
     for node_id in ("third", "fourth"):
@@ -354,7 +352,7 @@ def test_new_model_that_joins_unlike_gpus_is_announced_once(
     assert sweep.queries.asked == ["third", "fourth"]
 
 
-def test_model_that_the_config_does_not_allow_is_not_announced(tmp_path: Path) -> None:
+def test_model_that_the_config_does_not_allow_is_not_announced(tmp_path):
     sweep = Sweep(tmp_path, {"A100": 1, "H200": 1}, allowed=("h200",))
     sweep.look(1.0)
     sweep.join("third")
@@ -366,7 +364,7 @@ def test_model_that_the_config_does_not_allow_is_not_announced(tmp_path: Path) -
     assert sweep.queries.asked == ["third", "second H200"], "not those of the first look"
 
 
-def test_trial_that_loses_its_actor_is_repeated_twice_at_most(tmp_path: Path) -> None:
+def test_trial_that_loses_its_actor_is_repeated_twice_at_most(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1})
     errors = tmp_path / "error.txt"
     errors.write_text("Traceback\nRayActorError: The node died\n\n")
@@ -382,7 +380,7 @@ def test_trial_that_loses_its_actor_is_repeated_twice_at_most(tmp_path: Path) ->
     assert ids(sweep.start("next").specs) == ids(PLAN[1:2])
 
 
-def test_tie_break_that_loses_its_actor_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_tie_break_that_loses_its_actor_goes_on_where_it_was(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1})
     trial = sweep.suggest("a")
     given = [
@@ -397,7 +395,7 @@ def test_tie_break_that_loses_its_actor_goes_on_where_it_was(tmp_path: Path) -> 
     assert ids(sweep.start("b").specs) == ids(PLAN[1:3])
 
 
-def test_tune_writes_nothing_of_ours_to_disk(tmp_path: Path) -> None:
+def test_tune_writes_nothing_of_ours_to_disk(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1})
     for written in (sweep.membership, sweep.callback, sweep.searcher):
         assert written.__getstate__() == {}

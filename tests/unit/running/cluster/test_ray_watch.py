@@ -52,9 +52,7 @@ def raylet(ray: StartedRay, tmp_path: Path) -> Iterator[psutil.Process]:
 
 
 @pytest.mark.parametrize("is_seen_alive", [True, False])
-def test_ended_raylet_is_a_loss(
-    is_seen_alive: bool, ray: StartedRay, raylet: psutil.Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ended_raylet_is_a_loss(is_seen_alive, ray, raylet, monkeypatch):
     if is_seen_alive:
         assert ray.loss() == ""
     raylet.kill()
@@ -66,9 +64,7 @@ def test_ended_raylet_is_a_loss(
     assert StartedRay().loss() == "", "it was there before"
 
 
-def test_stopped_raylet_is_a_loss_after_a_while(
-    ray: StartedRay, clock: Clock, raylet: psutil.Process
-) -> None:
+def test_stopped_raylet_is_a_loss_after_a_while(ray, clock, raylet):
     ray.is_started = True
     raylet.suspend()
     await_status(raylet, stopped=True)
@@ -86,14 +82,12 @@ def test_stopped_raylet_is_a_loss_after_a_while(
     assert ray.loss() == "its raylet has stood still for 30 s"
 
 
-def test_start_without_end_is_a_loss(ray: StartedRay, clock: Clock) -> None:
+def test_start_without_end_is_a_loss(ray, clock):
     clock.now += GCS_SECONDS + 1
     assert ray.loss() == "its GCS did not start within 40 s"
 
 
-def test_start_that_takes_too_long_is_a_loss(
-    ray: StartedRay, clock: Clock, raylet: psutil.Process
-) -> None:
+def test_start_that_takes_too_long_is_a_loss(ray, clock, raylet):
     ray.loss()
     ray._processes["gcs_server"] = raylet
     clock.now += START_SECONDS + 1
@@ -116,9 +110,7 @@ with watched_start() as ray:
 """
 
 
-def test_loss_ends_the_process_with_a_sentence_and_all_it_started(
-    raylet: psutil.Process, tmp_path: Path
-) -> None:
+def test_loss_ends_the_process_with_a_sentence_and_all_it_started(raylet, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LOST, str(tmp_path / "raylet")],
         capture_output=True,

@@ -32,7 +32,7 @@ class Tune:
         return self._scheduler.choose_trial_to_run(None)
 
 
-def test_first_trial_to_wait_takes_the_slot_that_is_left() -> None:
+def test_first_trial_to_wait_takes_the_slot_that_is_left():
     tune = Tune()
     first, second = tune.add(), tune.add()
     assert tune.chosen() is first
@@ -43,7 +43,7 @@ def test_first_trial_to_wait_takes_the_slot_that_is_left() -> None:
 
 
 @pytest.mark.parametrize("lost", [True, False], ids=["lost slot", "slot that joins"])
-def test_trial_waits_for_its_slot_to_start(lost: bool) -> None:
+def test_trial_waits_for_its_slot_to_start(lost):
     tune = Tune()
     assert tune.chosen(3600.0) is None
     if lost:
@@ -55,7 +55,7 @@ def test_trial_waits_for_its_slot_to_start(lost: bool) -> None:
     assert tune.chosen(3661.0) is first, "another user of Ray has the GPU"
 
 
-def test_first_trial_is_first_before_any_slot_has_started() -> None:
+def test_first_trial_is_first_before_any_slot_has_started():
     tune = Tune()
     for trial in tune.running:
         trial.set_status(Trial.ERROR)

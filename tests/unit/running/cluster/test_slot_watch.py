@@ -69,7 +69,7 @@ def watched() -> Watched:
     return watched
 
 
-def test_slot_that_does_not_answer_is_killed_once(watched: Watched) -> None:
+def test_slot_that_does_not_answer_is_killed_once(watched):
     allowance = 2 * TIMEOUT + ANSWER_SECONDS
     running = tune_trial("t", "RUNNING", "actor")
     watched.after(allowance - 1, running)
@@ -81,7 +81,7 @@ def test_slot_that_does_not_answer_is_killed_once(watched: Watched) -> None:
     assert "has not answered for" in message
 
 
-def test_answer_gives_the_next_one_as_much_time(watched: Watched) -> None:
+def test_answer_gives_the_next_one_as_much_time(watched):
     running = tune_trial("t", "RUNNING", "actor")
     for _ in range(3):
         watched.after(2 * TIMEOUT + ANSWER_SECONDS - 1, running)
@@ -90,13 +90,13 @@ def test_answer_gives_the_next_one_as_much_time(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("ending", ["on_trial_complete", "on_trial_error"])
-def test_ended_trial_is_awaited_no_more(ending: str, watched: Watched) -> None:
+def test_ended_trial_is_awaited_no_more(ending, watched):
     getattr(watched.watch, ending)(0, [], tune_trial("t", "TERMINATED"))
     watched.after(1e5)
     assert watched.killed == []
 
 
-def test_actor_that_stops_between_two_trials_is_killed() -> None:
+def test_actor_that_stops_between_two_trials_is_killed():
     watched = Watched()
     resetting = tune_trial("next", "PENDING", "actor")
     watched.after(5, resetting)
@@ -104,7 +104,7 @@ def test_actor_that_stops_between_two_trials_is_killed() -> None:
     assert watched.killed == ["actor"]
 
 
-def test_allowance_ends_with_the_time_budget() -> None:
+def test_allowance_ends_with_the_time_budget():
     spec = build_tiny_spec(timeout_seconds=TIMEOUT)
     longer = dataclasses.replace(
         spec, measure=dataclasses.replace(spec.measure, timeout_seconds=90)
@@ -114,7 +114,7 @@ def test_allowance_ends_with_the_time_budget() -> None:
     assert allowance_seconds(assignment()) == ANSWER_SECONDS
 
 
-def test_slots_that_never_start_end_the_sweep() -> None:
+def test_slots_that_never_start_end_the_sweep():
     watched = Watched()
     waiting = tune_trial("t", "PENDING")
     watched.after(5, waiting)
@@ -124,7 +124,7 @@ def test_slots_that_never_start_end_the_sweep() -> None:
     assert "no slot has started" in watched.stalls[0]
 
 
-def test_running_slot_is_no_stall(watched: Watched) -> None:
+def test_running_slot_is_no_stall(watched):
     trials = (tune_trial("t", "RUNNING", "actor"), tune_trial("next", "PENDING"))
     for _ in range(100):
         watched.after(60, *trials)
@@ -132,7 +132,7 @@ def test_running_slot_is_no_stall(watched: Watched) -> None:
     assert watched.stalls == []
 
 
-def test_stopped_process_is_killed_with_what_it_started() -> None:
+def test_stopped_process_is_killed_with_what_it_started():
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
         parent = psutil.Process(process.pid)

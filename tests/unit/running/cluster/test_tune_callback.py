@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +34,7 @@ def ended_trial() -> tuple[Any, list[weakref.ref[Large]]]:
     return trial, [weakref.ref(large) for large in (config, said, reported, trial.storage)]
 
 
-def test_tune_keeps_nothing_large_of_an_ended_trial(tmp_path: Path) -> None:
+def test_tune_keeps_nothing_large_of_an_ended_trial(tmp_path):
     node = Node(node_id="a", address="a", gpus=1, cpus=1, host_bytes=1, environment={})
     session = Session(Grid([]), RunFolder(tmp_path))
     membership = Membership(session, Cluster(nodes=(node,)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 from jobs.record import Outcome, TrialRecord, skipped, with_provenance
 from orchestrator.running.observers.event_log import LOG, EventLog
@@ -13,7 +12,7 @@ from tests.conftest import build_tiny_spec
 SPEC = build_tiny_spec()
 
 
-def test_event_log_writes_a_line_per_event(tmp_path: Path) -> None:
+def test_event_log_writes_a_line_per_event(tmp_path):
     log = EventLog(tmp_path, clock=lambda: 1e9)
     failed = TrialRecord(
         spec=SPEC, outcome=Outcome.FAILED, reason="why", environment={"gpu_model": "H200"}
@@ -50,12 +49,12 @@ def test_event_log_writes_a_line_per_event(tmp_path: Path) -> None:
     ]
 
 
-def test_event_log_that_cannot_grow_raises_nothing(tmp_path: Path) -> None:
+def test_event_log_that_cannot_grow_raises_nothing(tmp_path):
     (tmp_path / LOG).mkdir()
     EventLog(tmp_path).started(SPEC)
 
 
-def test_event_log_in_whose_place_a_pipe_lies_waits_for_no_reader(tmp_path: Path) -> None:
+def test_event_log_in_whose_place_a_pipe_lies_waits_for_no_reader(tmp_path):
     os.mkfifo(tmp_path / LOG)
     EventLog(tmp_path).message("nothing reads the pipe")
     assert (tmp_path / LOG).is_fifo()

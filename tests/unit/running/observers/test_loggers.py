@@ -80,7 +80,7 @@ OK = record_of(
 OOM = record_of(Outcome.OUT_OF_MEMORY, 64, peak_allocated_bytes=2**34)
 
 
-def test_logger_gets_measured_trials_in_order(tmp_path: Path) -> None:
+def test_logger_gets_measured_trials_in_order(tmp_path):
     observer, logger = observer_of(tmp_path)
     observer.started(OK.spec)
     observer.ended(OK, measured=False)
@@ -92,7 +92,7 @@ def test_logger_gets_measured_trials_in_order(tmp_path: Path) -> None:
     assert [trial.trial_id for trial in logger.trials] == [OOM.trial_id, OK.trial_id]
 
 
-def test_logged_trial_has_choices_as_parameters_and_finite_metrics() -> None:
+def test_logged_trial_has_choices_as_parameters_and_finite_metrics():
     trial = logged_trial(OK, AXES)
     assert trial.name == "batch 2"
     assert trial.parameters["optimizer"] == "adamw_torch_fused"
@@ -104,9 +104,7 @@ def test_logged_trial_has_choices_as_parameters_and_finite_metrics() -> None:
     assert logged_trial(OOM, AXES).metrics == oom
 
 
-def test_logger_that_fails_is_reported_once_and_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_logger_that_fails_is_reported_once_and_left_alone(tmp_path, capsys):
     observer, logger = observer_of(tmp_path, mode="gone")
     observer.ended(OK, measured=True)
     observer.ended(OOM, measured=True)
@@ -116,12 +114,12 @@ def test_logger_that_fails_is_reported_once_and_left_alone(
     assert logger.trials == []
 
 
-def test_logger_that_refuses_to_start_is_a_sentence(tmp_path: Path) -> None:
+def test_logger_that_refuses_to_start_is_a_sentence(tmp_path):
     with pytest.raises(LoggerError, match=r"^loggers: remembering: No API key found\.$"):
         observer_of(tmp_path, mode="refused")
 
 
-def test_tensorboard_has_scalars_and_parameters(tmp_path: Path) -> None:
+def test_tensorboard_has_scalars_and_parameters(tmp_path):
     (observer,) = logger_observers({"tensorboard": {}}, tmp_path, "bert", AXES)
     observer.ended(OK, measured=True)
     observer.closed()
@@ -212,7 +210,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wandb]:
     sys.modules.pop("orchestrator.running.observers.loggers.wandb", None)
 
 
-def test_mlflow_has_a_run_per_trial(mlflow: Mlflow, tmp_path: Path) -> None:
+def test_mlflow_has_a_run_per_trial(mlflow, tmp_path):
     arguments = {"tracking_uri": "http://host", "tags": {"team": "b"}}
     (observer,) = logger_observers({"mlflow": arguments}, tmp_path, "bert", AXES)
     observer.ended(OK, measured=True)
@@ -233,7 +231,7 @@ def test_mlflow_has_a_run_per_trial(mlflow: Mlflow, tmp_path: Path) -> None:
     assert mlflow.runs[-1]["experiment"] == "7"
 
 
-def test_wandb_has_a_run_per_trial(wandb: Wandb, tmp_path: Path) -> None:
+def test_wandb_has_a_run_per_trial(wandb, tmp_path):
     choices = {"wandb": {"entity": "us"}}
     (observer,) = logger_observers(choices, tmp_path, "bert", AXES)
     observer.ended(OK, measured=True)
@@ -249,9 +247,7 @@ def test_wandb_has_a_run_per_trial(wandb: Wandb, tmp_path: Path) -> None:
     assert wandb.logins == 1, "offline needs no login"
 
 
-def test_missing_package_is_a_sentence_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_package_is_a_sentence_before_anything_starts(tmp_path, monkeypatch, capsys):
     path, output = tmp_path / "sweep.yaml", tmp_path / "run"
     path.write_text("model: {task: causal-lm, architecture: llama}\nloggers: [wandb]\n")
     monkeypatch.setattr(LOGGERS["wandb"], "package", "a_package_of_no_one")

@@ -35,7 +35,7 @@ def record(micro_batch: int = 64, **given: Any) -> TrialRecord:
     return make_record(micro_batch=micro_batch, memory_mib=107, gpu=False, **choices, **given)
 
 
-def test_progress_prints_a_line_per_trial() -> None:
+def test_progress_prints_a_line_per_trial():
     printed = Printed(24)
     ok, oom = (
         record(speed=177.3),
@@ -50,7 +50,7 @@ def test_progress_prints_a_line_per_trial() -> None:
     ]
 
 
-def test_progress_counts_kept_trials_without_a_line() -> None:
+def test_progress_counts_kept_trials_without_a_line():
     printed = Printed(2)
     printed.progress.ended(record(speed=5.0), measured=False)
     printed.progress.started(record().spec)
@@ -64,14 +64,14 @@ def test_progress_counts_kept_trials_without_a_line() -> None:
     )
 
 
-def test_progress_predicts_the_time_left() -> None:
+def test_progress_predicts_the_time_left():
     printed = Printed(4)
     printed.clock.now += 10.0
     printed.progress.count(record(), measured=True)
     assert printed.progress.status().endswith(" | about 30.0 s left")
 
 
-def test_progress_prints_its_status_every_ten_trials() -> None:
+def test_progress_prints_its_status_every_ten_trials():
     printed = Printed(30)
     for _ in range(20):
         printed.progress.ended(record(), measured=True)
@@ -79,7 +79,7 @@ def test_progress_prints_its_status_every_ten_trials() -> None:
     assert [line.partition(" done")[0] for line in statuses] == ["-- 10 of 30", "-- 20 of 30"]
 
 
-def test_progress_without_a_plan_only_counts() -> None:
+def test_progress_without_a_plan_only_counts():
     printed = Printed(None)
     printed.progress.ended(record(), measured=True)
     printed.progress.closed()
@@ -91,7 +91,7 @@ def follow_up(spec: TrialSpec, purpose: Purpose, **given: Any) -> TrialSpec:
     return replace(spec, follow_up=FollowUp(follows_trial=spec.trial_id, purpose=purpose, **given))
 
 
-def test_progress_says_what_a_follow_up_is_for() -> None:
+def test_progress_says_what_a_follow_up_is_for():
     printed = Printed(1)
     ended = record()
     capped = replace(
@@ -109,7 +109,7 @@ def test_progress_says_what_a_follow_up_is_for() -> None:
     assert printed.progress.status().startswith("-- 0 of 1 done")
 
 
-def test_progress_names_the_repeat_and_the_gpu_model() -> None:
+def test_progress_names_the_repeat_and_the_gpu_model():
     printed = Printed(2)
     ended = record(repeat=1)
     on_model = replace(ended, spec=replace(ended.spec, gpu_model="NVIDIA H200"))
@@ -118,7 +118,7 @@ def test_progress_names_the_repeat_and_the_gpu_model() -> None:
 
 
 @pytest.mark.parametrize("outcome", [own for own in Outcome if own is not Outcome.OK])
-def test_progress_prints_the_reason_of_every_other_outcome(outcome: Outcome) -> None:
+def test_progress_prints_the_reason_of_every_other_outcome(outcome):
     printed = Printed(1)
     printed.progress.ended(record(outcome=outcome, reason="why " * 100), measured=True)
     (line,) = printed.lines()

@@ -46,7 +46,7 @@ def ended(number: int, outcome: Outcome) -> TrialRecord:
     return with_provenance(record, slot_seconds=2.0)
 
 
-def test_metrics_count_trials_and_slot_seconds() -> None:
+def test_metrics_count_trials_and_slot_seconds():
     shown = Exporter()
     metrics = Metrics("name", len(TRIALS), counter=shown, gauge=shown)
     metrics.ended(ended(0, Outcome.OK), measured=False)
