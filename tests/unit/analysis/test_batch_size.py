@@ -1,7 +1,5 @@
 """The answers among measured batch sizes."""
 
-from __future__ import annotations
-
 import math
 
 from jobs.flags import Flag, FlagKind

@@ -1,7 +1,5 @@
 """The fastest configuration within each memory budget."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

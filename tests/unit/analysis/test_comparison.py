@@ -1,7 +1,5 @@
 """Comparing runs: chance raises no alarm; a planted slowdown and a planted divergence do."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import random

@@ -1,7 +1,5 @@
 """After how many steps compiling has paid for its first one."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Repeats combined into configurations."""
 
-from __future__ import annotations
-
 from jobs.flags import Flag, FlagKind
 from orchestrator.analysis.configuration import memory_column
 from orchestrator.storage.tables.trial_table import table_of_records

@@ -1,7 +1,5 @@
 """A run as one dataset: environments apart, follow-ups apart, one label."""
 
-from __future__ import annotations
-
 from jobs.record import Outcome
 from jobs.spec import PLAIN, Purpose, TrainingRecipe
 from orchestrator.analysis.dataset import dataset_of_records, load_dataset

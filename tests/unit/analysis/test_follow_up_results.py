@@ -1,7 +1,5 @@
 """Tie-breaks between close configurations, and cap checks."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobs.record import Outcome

@@ -1,7 +1,5 @@
 """The Pareto front: exactly the items that nothing beats."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Sequence

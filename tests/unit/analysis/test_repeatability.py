@@ -1,7 +1,5 @@
 """What limits a speed, and by how much another trial of the same configuration can differ."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

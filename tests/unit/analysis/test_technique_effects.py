@@ -1,7 +1,5 @@
 """What techniques are compared with, and what each did to the baseline."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobs.record import TrialRecord

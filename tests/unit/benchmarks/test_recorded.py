@@ -1,7 +1,5 @@
 """Figures of ``tests.benchmarks.tables``, computed from small invented runs."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import random

@@ -1,7 +1,5 @@
 """The fit of how far equal trials differ, on invented runs and on the recorded ones."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

@@ -4,8 +4,6 @@
 table joins by a row in MAX_COST.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """The other searches of ``tests.benchmarks.best``, which know what our search knows."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobs.record import TrialRecord

@@ -1,7 +1,5 @@
 """Effects of techniques from pairs of trials: ``tests.benchmarks.technique_priors``."""
 
-from __future__ import annotations
-
 import pytest
 
 from orchestrator.search.model.effects.unrecorded import Effect

@@ -2,8 +2,6 @@
 open dashboard.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

@@ -1,7 +1,5 @@
 """The Slurm script against stand-ins: it ends as the sweep ended, whichever step fails."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A trial's settings as each library's own files."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

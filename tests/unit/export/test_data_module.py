@@ -1,7 +1,5 @@
 """measured_data.py: the trials' own reading of the user's data, in one file that stands alone."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import symtable

@@ -1,7 +1,5 @@
 """Pieces of generated code: nothing in them can become code of its own."""
 
-from __future__ import annotations
-
 import ast
 import tokenize
 from io import StringIO

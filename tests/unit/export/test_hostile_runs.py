@@ -4,8 +4,6 @@ A run folder is shared, so every field of a record may be hostile. Each test exp
 and compares the files with those of a harmless record of the same shape.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """train.py and README.md: what they say, and that a hostile spec cannot write code into them."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Functions lifted out of their modules."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import sys

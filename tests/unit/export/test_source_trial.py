@@ -1,7 +1,5 @@
 """The trial behind a row: from its record, or rebuilt from the table and checked."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Sequence

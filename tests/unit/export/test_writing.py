@@ -1,7 +1,5 @@
 """The exported folder: nothing is overwritten, and wrong trainings are refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What several tests of the planning wing share."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

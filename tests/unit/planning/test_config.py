@@ -1,22 +1,18 @@
 """``load_config``: broken files are answered with line and suggestion, good ones become data."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.planning.config import ConfigError, SweepConfig, load_config
+from orchestrator.planning.config import ConfigError, load_config
 from tests.support.config_files import MODEL
 
 ROOT = Path(__file__).parents[3]
 BROKEN = ROOT / "tests/golden/broken_configs"
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
-Load = Callable[[str], SweepConfig]
 
 
 @pytest.mark.parametrize("path", sorted(BROKEN.glob("*.yaml")), ids=lambda path: path.stem)

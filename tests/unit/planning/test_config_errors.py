@@ -1,15 +1,12 @@
 """What is wrong with the value of a key, in words, and what its neighbours are."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
-from orchestrator.planning.config import ConfigError, SweepConfig
+from orchestrator.planning.config import ConfigError
 from orchestrator.planning.config_errors import typed
 from orchestrator.planning.config_model import ConfigFile
 from orchestrator.planning.loggers import LoggerError, refuse_missing
@@ -18,7 +15,6 @@ from orchestrator.planning.search_options import SEARCH_KINDS
 
 VALUE = {"model": {"task": "causal-lm", "architecture": "gpt2"}}
 VARIABLE = "PYDANTIC_DISABLE_PLUGINS"
-Load = Callable[[str], SweepConfig]
 
 
 @pytest.mark.parametrize(

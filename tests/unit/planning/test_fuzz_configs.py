@@ -1,7 +1,5 @@
 """A thousand broken configurations: each is refused in plain sentences, or planned whole."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json

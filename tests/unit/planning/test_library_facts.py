@@ -1,7 +1,5 @@
 """Facts of libraries are asked for once, and never stop a command."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A config that names the user's own code: refused without the word, checked before it runs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

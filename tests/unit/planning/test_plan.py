@@ -1,7 +1,5 @@
 """Plans: complete, deterministic, without duplicates; what cannot run is a row with its rule."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import pickle

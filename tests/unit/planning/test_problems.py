@@ -1,7 +1,5 @@
 """Sentences about mistakes in a configuration file."""
 
-from __future__ import annotations
-
 import pytest
 
 from orchestrator.planning.problems import ConfigError, Problem, advice, closest

@@ -1,7 +1,5 @@
 """The JSON schema that editors check configs with."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

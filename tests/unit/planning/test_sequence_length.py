@@ -1,7 +1,5 @@
 """The sequence-length axis in a plan: which data a trial has, and what it is compared with."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

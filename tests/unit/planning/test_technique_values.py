@@ -1,7 +1,5 @@
 """Techniques with parameters in a config file: read, checked and planned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

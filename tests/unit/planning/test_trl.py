@@ -1,7 +1,5 @@
 """TRL's loop in a plan: what it takes, what it refuses, and what it is compared with."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The space of `tune`: which configurations it has, and which not."""
 
-from __future__ import annotations
-
 import functools
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """Which combinations of decoder techniques are invalid, and by which rule."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

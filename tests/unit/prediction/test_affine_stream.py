@@ -1,7 +1,5 @@
 """Streams of allocations as functions of the micro-batch."""
 
-from __future__ import annotations
-
 from orchestrator.prediction.affine_stream import Allocation, Free, Stream, between
 
 

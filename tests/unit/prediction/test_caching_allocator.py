@@ -1,7 +1,5 @@
 """PyTorch's caching allocator, as far as byte counts go."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

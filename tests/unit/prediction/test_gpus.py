@@ -1,7 +1,5 @@
 """Calibration data of GPUs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """How far a measurement may lie from a replay."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Workspaces that CUDA kernels take for themselves."""
 
-from __future__ import annotations
-
 import pytest
 
 from orchestrator.prediction.gpus import load_gpu

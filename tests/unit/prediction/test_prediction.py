@@ -1,7 +1,5 @@
 """The cards that a predicted trial fits."""
 
-from __future__ import annotations
-
 from orchestrator.prediction.prediction import CARDS, Figure, Prediction
 from orchestrator.units import GIB
 

@@ -1,7 +1,5 @@
 """Streams put together to training steps."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream

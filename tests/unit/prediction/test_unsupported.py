@@ -1,7 +1,5 @@
 """Trials of which nothing is predicted."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Comparisons as text and as Markdown."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

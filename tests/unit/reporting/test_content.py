@@ -1,7 +1,5 @@
 """Tables of plain values: how cells are written, and which columns are shown."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

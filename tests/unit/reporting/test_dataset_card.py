@@ -1,7 +1,5 @@
 """The dataset card: the Hub's viewer finds the tables, a reader the report."""
 
-from __future__ import annotations
-
 import yaml
 
 from orchestrator.reporting import dataset_card

@@ -1,7 +1,5 @@
 """The text and the JSON of ``--dry-run``."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

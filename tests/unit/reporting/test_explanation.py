@@ -1,7 +1,5 @@
 """Why two trials differ: parts add up, every part has its figures, and limits are said."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Flags in words: every kind has its own, and many rows share one line."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

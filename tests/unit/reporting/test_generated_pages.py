@@ -1,7 +1,5 @@
 """Pages of docs/ that are made from the code are current."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

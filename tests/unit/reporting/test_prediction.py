@@ -1,7 +1,5 @@
 """Predictions in words and as rows."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Publishing: every file of a run, foreign strings harmless, the same bytes twice."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Recommendations in words and as JSON, on recorded runs."""
 
-from __future__ import annotations
-
 import io
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A section written once appears in the terminal, in Markdown, in JSON and on the page."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

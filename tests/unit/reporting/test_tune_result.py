@@ -1,7 +1,5 @@
 """The result of `tune`: computed once, stored with the run, and the same for every reader."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

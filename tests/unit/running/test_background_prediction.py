@@ -1,7 +1,5 @@
 """Memory predicted beside a sweep: a mapping that fills; a worker that fails leaves it empty."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Batch sizes tuned without Ray, on simulated devices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,8 +2,6 @@
 row.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Which earlier records a sweep keeps, and what it does with the others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace

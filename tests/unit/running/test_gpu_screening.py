@@ -1,7 +1,5 @@
 """Which GPUs are fit: judged by what each does beside the others of its model."""
 
-from __future__ import annotations
-
 from orchestrator.running.gpu_screening import judge
 
 

@@ -1,7 +1,5 @@
 """The guard ends what a killed driver leaves behind, and speaks for a driver that stands still."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What a cluster has: GPU models, slots, and what a trial reserves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

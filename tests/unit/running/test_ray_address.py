@@ -1,7 +1,5 @@
 """Which addresses are those of a cluster that is there already."""
 
-from __future__ import annotations
-
 import pytest
 
 from orchestrator.planning.config import SweepConfig

@@ -1,7 +1,5 @@
 """A session without Ray: budget, reuse, interruption, and one record for every planned trial."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A whole sweep without Ray, and why a sweep has failed."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

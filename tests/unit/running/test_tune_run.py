@@ -1,7 +1,5 @@
 """What ``tune`` leaves out because this machine surely lacks it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A sweep followed from its folder alone."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from pathlib import Path

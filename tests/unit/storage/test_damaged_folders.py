@@ -1,7 +1,5 @@
 """Eighty damaged run folders: every verb reads what is intact, or says why not."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

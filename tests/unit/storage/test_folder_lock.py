@@ -1,7 +1,5 @@
 """The lock of a run folder: what happens to its file and folder while a driver holds it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

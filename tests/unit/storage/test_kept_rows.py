@@ -1,10 +1,7 @@
 """Tables and unreadable records: rows are never lost unnoticed, and every verb names the files."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +10,6 @@ from orchestrator import api, compare, explain, recommend, report
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.tables.table_reader import trial_ids_in_file
 from tests.support.records import make_grid, write_run
-
-Main = Callable[[Sequence[str]], int]
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Where a run is, as people write it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

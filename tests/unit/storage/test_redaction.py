@@ -1,7 +1,5 @@
 """Secrets in a configuration reach neither run.json nor the tables made from it."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

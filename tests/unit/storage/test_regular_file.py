@@ -1,7 +1,5 @@
 """Pipes, devices, links and endless files in place of a run's files: named, never waited for."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs at a URI, through fsspec's in-memory store."""
 
-from __future__ import annotations
-
 import uuid
 from pathlib import Path
 

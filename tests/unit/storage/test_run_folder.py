@@ -1,7 +1,5 @@
 """The run folder: atomic records, one driver at a time, damaged and foreign files left alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

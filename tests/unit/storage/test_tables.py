@@ -1,7 +1,5 @@
 """The tables: types, units and readers. Every outcome is a row; what was not measured is null."""
 
-from __future__ import annotations
-
 import json
 
 import duckdb

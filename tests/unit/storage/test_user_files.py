@@ -1,7 +1,5 @@
 """Nothing of the user's is written over unless --force is given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

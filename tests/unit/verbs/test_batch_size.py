@@ -1,7 +1,5 @@
 """The batch-size verb without a cluster: technique sets, options, mistakes, and a light start."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

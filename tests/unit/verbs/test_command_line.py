@@ -1,7 +1,5 @@
 """Habits that every verb shares: pipes, interruption, exit statuses, notes, remote code."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Shell completion of verbs, options, their values and file names."""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The doctor: its text to the letter, its exit status, and the calibrations that it writes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

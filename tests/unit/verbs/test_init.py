@@ -1,7 +1,5 @@
 """``orchestrator init``: a shipped configuration, written here and never over another file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

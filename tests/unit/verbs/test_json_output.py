@@ -1,7 +1,5 @@
 """Every verb that prints a table prints it as JSON, too: strict, and nothing else on stdout."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The verb ``predict``, as far as no model is traced."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """report, recommend, compare and explain: exit statuses for CI, and what cannot be answered."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,6 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from orchestrator import compare, explain, recommend, report
 from tests.support.records import GPU_BOUND, H200, make_record, write_run
-
-Capsys = pytest.CaptureFixture[str]
 
 
 def test_report_prints_the_summary_and_the_files(tmp_path, capsys):

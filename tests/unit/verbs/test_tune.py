@@ -1,7 +1,5 @@
 """The tune verb's command line, and what it prints of its space."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

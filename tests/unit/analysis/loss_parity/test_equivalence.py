@@ -1,7 +1,5 @@
 """Measured equivalence: arguments that keep the losses are ranked with the baseline."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Loss parity: planted mismatches are found, recorded runs raise no false alarm."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping

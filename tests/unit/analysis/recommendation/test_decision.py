@@ -1,7 +1,5 @@
 """Recommendations: nothing that meets the constraints is better, and costs are true."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

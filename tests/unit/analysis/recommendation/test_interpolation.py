@@ -1,7 +1,5 @@
 """Candidates between two measured micro-batches, and effective batches near the one asked for."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Samples of unequal length are never ranked together; the longest that fits is named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Candidates for an effective batch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

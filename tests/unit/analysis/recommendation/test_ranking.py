@@ -1,7 +1,5 @@
 """One decision everywhere, and never a training that is known to be wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

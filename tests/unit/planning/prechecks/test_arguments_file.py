@@ -1,7 +1,5 @@
 """The user's own TrainingArguments file: taken as it is, with a line about what is left aside."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Data files: columns and first rows, and no word of what a file that is none holds."""
 
-from __future__ import annotations
-
 import json
 import os
 import traceback

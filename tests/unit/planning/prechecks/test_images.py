@@ -1,7 +1,5 @@
 """Mistakes about random images that the text of a configuration shows before the first trial."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Mistakes in checkpoints, tokenizers, data and lengths: found by text and files, by line."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

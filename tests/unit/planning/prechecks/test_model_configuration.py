@@ -1,7 +1,5 @@
 """Keys of model.config against the configuration classes of the installed transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Mistakes in files of answer pairs, found before the first trial."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

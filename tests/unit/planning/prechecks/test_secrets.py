@@ -1,7 +1,5 @@
 """A configuration with a secret is refused, because records and scripts hold its values."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

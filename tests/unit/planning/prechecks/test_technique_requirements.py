@@ -1,7 +1,5 @@
 """Techniques that do not go with the model or the data: ruled out before any trial."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Allocations of traced operators: as many as tensors with data would make."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

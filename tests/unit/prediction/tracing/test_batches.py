@@ -1,7 +1,5 @@
 """The batches that a prediction is about."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Which attention kernel CUDA would pick."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

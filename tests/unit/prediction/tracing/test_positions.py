@@ -1,7 +1,5 @@
 """Sequences beyond a model's table of positions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The data of the page's script: configurations, lines by micro-batch, explained pairs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page's decisions: at every budget and batch what ``recommend`` answers."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

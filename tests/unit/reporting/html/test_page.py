@@ -1,7 +1,5 @@
 """report.html: one file, no network, and queries that run."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """frontier.png, and what it shares with the page: axes, budgets, colours, names."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Where memory and time go: each configuration by its own anatomy, or by its follow-up's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

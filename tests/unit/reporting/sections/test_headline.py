@@ -1,7 +1,5 @@
 """The gain over the default configuration: computed, and honest where there is none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Foreign text never acts on a terminal: not through a verb, a renderer or the Python API."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import subprocess

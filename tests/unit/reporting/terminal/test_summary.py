@@ -1,7 +1,5 @@
 """The printed end of a run reads well in a plain log, and texts are cut between words."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

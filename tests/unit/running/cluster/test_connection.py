@@ -1,7 +1,5 @@
 """Which cluster a sweep joins: the one that is named, and no other that runs on this machine."""
 
-from __future__ import annotations
-
 import socket
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One GPU's slot: which trials run, which are repeated, and when an unfit GPU gives them back."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Nodes that join and leave, and GPUs that turn out unfit, during a sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,6 +64,31 @@ class Queries(ModelQueries):
     def answers(self) -> dict[str, str]:
         answers, self.ready = self.ready, {}
         return answers
+
+
+class FakeTuneTrial(SimpleNamespace):
+    """What is used of Tune's trial, with an actor that keeps its assignments."""
+
+    def __init__(self, trial_id: str, config: dict[str, Any]) -> None:
+        self.assignments: list[Assignment] = []
+        actor = SimpleNamespace(assign=SimpleNamespace(remote=self.assignments.append))
+        super().__init__(
+            trial_id=trial_id,
+            config=config,
+            error_file=None,
+            temporary_state=SimpleNamespace(ray_actor=actor),
+            metric_analysis={},
+            metric_n_steps={},
+            run_metadata=SimpleNamespace(last_result={}),
+            last_result={},
+            storage=None,
+        )
+
+    @property
+    def specs(self) -> tuple[TrialSpec, ...]:
+        """What its slot was assigned."""
+        (assignment,) = self.assignments
+        return assignment.specs
 
 
 class Sweep:
@@ -166,31 +189,6 @@ class Sweep:
         result = {RECORD: record, "done": True}
         self.callback.on_trial_result(0, [], trial, result)
         return result
-
-
-class FakeTuneTrial(SimpleNamespace):
-    """What is used of Tune's trial, with an actor that keeps its assignments."""
-
-    def __init__(self, trial_id: str, config: dict[str, Any]) -> None:
-        self.assignments: list[Assignment] = []
-        actor = SimpleNamespace(assign=SimpleNamespace(remote=self.assignments.append))
-        super().__init__(
-            trial_id=trial_id,
-            config=config,
-            error_file=None,
-            temporary_state=SimpleNamespace(ray_actor=actor),
-            metric_analysis={},
-            metric_n_steps={},
-            run_metadata=SimpleNamespace(last_result={}),
-            last_result={},
-            storage=None,
-        )
-
-    @property
-    def specs(self) -> tuple[TrialSpec, ...]:
-        """What its slot was assigned."""
-        (assignment,) = self.assignments
-        return assignment.specs
 
 
 def ids(specs: Any) -> list[str]:

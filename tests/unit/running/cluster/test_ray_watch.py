@@ -1,7 +1,5 @@
 """The loss of a process of Ray is noticed and put into a sentence."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

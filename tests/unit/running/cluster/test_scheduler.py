@@ -1,7 +1,5 @@
 """Which waiting trial takes a slot that is left: slots that are lost or join have time to start."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

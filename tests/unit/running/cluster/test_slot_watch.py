@@ -1,7 +1,5 @@
 """A slot that does not answer is given up a stated time after its trial's timeout."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

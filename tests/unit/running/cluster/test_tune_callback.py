@@ -1,7 +1,5 @@
 """What Tune keeps of a trial that has ended: nothing of any size."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The log of a sweep: a JSON object per event."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """What is printed while a sweep runs."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from typing import Any

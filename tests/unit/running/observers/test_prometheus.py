@@ -1,7 +1,5 @@
 """A sweep's metrics for Prometheus, on counters and gauges that remember."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from jobs.record import Outcome, TrialRecord, skipped, with_provenance
