@@ -1,12 +1,13 @@
 """What every search must keep to, whatever comes of its trials.
 
 Every kind that a sweep can name is tested as its factory builds it. Wrappers join by a row in
-SEARCHES.
+SEARCHES. Searches that make their trials as they go have no plan to account for: they are MAKERS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,11 +20,13 @@ from jobs.spec import DataSpec, ModelSpec, TrialSpec
 from orchestrator.planning.search_options import SEARCH_KINDS
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.search.base import Search
+from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import PerGpuModel
 from orchestrator.search.registry import SearchFactory
 from orchestrator.search.round_robin import RoundRobin
 from tests.conftest import build_tiny_spec
+from tests.support.devices import Device, make_trial
 
 MakeSearch = Callable[[Sequence[TrialSpec]], Search]
 
@@ -69,6 +72,20 @@ SEARCHES: dict[str, MakeSearch] = {
 every_search = pytest.mark.parametrize("make", list(SEARCHES.values()), ids=list(SEARCHES))
 
 
+def batch_size() -> Search:
+    return BatchSizeSearch(make_trial, effective_batch=96)
+
+
+def two_batch_sizes() -> Search:
+    def make_repeat(micro_batch: int, accumulation: int) -> TrialSpec:
+        return replace(make_trial(micro_batch, accumulation), repeat=1)
+
+    return RoundRobin([BatchSizeSearch(make_repeat), batch_size()])
+
+
+every_maker = pytest.mark.parametrize("make", [batch_size, two_batch_sizes])
+
+
 def record_of(spec: TrialSpec, outcome: Outcome | None = None) -> TrialRecord:
     """A trial on a GPU that holds a micro-batch of four; or with another outcome."""
     fits = spec.micro_batch <= LARGEST_THAT_FITS
@@ -88,17 +105,29 @@ def record_of(spec: TrialSpec, outcome: Outcome | None = None) -> TrialRecord:
     )
 
 
+def on_device(spec: TrialSpec, outcome: Outcome | None = None) -> TrialRecord:
+    """A trial on a simulated device; or with another outcome."""
+    record = Device().run(spec)
+    if outcome in (None, Outcome.OK):
+        return record
+    return replace(record, outcome=outcome, measurements={})
+
+
 def ids(trials: Iterable[TrialSpec | TrialRecord]) -> list[str]:
     """Trial ids."""
     return [trial.trial_id for trial in trials]
 
 
 def run_to_the_end(
-    search: Search, *, at_once: int = 1, outcome: Outcome | None = None
+    search: Search,
+    *,
+    at_once: int = 1,
+    outcome: Outcome | None = None,
+    run: Callable[[TrialSpec, Outcome | None], TrialRecord] = record_of,
 ) -> list[TrialSpec]:
     """Ask and tell, with some trials outstanding, until the search is exhausted.
 
-    Returns what was run, in order.
+    Returns what was run, in order: each trial once.
     """
     ran: list[TrialSpec] = []
     outstanding: list[TrialSpec] = []
@@ -107,12 +136,13 @@ def run_to_the_end(
             outstanding.append(trial)
         if not outstanding:
             assert search.exhausted, "it asks for nothing, waits for nothing and is not exhausted"
+            assert len(set(ids(ran))) == len(ran)
             return ran
         # Beyond the first, the outstanding trials have not started when the search gets its record.
         started = search.reconsider(outstanding.pop(0))
         if started is not None:
             ran.append(started)
-            search.tell(record_of(started, outcome))
+            search.tell(run(started, outcome))
 
 
 def assert_accounts_for_the_plan(
@@ -140,37 +170,23 @@ def test_search_run_to_its_end_accounts_for_the_plan(
 
 
 @every_search
-def test_search_summary_counts_every_trial_of_the_plan(make: MakeSearch) -> None:
+def test_search_at_its_end_has_counted_the_plan_and_stays_exhausted(make: MakeSearch) -> None:
     search = make(PLAN)
-    run_to_the_end(search)
+    asked = run_to_the_end(search)
     summary = search.summary()
     if summary:
         assert summary["planned"] == len(PLAN)
         assert summary["measured"] + sum(summary["skipped"].values()) == len(PLAN)
-
-
-@every_search
-def test_search_that_is_exhausted_stays_exhausted(make: MakeSearch) -> None:
-    search = make(PLAN)
-    asked = run_to_the_end(search)
-    assert search.ask() is None
     search.tell(record_of(asked[0]))
     assert search.exhausted
     assert search.ask() is None
 
 
 @every_search
-def test_search_without_trials_is_exhausted_at_once(make: MakeSearch) -> None:
-    search = make([])
-    assert search.exhausted
-    assert search.ask() is None
-    assert ids(search.skipped()) == ids(search.pending()) == []
-
-
-@every_search
-def test_search_with_every_record_is_exhausted_at_once(make: MakeSearch) -> None:
-    search = make(PLAN)
-    for spec in PLAN:
+@pytest.mark.parametrize("trials", [[], PLAN], ids=["no_trials", "every_record"])
+def test_search_with_nothing_to_run_is_exhausted(make: MakeSearch, trials: list[TrialSpec]) -> None:
+    search = make(trials)
+    for spec in trials:
         search.tell(record_of(spec))
     assert search.ask() is None
     assert search.exhausted
@@ -192,11 +208,9 @@ def test_search_that_is_looked_at_makes_the_same_decisions(make: MakeSearch) -> 
 
 
 @every_search
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
-def test_search_cut_short_anywhere_accounts_for_the_plan(
-    make: MakeSearch, data: st.DataObject
-) -> None:
+def test_search_cut_short_accounts_for_the_plan(make: MakeSearch, data: st.DataObject) -> None:
     search = make(PLAN)
     reused = data.draw(st.lists(st.sampled_from(PLAN), unique_by=id), label="earlier")
     earlier = [record_of(spec) for spec in reused]
@@ -225,3 +239,36 @@ def test_search_cut_short_anywhere_accounts_for_the_plan(
         if search.exhausted:
             assert list(search.pending()) == []
     assert_accounts_for_the_plan(search, asked, earlier)
+
+
+@every_maker
+@pytest.mark.parametrize("at_once", [1, 3])
+@pytest.mark.parametrize("outcome", [None, *Outcome])
+def test_maker_ends_whatever_the_outcomes_and_however_often_it_is_read(
+    make: Callable[[], Search], at_once: int, outcome: Outcome | None
+) -> None:
+    search, control = make(), make()
+    list(search.pending()), list(search.skipped()), search.exhausted
+    ran, expected = (
+        ids(run_to_the_end(one, at_once=at_once, outcome=outcome, run=on_device))
+        for one in (search, control)
+    )
+    assert ran == expected != []
+    assert search.ask() is None
+    assert list(search.pending()) == []
+    assert not {*ids(search.skipped())} & {*ran}
+
+
+@every_maker
+@pytest.mark.parametrize("cut", range(0, 13, 3))
+def test_maker_resumed_asks_for_nothing_twice(make: Callable[[], Search], cut: int) -> None:
+    whole = run_to_the_end(make(), run=on_device)
+    search = make()
+    unknown = replace(make_trial(16, 1), repeat=99)
+    search.tell(TrialRecord(spec=unknown, outcome=Outcome.OUT_OF_MEMORY))
+    for spec in whole[:cut]:
+        search.tell(on_device(spec))
+    later = run_to_the_end(search, run=on_device)
+    assert sorted(ids([*whole[:cut], *later])) == sorted(ids(whole))
+    search.tell(on_device(whole[0], Outcome.OUT_OF_MEMORY))
+    assert search.ask() is None

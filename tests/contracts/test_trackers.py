@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 
@@ -9,6 +11,8 @@ from jobs.record import Column
 from jobs.trackers import TRACKERS, Moment, Tracker
 from jobs.trackers.cuda_allocator import Allocator
 from jobs.trackers.device import Device
+from jobs.trackers.launch_bound import LaunchBound
+from jobs.trackers.tracker import Phase
 from jobs.trial import effective_config, trial_columns
 
 every_tracker = pytest.mark.parametrize("kind", TRACKERS, ids=lambda kind: kind.__name__)
@@ -60,6 +64,8 @@ def run_steps(tracker: Tracker) -> None:
         tracker.step_begin(warmup_left)
         tracker.data_wait(0.5)
         tracker.micro_batch(inputs)
+        for phase in get_args(Phase):
+            tracker.phase(phase)
         tracker.loss(torch.tensor(1.5))
         tracker.step_end()
 
@@ -93,26 +99,18 @@ def test_tracker_of_a_trial_that_never_began_has_no_series(kind: type[Tracker]) 
 
 @every_tracker
 @pytest.mark.parametrize("until", Moment)
-def test_tracker_of_a_trial_that_ends_early_keeps_to_its_columns(
-    kind: type[Tracker], until: Moment
-) -> None:
+def test_tracker_of_a_cut_trial_keeps_to_its_columns(kind: type[Tracker], until: Moment) -> None:
     with kind() as tracker:
         run_trial(tracker, until)
         assert_declared(tracker)
 
 
 @every_tracker
-def test_tracker_read_twice_gives_the_same(kind: type[Tracker]) -> None:
+def test_tracker_read_twice_gives_the_same_with_a_value_per_step(kind: type[Tracker]) -> None:
     with kind() as tracker:
         run_trial(tracker)
         first = tracker.measurements().keys(), tracker.series()
         assert (tracker.measurements().keys(), tracker.series()) == first
-
-
-@every_tracker
-def test_tracker_series_have_a_value_per_step(kind: type[Tracker]) -> None:
-    with kind() as tracker:
-        run_trial(tracker)
         assert {len(values) for values in tracker.series().values()} <= {2}
 
 
@@ -128,7 +126,7 @@ def test_tracker_lets_an_error_pass(kind: type[Tracker]) -> None:
 
 
 @no_cuda
-@pytest.mark.parametrize("kind", [Allocator, Device], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [Allocator, Device, LaunchBound], ids=lambda kind: kind.__name__)
 def test_gpu_tracker_without_a_gpu_is_silent(kind: type[Tracker]) -> None:
     with kind() as tracker:
         run_trial(tracker)

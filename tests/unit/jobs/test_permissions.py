@@ -1,4 +1,4 @@
-"""Whatever publishes, reports, downloads or writes elsewhere is refused, however a trial comes."""
+"""What a trial may not have, perhaps from a stranger, is refused, however it comes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,88 @@ from transformers import TrainingArguments
 from jobs import __main__ as command
 from jobs.permissions import allowed_arguments, refusal
 from jobs.record import Outcome
-from jobs.spec import Hook, TrialSpec, to_json
+from jobs.spec import DatasetFile, DataSpec, Hook, TrialSpec, UserCode, to_json
+from jobs.spec.limits import MAX_SEED, MAX_TIMEOUT_SECONDS, problem_of
 from jobs.techniques import AXES
 from jobs.trial.run import run
 from orchestrator.export import NotExportableError, export
 from orchestrator.planning.arguments import runner_reason
 from orchestrator.planning.config import ConfigError, load_config
 from tests.conftest import build_tiny_spec
+
+
+def start(
+    spec: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str
+) -> list[TrialSpec]:
+    """Run the command on a file that holds a spec, or a text; the trials that it would run."""
+    file = folder / "record.json"
+    file.write_text(spec if isinstance(spec, str) else json.dumps(to_json(spec)))
+    started: list[TrialSpec] = []
+    monkeypatch.setattr(command, "_run", lambda spec, result, phase: started.append(spec))
+    monkeypatch.setattr("sys.argv", ["jobs", str(file), *options])
+    command.main()
+    return started
+
+
+SPEC = build_tiny_spec()
+HUB_ATTENTION = {"attn_implementation": "kernels-community/flash-attn2"}
+OWN_CODE = UserCode(callbacks=("os:abort",), folder="/stranger")
+
+
+@pytest.mark.parametrize(
+    ("spec", "option", "other"),
+    [
+        (
+            replace(SPEC, model=replace(SPEC.model, trust_remote_code=True)),
+            "--trust-remote-code",
+            "--allow-own-code",
+        ),
+        (
+            replace(SPEC, settings=replace(SPEC.settings, model_kwargs=HUB_ATTENTION)),
+            "--trust-remote-code",
+            "--allow-own-code",
+        ),
+        (replace(SPEC, own_code=OWN_CODE), "--allow-own-code", "--trust-remote-code"),
+    ],
+)
+def test_main_runs_foreign_code_with_its_option_only(
+    spec: TrialSpec,
+    option: str,
+    other: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    record = json.dumps({"spec": to_json(spec), "outcome": "ok"})
+    with pytest.raises(SystemExit) as ended:
+        start(record, tmp_path, monkeypatch, other)
+    assert ended.value.code == 2
+    assert f"to allow that, give {option}" in capsys.readouterr().err
+    assert start(record, tmp_path, monkeypatch, option) == [spec]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "holds no trial of this version"),
+        ("[1, 2]", "holds no trial of this version"),
+        ('{"spec": {}}', "holds no trial of this version"),
+        ('{"spec": {"model": 3}}', "holds no trial of this version"),
+        (build_tiny_spec(seed=2**32), "measure.seed is 4294967296: it must be from 0 to"),
+    ],
+)
+def test_main_says_what_is_wrong_with_a_file(
+    content: Any,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        start(content, tmp_path, monkeypatch)
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
+
 
 WIDE = "ａｔｔｎ＿ｉｍｐｌｅｍｅｎｔａｔｉｏｎ"
 """A name that Python reads as attn_implementation."""
@@ -73,22 +148,16 @@ CASES = [(part, key) for part, values in REFUSED.items() for key in values]
 
 def naming(part: str, key: str) -> TrialSpec:
     """A trial with one value that it may not have."""
-    spec, value = build_tiny_spec(), REFUSED[part][key]
+    value = REFUSED[part][key]
     if part == "config":
-        return replace(spec, model=replace(spec.model, config={key: value}))
-    before = getattr(spec.settings, part)
-    now = (*before, key) if part == "requires" else {**(before or {}), key: value}
-    return replace(spec, settings=replace(spec.settings, **{part: now}))
+        return replace(SPEC, model=replace(SPEC.model, config={key: value}))
+    now = (key,) if part == "requires" else {key: value}
+    return replace(SPEC, settings=replace(SPEC.settings, **{part: now}))
 
 
 def by_jobs(spec: TrialSpec, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    file = folder / "record.json"
-    file.write_text(json.dumps({"spec": to_json(spec)}))
-    allowed = ["--trust-remote-code", "--allow-own-code"]
-    monkeypatch.setattr("sys.argv", ["jobs", str(file), *allowed])
-    monkeypatch.setattr(command, "_run", lambda *_: None)
     with pytest.raises(SystemExit) as ended:
-        command.main()
+        start(spec, folder, monkeypatch, "--trust-remote-code", "--allow-own-code")
     return str(ended.value.code)
 
 
@@ -105,18 +174,20 @@ def by_export(spec: TrialSpec, folder: Path, _: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize(("part", "key"), CASES)
+def test_refusal_of_what_is_not_allowed_names_the_part(part: str, key: str) -> None:
+    assert part in refusal(naming(part, key))
+
+
 @pytest.mark.parametrize(
     ("way", "ends_with"), [(by_jobs, "2"), (by_child, "permissions"), (by_export, "False")]
 )
 def test_no_way_in_takes_what_is_not_allowed(
     way: Callable[[TrialSpec, Path, pytest.MonkeyPatch], str],
     ends_with: str,
-    part: str,
-    key: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert way(naming(part, key), tmp_path, monkeypatch) == ends_with
+    assert way(naming("hooks", "loop"), tmp_path, monkeypatch) == ends_with
 
 
 @pytest.mark.parametrize(
@@ -143,9 +214,8 @@ def test_a_config_names_nothing_that_is_not_allowed(part: str, key: str, tmp_pat
 
 
 def test_what_is_switched_off_may_stay() -> None:
-    spec = build_tiny_spec()
-    settings = replace(spec.settings, deepspeed={"tensorboard": {"enabled": False}, "fp16": {}})
-    assert refusal(replace(spec, settings=settings)) == ""
+    settings = replace(SPEC.settings, deepspeed={"tensorboard": {"enabled": False}, "fp16": {}})
+    assert refusal(replace(SPEC, settings=settings)) == ""
 
 
 def test_no_technique_names_what_is_refused() -> None:
@@ -158,3 +228,31 @@ def test_each_training_argument_is_allowed_or_has_a_reason() -> None:
     names = {field.name for field in fields(TrainingArguments) if field.init}
     assert {name for name in names - allowed_arguments() if runner_reason(name) is None} == set()
     assert {name for name in allowed_arguments() if runner_reason(name) is not None} == set()
+
+
+@pytest.mark.parametrize(
+    "measure", [{"seed": 0}, {"seed": MAX_SEED}, {"timeout_seconds": MAX_TIMEOUT_SECONDS}]
+)
+def test_problem_of_what_can_run_is_empty(measure: dict[str, Any]) -> None:
+    assert problem_of(build_tiny_spec(**measure)) == ""
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**80])
+def test_problem_of_another_seed_names_the_largest(seed: int) -> None:
+    problem = problem_of(build_tiny_spec(seed=seed))
+    assert problem.startswith(f"measure.seed is {seed}: it must be from 0 to 4294967295, the")
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, 1e12, float("inf"), float("nan")])
+def test_problem_of_a_timeout_that_no_clock_holds(seconds: float) -> None:
+    problem = problem_of(build_tiny_spec(timeout_seconds=seconds))
+    assert problem.endswith("it must be above zero and at most a year")
+
+
+def test_problem_of_an_unknown_data_format_names_the_known() -> None:
+    kind: Any = "evil/loader.py"
+    spec = replace(build_tiny_spec(), data=DataSpec(file=DatasetFile(path="x", format=kind)))
+    assert problem_of(spec) == (
+        "data.file.format is 'evil/loader.py': it must be one of parquet, json, csv, arrow, disk, "
+        "imagefolder"
+    )

@@ -74,34 +74,27 @@ def test_peft_adapter_trains_with_its_own_parameters_only(method: str) -> None:
     assert sum(p.numel() for p in model.parameters() if p.requires_grad) < total / 2
 
 
-def adapted_modules(model: Any) -> set[str]:
-    """The names of the layers with LoRA, without the path to them."""
-    return {
-        name.split(".lora_A")[0].rpartition(".")[2]
-        for name, _ in model.named_parameters()
-        if "lora_A" in name
-    }
-
-
-def test_peft_adapter_of_experts_has_peft_default_layers() -> None:
-    adapted = adapted_modules(lora(maker("mixtral", num_local_experts=2)()))
-    assert adapted == {"q_proj", "v_proj"}
-
-
 @pytest.mark.parametrize(
-    ("architecture", "modules"),
+    ("architecture", "config", "modules"),
     [
-        ("phi3", {"qkv_proj"}),
-        ("olmo2", {"q_proj", "v_proj"}),
-        ("deepseek_v3", {"kv_a_proj_with_mqa", "kv_b_proj", "q_a_proj", "q_b_proj"}),
-        ("gpt_neox", {"query_key_value"}),
+        ("mixtral", {"num_local_experts": 2}, {"q_proj", "v_proj"}),  # PEFT's default
+        ("phi3", {}, {"qkv_proj"}),
+        ("olmo2", {}, {"q_proj", "v_proj"}),
+        (
+            "deepseek_v3",
+            {"first_k_dense_replace": 9},
+            {"kv_a_proj_with_mqa", "kv_b_proj", "q_a_proj", "q_b_proj"},
+        ),
+        ("gpt_neox", {}, {"query_key_value"}),
     ],
 )
-def test_lora_without_peft_default_adapts_query_and_value(
-    architecture: str, modules: set[str]
-) -> None:
-    sizes = {"first_k_dense_replace": 9} if architecture == "deepseek_v3" else {}
-    assert adapted_modules(lora(maker(architecture, **sizes)())) == modules
+def test_lora_adapts_query_and_value(architecture: str, config: Any, modules: set[str]) -> None:
+    adapted = {
+        name.split(".lora_A")[0].rpartition(".")[2]
+        for name, _ in lora(maker(architecture, **config)()).named_parameters()
+        if "lora_A" in name
+    }
+    assert adapted == modules
 
 
 def test_lora_of_a_model_without_query_and_value_needs_modules() -> None:
@@ -123,9 +116,7 @@ def test_lora_of_a_model_without_query_and_value_needs_modules() -> None:
         ("prompt_tuning", {"tokenizer_name_or_path": "x"}, "_path may not be set here"),
     ],
 )
-def test_peft_adapter_that_peft_cannot_make_says_why(
-    method: str, parameters: dict[str, Any], reason: str
-) -> None:
+def test_adapter_that_peft_cannot_make_says_why(method: str, parameters: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         peft_adapter(maker()(), "causal-lm", ARGUMENTS, method=method, parameters=parameters)
 
@@ -161,7 +152,7 @@ def test_quantized_base_upcast_false_keeps_the_rest_in_16_bits() -> None:
     assert weight_formats.measurements(plain)["weights_32bit_bytes"] == 0
 
 
-def test_quantized_base_of_a_checkpoint_packs_the_layers_that_transformers_packs(
+def test_quantized_base_of_a_checkpoint_packs_what_transformers_packs(
     tmp_path: Path,
 ) -> None:
     maker(tie_word_embeddings=True)().save_pretrained(tmp_path)
@@ -208,9 +199,7 @@ def mixture() -> functools.partial[Any]:
 
 
 @pytest.mark.parametrize(("method", "bits"), [("bnb_4bit", 4), ("bnb_8bit", 8)])
-def test_quantized_base_packs_experts_beside_which_an_adapter_trains(
-    method: str, bits: int
-) -> None:
+def test_quantized_base_packs_experts_beside_a_trained_adapter(method: str, bits: int) -> None:
     torch.manual_seed(0)
     base = packed(mixture(), method, **PACKED)
     row = weight_formats.measurements(base)
@@ -221,29 +210,21 @@ def test_quantized_base_packs_experts_beside_which_an_adapter_trains(
     losses = []
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for _ in range(12):
+        optimizer.zero_grad()
         loss = model(input_ids=TOKENS, labels=TOKENS).loss
         loss.backward()
         optimizer.step()
-        optimizer.zero_grad()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
-@pytest.mark.parametrize("packs", [False, True])
-def test_peft_adapter_of_experts_is_refused_where_they_are_packed(packs: bool) -> None:
-    base = packed(mixture(), **PACKED) if packs else mixture()()
-    parameters: dict[str, Any] = {
-        "r": 4,
-        "target_modules": ["o_proj"],
-        "target_parameters": ["experts.down_proj"],
-    }
-    if packs:
-        with pytest.raises(ValueError, match=r"PEFT does not support .* packed in 4 bits"):
-            lora(base, **parameters)
-        return
-    model = lora(base, **parameters)
+def test_peft_adapter_of_experts_is_refused_where_they_are_packed() -> None:
+    targets = {"target_modules": ["o_proj"], "target_parameters": ["experts.down_proj"]}
+    model = lora(mixture()(), **targets)
     assert any("experts.lora_A" in name for name, _ in model.named_parameters())
+    with pytest.raises(ValueError, match=r"PEFT does not support .* packed in 4 bits"):
+        lora(packed(mixture(), **PACKED), **targets)
 
 
 def test_quantized_base_without_such_experts_says_so() -> None:

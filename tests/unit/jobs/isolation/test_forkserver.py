@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import threading
@@ -75,19 +76,17 @@ class FakeChild:
         return 3
 
 
+Run = Callable[[str], FakeChild]
+
+
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """Simulated children on a simulated GPU."""
     gpu = Gpu()
-
-    def fork(folder: Path, owner: Owner) -> FakeChild:
-        return FakeChild(gpu, folder, has_context=True)
-
-    def spawn(spec: TrialSpec, folder: Path) -> FakeChild:
-        return FakeChild(gpu, folder, has_context=False)
-
-    monkeypatch.setattr(child_handle, "fork", fork)
-    monkeypatch.setattr(child_handle, "spawn", spawn)
+    forked = functools.partial(FakeChild, gpu, has_context=True)
+    spawned = functools.partial(FakeChild, gpu, has_context=False)
+    monkeypatch.setattr(child_handle, "fork", lambda folder, owner: forked(folder))
+    monkeypatch.setattr(child_handle, "spawn", lambda spec, folder: spawned(folder))
     return gpu
 
 
@@ -104,7 +103,7 @@ def runner(gpu: Gpu, tmp_path: Path) -> Iterator[ChildRunner]:
 
 
 @pytest.fixture
-def run(gpu: Gpu, runner: ChildRunner) -> Callable[[str], FakeChild]:
+def run(gpu: Gpu, runner: ChildRunner) -> Run:
     """Runs a trial, has the next child forked ahead, and returns the child that ran it."""
 
     def run(isolation: str) -> FakeChild:
@@ -117,9 +116,7 @@ def run(gpu: Gpu, runner: ChildRunner) -> Callable[[str], FakeChild]:
     return run
 
 
-def test_runner_measures_the_context_once_for_all_children(
-    gpu: Gpu, run: Callable[[str], FakeChild]
-) -> None:
+def test_runner_measures_the_context_once_for_all_children(gpu: Gpu, run: Run) -> None:
     ran = [run("fork") for _ in range(3)]
     assert [child.context_bytes for child in ran] == [CONTEXT] * 3
     assert ran == gpu.children[:3]
@@ -139,36 +136,26 @@ def test_requests_end_the_idle_child_if_none_comes(gpu: Gpu, runner: ChildRunner
     ours.close()
 
 
-def test_runner_with_a_fresh_trial_ends_the_child_forked_ahead(
-    gpu: Gpu, run: Callable[[str], FakeChild]
-) -> None:
+def test_runner_with_a_fresh_trial_ends_the_child_forked_ahead(gpu: Gpu, run: Run) -> None:
     run("fork")
     assert run("fresh") is gpu.children[2]
     assert (gpu.children[1].context_bytes, gpu.contexts) == (-1, 0)
 
 
-def test_runner_on_a_shared_gpu_measures_each_context_anew(
-    gpu: Gpu, run: Callable[[str], FakeChild]
-) -> None:
-    gpu.others = 2 * gpu_fitness.IDLE_BYTES
-    assert [run("fork").context_bytes, run("fork").context_bytes] == [CONTEXT] * 2
-    assert (len(gpu.children), gpu.contexts) == (2, 0), "none is forked ahead"
-
-
-def test_runner_takes_no_other_process_for_a_context(
-    gpu: Gpu, run: Callable[[str], FakeChild]
+def test_runner_on_a_gpu_that_others_begin_to_use_measures_each_context_anew(
+    gpu: Gpu, run: Run
 ) -> None:
     run("fork")
     gpu.others = 2 * gpu_fitness.IDLE_BYTES
     assert run("fork").context_bytes == CONTEXT
     assert (len(gpu.children), gpu.contexts) == (3, 1), "it was forked before that was known"
     assert run("fork").context_bytes == CONTEXT
-    assert (len(gpu.children), gpu.contexts) == (3, 0)
+    assert (len(gpu.children), gpu.contexts) == (3, 0), "none is forked ahead"
 
 
 @pytest.mark.parametrize(("outcome", "ahead"), [(Outcome.FAILED, 0), (Outcome.OUT_OF_MEMORY, 1)])
 def test_runner_after_a_suspicious_outcome_forks_nothing_ahead(
-    outcome: Outcome, ahead: int, gpu: Gpu, run: Callable[[str], FakeChild]
+    outcome: Outcome, ahead: int, gpu: Gpu, run: Run
 ) -> None:
     gpu.outcome = outcome
     run("fork")
@@ -176,7 +163,7 @@ def test_runner_after_a_suspicious_outcome_forks_nothing_ahead(
 
 
 def test_runner_without_a_context_forks_nothing_ahead(
-    gpu: Gpu, run: Callable[[str], FakeChild], monkeypatch: pytest.MonkeyPatch
+    gpu: Gpu, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeChild, "is_ready", lambda self, deadline, owner: False)
     assert [run("fork").context_bytes, run("fork").context_bytes] == [0, 0]

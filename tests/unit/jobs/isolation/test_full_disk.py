@@ -19,8 +19,10 @@ from tests.support import full_disk
 ROOT = Path(__file__).parents[4]
 
 
-def run_case(case: str) -> list[list[str]]:
-    """Outcome, rule and reason of each trial; skips where the system grants no namespaces."""
+@pytest.mark.parametrize(
+    "case", ["no bytes", "no inodes", "fills in mid-trial", "the trial's own files"]
+)
+def test_trial_on_a_full_disk_is_to_be_repeated(case: str) -> None:
     try:
         subprocess.run([*full_disk.UNSHARE, "true"], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -29,24 +31,12 @@ def run_case(case: str) -> list[list[str]]:
         full_disk.command(case), cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    results: list[list[str]] = json.loads(done.stdout)
-    return results
-
-
-@pytest.mark.parametrize(
-    "case", ["no bytes", "no inodes", "fills in mid-trial", "the trial's own files"]
-)
-def test_trial_on_a_full_disk_is_to_be_repeated(case: str) -> None:
-    failed, after = run_case(case)
-    outcome, rule, reason = failed
+    (outcome, rule, reason), after = json.loads(done.stdout)
     assert (outcome, rule) == (Outcome.SKIPPED, DISK_FULL)
     assert not Outcome(outcome).is_final
     assert "(tmpfs) has" in reason
     assert "free and" in reason
-    if case == "no inodes":
-        assert "and 0 inodes" in reason
-    else:
-        assert "has 0 B free" in reason
+    assert ("and 0 inodes" if case == "no inodes" else "has 0 B free") in reason
     assert after == [Outcome.OK, "", ""], "the same slot goes on once there is room"
 
 

@@ -41,16 +41,6 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproc
         parent.kill()
 
 
-def test_prewarmed_parent_that_stands_still_is_tried_once(stopped: subprocess.Popen[bytes]) -> None:
-    first = prewarm.take_over(cpus=1)
-    assert first is not None
-    parent, connection, errors = first
-    assert parent.pid == stopped.pid
-    assert prewarm.take_over(cpus=1) is None
-    connection.close()
-    os.close(errors)
-
-
 def test_slot_after_one_that_waited_in_vain_starts_its_own_parent(
     stopped: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -58,6 +48,7 @@ def test_slot_after_one_that_waited_in_vain_starts_its_own_parent(
     # The slot that tries the stopped parent is given up: only this much of it is left.
     first = prewarm.take_over(cpus=1)
     assert first is not None
+    assert first[0].pid == stopped.pid
     limits = Limits(start=60.0, silence=60.0)
     with Slot(cpus=1, limits=limits, parent_command=light_parent.COMMAND) as slot:
         record = slot.run(build_tiny_spec(), timeout_seconds=60.0)

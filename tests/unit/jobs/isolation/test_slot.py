@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,13 +64,6 @@ def child_in(note: Path) -> int:
     return int(note.read_text())
 
 
-def when_begun(note: Path, act: Callable[[int], None]) -> threading.Thread:
-    """Call ``act`` with the child's process id as soon as the trial has begun."""
-    thread = threading.Thread(target=lambda: act(child_in(note)))
-    thread.start()
-    return thread
-
-
 def wait_for_idle_child(slot: Slot) -> int:
     """The process that waits for the slot's next trial."""
     assert slot.parent_pid is not None
@@ -89,7 +82,13 @@ def wait_for_idle_child(slot: Slot) -> int:
 def test_stopped_parent_during_a_trial_is_killed_and_replaced(note: Path, slot: Slot) -> None:
     stopped = slot.parent_pid
     assert stopped is not None
-    thread = when_begun(note, lambda _: os.kill(stopped, signal.SIGSTOP))
+
+    def stop() -> None:
+        child_in(note)
+        os.kill(stopped, signal.SIGSTOP)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
     begin = time.monotonic()
     with pytest.raises(SlotDiedError, match=r"did not answer for 4 s \(it is stopped\)") as died:
         slot.run(trial("hang"), timeout_seconds=600.0)
@@ -202,7 +201,7 @@ def test_idle_child_killed_as_its_trial_comes_gives_it_to_another(slot: Slot, no
     assert int(note.read_text()) != idle
 
 
-def test_trial_whose_processes_never_begin_is_to_be_repeated(
+def test_trial_whose_processes_never_begin_is_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(light_parent.DIE_VARIABLE, "1")
@@ -243,7 +242,7 @@ def test_owner_that_reads_nothing_blocks_no_heartbeat() -> None:
 # Full disks: see tests/unit/jobs/isolation/test_full_disk.py for real ones.
 
 
-def test_parent_without_room_for_its_folder_is_not_the_trials_fault(
+def test_parent_without_room_is_not_the_trials_fault(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(light_parent.FULL_VARIABLE, "1")

@@ -2,19 +2,104 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from jobs.flags import FlagKind
+from jobs.flags import Flag, FlagKind
 from jobs.loops.accumulated_loss import LossScale
+from jobs.loops.item_count import is_used, is_used_by, watched
+from jobs.loss_scaling import scaling_flag
 from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
 from tests.support.one_trial import measured
 from tests.support.tiny_decoders import MODEL, RAGGED
+
+Loss = Callable[[torch.Tensor, Any], torch.Tensor]
+
+
+def divide(total: torch.Tensor, count: Any) -> torch.Tensor:
+    return total / count
+
+
+def divide_after_a_copy(total: torch.Tensor, count: Any) -> torch.Tensor:
+    return total / count.to(total.device).float()
+
+
+def divide_by_a_number(total: torch.Tensor, count: Any) -> torch.Tensor:
+    return total / count.item()
+
+
+def ignore(total: torch.Tensor, count: Any) -> torch.Tensor:
+    return total.mean()
+
+
+def only_ask(total: torch.Tensor, count: Any) -> torch.Tensor:
+    """Reads attributes and compares; the loss does not depend on the count."""
+    if count is not None and count.dim() == 0 and count.device == total.device and count > 0:
+        return total.mean()
+    return total
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (divide, True),
+        (divide_after_a_copy, True),
+        (divide_by_a_number, True),
+        (ignore, False),
+        (only_ask, False),
+    ],
+)
+def test_is_used_after_a_forward_pass(loss: Loss, expected: bool) -> None:
+    plain = torch.tensor(8.0)
+    count = watched(plain)
+    result = loss(torch.tensor(4.0, requires_grad=True), count)
+    assert is_used(count) is expected
+    assert type(result) is torch.Tensor
+    assert count.data_ptr() == plain.data_ptr()
+
+
+class Model(torch.nn.Module):
+    """A linear layer whose loss is one of the cases above."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+        self.dropout = torch.nn.Dropout()
+        self._loss = loss
+
+    def forward(self, inputs: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:
+        return self._loss(self.dropout(self.layer(inputs)).sum(), num_items_in_batch)
+
+
+def compute_loss(model: Any, inputs: Mapping[str, Any], count: Any) -> Any:
+    return model(**inputs, num_items_in_batch=count)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"), [(divide, True), (divide_after_a_copy, True), (ignore, False)]
+)
+def test_is_used_by_draws_no_number_and_keeps_weights(loss: Loss, expected: bool) -> None:
+    model = Model(loss)
+    weights = model.layer.weight.clone()
+    state = torch.get_rng_state()
+    inputs = {"inputs": torch.ones(2, 4)}
+    assert is_used_by(compute_loss, model, inputs, torch.tensor(8.0)) is expected
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(model.layer.weight, weights)
+
+
+def test_is_used_by_a_model_that_needs_values_raises() -> None:
+    model = Model(lambda total, count: total if float(total) > 0 else -total)
+    with pytest.raises(Exception, match="_local_scalar_dense"):
+        is_used_by(compute_loss, model, {"inputs": torch.ones(2, 4)}, torch.tensor(8.0))
 
 
 def accumulated(**choices: Any) -> TrialSpec:
@@ -22,9 +107,7 @@ def accumulated(**choices: Any) -> TrialSpec:
 
 
 @pytest.mark.parametrize("compiler", ["none", "aot_eager"])
-def test_run_corrects_the_loss_of_a_model_that_ignores_the_count(
-    tmp_path: Path, compiler: str
-) -> None:
+def test_run_corrects_a_model_that_ignores_the_count(tmp_path: Path, compiler: str) -> None:
     corrected = measured(accumulated(compile=compiler), tmp_path)
     plain = measured(build_tiny_spec({"micro_batch": 8}, inspect=False), tmp_path)
     assert corrected.measurements["accumulation_loss_scaling"] == "corrected"
@@ -43,17 +126,14 @@ def test_run_leaves_a_model_alone_that_divides(tmp_path: Path, compiler: str) ->
     assert record.measurements["accumulation_loss_ratio"] == pytest.approx(1.0, rel=1e-5)
 
 
-def test_run_of_accelerates_loop_says_that_it_divides(tmp_path: Path) -> None:
-    record = measured(accumulated(loop="accelerate"), tmp_path)
-    assert record.measurements["accumulation_loss_scaling"] == "divided"
-
-
 def test_accelerates_loop_weighs_micro_batches_by_their_labels(tmp_path: Path) -> None:
     losses = []
     for micro_batch, accumulation in ((8, 1), (2, 4), (1, 8)):
         spec = accumulated(loop="accelerate", micro_batch=micro_batch, accumulation=accumulation)
         spec = replace(spec, model=MODEL, data=replace(spec.data, synthetic=RAGGED))
-        losses.append(measured(spec, tmp_path).steps["loss"])
+        record = measured(spec, tmp_path)
+        losses.append(record.steps["loss"])
+    assert record.measurements["accumulation_loss_scaling"] == "divided"
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[2] == pytest.approx(losses[0], rel=1e-5)
 
@@ -63,13 +143,13 @@ def test_run_flags_accumulation_of_the_users_own_arguments(
 ) -> None:
     """The check knows nothing of the correction: without it, it finds the mistake."""
     monkeypatch.setattr(LossScale, "_decide", lambda self, *, used: setattr(self, "scaling", "?"))
-    arguments = {"gradient_accumulation_steps": 4}
     spec = build_tiny_spec(inspect=False)
-    given = {**spec.settings.training_arguments, **arguments}
-    settings = replace(spec.settings, training_arguments=given)
-    record = measured(replace(spec, settings=settings), tmp_path)
-    assert record.measurements["accumulation_loss_ratio"] == pytest.approx(4.0, rel=1e-5)
-    assert [flag.kind for flag in record.flags] == [FlagKind.LOSS_TIMES_ACCUMULATION]
+    given = {**spec.settings.training_arguments, "gradient_accumulation_steps": 4}
+    spec = replace(spec, settings=replace(spec.settings, training_arguments=given))
+    record = measured(spec, tmp_path)
+    ratio = record.measurements["accumulation_loss_ratio"]
+    assert ratio == pytest.approx(4.0, rel=1e-5)
+    assert record.flags == (Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio),)
 
 
 def test_loss_scale_without_a_count_says_divided() -> None:
@@ -77,3 +157,13 @@ def test_loss_scale_without_a_count_says_divided() -> None:
     scale = LossScale(trainer)
     scale.compute(lambda *args, **kwargs: 1.0, None, {})
     assert scale.scaling == "divided"
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.004, 0.99, None, math.nan])
+def test_scaling_flag_of_a_right_or_unchecked_loss_is_none(ratio: float | None) -> None:
+    assert scaling_flag(ratio, 4) is None
+
+
+@pytest.mark.parametrize("ratio", [0.25, 0.0, 1.5, 3.0])
+def test_scaling_flag_of_another_factor_is_a_mismatch(ratio: float) -> None:
+    assert scaling_flag(ratio, 4) == Flag(FlagKind.LOSS_MISMATCH, ratio)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -15,8 +13,6 @@ from jobs.steady_state import mean_step_error
 from jobs.trackers import Moment, Steps, Tracker
 from jobs.trackers.step_losses import Losses
 from tests.support.clock import Clock
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -52,58 +48,66 @@ class Recorder(Tracker):
         self.reports.append(f"counted {begin:g} to {end:g}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """What was reported until the meter stopped."""
-
-    reports: list[str]
-    announced: list[str]
-    values: Mapping[str, Any]
-
-
 def train(
-    clock: Clock, seconds: Sequence[float], *, warmup_steps: int, relative_error: float = 0.0
-) -> Training:
-    """Steps of so many seconds, with two samples of ten tokens each, until the meter stops."""
-    recorder = Recorder()
+    clock: Clock,
+    seconds: Sequence[float],
+    *trackers: Tracker,
+    warmup_steps: int = 1,
+    total_steps: int | None = None,
+    relative_error: float = 0.0,
+    accumulation: int = 1,
+) -> tuple[Steps, list[str]]:
+    """Steps of so many seconds, a fifth of them for data, until the meter stops.
+
+    A micro-batch has two samples of ten tokens, five of which are padding. Returns the tracker of
+    the steps, and what was announced.
+    """
     steps = Steps()
     announced: list[str] = []
     meter = Meter(
-        [recorder, steps],
+        [*trackers, steps],
         announced.append,
         warmup_steps=warmup_steps,
-        total_steps=len(seconds),
+        total_steps=total_steps or len(seconds),
         relative_error=relative_error,
-        device=CPU,
+        device=torch.device("cpu"),
     )
+    inputs = {
+        "input_ids": torch.zeros(2, 10, dtype=torch.int64),
+        "attention_mask": torch.tensor([[1] * 10, [1] * 5 + [0] * 5]),
+    }
     meter.train_begin()
     for step_seconds in seconds:
-        meter.micro_batch({"input_ids": torch.zeros(2, 10)})
+        meter.data_wait(step_seconds / 5)
         clock.now += step_seconds
+        for _ in range(accumulation):
+            meter.micro_batch(inputs)
+            meter.loss(torch.tensor(2.0 / accumulation))
         if meter.step_end():
             break
-    return Training(reports=recorder.reports, announced=announced, values=steps.measurements())
+    return steps, announced
 
 
 def test_meter_counts_the_steps_after_the_warm_up(clock: Clock) -> None:
-    training = train(clock, [9.0, 1.0, 2.0, 3.0], warmup_steps=2)
-    assert training.reports == [
+    recorder = Recorder()
+    _, announced = train(clock, [9.0, 1.0, 2.0, 3.0], recorder, warmup_steps=2)
+    assert recorder.reports == [
         "train_begin",
-        *("step_begin 2", "step_end"),
-        *("step_begin 1", "step_end"),
-        *("step_begin 0", "step_end"),
-        *("step_begin 0", "step_end"),
+        *("step_begin 2", "data_wait", "loss", "step_end"),
+        *("step_begin 1", "data_wait", "loss", "step_end"),
+        *("step_begin 0", "data_wait", "loss", "step_end"),
+        *("step_begin 0", "data_wait", "loss", "step_end"),
         "counted 1010 to 1015",
     ]
-    assert training.announced == ["first_step", "warm_up", "steps"]
+    assert announced == ["first_step", "warm_up", "steps"]
 
 
 @pytest.mark.parametrize("total", [1, 2, 3])
 def test_meter_of_a_short_training_counts_one_step(clock: Clock, total: int) -> None:
-    training = train(clock, [1.0] * total, warmup_steps=5)
-    assert training.announced[:2] == ["first_step", "warm_up"]
-    assert training.reports.count("step_end") == total
-    assert training.values["steps_counted"] == 1
+    steps, announced = train(clock, [1.0] * total, warmup_steps=5)
+    assert announced[:2] == ["first_step", "warm_up"]
+    assert len(steps.series()["step_seconds"]) == total
+    assert steps.measurements()["steps_counted"] == 1
 
 
 @pytest.mark.parametrize(
@@ -124,37 +128,16 @@ def test_meter_stops_as_soon_as_more_steps_would_tell_no_more(
     counted: int,
     counted_seconds: float,
 ) -> None:
-    values = train(clock, seconds, warmup_steps=1, relative_error=relative_error).values
+    steps, _ = train(clock, seconds, relative_error=relative_error)
+    values = steps.measurements()
     assert (values["warmup_steps"], values["steps_counted"]) == (warmup, counted)
     assert values["counted_seconds"] == pytest.approx(counted_seconds)
     assert values["samples_per_second"] == pytest.approx(2 * counted / counted_seconds)
 
 
-def run_four_steps(
-    clock: Clock, trackers: Sequence[Tracker], *, accumulation: int = 1, padded: bool = False
-) -> None:
-    """A warm-up step of 5 s and three counted steps of 1 s; a fifth of each waits for data.
-
-    A micro-batch has two samples of ten tokens; padding makes five of the twenty unreal.
-    """
-    meter = Meter(trackers, lambda phase: None, warmup_steps=1, total_steps=4, device=CPU)
-    inputs = {"input_ids": torch.zeros(2, 10, dtype=torch.int64), "labels": torch.zeros(2)}
-    if padded:
-        inputs["attention_mask"] = torch.tensor([[1] * 10, [1] * 5 + [0] * 5])
-    meter.train_begin()
-    for seconds in (5.0, 1.0, 1.0, 1.0):
-        meter.data_wait(seconds / 5)
-        clock.now += seconds
-        for _ in range(accumulation):
-            meter.micro_batch(inputs)
-            meter.loss(torch.tensor(2.0 / accumulation))
-        is_complete = meter.step_end()
-    assert is_complete
-
-
-def test_steps_rates_are_totals_over_the_counted_time(clock: Clock) -> None:
-    steps = Steps()
-    run_four_steps(clock, [steps], accumulation=3, padded=True)
+def test_rates_are_totals_and_losses_sums_over_the_micro_batches(clock: Clock) -> None:
+    losses = Losses()
+    steps, _ = train(clock, [5.0, 1.0, 1.0, 1.0], losses, accumulation=3)
     assert steps.measurements() == pytest.approx(
         {
             "steps_counted": 3,
@@ -171,19 +154,10 @@ def test_steps_rates_are_totals_over_the_counted_time(clock: Clock) -> None:
     )
     assert steps.series()["step_seconds"] == pytest.approx([5.0, 1.0, 1.0, 1.0])
     assert steps.series()["data_seconds"] == pytest.approx([1.0, 0.2, 0.2, 0.2])
-
-
-def test_losses_add_up_the_micro_batches_of_a_step(clock: Clock) -> None:
-    losses = Losses()
-    run_four_steps(clock, [Steps(), losses], accumulation=4)
-    assert losses.series() == {"loss": [2.0] * 4}
-    assert losses.measurements() == {"loss_first": 2.0, "loss_last": 2.0}
+    assert losses.series() == {"loss": pytest.approx([2.0] * 4)}
+    assert losses.measurements() == pytest.approx({"loss_first": 2.0, "loss_last": 2.0})
 
 
 def test_steps_of_an_interrupted_training_have_no_rates(clock: Clock) -> None:
-    steps = Steps()
-    meter = Meter([steps], lambda phase: None, warmup_steps=1, total_steps=10, device=CPU)
-    meter.train_begin()
-    clock.now += 2.0
-    meter.step_end()
+    steps, _ = train(clock, [2.0], total_steps=10)
     assert steps.measurements() == {"first_step_seconds": 2.0}

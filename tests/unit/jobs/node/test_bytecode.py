@@ -24,15 +24,10 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv("PYTHONPYCACHEPREFIX")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "pycache_prefix", None)
-    _install_torch(monkeypatch, tmp_path / "no.pyc")
+    torch = ModuleSpec("torch", None, origin="torch/__init__.py")
+    torch.cached = str(tmp_path / "torch.pyc")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: torch)
     return tmp_path
-
-
-def _install_torch(monkeypatch: pytest.MonkeyPatch, bytecode: Path) -> None:
-    """Have the package torch found, with its bytecode at this path."""
-    spec = ModuleSpec("torch", None, origin="torch/__init__.py")
-    spec.cached = str(bytecode)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
 
 
 def test_process_started_afterwards_keeps_bytecode_in_the_cache(cache: Path) -> None:
@@ -45,11 +40,8 @@ def test_process_started_afterwards_keeps_bytecode_in_the_cache(cache: Path) -> 
     assert not sys.dont_write_bytecode
 
 
-def test_packages_with_bytecode_are_left_alone(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_with_bytecode_are_left_alone(cache: Path) -> None:
     (cache / "torch.pyc").touch()
-    _install_torch(monkeypatch, cache / "torch.pyc")
     keep_bytecode()
     assert "PYTHONPYCACHEPREFIX" not in os.environ
     assert sys.dont_write_bytecode
@@ -63,7 +55,7 @@ def test_folder_that_the_user_chose_is_kept(cache: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("home", ["relative", "/proc/self", "/dev/null"])
-def test_cache_that_cannot_be_used_is_not_used(
+def test_unusable_cache_is_not_used(
     cache: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
     monkeypatch.chdir(cache)

@@ -1,4 +1,4 @@
-"""Flags for a trial whose GPU was shared with other processes."""
+"""Which GPUs CUDA_VISIBLE_DEVICES chooses, and whether other processes use a trial's GPU."""
 
 from __future__ import annotations
 
@@ -6,13 +6,64 @@ from typing import Any
 
 import pytest
 
-from jobs.flags import Flag, FlagKind
-from jobs.node import gpu_sharing
+from jobs.flags import FlagKind
+from jobs.node import gpu_fitness, gpu_sharing, nvml
 from jobs.spec import LibrarySettings
+from tests.support.fake_nvml import FakeNvml
 
 GIB = 2**30
 PLAIN = LibrarySettings(training_arguments={"optim": "adamw_torch"})
 PAGED = LibrarySettings(training_arguments={"optim": "paged_adamw_8bit"})
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    return FakeNvml(monkeypatch, ["GPU-a", "GPU-b"])
+
+
+@pytest.mark.parametrize(
+    ("visible_devices", "uuids"),
+    [
+        (None, ["GPU-a", "GPU-b"]),
+        ("1,0", ["GPU-b", "GPU-a"]),
+        ("GPU-b", ["GPU-b"]),
+        ("MIG-7", ["MIG-7"]),
+        ("0,7,1", ["GPU-a"]),
+        ("", []),
+        ("-1", []),
+    ],
+)
+def test_visible_uuids_follow_cuda_visible_devices(
+    visible_devices: str | None, uuids: list[str], fake: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible_devices is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible_devices)
+    assert nvml.visible_uuids() == uuids
+
+
+@pytest.mark.parametrize(
+    ("processes", "used", "waiting", "words"),
+    [
+        ([], 0, 0, ""),
+        ([7], GIB // 2, 1, ""),
+        ([7], GIB // 2, 0, "0.5 GiB are in use on it, by 1 processes"),
+        ([], 30 * GIB, 0, "30.0 GiB are in use on it, by unseen processes"),
+    ],
+    ids=["idle", "own_child", "process", "hidden_process"],
+)
+def test_shared_reports_other_processes(
+    processes: list[int], used: int, waiting: int, words: str, fake: FakeNvml
+) -> None:
+    fake.processes = processes
+    fake.used = used
+    assert gpu_fitness.shared(waiting=waiting) == words
+
+
+def test_lost_reports_a_gpu_that_no_longer_answers(fake: FakeNvml) -> None:
+    assert gpu_fitness.lost() == ""
+    fake.failing = {"nvmlDeviceGetMemoryInfo": "GPU is lost"}
+    assert gpu_fitness.lost() == "GPU is lost"
 
 
 def row(used: float, before: float = 0.6, processes: int = 0) -> dict[str, int]:
@@ -28,32 +79,20 @@ def row(used: float, before: float = 0.6, processes: int = 0) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("measurements", "settings", "kind", "value"),
+    ("measurements", "settings", "expected"),
     [
-        (row(114.8), PLAIN, FlagKind.SHARED_DURING, 104.2 * GIB),
-        (row(14.6, processes=2), PAGED, FlagKind.SHARED_PROCESSES, 2),
-        (row(10.8, before=30), PLAIN, FlagKind.SHARED_BEFORE, 30 * GIB),
+        pytest.param(row(114.8), PLAIN, {FlagKind.SHARED_DURING: 104.2 * GIB}, id="during"),
+        pytest.param(row(14.6, processes=2), PAGED, {FlagKind.SHARED_PROCESSES: 2}, id="processes"),
+        pytest.param(row(10.8, before=30), PLAIN, {FlagKind.SHARED_BEFORE: 30 * GIB}, id="before"),
+        pytest.param(row(10.8), PLAIN, {}, id="libraries"),
+        pytest.param(row(11.7), PLAIN, {}, id="nccl"),
+        pytest.param(row(14.6), PAGED, {}, id="paged_states"),
+        pytest.param({"gpu_used_before_bytes": 1}, PLAIN, {}, id="ended_early"),
+        pytest.param({}, PLAIN, {}, id="cpu"),
     ],
 )
-def test_flags_of_a_shared_gpu(
-    measurements: dict[str, Any], settings: LibrarySettings, kind: FlagKind, value: float
+def test_flags_tell_how_a_gpu_was_shared(
+    measurements: dict[str, Any], settings: LibrarySettings, expected: dict[FlagKind, float]
 ) -> None:
-    (flag,) = gpu_sharing.flags(measurements, settings)
-    assert flag == Flag(kind, pytest.approx(value, rel=1e-6))
-
-
-@pytest.mark.parametrize(
-    ("measurements", "settings"),
-    [
-        (row(10.8), PLAIN),
-        (row(11.7), PLAIN),
-        (row(14.6), PAGED),
-        ({"gpu_used_before_bytes": 1}, PLAIN),
-        ({}, PLAIN),
-    ],
-    ids=["libraries", "nccl", "paged_states", "ended_early", "cpu"],
-)
-def test_flags_of_an_unshared_gpu_are_none(
-    measurements: dict[str, Any], settings: LibrarySettings
-) -> None:
-    assert gpu_sharing.flags(measurements, settings) == []
+    flags = gpu_sharing.flags(measurements, settings)
+    assert {flag.kind: flag.value for flag in flags} == pytest.approx(expected, rel=1e-6)

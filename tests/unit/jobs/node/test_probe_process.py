@@ -23,8 +23,6 @@ def test_probe_returns_what_is_printed() -> None:
         (["sleep", "600"], 0.2, "it did not end within 0.2 s"),
     ],
 )
-def test_probe_that_fails_or_hangs_is_an_error(
-    command: list[str], seconds: float, error: str
-) -> None:
+def test_probe_that_fails_or_hangs_raises(command: list[str], seconds: float, error: str) -> None:
     with pytest.raises(RuntimeError, match=f"^{re.escape(error)}$"):
         probe(command, seconds)

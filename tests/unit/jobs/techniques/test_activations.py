@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("trl")
-
 from jobs.techniques.axes.activations import offloaded_activations
 from jobs.trial.effective_code import code
 from tests.support.tiny_decoders import TOKENS, checkpointed, decoder
@@ -25,7 +23,7 @@ def step(model: Any) -> tuple[float, list[torch.Tensor]]:
     return loss.item(), [parameter.grad.clone() for parameter in model.parameters()]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """TRL's manager takes the CPU for the accelerator, which has no pinned memory and streams."""
     from trl.models import activation_offloading
@@ -43,7 +41,6 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activation_offloading, "get_act_offloading_ctx_manager", on_the_host)
 
 
-@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("checkpoints", [False, True], ids=["offload", "checkpointed"])
 def test_offloaded_activations_train_exactly_as_kept_ones(checkpoints: bool) -> None:
     loss, gradients = step(decoder())
@@ -57,7 +54,6 @@ def test_offloaded_activations_train_exactly_as_kept_ones(checkpoints: bool) -> 
         assert all(map(torch.equal, gradients, others))
 
 
-@pytest.mark.usefixtures("on_cpu")
 def test_offloaded_bytes_are_read_back_and_fewer_with_checkpointing() -> None:
     moved = []
     for model in (decoder(), checkpointed(decoder())):
@@ -69,7 +65,6 @@ def test_offloaded_bytes_are_read_back_and_fewer_with_checkpointing() -> None:
     assert "offloaded_activation_bytes" not in code(decoder())
 
 
-@pytest.mark.usefixtures("on_cpu")
 def test_evaluation_moves_nothing_to_the_host() -> None:
     model = offloaded_activations(decoder(), "causal-lm", None)
     with torch.no_grad():
@@ -79,7 +74,6 @@ def test_evaluation_moves_nothing_to_the_host() -> None:
     assert code(model)["offloaded_activation_bytes"] == 0
 
 
-@pytest.mark.usefixtures("on_cpu")
 def test_forward_pass_that_fails_leaves_no_hooks_behind() -> None:
     model: Any = offloaded_activations(decoder(), "causal-lm", None)
     with pytest.raises(IndexError):

@@ -23,6 +23,7 @@ from jobs.techniques.axes.attention import (
 )
 from jobs.techniques.axes.batching import flattened_rows
 from jobs.trial.data.collators import PadRows
+from tests.conftest import TINY_BERT
 from tests.support.tiny_decoders import decoder
 
 
@@ -34,26 +35,10 @@ def restored_masks() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_without_full_masks_keeps_only_masks_that_mask(padded: bool) -> None:
-    rows = [
-        {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1]},
-        {"input_ids": [8, 9, 0], "attention_mask": [1, 1, 0 if padded else 1]},
-    ]
-    batch = without_full_masks(default_data_collator)(rows)
-    assert torch.equal(batch["input_ids"], torch.tensor([[5, 6, 7], [8, 9, 0]]))
-    assert ("attention_mask" in batch) == padded
-
-
-@pytest.mark.parametrize("padded", [False, True])
 def test_without_full_masks_traces_attention_without_a_mask(padded: bool) -> None:
-    sizes = {
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    }
-    model = BertForSequenceClassification(BertConfig(**sizes)).eval()
-    rows = [{"input_ids": [5, 6, 7], "attention_mask": [1, 1, 0 if padded else 1], "labels": 1}]
+    model = BertForSequenceClassification(BertConfig(**TINY_BERT)).eval()
+    whole = {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1], "labels": 1}
+    rows = [whole, {**whole, "attention_mask": [1, 1, 0 if padded else 1]}]
     batch = without_full_masks(default_data_collator)(rows)
     masked: list[bool] = []
 
@@ -66,7 +51,7 @@ def test_without_full_masks_traces_attention_without_a_mask(padded: bool) -> Non
 
     torch.compiler.reset()
     traced = torch.compile(model, backend=backend)(**batch)
-    assert masked == [padded]
+    assert masked == [padded] * 2, "one for each layer"
     assert torch.allclose(traced.logits, model(**batch).logits, atol=1e-5)
 
 
@@ -81,23 +66,12 @@ def test_only_kernel_disables_the_others(monkeypatch: pytest.MonkeyPatch) -> Non
     assert enabled == {"flash": True, "cudnn": False, "mem_efficient": False, "math": False}
 
 
-def _varlen_attn(
-    query: Any,
-    key: Any,
-    value: Any,
-    cu_seq_q: Any,
-    cu_seq_k: Any,
-    max_q: int,
-    max_k: int,
-    *,
-    scale: float | None = None,
-    window_size: tuple[int, int] = (-1, -1),
-    enable_gqa: bool = False,
-) -> Any:
+def _varlen_attn(*arguments: Any, scale: Any, window_size: Any, enable_gqa: Any) -> Any:
     """What torch's kernel computes, row by row; heads are in dimension 1."""
+    query, key, value, begins, *_ = arguments
     assert window_size == (-1, 0)
     parts = []
-    for begin, end in itertools.pairwise(cu_seq_q.tolist()):
+    for begin, end in itertools.pairwise(begins.tolist()):
         row = [part[begin:end].transpose(0, 1).float() for part in (query, key, value)]
         out = torch.nn.functional.scaled_dot_product_attention(
             *row, is_causal=True, scale=scale, enable_gqa=enable_gqa

@@ -9,12 +9,7 @@ import torch
 from datasets import Dataset
 
 from jobs.loops.row_order import StepsInRandomOrder
-from jobs.techniques.axes.batching import (
-    flattened_rows,
-    packed_rows,
-    packed_whole_rows,
-)
-from jobs.trackers.sources.micro_batches import MicroBatches
+from jobs.techniques.axes.batching import flattened_rows, packed_rows, packed_whole_rows
 from jobs.trial.data.collators import PadRows
 from tests.support.tiny_decoders import decoder
 
@@ -27,13 +22,19 @@ def _dataset(rows: list[list[int]] = ROWS) -> Any:
     return dataset
 
 
+def _batch_of(dataset: Any, collate: Any) -> Any:
+    """All rows as one batch."""
+    return collate([dataset[index] for index in range(len(dataset))])
+
+
+def _loss(batch: Any) -> float:
+    return float(decoder(use_cache=False)(**batch).loss.detach())
+
+
 def test_flattened_rows_have_the_loss_of_padded_rows() -> None:
     dataset, collate = flattened_rows(_dataset(), PadRows(0), attention="", tokens=8)
-    rows = [dataset[index] for index in range(len(ROWS))]
-    model = decoder(use_cache=False)
-    padded = model(**PadRows(0)(rows)).loss.detach()
-    flat = model(**collate(rows)).loss.detach()
-    assert float(flat) == pytest.approx(float(padded), rel=1e-6)
+    padded = _loss(_batch_of(dataset, PadRows(0)))
+    assert _loss(_batch_of(dataset, collate)) == pytest.approx(padded, rel=1e-6)
 
 
 def test_flattened_rows_leave_out_padding_and_the_first_labels() -> None:
@@ -47,30 +48,16 @@ def test_flattened_rows_leave_out_padding_and_the_first_labels() -> None:
 
 
 def test_flattened_rows_for_flash_attention_say_where_rows_begin() -> None:
-    dataset, collate = flattened_rows(
-        _dataset(), PadRows(0), attention="flash_attention_2", tokens=8
-    )
-    batch = collate([dataset[0], dataset[1]])
+    options: Any = {"attention": "flash_attention_2", "tokens": 8}
+    dataset, collate = flattened_rows(_dataset(ROWS[:2]), PadRows(0), **options)
+    batch = _batch_of(dataset, collate)
     assert batch["cu_seq_lens_q"].tolist() == [0, 3, 5]
     assert (batch["max_length_q"], batch["max_length_k"]) == (3, 3)
 
 
-def test_flattened_rows_are_counted_as_rows() -> None:
-    dataset, collate = flattened_rows(_dataset(), PadRows(0), attention="", tokens=8)
-    counter = MicroBatches()
-    for rows in ([0, 1], [2, 3]):
-        counter.add(collate([dataset[row] for row in rows]), collate.count_samples)
-    rates = counter.rates(0, seconds=2.0)
-    assert rates == {
-        "samples_per_second": 2.0,
-        "tokens_per_second": 5.0,
-        "real_tokens_per_second": 5.0,
-    }
-
-
 def test_packed_rows_are_full_blocks_of_the_same_tokens() -> None:
     packed, collate = packed_rows(_dataset(), PadRows(0), attention="", tokens=4)
-    batch = collate([packed[index] for index in range(len(packed))])
+    batch = _batch_of(packed, collate)
     assert batch["input_ids"].tolist() == [[5, 6, 7, 8], [9, 10, 11, 12]]
     # Row 2 is cut after its first token, row 3 after its third.
     assert batch["position_ids"].tolist() == [[0, 1, 2, 0], [0, 0, 1, 2]]
@@ -87,7 +74,7 @@ def test_packed_rows_for_flash_attention_are_one_sequence_of_counted_blocks() ->
 
 def test_packed_whole_rows_fill_blocks_without_cutting_a_row() -> None:
     packed, collate = packed_whole_rows(_dataset(), PadRows(0), attention="", tokens=5)
-    batch = collate([packed[index] for index in range(len(packed))])
+    batch = _batch_of(packed, collate)
     # The row of four takes that of one; those of three and two fill the other block.
     assert batch["input_ids"].tolist() == [[5, 6, 7, 8, 9, 10, 11, 12, 13, 14]]
     assert batch["position_ids"].tolist() == [[0, 1, 2, 0, 1, 0, 1, 2, 3, 0]]
@@ -99,11 +86,8 @@ def test_packed_whole_rows_fill_blocks_without_cutting_a_row() -> None:
 def test_packed_whole_rows_have_the_loss_of_padded_rows() -> None:
     rows = [list(range(1, 21)), list(range(30, 42)), list(range(50, 59))]
     packed, collate = packed_whole_rows(_dataset(rows), PadRows(0), attention="", tokens=16)
-    model = decoder(use_cache=False)
-    whole = model(**collate([packed[index] for index in range(len(packed))])).loss.detach()
-    cut = [{"input_ids": torch.tensor(row[:16]), "labels": torch.tensor(row[:16])} for row in rows]
-    padded = model(**PadRows(0)(cut)).loss.detach()
-    assert float(whole) == pytest.approx(float(padded), rel=1e-5)
+    padded = _loss(_batch_of(_dataset([row[:16] for row in rows]), PadRows(0)))
+    assert _loss(_batch_of(packed, collate)) == pytest.approx(padded, rel=1e-5)
 
 
 def test_packed_rows_with_too_few_tokens_are_refused() -> None:

@@ -67,24 +67,18 @@ def test_device_lists_processes_only_when_memory_has_changed(gpu: FakeNvml) -> N
 
 
 @pytest.mark.parametrize("processes", [[], [OTHER]], ids=["hidden", "renumbered"])
-def test_device_in_a_container_counts_no_foreign_process(
-    gpu: FakeNvml, processes: list[int]
-) -> None:
+def test_device_in_a_container_counts_no_other_process(gpu: FakeNvml, processes: list[int]) -> None:
     gpu.processes = processes
     with Device() as tracker:
         tracker.start(CONTEXT)
-        tracker.at(Moment.TRAIN_END, 0.0)
         assert foreign_processes(tracker) == 0
 
 
 def test_device_counts_no_process_of_the_trial_itself(gpu: FakeNvml) -> None:
-    with (
-        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as worker,
-        Device() as tracker,
-    ):
+    waits = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE) as worker, Device() as tracker:
         gpu.processes = [os.getpid(), worker.pid]
         tracker.start(CONTEXT)
-        tracker.at(Moment.TRAIN_END, 0.0)
         worker.kill()
         assert foreign_processes(tracker) == 0
 

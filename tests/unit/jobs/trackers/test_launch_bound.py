@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     return simulated(monkeypatch)
 
 
+@dataclass(kw_only=True)
 class Loop:
     """A training loop: seconds on the device, to launch, and of the host between two steps.
 
@@ -35,31 +37,18 @@ class Loop:
     empty.
     """
 
-    def __init__(
-        self,
-        device: Device,
-        *,
-        forward: float = FORWARD,
-        launch: float = LAUNCH,
-        update: float = UPDATE,
-        update_launch: float = LAUNCH,
-        upkeep: float = 0.0,
-        data: float = 0.0,
-        inputs: float = 0.0,
-        accumulation: int = 1,
-        waits: bool = True,
-        deepspeed: bool = False,
-    ) -> None:
-        self.device = device
-        self.forward = (forward, launch)
-        self.update = (update, update_launch)
-        self.upkeep = upkeep
-        self.data = data
-        self.inputs = inputs
-        self.accumulation = accumulation
-        self.waits = waits
-        self.deepspeed = deepspeed
-        self.tracker = LaunchBound()
+    device: Device
+    forward: float = FORWARD
+    launch: float = LAUNCH
+    update: float = UPDATE
+    update_launch: float = LAUNCH
+    upkeep: float = 0.0
+    data: float = 0.0
+    inputs: float = 0.0
+    accumulation: int = 1
+    waits: bool = True
+    deepspeed: bool = False
+    tracker: LaunchBound = field(default_factory=LaunchBound)
 
     def run(self, steps: int = STEPS) -> Mapping[str, Any]:
         """The tracker's figures over all steps but the first."""
@@ -86,19 +75,19 @@ class Loop:
         for phase in ("clipping", "upkeep", "optimizer"):
             self.tracker.phase(phase)  # type: ignore[arg-type]
         if not self.deepspeed:
-            self._launch(*self.update)
+            self._launch(self.update, self.update_launch)
         self.tracker.phase("upkeep")
         self.device.host.now += self.upkeep
         self.tracker.step_end()
 
     def micro_batch(self) -> None:
         self.tracker.phase("forward")
-        self._launch(*self.forward)
+        self._launch(self.forward, self.launch)
         self.tracker.phase("backward")
         self._launch(BACKWARD, LAUNCH)
         if self.deepspeed:
             self.tracker.phase("optimizer")
-            self._launch(*self.update)
+            self._launch(self.update, self.update_launch)
         self.tracker.phase("upkeep")
         self.tracker.loss(LOSS)
 
@@ -109,51 +98,49 @@ class Loop:
             self.device.work(seconds / KERNELS)
 
 
-def forward_share(device: Device, forward: float, launch: float, steps: int, **more: Any) -> float:
+def forward_share(device: Device, steps: int = STEPS, **loop: Any) -> float:
     """The share of forward passes, where no update is launch-bound."""
-    values = Loop(device, forward=forward, launch=launch, **more).run(steps)
+    values = Loop(device=device, **loop).run(steps)
     assert values["launch_bound_update_share"] == 0.0
     return float(values["launch_bound_forward_share"])
 
 
 @pytest.mark.parametrize("accumulation", [1, 3])
-def test_launch_bound_forward_launched_slower_than_it_runs(
-    device: Device, accumulation: int
-) -> None:
+def test_launch_bound_forward_launched_slower_than_run(device: Device, accumulation: int) -> None:
     # A step's first pass begins while the optimizer runs: the GPU was idle at an earlier point.
-    share = forward_share(device, 0.001, 0.1, STEPS, accumulation=accumulation)
+    share = forward_share(device, forward=0.001, launch=0.1, accumulation=accumulation)
     passes = accumulation * (0.1 + BACKWARD)
     assert share == pytest.approx(accumulation * 0.1 / (passes + UPDATE), rel=0.2)
 
 
 @pytest.mark.parametrize("forward", [0.1, 0.04])
 def test_launch_bound_forward_launched_faster_is_zero(device: Device, forward: float) -> None:
-    assert forward_share(device, forward, 0.03, STEPS) == 0.0
+    assert forward_share(device, forward=forward, launch=0.03) == 0.0
 
 
 @pytest.mark.parametrize(("steps", "is_small"), [(20, True), (1, False)])
-def test_launch_bound_loop_that_runs_ahead_idles_once(
-    device: Device, steps: int, is_small: bool
-) -> None:
-    assert (forward_share(device, 0.001, 0.1, steps, waits=False) < 0.1) is is_small
+def test_launch_bound_loop_ahead_idles_once(device: Device, steps: int, is_small: bool) -> None:
+    share = forward_share(device, steps, forward=0.001, launch=0.1, waits=False)
+    assert (share < 0.1) is is_small
 
 
 @pytest.mark.parametrize("forward", [0.001, 0.1])
 def test_launch_bound_update_of_many_small_kernels(device: Device, forward: float) -> None:
-    values = Loop(device, forward=forward, launch=0.03, update=0.001, update_launch=0.3).run()
+    loop = Loop(device=device, forward=forward, launch=0.03, update=0.001, update_launch=0.3)
+    values = loop.run()
     step = max(forward, 0.03) + BACKWARD + 0.3
     assert values["launch_bound_update_share"] == pytest.approx(0.3 / step, rel=0.1)
     assert (values["launch_bound_forward_share"] > 0.0) is (forward < 0.03)
 
 
 def test_launch_bound_has_the_seconds_of_a_steps_passes_and_update(device: Device) -> None:
-    values = Loop(device, forward=0.1, accumulation=3).run()
+    values = Loop(device=device, forward=0.1, accumulation=3).run()
     assert values["forward_seconds_median"] == pytest.approx(3 * 0.1, rel=0.05)
     assert values["update_seconds_median"] == pytest.approx(UPDATE, rel=0.05)
 
 
 def test_launch_bound_long_after_the_last_idle_point_is_unknown(device: Device) -> None:
-    loop = Loop(device, forward=0.001, launch=0.1)
+    loop = Loop(device=device, forward=0.001, launch=0.1)
     loop.tracker.at(Moment.TRAIN_BEGIN, device.host.now)
     begin = device.host.now
     device.host.now += 60.0
@@ -165,18 +152,9 @@ def test_launch_bound_long_after_the_last_idle_point_is_unknown(device: Device) 
     assert values["launch_bound_forward_share"] == values["launch_bound_update_share"] == 0.0
 
 
-def test_launch_bound_without_a_gpu_measures_nothing() -> None:
-    tracker = LaunchBound()
-    tracker.phase("forward")
-    tracker.phase("backward")
-    tracker.step_end()
-    tracker.counted(0.0, 1.0)
-    assert tracker.measurements() == {}
-
-
 def test_gap_shows_what_a_callback_spends_between_steps(device: Device) -> None:
-    quick = Loop(device).run()
-    slow = Loop(device, upkeep=UPDATE + 0.5).run()
+    quick = Loop(device=device).run()
+    slow = Loop(device=device, upkeep=UPDATE + 0.5).run()
     added = slow["step_gap_seconds_median"] - quick["step_gap_seconds_median"]
     assert added == pytest.approx(0.5, rel=0.01)
     step = FORWARD + BACKWARD + UPDATE + COPY
@@ -203,7 +181,7 @@ def test_gap_shows_what_a_callback_spends_between_steps(device: Device) -> None:
 def test_gap_on_the_gpu_and_on_the_host(
     loop: dict[str, Any], gap: float, host: float, upkeep: float, device: Device
 ) -> None:
-    values = Loop(device, **loop).run()
+    values = Loop(device=device, **loop).run()
     assert values["step_gap_seconds_median"] == pytest.approx(gap, abs=2 * LAUNCH, rel=0.02)
     assert values["step_gap_host_seconds_median"] == pytest.approx(host, abs=LAUNCH, rel=0.05)
     assert values["step_gap_upkeep_seconds_median"] == pytest.approx(upkeep, abs=LAUNCH, rel=0.05)
@@ -211,7 +189,7 @@ def test_gap_on_the_gpu_and_on_the_host(
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_gap_needs_a_counted_step_after_another(steps: int, device: Device) -> None:
-    assert ("step_gap_share" in Loop(device).run(steps)) is (steps == 2)
+    assert ("step_gap_share" in Loop(device=device).run(steps)) is (steps == 2)
 
 
 def test_gap_records_no_events_of_its_own(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,6 +197,6 @@ def test_gap_records_no_events_of_its_own(device: Device, monkeypatch: pytest.Mo
     recorded = []
     record = cuda_events.recorded
     monkeypatch.setattr(cuda_events, "recorded", lambda: recorded.append(1) or record())
-    Loop(device, upkeep=0.1).run()
+    Loop(device=device, upkeep=0.1).run()
     # The beginning; then four points and two events behind the loss and the update, each step.
     assert len(recorded) == 1 + 6 * STEPS

@@ -37,12 +37,11 @@ NO_EXPERTS = "LlamaForCausalLM has no experts whose implementation transformers 
         ("virtual_tokens:4", {"task": "causal-lm", "architecture": "llama"}, ""),
         ("virtual_tokens:", {}, "num_virtual_tokens is missing"),
         ("text_task", {"task": "image-classification", "architecture": "vit"}, "is an image"),
+        ("task:image-text-to-text", {}, "it is for the task image-text-to-text only"),
         ("text_task", {}, ""),
     ],
 )
-def test_unmet_reason_is_about_this_model_and_node(
-    requirement: str, model: dict[str, Any], reason: str
-) -> None:
+def test_unmet_reason_is_of_this_model_and_node(requirement: str, model: Any, reason: str) -> None:
     spec = build_tiny_spec()
     if model:
         config = {} if "task" in model else spec.model.config

@@ -79,9 +79,7 @@ def _bare_losses(case: str, folder: Path) -> list[float]:
     pairs = random_pairs(rows, config, samples=samples, seed=42)
     transformers.set_seed(42)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    settings: dict[str, Any] = {}
-    if case == "ipo":
-        settings = {"loss_type": "ipo", "beta": 0.5}
+    settings: dict[str, Any] = {"loss_type": "ipo", "beta": 0.5} if case == "ipo" else {}
     arguments = trl.DPOConfig(
         **{**plain_defaults(trl.DPOConfig), **FAST, **settings},
         output_dir=str(folder),
@@ -116,24 +114,21 @@ def _bare_losses(case: str, folder: Path) -> list[float]:
         processing_class=pairs.tokenizer,
     )
     trainer.train()
-    steps = np.array(losses).reshape(-1, accumulation)
-    return [float(loss) for loss in steps.sum(axis=1)]
+    steps: list[float] = np.reshape(losses, (-1, accumulation)).sum(axis=1).tolist()
+    return steps
 
 
 @pytest.mark.parametrize("case", ["ragged", "padded", "ipo"])
-def test_dpo_trains_with_the_losses_of_a_bare_trainer(
-    case: str, records: Records, tmp_path: Path
-) -> None:
+def test_dpo_has_the_losses_of_a_bare_trainer(case: str, records: Records, tmp_path: Path) -> None:
     losses = records[case].steps["loss"]
     assert losses == pytest.approx(_bare_losses(case, tmp_path), rel=1e-5)
     assert max(losses) > min(losses) + 1e-3
 
 
 def test_dpo_with_references_computed_before_has_the_same_losses(records: Records) -> None:
-    assert records["before"].steps["loss"] == pytest.approx(records["ragged"].steps["loss"])
-    assert records["lora_before"].steps["loss"] == pytest.approx(
-        records["lora"].steps["loss"], rel=1e-5
-    )
+    for before, during in (("before", "ragged"), ("lora_before", "lora")):
+        losses = records[during].steps["loss"]
+        assert records[before].steps["loss"] == pytest.approx(losses, rel=1e-5)
 
 
 def test_dpo_counts_pairs_and_the_tokens_of_both_answers(records: Records) -> None:
@@ -206,19 +201,11 @@ CHATS = [
         "rejected": [{"role": "assistant", "content": "no"}],
     }
 ] * 8
-IMPLICIT_CHATS = [
-    {name: [*row["prompt"], *row[name]] for name in ("chosen", "rejected")} for row in CHATS
-]
-IMPLICIT_TEXTS = [
-    {"chosen": "was the film good yes", "rejected": "was the film bad"},
-    {"chosen": "a very good film", "rejected": "a very bad film no"},
-] * 4
-FILES = {
-    "texts": TEXTS,
-    "chats": CHATS,
-    "implicit_texts": IMPLICIT_TEXTS,
-    "implicit_chats": IMPLICIT_CHATS,
-}
+
+
+def _implicit(rows: Any) -> list[Any]:
+    """The same pairs, with the prompt in both answers."""
+    return [{name: row["prompt"] + row[name] for name in ("chosen", "rejected")} for row in rows]
 
 
 def _pairs(rows: list[Any], folder: Path, **special_tokens: Any) -> RawRows:
@@ -229,13 +216,15 @@ def _pairs(rows: list[Any], folder: Path, **special_tokens: Any) -> RawRows:
     return pairs_of_file(file_of(rows, folder, tokenizer=tokenizer, max_length=6), seed=0)
 
 
-@pytest.mark.parametrize("case", FILES)
-def test_prepared_pairs_make_the_batches_of_the_dpo_trainer_itself(
-    case: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    "rows",
+    [TEXTS, CHATS, _implicit(TEXTS), _implicit(CHATS)],
+    ids=["texts", "chats", "implicit_texts", "implicit_chats"],
+)
+def test_prepared_pairs_make_the_batches_of_the_dpo_trainer(rows: Any, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
-    pairs = _pairs(FILES[case], tmp_path)
+    pairs = _pairs(rows, tmp_path)
     dataset, _ = prepared_pairs(pairs, trainer="dpo", parameters={})
     model = AutoModelForCausalLM.from_config(architecture_config(MODEL))
     bare = trl.DPOTrainer(
@@ -277,9 +266,7 @@ def test_pairs_whose_prompts_fill_the_limit_are_left_out_and_reported(
         ([{**CHATS[0], "chosen": "yes"}], "has texts and messages"),
     ],
 )
-def test_pairs_that_cannot_be_trained_on_are_refused_by_row(
-    rows: list[Any], reason: str, tmp_path: Path
-) -> None:
+def test_pairs_that_cannot_be_trained_are_refused(rows: Any, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=reason):
         _pairs(rows, tmp_path)
 

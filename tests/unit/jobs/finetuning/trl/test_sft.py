@@ -36,6 +36,7 @@ CASES: dict[str, tuple[SyntheticData, dict[str, Choice]]] = {
     "packed": (RAGGED, {"batching": "packed"}),
 }
 """Name -> the rows, and the choices besides the loop."""
+Records = dict[tuple[str, str], TrialRecord]
 
 
 def _spec(case: str, loop: str) -> TrialSpec:
@@ -46,7 +47,7 @@ def _spec(case: str, loop: str) -> TrialSpec:
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], TrialRecord]:
+def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
     """One trial of each case with each loop: (case, loop) -> its record."""
     folder = tmp_path_factory.mktemp("scratch")
     records = {}
@@ -56,16 +57,11 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], T
     return records
 
 
-Records = dict[tuple[str, str], TrialRecord]
-
-
 @pytest.mark.parametrize(
     ("case", "share"),
     [("ragged", 1e-5), ("padded", 1e-5), ("padding_free", 1e-5), ("lora", 2e-3)],
 )
-def test_sft_trains_with_the_losses_of_the_trainer(
-    case: str, share: float, records: Records
-) -> None:
+def test_sft_has_the_losses_of_the_trainer(case: str, share: float, records: Records) -> None:
     losses = records[case, "trainer"].steps["loss"]
     assert records[case, "trl_sft"].steps["loss"] == pytest.approx(losses, rel=share)
 
@@ -90,14 +86,16 @@ def test_sft_reads_back_what_ran(records: Records) -> None:
     assert row["trainer_class"].endswith("SFTTrainer")
     assert row["loss_implementation"] == "trl"
     assert row["autocast"] == "bf16"
-    assert (
-        row["checkpointed_layers"] == records["lora", "trainer"].measurements["checkpointed_layers"]
-    )
+    assert row["checkpointed_layers"] > 0
     plain = records["padded", "trl_sft"].measurements
     # SFTConfig's own defaults are bf16 and checkpointing.
     assert plain["autocast"] == "off"
     assert plain["checkpointed_layers"] == 0
-    assert "packing=True" in records["packed", "trl_sft"].measurements["trainer_settings"]
+    packed = records["packed", "trl_sft"].measurements
+    assert "packing=True" in packed["trainer_settings"]
+    # Best-fit packing cuts no row, so its blocks are not all full.
+    assert packed["longest_row_tokens"] <= 32
+    assert packed["mean_row_tokens"] < 32
 
 
 def test_sft_measures_worst_batch_evaluation_and_checkpoint(records: Records) -> None:
@@ -110,24 +108,13 @@ def test_sft_measures_worst_batch_evaluation_and_checkpoint(records: Records) ->
     assert not row["flags"]
 
 
-def test_sft_packs_into_blocks_of_its_own(records: Records) -> None:
-    row = records["packed", "trl_sft"].measurements
-    # Best-fit packing cuts no row, so its blocks are not all full.
-    assert row["longest_row_tokens"] <= 32
-    assert row["mean_row_tokens"] < 32
-
-
 CHATS = [
-    {
-        "messages": [
-            {"role": "user", "content": "good film"},
-            {"role": "assistant", "content": "yes"},
-        ]
-    },
-    {"messages": [{"role": "user", "content": "very bad"}, {"role": "assistant", "content": "no"}]},
+    {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]}
+    for text, answer in (("good film", "yes"), ("very bad", "no"))
 ] * 4
+TEXTS = [{"text": "a very good film"}, {"text": "bad"}] * 4
 ROWS: dict[str, tuple[list[Any], dict[str, Any]]] = {
-    "texts": ([{"text": "a very good film"}, {"text": "bad"}] * 4, {}),
+    "texts": (TEXTS, {}),
     "prompts": ([{"prompt": "was the film good", "completion": "yes"}] * 8, {}),
     "whole_prompts": (
         [{"prompt": "was the film", "completion": "good"}] * 8,
@@ -135,7 +122,7 @@ ROWS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     ),
     "chats": (CHATS, {}),
     "answers": (CHATS, {"assistant_only_loss": True}),
-    "packed": ([{"text": "a very good film"}, {"text": "bad"}] * 4, {"packing": True}),
+    "packed": (TEXTS, {"packing": True}),
 }
 ANSWERS_TEMPLATE = CHAT_TEMPLATE.replace(
     "{{ message['role'] }}: {{ message['content'] }} [END] ",
@@ -156,8 +143,8 @@ def _raw(rows: list[Any], folder: Path, template: str) -> RawRows:
     ("rows", "parameters", "reason"),
     [
         (CHATS, {"assistant_only_loss": True}, "TRL refuses these rows: .*template"),
-        (ROWS["texts"][0], {"assistant_only_loss": True}, "assistant_only_loss is for chats"),
-        (ROWS["texts"][0], {"eos_token": "<end>"}, "has no token '<end>'"),
+        (TEXTS, {"assistant_only_loss": True}, "assistant_only_loss is for chats"),
+        (TEXTS, {"eos_token": "<end>"}, "has no token '<end>'"),
     ],
 )
 def test_rows_that_trl_cannot_prepare_are_unsupported_with_the_reason(

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import torch
 
+from jobs.finetuning.vision.image_layouts import (
+    FAMILIES,
+    ImageLayoutError,
+    UnknownValueError,
+    layout_of,
+)
 from jobs.spec import DataSpec
 from jobs.trial import models
 from jobs.trial.data import IGNORED, load
@@ -17,6 +24,72 @@ from tests.support.vision_processors import (
     picture,
     qwen_processor,
 )
+
+# As published: Qwen/Qwen2.5-VL-3B-Instruct, HuggingFaceTB/SmolVLM2-2.2B-Instruct,
+# llava-hf/llava-1.5-7b-hf and google/gemma-3-4b-it.
+QWEN = {
+    "vision_config.patch_size": 14,
+    "vision_config.spatial_merge_size": 2,
+    "vision_config.temporal_patch_size": 2,
+    "vision_config.in_channels": 3,
+}
+SMOLVLM = {"vision_config.image_size": 384, "vision_config.patch_size": 14, "scale_factor": 3}
+LLAVA = {
+    "vision_config.image_size": 336,
+    "vision_config.patch_size": 14,
+    "vision_config.model_type": "clip_vision_model",
+}
+
+
+FULL_LLAVA = {**LLAVA, "vision_feature_select_strategy": "full"}
+
+
+@pytest.mark.parametrize(
+    ("family", "values", "side", "image_tokens", "tokens"),
+    [
+        # Patches: the nearest whole number of them.
+        ("qwen2_5_vl", QWEN, 672, 24**2, 24**2 + 2),
+        ("qwen2_5_vl", QWEN, 685, 24**2, 24**2 + 2),
+        ("qwen2_5_vl", QWEN, 687, 25**2, 25**2 + 2),
+        # Sixteen tiles and the whole image, each between tokens that name it.
+        ("smolvlm", SMOLVLM, 4 * 384, 17 * 81, 16 * (81 + 2) + 3 + (81 + 3) + 1),
+        # The class token is left out by default.
+        ("llava", LLAVA, None, 576, 576),
+        ("llava", FULL_LLAVA, None, 577, 577),
+    ],
+)
+def test_layout_has_the_tokens_of_the_published_model(
+    family: str, values: Mapping[str, Any], side: int | None, image_tokens: int, tokens: int
+) -> None:
+    layout = layout_of(family, values.get, side)
+    assert (layout.image_tokens, layout.tokens) == (image_tokens, tokens)
+
+
+@pytest.mark.parametrize(
+    ("family", "values", "side", "reason"),
+    [
+        ("llava", LLAVA, 448, "llava has images of 336 pixels a side, not 448"),
+        ("qwen2_vl", QWEN, None, "qwen2_vl takes images of any size: set"),
+        (
+            "llava",
+            {**LLAVA, "vision_config.model_type": "pixtral"},
+            None,
+            "llava has a vision tower of pixtral",
+        ),
+        ("mllama", {}, 448, f"cannot be made for mllama, .*{', '.join(FAMILIES)}"),
+    ],
+)
+def test_layout_that_is_not_known_is_refused_in_a_sentence(
+    family: str, values: Mapping[str, Any], side: int | None, reason: str
+) -> None:
+    with pytest.raises(ImageLayoutError, match=reason):
+        layout_of(family, values.get, side)
+
+
+def test_layout_from_an_unknown_value_says_which() -> None:
+    with pytest.raises(UnknownValueError, match=r"gemma3 has an unknown vision_config\.image_size"):
+        layout_of("gemma3", {}.get, None)
+
 
 TASK = "image-text-to-text"
 

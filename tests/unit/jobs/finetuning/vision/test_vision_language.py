@@ -1,22 +1,110 @@
-"""Whole trials of a tiny vision-language model: what trains, what is read back, what is refused."""
+"""Images with texts: the user's own through a processor, and whole trials of a tiny model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from jobs.record import Outcome, TrialRecord
+from jobs.record import TrialRecord
 from jobs.spec import DataSpec, TrialSpec
+from jobs.trial import models
+from jobs.trial.data import IGNORED, load, ragged_lengths
 from jobs.trial.requirements import unmet_reason
 from tests.conftest import build_tiny_spec
 from tests.support.json_rows import file_of
 from tests.support.one_trial import measured as measured_trial
 from tests.support.vision_models import tiny_images, tiny_vision_model
-from tests.support.vision_processors import picture, save_llava_processor
+from tests.support.vision_processors import llava_processor, picture, save_llava_processor
+
+IMAGE = 11
+"""The id of the image token."""
+PROMPT = {"image": "0.png", "prompt": "a film ", "completion": "yes good"}
+CHAT = {
+    "image": ["0.png", "1.png"],
+    "messages": [{"role": "user", "content": "a film"}, {"role": "assistant", "content": "yes"}],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two images, and a processor."""
+    folder = tmp_path_factory.mktemp("images")
+    picture(32, 32).save(folder / "0.png")
+    picture(48, 64).save(folder / "1.png")
+    save_llava_processor(folder / "processor")
+    return folder
+
+
+def loaded(folder: Path, rows: Sequence[Mapping[str, Any]], **fields: Any) -> tuple[Any, Any]:
+    options = {"max_length": 64, "tokenizer": str(folder / "processor"), **fields}
+    file = file_of(rows, folder, **options)
+    config = models.architecture_config(tiny_vision_model("llava", image_token_index=IMAGE))
+    return load(DataSpec(file=file), "image-text-to-text", config, samples=None, seed=0)
+
+
+def test_prompts_are_read_by_the_processor_and_not_learnt(folder: Path) -> None:
+    longer = {**PROMPT, "image": "1.png", "completion": "no"}
+    dataset, collate = loaded(folder, [PROMPT, longer])
+    batch = collate([dataset[0], dataset[1]])
+    expected = llava_processor()(
+        text=["<image>a film yes good[END]", "<image>a film no[END]"],
+        images=[[picture(32, 32)], [picture(48, 64)]],
+        padding=True,
+        return_tensors="pt",
+    )
+    assert {*batch} == {*expected, "labels"}
+    assert next(iter(batch)) == "input_ids"
+    assert torch.equal(batch["pixel_values"], expected["pixel_values"])
+    # Sixteen tokens of the image and two words of the prompt come before what is learnt.
+    assert (batch["labels"][:, :18] == IGNORED).all()
+    learnt = [row[row != IGNORED].tolist() for row in batch["labels"]]
+    assert [len(row) for row in learnt] == [3, 2]
+    lengths = ragged_lengths(dataset)
+    assert lengths is not None
+    assert lengths.tokens.tolist() == [21, 20]
+
+
+def test_chat_without_places_gets_its_images_in_the_first_message(folder: Path) -> None:
+    dataset, collate = loaded(folder, [CHAT])
+    assert dataset[0]["text"].startswith("user: <image> <image> a film [END]")
+    batch = collate([dataset[0]])
+    assert int((batch["input_ids"] == IMAGE).sum()) == 32
+    assert batch["pixel_values"].shape == (2, 3, 32, 32)
+    assert (batch["labels"][batch["input_ids"] == IMAGE] == IGNORED).all()
+
+
+def test_folder_of_images_is_read_with_its_texts(folder: Path, tmp_path: Path) -> None:
+    picture(32, 32).save(tmp_path / "0.png")
+    (tmp_path / "metadata.jsonl").write_text('{"file_name": "0.png", "text": "a good film"}\n')
+    dataset, collate = loaded(folder, [], path=str(tmp_path), format="imagefolder")
+    batch = collate([dataset[0]])
+    assert int((batch["input_ids"] == IMAGE).sum()) == 16
+    assert (batch["labels"][0, 16:] != IGNORED).all()
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "reason"),
+    [
+        (PROMPT, {"max_length": 10}, "row 0 of .* has 16 tokens of images, which max_length of 10"),
+        ({**PROMPT, "image": "http://x/0.png"}, {}, "names an image by a URL"),
+        ({"image": "0.png", "caption": "a"}, {}, "trains on messages with images"),
+        (PROMPT, {"tokenizer": None}, "which needs a tokenizer"),
+        ({"image": "0.png", "messages": ["a"]}, {}, "lists of mappings with role and content"),
+        ({**PROMPT, "completion": [{"role": "assistant"}]}, {}, "must both be texts"),
+    ],
+    ids=["too_long", "url", "columns", "no_processor", "no_messages", "text_and_chat"],
+)
+def test_rows_that_cannot_be_trained_on_are_refused(
+    folder: Path, row: Mapping[str, Any], fields: Mapping[str, Any], reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        loaded(folder, [row], **fields)
+
 
 Run = Callable[..., TrialRecord]
 
@@ -35,13 +123,10 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Runs a trial with these choices, each once."""
     records: dict[str, TrialRecord] = {}
 
-    def run_once(
-        family: str = "qwen2_5_vl", outcome: Outcome = Outcome.OK, **choices: Any
-    ) -> TrialRecord:
+    def run_once(family: str = "qwen2_5_vl", **choices: Any) -> TrialRecord:
         spec = vision_spec(family, **choices)
         if spec.trial_id not in records:
-            folder = tmp_path_factory.mktemp("trial")
-            records[spec.trial_id] = measured_trial(spec, folder, outcome)
+            records[spec.trial_id] = measured_trial(spec, tmp_path_factory.mktemp("trial"))
         return records[spec.trial_id]
 
     return run_once
@@ -103,43 +188,30 @@ def test_plain_loop_and_checkpointing_train_the_same(trial: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "reason"),
+    ("choices", "requirement", "reason"),
     [
-        ({"batching": "packed"}, "cuts rows into blocks of tokens"),
-        ({"batching": "padding_free"}, "makes one sequence of all rows"),
-        ({"attention": "varlen"}, "attention in a vision tower is not"),
-        ({"loop": "trl_sft"}, "models of texts only"),
-        ({"loss": "chunked"}, ""),
+        ({"batching": "packed"}, "task:causal-lm", "cuts rows into blocks of tokens"),
+        ({"batching": "padding_free"}, "task:causal-lm", "makes one sequence of all rows"),
+        ({"attention": "varlen"}, "task:causal-lm", "attention in a vision tower is not"),
+        ({"loop": "trl_sft"}, "task:causal-lm", "models of texts only"),
+        ({"loss": "chunked"}, "task:causal-lm", ""),
+        ({"vision": "frozen"}, "task:image-text-to-text", ""),
+        ({"adapter": "prompt_tuning(num_virtual_tokens=4)"}, "text_task", "tokens would shift"),
     ],
 )
-def test_technique_that_knows_no_images_is_unsupported(
-    choices: dict[str, str], reason: str
+def test_technique_without_images_is_unsupported(
+    choices: Any, requirement: str, reason: str
 ) -> None:
-    unmet = unmet_reason("task:causal-lm", vision_spec(**choices))
+    spec = vision_spec(**choices)
+    assert requirement in spec.settings.requires
+    unmet = unmet_reason(requirement, spec)
     assert reason in unmet
     assert bool(unmet) == bool(reason)
 
 
-def test_virtual_tokens_before_images_are_unsupported(trial: Run) -> None:
-    adapter = "prompt_tuning(num_virtual_tokens=4)"
-    record = trial(outcome=Outcome.UNSUPPORTED, adapter=adapter)
-    assert "virtual tokens would shift" in record.reason
-
-
-def test_frozen_tower_of_another_task_is_unsupported(tmp_path: Path) -> None:
-    spec = build_tiny_spec({"vision": "frozen"})
-    record = measured_trial(spec, tmp_path, Outcome.UNSUPPORTED)
-    assert "it is for the task image-text-to-text only" in record.reason
-
-
-def test_trial_on_the_users_images_measures_the_worst_batch(tmp_path: Path) -> None:
-    picture(32, 32).save(tmp_path / "0.png")
-    rows = [
-        {"image": "0.png", "prompt": "a film ", "completion": "yes good"},
-        {"image": "0.png", "prompt": "a good good good film ", "completion": "no"},
-    ] * 8
-    processor = save_llava_processor(tmp_path / "processor")
-    file = file_of(rows, tmp_path, tokenizer=processor, max_length=32)
+def test_trial_on_the_users_images_measures_the_worst_batch(folder: Path, tmp_path: Path) -> None:
+    rows = [PROMPT, {**PROMPT, "prompt": "a good good good film ", "completion": "no"}] * 8
+    file = file_of(rows, folder, tokenizer=str(folder / "processor"), max_length=32)
     arguments = {"remove_unused_columns": False}
     spec = replace(
         build_tiny_spec({}, training_arguments=arguments),

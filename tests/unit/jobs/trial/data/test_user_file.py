@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +12,10 @@ from typing import Any
 import datasets
 import pytest
 
+from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, DataSpec, Task
 from jobs.trial.data import IGNORED, load
+from jobs.trial.data.user_file import named_rows
 from tests.support.json_rows import file_of
 from tests.support.word_tokenizer import CHAT_TEMPLATE, WORDS, save_word_tokenizer
 
@@ -26,12 +30,7 @@ LONGER_CHAT = [{"role": "system", "content": "very good", "name": None}, *CHAT]
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return save_word_tokenizer(tmp_path_factory.mktemp("words"))
-
-
-@pytest.fixture(scope="module")
-def chat_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return save_word_tokenizer(tmp_path_factory.mktemp("chat"), chat_template=CHAT_TEMPLATE)
+    return save_word_tokenizer(tmp_path_factory.mktemp("words"), chat_template=CHAT_TEMPLATE)
 
 
 Loader = Callable[..., Any]
@@ -49,7 +48,8 @@ def rows_of(tmp_path: Path) -> Loader:
 
 
 def ids(text: str) -> list[int]:
-    return [NUMBER[word] for word in text.split()]
+    """The token ids of words; ``_`` is a label that the loss ignores."""
+    return [IGNORED if word == "_" else NUMBER[word] for word in text.split()]
 
 
 def batch_of(loaded: Any) -> dict[str, list[Any]]:
@@ -59,47 +59,32 @@ def batch_of(loaded: Any) -> dict[str, list[Any]]:
     return {name: tensor.tolist() for name, tensor in batch.items()}
 
 
-def test_load_of_chats_uses_the_chat_template(rows_of: Loader, chat_tokenizer: str) -> None:
+def test_load_of_chats_uses_the_chat_template(rows_of: Loader, tokenizer: str) -> None:
     rows = [{"messages": CHAT}, {"messages": LONGER_CHAT, "id": "x"}]
-    batch = batch_of(rows_of(rows, "causal-lm", tokenizer=chat_tokenizer))
-    shorter = ids("user: good film [END] assistant: yes [END]")
-    longer = ids("system: very good [END]") + shorter
-    padding = len(longer) - len(shorter)
-    assert batch["input_ids"] == [shorter + [0] * padding, longer]
-    # The end of a message is learned, padding is not.
-    assert batch["labels"] == [shorter + [IGNORED] * padding, longer]
-
-
-def test_load_of_chats_without_a_template_says_what_to_do(rows_of: Loader, tokenizer: str) -> None:
-    with pytest.raises(ValueError, match="has no chat template, which rows of messages need: name"):
-        rows_of([{"messages": CHAT}], "causal-lm", tokenizer=tokenizer)
-
-
-def test_load_of_prompts_masks_the_prompt(rows_of: Loader, tokenizer: str) -> None:
-    rows = [
-        {"prompt": "a very good film", "completion": "yes"},
-        {"prompt": "bad", "completion": "no"},
-    ]
     batch = batch_of(rows_of(rows, "causal-lm", tokenizer=tokenizer))
-    assert batch["input_ids"][0] == ids("a very good film yes [END]")
-    assert batch["labels"][0] == [IGNORED] * 4 + ids("yes [END]")
-    assert batch["labels"][1] == [IGNORED, *ids("no [END]"), *[IGNORED] * 3]
-    assert batch["attention_mask"][1] == [1, 1, 1, 0, 0, 0]
+    shorter = "user: good film [END] assistant: yes [END]"
+    longer = f"system: very good [END] {shorter}"
+    assert batch["input_ids"] == [ids(f"{shorter} [PAD] [PAD] [PAD] [PAD]"), ids(longer)]
+    # The end of a message is learned, padding is not.
+    assert batch["labels"] == [ids(f"{shorter} _ _ _ _"), ids(longer)]
+    assert batch["attention_mask"] == [[1] * 7 + [0] * 4, [1] * 11]
 
 
-def test_load_of_prompts_as_chats_masks_up_to_the_answer(
-    rows_of: Loader, chat_tokenizer: str
+@pytest.mark.parametrize(
+    ("prompt", "completion", "tokens", "labels"),
+    [
+        ("a very good film", "yes", "a very good film yes [END]", "_ _ _ _ yes [END]"),
+        ("the film was a very good", "yes", "the film was a very good yes", "_ _ _ _ _ _ yes"),
+        (CHAT[:1], CHAT[1:], "user: good film [END] assistant: yes [END]", "_ _ _ _ _ yes [END]"),
+    ],
+    ids=["texts", "cut_to_the_maximum", "chats"],
+)
+def test_load_of_prompts_masks_the_prompt(
+    rows_of: Loader, tokenizer: str, prompt: Any, completion: Any, tokens: str, labels: str
 ) -> None:
-    rows = [{"prompt": CHAT[:1], "completion": CHAT[1:]}]
-    batch = batch_of(rows_of(rows, "causal-lm", tokenizer=chat_tokenizer))
-    assert batch["input_ids"][0] == ids("user: good film [END] assistant: yes [END]")
-    assert batch["labels"][0] == [IGNORED] * 5 + ids("yes [END]")
-
-
-def test_load_of_long_prompts_cuts_to_the_maximum(rows_of: Loader, tokenizer: str) -> None:
-    rows = [{"prompt": "a very good film", "completion": "yes"}]
-    batch = batch_of(rows_of(rows, "causal-lm", tokenizer=tokenizer, max_length=5))
-    assert batch["labels"][0] == [IGNORED] * 4 + ids("yes")
+    rows = [{"prompt": prompt, "completion": completion}]
+    batch = batch_of(rows_of(rows, "causal-lm", tokenizer=tokenizer, max_length=7))
+    assert (batch["input_ids"], batch["labels"]) == ([ids(tokens)], [ids(labels)])
 
 
 def test_load_of_prompts_for_an_encoder_decoder(rows_of: Loader, tokenizer: str) -> None:
@@ -139,9 +124,7 @@ def test_load_of_equally_long_token_ids_needs_no_collator(rows_of: Loader) -> No
     assert dataset[0]["input_ids"].tolist() == [5, 6]
 
 
-def test_load_pads_with_the_end_where_a_tokenizer_has_no_padding(
-    rows_of: Loader, tmp_path: Path
-) -> None:
+def test_load_pads_with_the_end_if_there_is_no_padding(rows_of: Loader, tmp_path: Path) -> None:
     folder = save_word_tokenizer(tmp_path / "no_padding", pad_token=None)
     rows = [{"text": "a bad film"}, {"text": "very bad"}]
     batch = batch_of(rows_of(rows, "causal-lm", tokenizer=folder))
@@ -162,10 +145,8 @@ REFUSED = [
         "has the columns messages, and sequence-classification trains on input_ids with labels, "
         "or text with labels: name yours",
     ),
-    ([{"prompt": "a", "chosen": "b"}], "causal-lm", "has the columns prompt, chosen, and"),
     ([{"input_ids": [1, 2]}], "masked-lm", "trains on input_ids with labels, or text: name"),
     ([{"text": None}, {"text": "a"}], "causal-lm", "has None where its text should be"),
-    ([{"text": 3}], "causal-lm", "has 3 where its text should be"),
     (
         [{"text": "a", "label": "x"}, {"text": "b", "label": None}],
         "sequence-classification",
@@ -191,10 +172,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("rows", "task", "sentence"), REFUSED)
 def test_load_refuses_other_rows_in_a_sentence(
-    rows_of: Loader, chat_tokenizer: str, rows: Any, task: Task, sentence: str
+    rows_of: Loader, tokenizer: str, rows: Any, task: Task, sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
-        rows_of(rows, task, tokenizer=chat_tokenizer)
+        rows_of(rows, task, tokenizer=tokenizer)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow", "disk"])
@@ -214,6 +195,56 @@ def test_load_reads_every_format(kind: Any, tokenizer: str, tmp_path: Path) -> N
     assert loaded["labels"][:] == [1, 0]
 
 
-def test_load_of_texts_without_a_tokenizer_says_so(rows_of: Loader) -> None:
+def test_load_needs_a_tokenizer_and_for_chats_a_template(rows_of: Loader, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has text, which needs a tokenizer: name one in data"):
         rows_of([{"text": "a"}], "causal-lm")
+    plain = save_word_tokenizer(tmp_path / "no_template")
+    with pytest.raises(ValueError, match="has no chat template, which rows of messages need: name"):
+        rows_of([{"messages": CHAT}], "causal-lm", tokenizer=plain)
+
+
+SYSTEM = "it belongs to the system"
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "*.csv", "**", "**/*.csv", "deep/*", "deep/in/*.csv"])
+def test_link_into_the_system_is_found_behind_any_pattern(pattern: str, tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "in"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text("text,labels\na,0\n")
+    (tmp_path / "deep" / "b.csv").write_text("text,labels\na,0\n")
+    assert problem_of_path(str(tmp_path / pattern)) == ""
+    (folder / "z.csv").symlink_to("/proc/self/environ")
+    problem = problem_of_path(str(tmp_path / pattern))
+    # A pattern of one level reaches no deeper file.
+    assert problem.endswith(SYSTEM) or pattern == "*.csv"
+
+
+def test_links_between_folders_are_not_followed_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "self").symlink_to(tmp_path)
+    (tmp_path / "root").symlink_to("/")
+    assert problem_of_path(str(tmp_path / "**" / "**" / "*.json")) == ""
+
+
+@pytest.mark.parametrize("pattern", ["", "*.json", "**/*.json"])
+def test_pipe_is_found_in_a_folder(pattern: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.json")
+    assert "is no file but a pipe" in problem_of_path(str(tmp_path / pattern))
+
+
+def test_disk_in_memory_holds_data() -> None:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", suffix=".csv") as file:
+        assert problem_of_path(file.name) == ""
+
+
+@pytest.mark.parametrize("path", ["hf://datasets/a/b", "https://host/x", "zip://a::/proc/1/x"])
+def test_address_is_no_path(path: str) -> None:
+    assert problem_of_path(path).endswith("is not a path on this machine")
+
+
+def test_trial_reads_nothing_of_the_system_behind_a_pattern(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,labels\na,0\n")
+    (tmp_path / "b.csv").symlink_to("/proc/self/environ")
+    with pytest.raises(ValueError, match=SYSTEM) as error:
+        named_rows(DatasetFile(path=str(tmp_path / "*.csv"), format="csv"))
+    assert error.value.__context__ is None
+    assert "PATH=" not in str(error.value)

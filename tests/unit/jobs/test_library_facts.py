@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import psutil
 import pytest
 
 from jobs.library_facts.collected import _liger_model_types
+from jobs.library_facts.model_size import size_of
 from jobs.library_facts.value_types import accepts, described_type, listed_values
 from jobs.spec import ModelSpec
 from orchestrator.planning.arguments import argument_names
@@ -44,9 +50,7 @@ def test_every_key_and_field_of_transformers_is_known() -> None:
         ("trl.trainer.dpo_config:DPOConfig", "beta", "float"),
     ],
 )
-def test_parameters_have_the_types_of_their_library(
-    reference: str, parameter: str, text: str
-) -> None:
+def test_parameters_have_their_librarys_types(reference: str, parameter: str, text: str) -> None:
     assert facts()["parameters"][reference][parameter]["text"] == text
 
 
@@ -79,9 +83,7 @@ def test_liger_is_read_without_an_import(tmp_path: Any, monkeypatch: pytest.Monk
         (dataclasses.Field, [1, "a", None], []),
     ],
 )
-def test_value_is_accepted_if_it_has_the_type(
-    kind: Any, valid: list[Any], wrong: list[Any]
-) -> None:
+def test_value_of_the_type_is_accepted(kind: Any, valid: list[Any], wrong: list[Any]) -> None:
     alternatives = described_type(kind)["accepts"]
     assert all(accepts(alternatives, value) for value in valid)
     assert not any(accepts(alternatives, value) for value in wrong)
@@ -90,3 +92,45 @@ def test_value_is_accepted_if_it_has_the_type(
 def test_listed_values_are_found_inside_lists() -> None:
     kind = Literal["ipo"] | list[Literal["ipo", "apo"]]
     assert list(listed_values(described_type(kind)["accepts"])) == ["ipo", "ipo", "apo"]
+
+
+ASK = """
+from orchestrator.planning.library_facts import answer_of
+config = {"num_hidden_layers": 10**8}
+model = {"task": "sequence-classification", "architecture": "bert", "config": config}
+answer_of({"model": model}, "counting", print)
+"""
+"""Builds a model of so many layers that it takes longer than any test."""
+
+
+def _has_torch(process: psutil.Process) -> bool:
+    try:
+        return "libtorch" in Path(f"/proc/{process.pid}/maps").read_text()
+    except OSError:
+        return False
+
+
+def test_counter_of_a_killed_command_ends() -> None:
+    with subprocess.Popen([sys.executable, "-c", ASK], cwd=Path(__file__).parents[4]) as asker:
+        give_up_at = time.monotonic() + 150.0
+        while not (children := psutil.Process(asker.pid).children()) or not _has_torch(children[0]):
+            assert asker.poll() is None
+            assert time.monotonic() < give_up_at
+            time.sleep(0.05)
+        asker.kill()
+    _, alive = psutil.wait_procs(children, timeout=30.0)
+    for process in alive:
+        process.kill()
+    assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"hidden_size": 100}, "not a multiple of the number of attention heads"),
+        ({"is_decoder": "maybe"}, "'is_decoder' expected bool"),
+    ],
+)
+def test_value_that_the_model_refuses_is_a_mistake(wrong: dict[str, object], said: str) -> None:
+    model = ModelSpec(task="sequence-classification", architecture="bert", config=wrong)
+    assert said in size_of(model)["mistake"]

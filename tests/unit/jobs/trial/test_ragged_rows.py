@@ -1,0 +1,125 @@
+"""Whole trials on rows of unequal length: how they are batched, and what their peak is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import DataSpec, ModelSpec, RowLengthDistribution, SyntheticData, TrialSpec
+from jobs.techniques import AXES
+from jobs.trial.run import run
+from tests.conftest import build_tiny_spec
+from tests.support.json_rows import file_of
+from tests.support.one_trial import measured
+from tests.support.tiny_decoders import MODEL
+
+LENGTHS = RowLengthDistribution(distribution="lognormal", mean=16)
+
+
+def _spec(batching: str, model: ModelSpec = MODEL) -> TrialSpec:
+    return replace(
+        build_tiny_spec({"batching": batching, "micro_batch": 4}, steps=3),
+        model=model,
+        data=DataSpec(synthetic=SyntheticData(sequence_length=64, samples=80, lengths=LENGTHS)),
+    )
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrialRecord]:
+    """One trial of each way to batch."""
+    folder = tmp_path_factory.mktemp("scratch")
+    return {name: measured(_spec(name), folder) for name in AXES["batching"].variants}
+
+
+def test_run_padding_free_trains_no_padding(records: dict[str, TrialRecord]) -> None:
+    values = {name: record.measurements for name, record in records.items()}
+    assert values["pad"]["real_tokens_per_second"] < values["pad"]["tokens_per_second"]
+    for batching in ("padding_free", "packed"):
+        row = values[batching]
+        assert row["real_tokens_per_second"] == row["tokens_per_second"]
+    assert values["padding_free"]["padding_share"] == 0.0
+    assert values["group_by_length"]["padding_share"] < values["pad"]["padding_share"]
+
+
+def test_run_counts_rows_and_blocks(records: dict[str, TrialRecord]) -> None:
+    for batching, record in records.items():
+        row = record.measurements
+        samples = row["samples_per_second"] * row["counted_seconds"]
+        if batching == "packed_whole_rows":
+            # A batch has four blocks, and a sample is a row: most blocks hold several.
+            assert samples > 8 * row["steps_counted"]
+        else:
+            assert samples == pytest.approx(4 * row["steps_counted"]), batching
+
+
+def test_run_measures_memory_on_the_worst_batch(records: dict[str, TrialRecord]) -> None:
+    for batching in ("pad", "group_by_length", "padding_free"):
+        row = records[batching].measurements
+        assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]
+    # Every packed batch is the worst one.
+    assert "typical_peak_allocated_bytes" not in records["packed"].measurements
+
+
+@pytest.mark.parametrize("batching", ["padding_free", "packed"])
+def test_run_of_a_model_that_mixes_rows_is_refused(tmp_path: Path, batching: str) -> None:
+    # OPT computes its positions and masks without position_ids.
+    spec = _spec(batching, replace(MODEL, architecture="opt"))
+    record = measured(spec, tmp_path, Outcome.UNSUPPORTED)
+    assert record.rule == "rows_stay_separate"
+    assert "attend to each other" in record.reason
+
+
+SHORT, LONG = 4, 16
+"""Tokens of a row. One row in fifty is long, so that a dozen random batches may have none."""
+RAGGED = [LONG if row % 50 == 49 else SHORT for row in range(200)]
+
+
+def spec_of(folder: Path, lengths: list[int], **choices: Any) -> TrialSpec:
+    """The tiny BERT on a file of rows with so many tokens."""
+    rows = [{"input_ids": [7] * count, "labels": count % 2} for count in lengths]
+    spec = build_tiny_spec(choices, steps=3)
+    return replace(spec, data=DataSpec(file=file_of(rows, folder)))
+
+
+@pytest.mark.parametrize("choices", [{"accumulation": 2}, {"loop": "accelerate"}])
+def test_run_on_ragged_rows_peaks_on_the_longest_together(tmp_path: Path, choices: Any) -> None:
+    record = measured(spec_of(tmp_path, RAGGED, **choices), tmp_path)
+    ragged = record.measurements
+    longest = measured(spec_of(tmp_path, [LONG] * 100, **choices), tmp_path).measurements
+    # The worst batch also holds a mask, which equally long rows do not need.
+    assert ragged["peak_allocated_bytes"] == pytest.approx(
+        longest["peak_allocated_bytes"], rel=0.02
+    )
+    assert ragged["peak_allocated_bytes"] > ragged["typical_peak_allocated_bytes"]
+    assert ragged["longest_row_tokens"] == LONG
+    assert ragged["mean_row_tokens"] == pytest.approx(sum(RAGGED) / len(RAGGED))
+    assert 0.0 < ragged["padding_share"] < 0.2
+    # The step on the longest rows does not count. A CPU has two steps of warm-up.
+    assert ragged["steps_counted"] == 3
+    assert len(record.steps["step_seconds"]) == len(record.steps["loss"]) == 5
+
+
+def test_run_on_equally_long_rows_has_no_further_step(tmp_path: Path) -> None:
+    phases: list[str] = []
+    record = run(spec_of(tmp_path, [SHORT] * 100), phases.append, scratch=tmp_path)
+    assert record.outcome is Outcome.OK
+    assert "worst_batch" not in phases
+    assert not {"typical_peak_allocated_bytes", "padding_share"} & record.measurements.keys()
+
+
+def test_run_that_fails_on_the_longest_rows_says_so(tmp_path: Path) -> None:
+    lengths = [SHORT] * 5000 + [LONG + 1]  # the model has as many positions as a long row has
+    record = measured(spec_of(tmp_path, lengths), tmp_path, Outcome.FAILED)
+    assert record.phase == "worst_batch"
+    assert record.reason.startswith("with the longest rows of the data in one batch: ")
+
+
+def test_run_on_names_of_classes_has_an_output_for_each(tmp_path: Path) -> None:
+    rows = [{"input_ids": [7] * SHORT, "labels": name} for name in ("pos", "neg", "neutral")] * 8
+    spec = replace(build_tiny_spec(inspect=False), data=DataSpec(file=file_of(rows, tmp_path)))
+    # Random weights are about as sure of each of three classes: ln 3 = 1.10, and ln 2 = 0.69.
+    assert measured(spec, tmp_path).steps["loss"][0] == pytest.approx(1.10, abs=0.2)
