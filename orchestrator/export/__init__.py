@@ -6,7 +6,7 @@ arguments.py        TrainingArguments, DeepSpeed and accelerate settings as plai
 model_code.py       the model of train.py
 data_code.py        the data of train.py
 data_module.py      measured_data.py, which reads a user's file as trials do
-trl/                what only a training with a Trainer of TRL needs
+trl_code.py         what TRL's Trainers need beside that
 packages.py         requirements.txt
 script.py           train.py and its README, from templates
 generated_code.py   turns values into literals, names and comments of the generated code

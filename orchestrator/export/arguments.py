@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
 from typing import Any
 
 from jobs.spec import TrialSpec, to_json
 from orchestrator.export.generated_code import NotExportableError, check_plain
-from orchestrator.export.trl.preference_code import preference_arguments
-from orchestrator.export.trl.sft_code import sft_arguments
+from orchestrator.export.trl_code import trl_arguments
 from orchestrator.planning.arguments import argument_names, older_name
 
 DEEPSPEED_FILE = "deepspeed.json"
 """Name of DeepSpeed's configuration file in the exported folder."""
-NVME_FOLDER = "nvme"
-"""Folder beside train.py that NVMe offload writes to, if the sweep named none."""
-_NVME_PLACEHOLDER = "{nvme}"
-
-_EVALUATES_AND_SAVES: Mapping[str, Any] = {
-    "eval_strategy": "steps",
-    "eval_steps": 0.1,
-    "save_strategy": "steps",
-    "save_steps": 0.1,
-    "save_total_limit": 2,
-}
-"""Evaluate and save after every tenth of all steps. Keep two checkpoints."""
 
 
 def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpec:
@@ -48,18 +35,20 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
     NotExportableError if ``TrainingArguments`` does not have an argument.
     """
     arguments = {
-        **sft_arguments(spec),
-        **preference_arguments(spec),
+        **trl_arguments(spec),
         **_checked_arguments(spec),
-    }
-    arguments |= {
         "output_dir": "output",
         "num_train_epochs": epochs,
         "seed": spec.measure.seed,
         "report_to": "none",
         "gradient_accumulation_steps": spec.accumulation,
         "per_device_eval_batch_size": _evaluation_batch(spec),
-        **_EVALUATES_AND_SAVES,
+        # Evaluate and save after every tenth of all steps. Keep two checkpoints.
+        "eval_strategy": "steps",
+        "eval_steps": 0.1,
+        "save_strategy": "steps",
+        "save_steps": 0.1,
+        "save_total_limit": 2,
     }
     if not spec.needs.gpus:
         arguments["use_cpu"] = True
@@ -103,25 +92,16 @@ def deepspeed(spec: TrialSpec) -> dict[str, Any] | None:
     """
     if spec.settings.deepspeed is None:
         return None
-    nvme_path = spec.needs.nvme_path or NVME_FOLDER
-    filled: dict[str, Any] = _with_nvme_path(spec.settings.deepspeed, nvme_path)
+    # NVMe offload writes to a folder beside train.py if the sweep named none.
+    path = json.dumps(spec.needs.nvme_path or "nvme")
+    text = json.dumps(to_json(spec.settings.deepspeed))
+    filled: dict[str, Any] = json.loads(text.replace('"{nvme}"', path))
     zero = filled.get("zero_optimization")
     if isinstance(zero, dict) and zero.get("stage") == 3:
         # Without this setting, a saved model would have no weights. A trial saves no model.
         zero.setdefault("stage3_gather_16bit_weights_on_model_save", True)
     check_plain(filled)
     return filled
-
-
-def _with_nvme_path(value: Any, nvme_path: str) -> Any:
-    """A copy of a JSON value with the placeholder replaced in every text."""
-    if isinstance(value, Mapping):
-        return {key: _with_nvme_path(item, nvme_path) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_with_nvme_path(item, nvme_path) for item in value]
-    if isinstance(value, str):
-        return value.replace(_NVME_PLACEHOLDER, nvme_path)
-    return value
 
 
 def accelerate(spec: TrialSpec) -> dict[str, Any]:

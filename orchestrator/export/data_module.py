@@ -34,99 +34,64 @@ _MODULES = (
     "finetuning/trl/raw_rows.py",
 )
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
-_NOT_NEEDED = ("annotations", "TYPE_CHECKING")
-"""Imported names to leave out: ``_HEAD`` has them, or the file does not use them."""
 _HEAD = '''"""Rows and batches of your data as they were measured; `train.py` imports this file."""
 
 from __future__ import annotations
 '''
 
 
-def data_module() -> str:
+@functools.cache
+def data_module(modules: tuple[str, ...] = _MODULES) -> str:
     """The text of measured_data.py.
 
     Raises NotExportableError if the modules do not fit together in one file.
     """
-    return _joined(_MODULES)
-
-
-@functools.cache
-def _joined(modules: tuple[str, ...]) -> str:
-    """The text of one file with the definitions of these modules."""
     imports: dict[str, set[str]] = {}
-    bodies = []
     defined: set[str] = set()
+    bodies = []
     for name in modules:
         text = (Path(jobs.__file__).parent / name).read_text(encoding="utf-8")
-        module = ast.parse(text)
-        _check_names(module, defined, name)
-        for source, imported in _outside_imports(module):
-            imports.setdefault(source, set()).add(imported)
-        bodies.append(_without(text, _left_out(module)))
-    lines = [_import_line(source, names) for source, names in sorted(imports.items())]
+        docstring, *body = ast.parse(text).body
+        for node in _imports(body):
+            _add_import(node, imports, defined, name)
+        own = {defined_name for node in body for defined_name in defined_names(node)}
+        if own & defined:
+            raise NotExportableError(f"{name} defines {', '.join(sorted(own & defined))} again")
+        defined |= own
+        imported = [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom, ast.If))]
+        bodies.append(_without(text, [docstring, *imported]))
+    lines = []
+    for module, names in sorted(imports.items()):
+        start = f"from {module} import " if names else f"import {module}"
+        lines.append(start + ", ".join(sorted(names)))
     return "\n".join([_HEAD, *lines, "", "", *bodies])
 
 
-def _import_line(source: str, names: set[str]) -> str:
-    """``import json``, ``import numpy as np`` or ``from typing import Any``."""
-    if names == {""}:
-        return f"import {source}"
-    return f"from {source} import {', '.join(sorted(names))}"
-
-
-def _check_names(module: ast.Module, defined: set[str], name: str) -> None:
-    """Add the names that a module defines to ``defined``.
-
-    Raises NotExportableError if a name is defined already, or if the module imports a name from
-    ``jobs`` that is not defined yet.
-    """
-    for node in _inside_imports(module):
-        missing = {alias.name for alias in node.names} - defined
-        if missing:
-            raise NotExportableError(f"{name} uses {', '.join(sorted(missing))} of another module")
-    names = {defined_name for node in module.body for defined_name in defined_names(node)}
-    if names & defined:
-        raise NotExportableError(f"{name} defines {', '.join(sorted(names & defined))} again")
-    defined |= names
-
-
-def _inside_imports(module: ast.Module) -> Iterator[ast.ImportFrom]:
-    """Imports of other modules of ``jobs``, whose names are in the same file here."""
-    for node in module.body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jobs"):
+def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of a module. Those for type checkers are in its only ``if``."""
+    for node in body:
+        if isinstance(node, ast.If):
+            yield from _imports(node.body)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
             yield node
 
 
-def _outside_imports(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """Imports from outside ``jobs``, as (module, name), or (module, "") for a plain import."""
-    statements = list(module.body)
-    for node in module.body:
-        if _is_for_type_checkers(node):
-            assert isinstance(node, ast.If)
-            statements += node.body
-    ours = list(_inside_imports(module))
-    for node in statements:
-        if isinstance(node, ast.Import):
-            yield ast.unparse(node).removeprefix("import "), ""
-        elif isinstance(node, ast.ImportFrom) and node not in ours:
-            for alias in node.names:
-                if alias.name not in _NOT_NEEDED:
-                    yield node.module or "", alias.name
+def _add_import(
+    node: ast.Import | ast.ImportFrom, imports: dict[str, set[str]], defined: set[str], name: str
+) -> None:
+    """Add an import to ``imports``: module -> names; none for ``import module``.
 
-
-def _left_out(module: ast.Module) -> list[ast.stmt]:
-    """The statements to leave out: docstring, imports, and blocks for type checkers."""
-    left_out = []
-    for index, node in enumerate(module.body):
-        is_docstring = index == 0 and isinstance(node, ast.Expr)
-        is_import = isinstance(node, (ast.Import, ast.ImportFrom))
-        if is_docstring or is_import or _is_for_type_checkers(node):
-            left_out.append(node)
-    return left_out
-
-
-def _is_for_type_checkers(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    Raises NotExportableError if the module ``name`` imports a name of ``jobs`` that is not yet
+    ``defined``.
+    """
+    names = {alias.name for alias in node.names}
+    if isinstance(node, ast.Import):
+        imports[ast.unparse(node).removeprefix("import ")] = set()
+    elif (node.module or "").startswith("jobs"):
+        if missing := names - defined:
+            raise NotExportableError(f"{name} uses {', '.join(sorted(missing))} of another module")
+    elif node.module != "__future__":
+        imports.setdefault(node.module or "", set()).update(names - {"TYPE_CHECKING"})
 
 
 def _without(text: str, left_out: list[ast.stmt]) -> str:

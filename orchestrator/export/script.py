@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jinja2
 
-from jobs.spec import Hook, TrialSpec
+from jobs.spec import TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.spec.users_code import UserCode, is_object_name
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, hook_name, registered, service
+from orchestrator.export import trl_code
 from orchestrator.export.data_code import data_code
 from orchestrator.export.generated_code import (
     Code,
@@ -26,49 +26,15 @@ from orchestrator.export.generated_code import (
 )
 from orchestrator.export.model_code import model_code
 from orchestrator.export.source_lifting import lifted
-from orchestrator.export.trl import preference_code, sft_code
 
-_LOOPS = {
-    "trainer_loop": "trainer",
-    "accelerate_loop": "accelerate",
-    sft_code.LOOP: "trl_sft",
-    preference_code.LOOP: "trl_preference",
+_LOOPS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "trainer_loop": ("trainer", "transformers.TrainingArguments", ()),
+    "accelerate_loop": ("accelerate", "transformers.TrainingArguments", ()),
+    trl_code.SFT: ("trl_sft", "trl.SFTConfig", ("rows", "arguments", "batching")),
+    trl_code.PREFERENCE: ("trl_preference", "trl.DPOConfig", ("preferences", "arguments")),
 }
-"""Name of a loop's hook -> the name of the loop in the templates."""
-_OWN_PLACES = {
-    sft_code.LOOP: ("rows", "arguments", "batching"),
-    preference_code.LOOP: ("preferences", "arguments"),
-}
-"""Name of a loop's hook -> places whose work TRL does itself."""
-_ARGUMENTS = {
-    "trainer": "transformers.TrainingArguments",
-    "accelerate": "transformers.TrainingArguments",
-    "trl_sft": "trl.SFTConfig",
-    "trl_preference": "trl.DPOConfig",
-}
-"""Name of a loop in the templates -> the class of its arguments."""
-_HOOK_INPUTS: Mapping[str, tuple[str, ...]] = {
-    "allocator": (),
-    "collator": ("collator or transformers.default_data_collator",),
-    "batching": ("dataset", "collator or transformers.default_data_collator", "BATCHING"),
-    **dict.fromkeys(PROCESS_PLACES, ()),
-    "base": ("make", "IS_CHECKPOINT", "device"),
-    **dict.fromkeys(MODEL_PLACES, ("model", "TASK", "arguments")),
-    "optimizer": ("model", "arguments"),
-}
-"""Place of a hook -> the names in train.py that are its arguments.
-
-TASK is the task's name, IS_CHECKPOINT whether the model has a checkpoint, and BATCHING the
-attention and the length that batches are made for.
-"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _HookCode:
-    """A hook in train.py: the source of its functions, and the code that calls it."""
-
-    source: Code
-    call: Code
+"""Name of a loop's hook -> the loop in the templates, the class of its arguments, and the places
+whose work the loop does itself."""
 
 
 def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) -> str:
@@ -83,8 +49,7 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
             **_facts(spec),
             **model_code(spec),
             **data_code(spec.data, spec.model),
-            **sft_code.sft_code(spec),
-            **preference_code.preference_code(spec),
+            **trl_code.trl_code(spec),
             **own_code(spec.own_code),
             "label": one_line(label),
             "hooks": _hook_codes(spec),
@@ -141,60 +106,59 @@ def _only_code(value: Any) -> Code:
 
 def _facts(spec: TrialSpec) -> dict[str, Any]:
     """The values that the conditions in both templates read."""
-    # A spec without a loop uses the Trainer's.
-    loop = spec.settings.hooks.get("loop", Hook("trainer_loop"))
-    if loop.name not in _LOOPS:
-        raise NotExportableError(f"the loop {loop.name} is known to this project only")
+    loop, arguments_class, _ = _loop(spec)
     return {
-        "loop": _LOOPS[loop.name],
-        "arguments_class": Code(_ARGUMENTS[_LOOPS[loop.name]]),
+        "loop": loop,
+        "arguments_class": Code(arguments_class),
         "uses_deepspeed": spec.settings.deepspeed is not None,
     }
 
 
-def _hook_codes(spec: TrialSpec) -> dict[str, _HookCode]:
-    """Place -> the hook that train.py calls there. The loop is left out: a template has it."""
+def _loop(spec: TrialSpec) -> tuple[str, str, tuple[str, ...]]:
+    """The row of the trial's loop. A spec without a loop uses the Trainer's."""
+    loop = hook_name(spec, "loop") or "trainer_loop"
+    if loop not in _LOOPS:
+        raise NotExportableError(f"the loop {loop} is known to this project only")
+    return _LOOPS[loop]
+
+
+def _hook_codes(spec: TrialSpec) -> dict[str, dict[str, Code]]:
+    """Place -> the ``source`` of the functions that train.py calls there, and the ``call``."""
     codes = {}
-    own = _OWN_PLACES.get(hook_name(spec, "loop"), ())
+    inputs = _hook_inputs(spec)
+    *_, done_by_loop = _loop(spec)
     for place, hook in spec.settings.hooks.items():
-        if place in own:
-            continue  # TRL's own code does this, as the settings ask
-        if place in _HOOK_INPUTS:
-            codes[place] = _hook_code(place, hook, spec)
-        elif place != "loop":
+        if place in ("loop", *done_by_loop):
+            continue  # a template has the loop
+        if place not in inputs:
             raise NotExportableError(f"{place!r} is not a place where train.py calls a hook")
+        # A spec has only the name of a hook. The registry decides which function that is.
+        try:
+            function = registered(hook.name)
+        except UnknownHookError as error:
+            raise NotExportableError(str(error)) from None
+        call = arguments([*inputs[place], *keywords(hook.arguments)])
+        source = lifted(function)
+        codes[place] = {"source": source, "call": Code(f"{name(function.__name__)}({call})")}
     return codes
 
 
-def _hook_code(place: str, hook: Hook, spec: TrialSpec) -> _HookCode:
-    # A spec has only the name of a hook. The registry decides which function that is.
-    try:
-        function = registered(hook.name)
-    except UnknownHookError as error:
-        raise NotExportableError(str(error)) from None
-    call = arguments([*_hook_inputs(place, spec), *keywords(hook.arguments)])
-    function_name = name(function.__name__)
-    return _HookCode(source=lifted(function), call=Code(f"{function_name}({call})"))
-
-
-def _hook_inputs(place: str, spec: TrialSpec) -> list[Code]:
-    """The first arguments of a hook at this place: values, or names in the script."""
-    model = spec.model
-    facts = {"TASK": model.task, "IS_CHECKPOINT": model.name_or_path is not None}
-    inputs: list[Code] = []
-    for word in _HOOK_INPUTS[place]:
-        if word == "BATCHING":
-            attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-            inputs += keywords({"attention": attention, "tokens": spec.data.tokens})
-        elif word in facts:
-            inputs.append(literal(facts[word]))
-        else:
-            inputs.append(Code(word))
-    return inputs
-
-
-_TRAINER = Code("AccumulatingTrainer")
-"""The Trainer of train.py if the user names none."""
+def _hook_inputs(spec: TrialSpec) -> dict[str, tuple[Code, ...]]:
+    """Place of a hook -> its first arguments: values, or names in train.py."""
+    collator = Code("collator or transformers.default_data_collator")
+    attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
+    batching = keywords({"attention": attention, "tokens": spec.data.tokens})
+    of_model = (Code("model"), literal(spec.model.task), Code("arguments"))
+    is_checkpoint = literal(spec.model.name_or_path is not None)
+    return {
+        "allocator": (),
+        "collator": (collator,),
+        "batching": (Code("dataset"), collator, *batching),
+        **dict.fromkeys(PROCESS_PLACES, ()),
+        "base": (Code("make"), is_checkpoint, Code("device")),
+        **dict.fromkeys(MODEL_PLACES, of_model),
+        "optimizer": (Code("model"), Code("arguments")),
+    }
 
 
 def own_code(own: UserCode | None) -> dict[str, Any]:
@@ -218,7 +182,6 @@ def own_code(own: UserCode | None) -> dict[str, Any]:
         "own_collator": aliases.get(own.collator, Code("")),
         "own_entry": aliases.get(own.entry, Code("")),
         "own_callbacks": Code(", ".join(aliases[text] for text in own.callbacks)),
-        "accumulating_trainer": _TRAINER,
         "collator_of": lifted(service("collator_of")),
         "called_with": lifted(service("called_with")),
     }

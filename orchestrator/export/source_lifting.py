@@ -6,7 +6,6 @@ import ast
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,62 +22,42 @@ def lifted(function: Callable[..., Any]) -> Code:
     does. Then its source runs in any file. Decorators are left out. Raises NotExportableError if
     the function uses an import of its module, or has no source.
     """
-    text = _module_source(function)
-    module = _read_module(text)
-    if function.__name__ not in module.definitions:
+    path = inspect.getsourcefile(function)
+    if path is None:
+        raise NotExportableError(f"{function.__qualname__} has no source file")
+    text = Path(path).read_text(encoding="utf-8")
+    definitions, imported = _read_module(text)
+    if function.__name__ not in definitions:
         raise NotExportableError(f"{function.__qualname__} is not at the top level of its module")
+    needed: set[str] = set()
+    waiting = {function.__name__}
+    while waiting:
+        name = waiting.pop()
+        needed.add(name)
+        used = set(_used_names(definitions[name]))
+        if missing := sorted(used & imported):
+            raise NotExportableError(
+                f"{function.__name__} cannot stand alone: it uses {', '.join(missing)}, which its "
+                "module imports"
+            )
+        waiting |= (used & definitions.keys()) - needed
     # One statement may define several of the names, but must be written only once.
-    by_line = {}
-    for name in _needed_definitions(function.__name__, module):
-        statement = module.definitions[name]
-        by_line[statement.lineno] = statement
+    by_line = {definitions[name].lineno: definitions[name] for name in needed}
     sources = (ast.get_source_segment(text, by_line[line]) or "" for line in sorted(by_line))
     return Code("\n\n\n".join(sources))
 
 
-@dataclass(frozen=True, slots=True)
-class _Module:
-    """The definitions and imports at the top level of a module."""
-
-    definitions: dict[str, ast.stmt]
-    """Name -> the statement that defines it."""
-    imported: set[str]
-
-
 @functools.cache
-def _read_module(text: str) -> _Module:
-    module = _Module({}, set())
+def _read_module(text: str) -> tuple[dict[str, ast.stmt], set[str]]:
+    """The definitions at the top level of a module by their names, and the imported names."""
+    definitions: dict[str, ast.stmt] = {}
+    imported: set[str] = set()
     for node in ast.parse(text).body:
-        for name in defined_names(node):
-            module.definitions[name] = node
-        module.imported.update(_imported_names(node))
-    return module
-
-
-def _module_source(function: Callable[..., Any]) -> str:
-    """The text of the file that defines a function."""
-    path = inspect.getsourcefile(function)
-    if path is None:
-        raise NotExportableError(f"{function.__qualname__} has no source file")
-    return Path(path).read_text(encoding="utf-8")
-
-
-def _needed_definitions(function_name: str, module: _Module) -> set[str]:
-    """The function's name, and the names of all definitions that it uses, directly or not."""
-    needed: set[str] = set()
-    waiting = [function_name]
-    while waiting:
-        name = waiting.pop()
-        needed.add(name)
-        used = set(_used_names(module.definitions[name]))
-        missing = sorted(used & module.imported)
-        if missing:
-            raise NotExportableError(
-                f"{function_name} cannot stand alone: it uses {', '.join(missing)}, which its "
-                "module imports"
-            )
-        waiting += (used & module.definitions.keys()) - needed
-    return needed
+        definitions |= dict.fromkeys(defined_names(node), node)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            # ``import a.b`` binds ``a``.
+            imported |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+    return definitions, imported
 
 
 def defined_names(node: ast.stmt) -> list[str]:
@@ -94,14 +73,6 @@ def defined_names(node: ast.stmt) -> list[str]:
             return []
 
 
-def _imported_names(node: ast.stmt) -> list[str]:
-    """The names that an import binds; none for another statement."""
-    if not isinstance(node, (ast.Import, ast.ImportFrom)):
-        return []
-    # ``import a.b`` binds ``a``.
-    return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
-
-
 def _used_names(node: ast.AST) -> Iterator[str]:
     """Names that a statement reads when it runs, without those in annotations and decorators."""
     if isinstance(node, ast.arg):
@@ -109,12 +80,8 @@ def _used_names(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield node.id
     for field, value in ast.iter_fields(node):
-        if field not in _NOT_RUN:
-            for child in _nodes_in(value):
+        if field in _NOT_RUN:
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
                 yield from _used_names(child)
-
-
-def _nodes_in(value: Any) -> list[ast.AST]:
-    """The syntax nodes in the value of a node's field: one, several or none."""
-    items = value if isinstance(value, list) else [value]
-    return [item for item in items if isinstance(item, ast.AST)]
