@@ -21,8 +21,7 @@ from jobs.record import Outcome
 from orchestrator import cli
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.run_metadata import UnreadableRunError
-from tests.hostile.payloads import CANARY
-from tests.support.guarded_export import run_guarded
+from tests.support.guarded_export import CANARY, run_guarded
 from tests.support.report_pages import watch
 
 REFUSALS = (1, 2, 3)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.campaign import campaign
-from tests.hostile.payloads import CANARY
+from tests.hostile.__main__ import campaign
 from tests.hostile.surfaces import judged
+from tests.support.guarded_export import CANARY
 
 SEEDS = range(1000, 1005)
 

@@ -1,24 +1,65 @@
-"""Which GPUs CUDA_VISIBLE_DEVICES chooses, and whether other processes use a trial's GPU."""
+"""What a node reports, which GPUs a process sees, and whether others use them."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from jobs.flags import FlagKind
-from jobs.node import gpu_fitness, gpu_sharing, nvml
-from jobs.spec import LibrarySettings
+from jobs.node import environment, gpu_fitness, gpu_sharing, memory_cap, nvml
+from jobs.spec import LibrarySettings, MemoryCap
+from tests.conftest import build_tiny_spec
 from tests.support.fake_nvml import FakeNvml
 
 GIB = 2**30
-PLAIN = LibrarySettings(training_arguments={"optim": "adamw_torch"})
-PAGED = LibrarySettings(training_arguments={"optim": "paged_adamw_8bit"})
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    return FakeNvml(monkeypatch, ["GPU-a", "GPU-b"])
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """Two invented GPUs; tests change their name, UUIDs and memory."""
+    fake = FakeNvml(monkeypatch, ["GPU-a", "GPU-b"])
+    fake.name, fake.total = "NVIDIA A100-SXM4-40GB", 40 * GIB
+    return fake
+
+
+def test_cores_are_those_that_the_process_may_use() -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        assert environment.cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def test_slice_of_a_gpu_is_a_model_by_its_name_or_memory(gpu: FakeNvml) -> None:
+    describe = environment.describe.__wrapped__
+    assert describe()["gpu_model"] == "NVIDIA A100-SXM4-40GB"
+    gpu.uuids, gpu.total = ["MIG-1"], round(4.75 * GIB)
+    assert describe()["gpu_model"] == "NVIDIA A100-SXM4-40GB MIG 4.75 GiB"
+    gpu.name = "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+    assert describe()["gpu_model"] == gpu.name
+
+
+def test_gpu_that_simulates_a_smaller_card_is_a_model_and_capped(
+    gpu: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = build_tiny_spec()
+    assert memory_cap.of(spec) is None
+    monkeypatch.setenv(environment.SIMULATED_GPU_VARIABLE, "24")
+    described = environment.describe.__wrapped__()
+    assert described["gpu_model"] == f"{gpu.name} as 24 GiB"
+    assert described["gpu_memory_bytes"] == 24 * GIB
+    assert memory_cap.of(spec) == MemoryCap(device_bytes=24 * GIB)
+    smaller = MemoryCap(device_bytes=16 * GIB, non_allocator_bytes=1)
+    capped = replace(spec, measure=replace(spec.measure, memory_cap=smaller))
+    assert memory_cap.of(capped) == smaller
+
+
+PLAIN = LibrarySettings(training_arguments={"optim": "adamw_torch"})
+PAGED = LibrarySettings(training_arguments={"optim": "paged_adamw_8bit"})
 
 
 @pytest.mark.parametrize(
@@ -34,7 +75,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     ],
 )
 def test_visible_uuids_follow_cuda_visible_devices(
-    visible_devices: str | None, uuids: list[str], fake: FakeNvml, monkeypatch: pytest.MonkeyPatch
+    visible_devices: str | None, uuids: list[str], gpu: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible_devices is not None:
@@ -53,16 +94,16 @@ def test_visible_uuids_follow_cuda_visible_devices(
     ids=["idle", "own_child", "process", "hidden_process"],
 )
 def test_shared_reports_other_processes(
-    processes: list[int], used: int, waiting: int, words: str, fake: FakeNvml
+    processes: list[int], used: int, waiting: int, words: str, gpu: FakeNvml
 ) -> None:
-    fake.processes = processes
-    fake.used = used
+    gpu.processes = processes
+    gpu.used = used
     assert gpu_fitness.shared(waiting=waiting) == words
 
 
-def test_lost_reports_a_gpu_that_no_longer_answers(fake: FakeNvml) -> None:
+def test_lost_reports_a_gpu_that_no_longer_answers(gpu: FakeNvml) -> None:
     assert gpu_fitness.lost() == ""
-    fake.failing = {"nvmlDeviceGetMemoryInfo": "GPU is lost"}
+    gpu.failing = {"nvmlDeviceGetMemoryInfo": "GPU is lost"}
     assert gpu_fitness.lost() == "GPU is lost"
 
 
