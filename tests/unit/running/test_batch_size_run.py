@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.planning.config import load_config
 from orchestrator.planning.technique_sets import technique_sets
 from orchestrator.running.batch_size_run import BatchSizeGoal, HardwareAnswers, tune_batch_sizes
 from orchestrator.running.early_start import Start
 from orchestrator.running.options import RunOptions
 from orchestrator.storage.run_folder import RunFolder
+from tests.support.config_files import config_of
 from tests.support.devices import Device
 from tests.support.fake_ray import FakeRay
 
@@ -23,9 +23,7 @@ def tune(
     folder: Path, goal: BatchSizeGoal, *, resume: bool = False, every: bool = False
 ) -> list[HardwareAnswers]:
     """Tune the config's sets in a folder."""
-    path = folder.parent / "sweep.yaml"
-    path.write_text(CONFIG)
-    config = load_config(path)
+    config = config_of(folder.parent, CONFIG)
     run_folder = RunFolder(folder)
     sets = technique_sets(config, {}, every=every)
     start = Start(config=config, options=RunOptions(resume=resume), folder=run_folder)
@@ -39,15 +37,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def on_device(ray: FakeRay, device: Device) -> None:
-    """Let trials run on a simulated device, whose environment the cluster's nodes have, too."""
-    ray.run_trial = device.run
-
-
 def test_each_gpu_model_is_tuned_in_a_folder_of_its_own(folder, monkeypatch):
-    ray = FakeRay(monkeypatch, "NVIDIA A100", "NVIDIA H200")
-    device = Device()
-    on_device(ray, device)
+    FakeRay(monkeypatch, "NVIDIA A100", "NVIDIA H200").run_trial = Device().run
     tuned = tune(folder, BatchSizeGoal(max_micro_batch=16))
     assert [part.hardware for part in tuned] == ["NVIDIA A100", "NVIDIA H200"]
     assert [part.folder.path.name for part in tuned] == ["NVIDIA-A100", "NVIDIA-H200"]
@@ -60,8 +51,7 @@ def test_each_gpu_model_is_tuned_in_a_folder_of_its_own(folder, monkeypatch):
 
 
 def test_every_technique_set_has_its_answer(folder, monkeypatch, capsys):
-    ray = FakeRay(monkeypatch, "NVIDIA H200")
-    on_device(ray, Device())
+    FakeRay(monkeypatch, "NVIDIA H200").run_trial = Device().run
     (part,) = tune(folder, BatchSizeGoal(max_micro_batch=16), every=True)
     assert [answer.techniques for answer in part.answers] == ["adamw_torch_fused", "sgd"]
     assert part.folder.path == folder
@@ -71,8 +61,7 @@ def test_every_technique_set_has_its_answer(folder, monkeypatch, capsys):
 
 
 def test_gpu_memory_limits_the_size_and_a_cpu_does_not(folder, monkeypatch):
-    ray = FakeRay(monkeypatch, "NVIDIA H200")
-    on_device(ray, Device())
+    FakeRay(monkeypatch, "NVIDIA H200").run_trial = Device().run
     (part,) = tune(folder, BatchSizeGoal())
     assert part.answers[0].largest.micro_batch < BatchSizeGoal().largest_size(has_gpu=True)
     assert BatchSizeGoal().largest_size(has_gpu=False) == 64

@@ -7,6 +7,7 @@ from orchestrator.planning.prechecks import mistakes
 from orchestrator.running.early_start import checked_config
 from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere
+from tests.support.config_files import config_of
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,7 @@ def test_local_is_the_only_address_of_this_machine_alone(monkeypatch, address, v
 def test_files_are_checked_as_those_of_this_machine_if_the_address_is_local(
     monkeypatch, tmp_path, address, elsewhere
 ):
-    path = tmp_path / "own.yaml"
-    path.write_text("model: {task: causal-lm, architecture: llama}\n")
+    config_of(tmp_path)
     asked = []
 
     def check_files(config: SweepConfig, *, runs_elsewhere: bool, asks_hub: bool) -> list[str]:
@@ -39,5 +39,5 @@ def test_files_are_checked_as_those_of_this_machine_if_the_address_is_local(
         return []
 
     monkeypatch.setattr(mistakes, "check_files", check_files)
-    checked_config(VerbOptions(config=path, address=address), print)
+    checked_config(VerbOptions(config=tmp_path / "sweep.yaml", address=address), print)
     assert asked == [elsewhere]

@@ -244,10 +244,11 @@ def test_next_trials_gives_all_rounds_of_a_tie_break(tmp_path):
     assert session.next_trials() == ()
 
 
-def test_full_disk_closes_the_session_and_is_raised_at_the_end(sweep, monkeypatch):
-    def refuse(record: TrialRecord) -> TrialRecord:
-        raise RunFolderError("no space left")
+def refuse(record: TrialRecord) -> TrialRecord:
+    raise RunFolderError("no space left")
 
+
+def test_full_disk_closes_the_session_and_is_raised_at_the_end(sweep, monkeypatch):
     first = dispatch(sweep)
     with monkeypatch.context() as patch:
         patch.setattr(sweep.folder, "write", refuse)
@@ -263,9 +264,6 @@ def test_full_disk_closes_the_session_and_is_raised_at_the_end(sweep, monkeypatc
 
 
 def test_trial_whose_record_is_refused_for_good_has_not_ended(sweep, monkeypatch):
-    def refuse(record: TrialRecord) -> TrialRecord:
-        raise RunFolderError("no space left")
-
     first = dispatch(sweep)
     monkeypatch.setattr(sweep.folder, "write", refuse)
     sweep.session.ended(record_of(first))
@@ -294,7 +292,7 @@ def test_observers_get_everything_in_order(sweep):
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     actions=st.lists(st.sampled_from(["ask", "end", "fail", "pass time", "interrupt"]), max_size=30)

@@ -8,7 +8,6 @@ import pytest
 
 from jobs.node import environment
 from jobs.record import Outcome, TrialRecord
-from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.problems import ConfigError, Problem
 from orchestrator.planning.settings import SweepConfig
@@ -18,6 +17,7 @@ from orchestrator.running.planned_sweep import MakePlan, planned_as_written
 from orchestrator.running.sweep_run import SweepEnd, run_sweep, why_none_ok
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
+from tests.support.config_files import config_of
 from tests.support.fake_ray import FakeRay, node_of
 from tests.support.records import make_record
 
@@ -38,11 +38,9 @@ def sweep(
 ) -> SweepEnd:
     """Run the config's sweep in a folder."""
     folder.mkdir(exist_ok=True)
-    path = folder.parent / "sweep.yaml"
-    path.write_text(config)
     run_folder = RunFolder(folder)
     start = Start(
-        config=load_config(path),
+        config=config_of(folder.parent, config),
         options=RunOptions(**options),
         folder=run_folder,
         check_model=check_model,
@@ -77,33 +75,25 @@ def test_sweep_measures_its_plan(gpu_model, folder, monkeypatch, capsys):
     assert events == ["started", "ended"] * 4
 
 
-@pytest.mark.parametrize(("gpu_model", "gpu_here"), [("H200", ""), ("", "H200")])
-def test_cluster_that_differs_from_this_machine_gets_a_plan_of_its_own(
-    gpu_model, gpu_here, folder, monkeypatch
+@pytest.mark.parametrize(
+    ("gpu_model", "gpu_here", "plans"),
+    [("H200", "H200", [True]), ("H200", "", [False, True]), ("", "H200", [True, False])],
+)
+def test_plan_is_for_this_machine_and_once_more_for_a_cluster_that_differs(
+    gpu_model, gpu_here, plans, folder, monkeypatch
 ):
     FakeRay(monkeypatch, gpu_model)
     monkeypatch.setattr(environment, "describe", lambda: node_of(gpu_here).environment)
-
-    def make_plan(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
-        if has_gpu == bool(gpu_here):
-            raise RuntimeError("a plan for this machine, which runs nothing")
-        return planned_as_written(config, has_gpu)
-
-    assert sweep(folder, make_plan=make_plan).failure == ""
-    assert outcomes(folder) == {Outcome.OK: 4}
-
-
-def test_plan_for_this_machine_is_made_once_while_ray_starts(folder, monkeypatch):
-    FakeRay(monkeypatch, "H200")
-    monkeypatch.setattr(environment, "describe", lambda: node_of("H200").environment)
     asked: list[bool] = []
 
     def make_plan(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
         asked.append(has_gpu)
+        if has_gpu != bool(gpu_model):
+            raise RuntimeError("a plan for this machine, which runs nothing")
         return planned_as_written(config, has_gpu)
 
-    sweep(folder, make_plan=make_plan)
-    assert asked == [True]
+    assert sweep(folder, make_plan=make_plan).failure == ""
+    assert asked == plans
     assert outcomes(folder) == {Outcome.OK: 4}
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from jobs.node import nvml
 from jobs.techniques import AXES
-from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal
 from orchestrator.running import tune_run
+from tests.support.config_files import config_of
 
 
 class SpaceAskedForError(Exception):
@@ -28,10 +28,8 @@ def test_precision_that_no_gpu_here_supports_is_not_tried(
     monkeypatch.setattr(nvml, "visible_uuids", lambda: ["GPU-1"])
     monkeypatch.setattr(nvml, "compute_capability", lambda uuid: capability)
     monkeypatch.setattr(tune_run, "tune_space", tune_space)
-    path = tmp_path / "own.yaml"
-    path.write_text("model: {task: causal-lm, architecture: llama}\n")
     with pytest.raises(SpaceAskedForError) as asked:
-        tune_run.space_of(load_config(path), Goal(), 60.0, has_gpu=True, is_remote=is_remote)
+        tune_run.space_of(config_of(tmp_path), Goal(), 60.0, has_gpu=True, is_remote=is_remote)
     (is_missing,) = asked.value.args
     precisions = AXES["precision"].variants
     tried = ("bf16", "tf32", "fp16")

@@ -12,13 +12,7 @@ from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.membership import Membership
-from orchestrator.running.cluster.messages import (
-    RECORD,
-    UNHEALTHY,
-    Assignment,
-    GpuProblem,
-    UnhealthyGpu,
-)
+from orchestrator.running.cluster.messages import UNHEALTHY, Assignment, GpuProblem, UnhealthyGpu
 from orchestrator.running.cluster.ray_nodes import ModelQueries
 from orchestrator.running.cluster.searcher import SessionSearcher
 from orchestrator.running.cluster.slot_watch import SlotWatch
@@ -184,12 +178,6 @@ class Sweep:
             self.membership.on_trial_complete(0, [], trial)
         return is_stopped
 
-    def end(self, trial: FakeTuneTrial, record: TrialRecord) -> dict[str, Any]:
-        """A trial's record arrives; returns what Tune keeps of the result."""
-        result = {RECORD: record, "done": True}
-        self.callback.on_trial_result(0, [], trial, result)
-        return result
-
 
 def ids(specs: Any) -> list[str]:
     return [spec.trial_id for spec in specs]
@@ -218,15 +206,7 @@ def test_trial_gets_what_is_left_of_the_budget_when_it_starts(tmp_path):
     sweep.now = 60.0
     sweep.callback.on_trial_start(0, [], late)
     assert late.specs == ()
-
-
-def test_trial_of_a_closed_session_is_assigned_nothing(tmp_path):
-    sweep = Sweep(tmp_path, {"H200": 1})
-    trial = sweep.suggest("a")
-    sweep.session.interrupt()
-    sweep.callback.on_trial_start(0, [], trial)
-    assert trial.specs == ()
-    assert sweep.searcher.suggest("b") == "FINISHED"
+    assert sweep.searcher.suggest("c") == "FINISHED"
 
 
 def test_trial_given_back_is_the_next_to_begin(tmp_path):

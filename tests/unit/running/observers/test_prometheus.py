@@ -1,6 +1,7 @@
 """A sweep's metrics for Prometheus, on counters and gauges that remember."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 from jobs.record import Outcome, TrialRecord, skipped, with_provenance
 from orchestrator.running.observers.prometheus import Metrics
@@ -9,33 +10,19 @@ from tests.conftest import build_tiny_spec
 TRIALS = [build_tiny_spec(repeat=number) for number in range(5)]
 
 
-class Metric:
-    """Stands in for a counter or a gauge of Ray's."""
+class Exporter(dict[str, dict[tuple[str, ...], float]]):
+    """Makes counters and gauges as Ray does, and holds their values: name -> tags -> value."""
 
-    def __init__(self, tag_keys: tuple[str, ...]) -> None:
-        self._tag_keys = tag_keys
-        self.values: dict[tuple[str, ...], float] = {}
+    def __call__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> SimpleNamespace:
+        values = self[name.removeprefix("orchestrator_")] = {}
 
-    def inc(self, value: float, tags: Mapping[str, str]) -> None:
-        key = tuple(tags[name] for name in self._tag_keys)
-        self.values[key] = self.values.get(key, 0.0) + value
+        def set_value(value: float, tags: Mapping[str, str]) -> None:
+            values[tuple(tags[key] for key in tag_keys)] = value
 
-    def set(self, value: float, tags: Mapping[str, str]) -> None:
-        self.values[tuple(tags[name] for name in self._tag_keys)] = value
+        def inc(value: float, tags: Mapping[str, str]) -> None:
+            set_value(values.get(tuple(tags[key] for key in tag_keys), 0.0) + value, tags)
 
-
-class Exporter:
-    """Makes metrics, and shows their values by name."""
-
-    def __init__(self) -> None:
-        self._metrics: dict[str, Metric] = {}
-
-    def __call__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> Metric:
-        self._metrics[name] = Metric(tag_keys)
-        return self._metrics[name]
-
-    def __getitem__(self, name: str) -> dict[tuple[str, ...], float]:
-        return self._metrics[f"orchestrator_{name}"].values
+        return SimpleNamespace(inc=inc, set=set_value)
 
 
 def ended(number: int, outcome: Outcome) -> TrialRecord:
