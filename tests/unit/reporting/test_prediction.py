@@ -5,12 +5,10 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
-import pytest
-
-from orchestrator.planning.config import load_config
 from orchestrator.prediction.prediction import Elsewhere, Figure, Prediction
 from orchestrator.reporting.prediction import labels, row, table
 from orchestrator.units import GIB, MIB
+from tests.support.config_files import config_of
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden/predictions.txt"
@@ -58,30 +56,18 @@ def test_table_is_the_recorded_text():
 
 
 def test_labels_name_the_axes_in_play(tmp_path):
-    path = tmp_path / "sweep.yaml"
-    path.write_text("model: {task: causal-lm, architecture: llama}\naxes: {micro_batch: [8, 16]}\n")
-    words = labels([KNOWN, UNKNOWN], load_config(path))
+    words = labels([KNOWN, UNKNOWN], config_of(tmp_path, "axes: {micro_batch: [8, 16]}\n"))
     assert words == {KNOWN.trial_id: "batch 8", UNKNOWN.trial_id: "batch 16"}
 
 
-@pytest.mark.parametrize("column", ["allocated_bytes", "device_high", "weights_bytes"])
-def test_row_of_an_unknown_trial_has_no_figures(column):
-    assert row(UNKNOWN)[column] is None
-    assert isinstance(row(KNOWN)[column], int)
-
-
-def test_row_says_which_cards_suffice():
-    assert row(KNOWN)["fits_24_gb"] == "tight"
-    assert row(UNKNOWN)["fits_24_gb"] == "unknown"
-
-
-def test_row_names_the_versions_that_it_is_for():
-    assert row(KNOWN)["transformers"] == version("transformers")
-    assert row(KNOWN)["torch"] == version("torch")
-
-
-def test_row_of_a_data_file_has_worst_and_typical_batch():
-    values = row(RAGGED)
-    assert (values["worst_tokens"], values["typical_tokens"]) == (480, 58)
-    assert values["typical_device_bytes"] < values["device_bytes"]
-    assert row(KNOWN)["typical_device_bytes"] is None
+def test_row_has_figures_cards_and_versions_as_far_as_they_are_known():
+    known, unknown, ragged = row(KNOWN), row(UNKNOWN), row(RAGGED)
+    for column in ("allocated_bytes", "device_high", "weights_bytes"):
+        assert unknown[column] is None
+        assert isinstance(known[column], int)
+    assert (known["fits_24_gb"], unknown["fits_24_gb"]) == ("tight", "unknown")
+    for library in ("transformers", "torch"):
+        assert known[library] == version(library)
+    assert (ragged["worst_tokens"], ragged["typical_tokens"]) == (480, 58)
+    assert ragged["typical_device_bytes"] < ragged["device_bytes"]
+    assert known["typical_device_bytes"] is None

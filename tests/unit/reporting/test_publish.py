@@ -5,6 +5,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from jobs.flags import LOSS, Flag, FlagKind
 from jobs.record import Outcome
 from orchestrator.reporting.publish import publish
+from orchestrator.reporting.report import Report
 from tests.support.records import H200, make_grid, make_record, write_run
 
 HOSTILE = "</script><script>alert('x')</script> | a `b` <img src=x onerror=alert(1)> $x_1$"
@@ -24,54 +26,59 @@ def without_scripts(page: str) -> str:
     return "".join(re.split(r"(?s)<script[^>]*>.*?</script>", page))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def written(folder: Path) -> Path:
+    """The folder with a sweep's records."""
     reason = "the time budget ended"
     skipped = make_record(
         outcome=Outcome.SKIPPED, reason=reason, rule="time_budget", precision="fp32"
     )
     budgets = [2**33, 3 * 2**33]
     baseline = {"precision": "fp32", "micro_batch": 4}
-    return write_run(tmp_path, [*make_grid(), skipped], budgets=budgets, baseline=baseline)
+    return write_run(folder, [*make_grid(), skipped], budgets=budgets, baseline=baseline)
 
 
-def test_publish_writes_every_file_and_names_it(folder):
-    report = publish(folder)
-    assert {path.name for path in report.files} == FILES
-    assert {path.name for path in folder.iterdir()} == FILES | {"records", "run.json"}
-    assert report.outcomes == {Outcome.OK: 280, Outcome.OUT_OF_MEMORY: 8, Outcome.SKIPPED: 1}
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return written(tmp_path)
 
 
-def test_publish_twice_writes_the_same_bytes(folder):
-    publish(folder)
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return publish(written(tmp_path_factory.mktemp("published")))
+
+
+def test_publish_writes_every_file_and_names_it(published):
+    assert {path.name for path in published.files} == FILES
+    names = {path.name for path in published.dataset.folder.iterdir()}
+    assert names == FILES | {"records", "run.json"}
+    expected = {Outcome.OK: 280, Outcome.OUT_OF_MEMORY: 8, Outcome.SKIPPED: 1}
+    assert published.outcomes == expected
+
+
+def test_publish_writes_the_same_bytes_again_and_from_tables_alone(published, tmp_path):
+    folder = published.dataset.folder
     first = {name: (folder / name).read_bytes() for name in FILES}
+    for name in ("trials.parquet", "steps.parquet"):
+        (tmp_path / name).write_bytes(first[name])
     publish(folder)
     assert {name: (folder / name).read_bytes() for name in FILES} == first
-
-
-def test_publish_from_tables_alone_writes_the_same_report(folder, tmp_path_factory):
-    publish(folder)
-    alone = tmp_path_factory.mktemp("alone")
-    for name in ("trials.parquet", "steps.parquet"):
-        (alone / name).write_bytes((folder / name).read_bytes())
-    publish(alone)
+    publish(tmp_path)
     for name in ("report.md", "report.html", "frontier.parquet", "frontier.png"):
-        assert (alone / name).read_bytes() == (folder / name).read_bytes(), name
+        assert (tmp_path / name).read_bytes() == first[name], name
 
 
-def test_publish_frontier_table_holds_the_fronts_of_equal_training(folder):
-    dataset = publish(folder).dataset
-    rows = pq.read_table(folder / "frontier.parquet").to_pylist()
-    assert {(row["training_recipe"], row["effective_batch"]) for row in rows} == {
-        (row["training_recipe"], row["effective_batch"])
-        for row in dataset.rows
-        if row["outcome"] == "ok"
-    }
+def test_publish_frontier_table_holds_the_fronts_of_equal_training(published):
+    dataset = published.dataset
+    rows = pq.read_table(dataset.folder / "frontier.parquet").to_pylist()
+
+    def trainings(listed: Any) -> set[tuple[str, int]]:
+        return {(row["training_recipe"], row["effective_batch"]) for row in listed}
+
+    assert trainings(rows) == trainings(row for row in dataset.rows if row["outcome"] == "ok")
     on_front = {row["trial_id"] for row in rows if row["on_frontier"]}
     assert on_front == {own.trial_ids[0] for front in dataset.main.fronts.values() for own in front}
-    assert {row["trial_id"] for row in rows if row["across_recipes"]} == {
-        own.trial_ids[0] for own in dataset.main.front_across_recipes
-    }
+    across = {row["trial_id"] for row in rows if row["across_recipes"]}
+    assert across == {own.trial_ids[0] for own in dataset.main.front_across_recipes}
 
 
 def test_publish_keeps_hostile_strings_strings(tmp_path):
@@ -107,16 +114,6 @@ def test_publish_with_a_single_trial_writes_pages(tmp_path, outcome):
     assert report.headline.startswith(f"1 trial: 1 {outcome}")
 
 
-@pytest.mark.parametrize("unsound", [1, 2])
-@pytest.mark.parametrize("kind", sorted(LOSS))
-def test_publish_of_wrong_trainings_writes_every_file(kind, unsound, tmp_path):
-    records = [make_record(micro_batch=size, flags=[Flag(kind)]) for size in range(unsound)]
-    others = [make_record(micro_batch=size) for size in range(unsound, 2)]
-    report = publish(write_run(tmp_path, [*records, *others], budgets=[2**33]))
-    assert report.unwritten == ()
-    assert {path.name for path in report.files} == FILES
-
-
 @pytest.mark.parametrize(
     ("maker", "page"),
     [("plots.frontier", "frontier.png"), ("markdown", "report.md"), ("html.page", "report.html")],
@@ -146,3 +143,14 @@ def test_publish_on_a_full_disk_still_has_the_figures(folder, monkeypatch):
 def test_publish_without_records_or_table_raises(tmp_path):
     with pytest.raises(FileNotFoundError):
         publish(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unsound"), [*((kind, 1) for kind in sorted(LOSS)), (FlagKind.LOSS_MISMATCH, 2)]
+)
+def test_publish_of_wrong_trainings_writes_every_file(kind, unsound, tmp_path):
+    flags = [[Flag(kind)]] * unsound + [[]] * (2 - unsound)
+    records = [make_record(micro_batch=size, flags=own) for size, own in enumerate(flags)]
+    report = publish(write_run(tmp_path, records, budgets=[2**33]))
+    assert report.unwritten == ()
+    assert {path.name for path in report.files} == FILES

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from jobs.record import Outcome
-from orchestrator import batch_size, compare, doctor, explain, predict, recommend, report, sweep
+from orchestrator import batch_size, compare, doctor, explain, recommend, report, sweep
 from tests.support.records import make_record, write_run
 
 ROOT = Path(__file__).parents[3]
@@ -68,11 +68,8 @@ def test_doctor_prints_json(capsys):
     assert {"node", "findings"} <= printed(doctor.main, [], capsys)[0].keys()
 
 
-def test_dry_runs_and_predict_name_every_trial(capsys):
+def test_dry_runs_name_every_trial(capsys):
     plan = printed(sweep.main, [QUICKSTART, "--dry-run"], capsys)
     assert len({trial["trial_id"] for trial in plan["trials"]}) == 16
     sets = printed(batch_size.main, [QUICKSTART, "--dry-run", "--all"], capsys)["technique_sets"]
     assert len({own["label"] for own in sets}) == 4
-    trial = plan["trials"][0]["trial_id"]
-    (row,) = printed(predict.main, [QUICKSTART, "--trial", trial], capsys)
-    assert row["trial_id"] == trial
