@@ -75,7 +75,6 @@ def test_cumulative_steps_need_a_measured_baseline_and_a_technique():
 
 
 def by_batch(precision: str, speeds: dict[int, float]) -> list[TrialRecord]:
-    """Records of one precision at several micro-batches."""
     records = []
     for micro_batch, speed in speeds.items():
         records.append(make_record(precision=precision, micro_batch=micro_batch, speed=speed))

@@ -45,7 +45,6 @@ def manifest(name: str, kind: str) -> dict[str, Any]:
 
 
 def cluster_spec(name: str) -> dict[str, Any]:
-    """The RayClusterSpec in a file."""
     if name == "rayjob":
         found: dict[str, Any] = manifest(name, "RayJob")["spec"]["rayClusterSpec"]
         return found

@@ -311,7 +311,6 @@ def _code_blocks(text: str) -> list[str]:
 
 
 def _pairs(trainer: str, loss: str) -> dict[str, Hook]:
-    """The hooks of a preference trainer with a loss."""
     arguments = {"trainer": trainer, "parameters": {"loss_type": loss}}
     loop = Hook("trl_preference_loop", {"trainer": trainer})
     return {"preferences": Hook("trl_preference_rows", arguments), "loop": loop}

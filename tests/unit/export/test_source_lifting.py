@@ -44,7 +44,6 @@ class Holder:
 
 @pytest.fixture
 def module(tmp_path: Path) -> ModuleType:
-    """A module with functions to lift."""
     path = tmp_path / "liftable.py"
     path.write_text(MODULE)
     spec = importlib.util.spec_from_file_location("liftable", path)

@@ -22,13 +22,11 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answered(question: dict[str, Any]) -> dict[str, Any]:
-    """The question itself."""
     ASKED.append(question)
     return question
 
 
 def asked_twice(question: dict[str, Any]) -> int:
-    """How often the process is asked."""
     said: list[str] = []
     for _ in range(2):
         assert answer_of(question, "this takes a while", said.append) == question

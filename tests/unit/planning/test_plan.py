@@ -32,7 +32,6 @@ PlanOf = Callable[..., Plan]
 
 @pytest.fixture(scope="module")
 def plan_of(tmp_path_factory: pytest.TempPathFactory) -> PlanOf:
-    """The plan of a configuration given as keywords."""
     folder = tmp_path_factory.mktemp("plan")
 
     def plan_of(*, has_gpu: bool = True, **keys: Any) -> Plan:
@@ -42,7 +41,6 @@ def plan_of(tmp_path_factory: pytest.TempPathFactory) -> PlanOf:
 
 
 def _specs(planned: Plan) -> list[TrialSpec]:
-    """Every configuration of the plan."""
     return [*planned.trials, *(record.spec for record in planned.ruled_out)]
 
 

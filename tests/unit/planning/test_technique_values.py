@@ -14,7 +14,6 @@ Load = Callable[[str], SweepConfig]
 
 
 def problems(load: Load, text: str) -> str:
-    """What is wrong with a configuration."""
     with pytest.raises(ConfigError) as caught:
         load(text)
     return str(caught.value)

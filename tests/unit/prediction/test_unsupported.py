@@ -65,7 +65,6 @@ def test_unpredictable_is_neither_a_16_bit_base_nor_plain_lora():
 
 
 def trial(**choices: str) -> TrialSpec:
-    """A trial of a tiny model with these choices."""
     return build_tiny_spec(choices)
 
 

@@ -27,7 +27,6 @@ def without_scripts(page: str) -> str:
 
 
 def written(folder: Path) -> Path:
-    """The folder with a sweep's records."""
     reason = "the time budget ended"
     skipped = make_record(
         outcome=Outcome.SKIPPED, reason=reason, rule="time_budget", precision="fp32"

@@ -22,7 +22,6 @@ axes: {optimizer: [adamw_torch_fused, sgd]}
 def tune(
     folder: Path, goal: BatchSizeGoal, *, resume: bool = False, every: bool = False
 ) -> list[HardwareAnswers]:
-    """Tune the config's sets in a folder."""
     config = config_of(folder.parent, CONFIG)
     run_folder = RunFolder(folder)
     sets = technique_sets(config, {}, every=every)
@@ -33,7 +32,6 @@ def tune(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run folder."""
     return tmp_path / "run"
 
 

@@ -98,7 +98,6 @@ with locked_run_folder(Path(sys.argv[1]), resume=True) as folder:
 
 
 def record_files(folder: Path) -> dict[str, bytes]:
-    """The regular files among the records."""
     paths = [path for path in (folder / "records").iterdir() if path.is_file()]
     return {path.name: path.read_bytes() for path in paths if not path.is_symlink()}
 

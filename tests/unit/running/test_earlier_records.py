@@ -22,14 +22,12 @@ SLOTS = {"A100": 1, "H200": 3}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
-    """An empty run folder."""
     folder = RunFolder(tmp_path)
     with folder.locked():
         return folder
 
 
 def measured(spec: TrialSpec, gpu_model: str) -> TrialRecord:
-    """The record of a trial as measured on a GPU model."""
     environment = {"gpu_model": gpu_model}
     record = TrialRecord(spec=spec, outcome=Outcome.OK, environment=environment)
     return with_provenance(record, started_at=1.0)
@@ -38,7 +36,6 @@ def measured(spec: TrialSpec, gpu_model: str) -> TrialRecord:
 def sorted_for(
     folder: RunFolder, trials: Collection[TrialSpec], hardware: Mapping[str, str] | None = None
 ) -> EarlierRecords:
-    """The folder's records, sorted for a plan of these trials."""
     ids = {spec.trial_id for spec in trials}
     return sort_earlier(folder, lambda spec: spec.trial_id in ids, hardware=hardware)
 
@@ -152,7 +149,6 @@ def test_batch_size_run_of_several_models_is_refused_without_a_gpu(folder):
 
 
 def planned_on(gpu_models: Collection[str]) -> list[TrialSpec]:
-    """The plan of a sweep over these models."""
     return [spec for model in gpu_models for spec in for_gpu_model(PLAN, model)]
 
 

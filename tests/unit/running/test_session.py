@@ -26,8 +26,6 @@ TRIALS = [build_tiny_spec(repeat=number) for number in range(6)]
 
 
 class Sweep:
-    """A session on a folder of its own, with an observer and a clock."""
-
     def __init__(
         self,
         folder: Path,
@@ -52,7 +50,6 @@ class Sweep:
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Sweep:
-    """Six trials, no budget."""
     return Sweep(tmp_path)
 
 
@@ -63,7 +60,6 @@ def record_of(
     seconds: float = 1.0,
     environment: Mapping[str, Any] = HERE,
 ) -> TrialRecord:
-    """A trial's record."""
     record = TrialRecord(spec=spec, outcome=outcome, environment=environment)
     return with_provenance(record, started_at=1.0, slot_seconds=seconds)
 
@@ -76,7 +72,6 @@ def dispatch(sweep: Sweep) -> TrialSpec:
 
 
 def remaining(sweep: Sweep) -> Iterator[TrialSpec]:
-    """Trials until there are none."""
     while (spec := sweep.session.next_trial()) is not None:
         yield spec
 

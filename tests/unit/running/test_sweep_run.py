@@ -36,7 +36,6 @@ def sweep(
     check_model: CheckModel = lambda: None,
     **options: bool | float,
 ) -> SweepEnd:
-    """Run the config's sweep in a folder."""
     folder.mkdir(exist_ok=True)
     run_folder = RunFolder(folder)
     start = Start(
@@ -50,13 +49,11 @@ def sweep(
 
 
 def outcomes(folder: Path) -> Counter[Outcome]:
-    """How many records have which outcome."""
     return Counter(record.outcome for record in RunFolder(folder).records().values())
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run folder."""
     return tmp_path / "run"
 
 
@@ -156,7 +153,6 @@ def test_ruled_out_trials_have_their_record(folder, monkeypatch):
 
 
 def failed(outcome: Outcome, reason: str, number: int = 1) -> list[TrialRecord]:
-    """Trials that ended equally."""
     is_started = outcome not in (Outcome.UNSUPPORTED, Outcome.SKIPPED)
     started_at = 1_700_000_000.0 if is_started else 0.0
     return [

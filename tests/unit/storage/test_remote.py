@@ -22,7 +22,6 @@ from tests.support.records import make_record, write_run
 
 @pytest.fixture
 def uri() -> Uri:
-    """An empty folder in memory."""
     return Uri(scheme="memory", path=f"bucket/{uuid.uuid4().hex}")
 
 

@@ -29,13 +29,11 @@ def make(repeat: int = 0, outcome: Outcome = Outcome.OK) -> TrialRecord:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
-    """An empty run folder, not locked."""
     (tmp_path / "runs" / "one" / "records").mkdir(parents=True)
     return RunFolder(tmp_path / "runs" / "one")
 
 
 def names(folder: RunFolder) -> list[str]:
-    """Files among the records."""
     return sorted(path.name for path in (folder.path / "records").iterdir())
 
 

@@ -73,7 +73,6 @@ def test_every_shipped_config_can_be_tuned(path):
 def trial(
     folder: Path, micro_batch: int, accumulation: int, *, has_gpu: bool = True, **keys: Any
 ) -> TrialSpec:
-    """A trial of a config's only set."""
     config = config_of(folder, **keys)
     (technique_set,) = technique_sets(config, {})
     made = technique_set.trial(config, micro_batch, accumulation, has_gpu=has_gpu)

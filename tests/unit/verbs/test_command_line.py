@@ -102,8 +102,6 @@ def test_output_to_a_full_disk_is_a_sentence():
 
 
 def ending(error: BaseException | None = None, status: int = 0) -> Callable[[], int]:
-    """A verb that ends with an error or a status."""
-
     def main() -> int:
         if error is not None:
             raise error

@@ -24,7 +24,6 @@ complete_words orchestrator report pyproj
 
 
 def script(shell: str) -> str:
-    """The script that the verb prints."""
     command = [sys.executable, "-m", "orchestrator", "completion", shell]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 

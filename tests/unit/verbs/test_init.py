@@ -14,7 +14,6 @@ SHIPPED = {path.stem for path in (Path(__file__).parents[3] / "configs").glob("*
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

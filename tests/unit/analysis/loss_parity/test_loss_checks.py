@@ -37,7 +37,6 @@ def judge(*rows: tuple[Mapping[str, Any], list[float]]) -> dict[int, Flag]:
 
 
 def states(*rows: tuple[Mapping[str, Any], list[float]]) -> list[CheckState]:
-    """The state of each row's check."""
     return [check.state for check in checked(*rows)]
 
 

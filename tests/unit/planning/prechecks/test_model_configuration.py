@@ -14,7 +14,6 @@ from orchestrator.planning.problems import KeyPath
 
 
 def problems(architecture: str, config: dict[str, Any]) -> list[tuple[KeyPath, str]]:
-    """What is wrong with model.config."""
     model = ModelSpec(task="causal-lm", architecture=architecture, config=config)
     return list(model_key_problems(ModelConfiguration.of(model), config))
 

@@ -76,8 +76,6 @@ class Gpu(GpuProbe):
 
 
 class Clock:
-    """Time that passes while the slot sleeps."""
-
     def __init__(self) -> None:
         self.now = 0.0
 
@@ -90,7 +88,6 @@ class Clock:
 
 @pytest.fixture
 def gpu() -> Gpu:
-    """It is fit."""
     return Gpu()
 
 
@@ -116,7 +113,6 @@ def slot_of(
 
 
 def record_of(slot: GpuSlot) -> TrialRecord:
-    """The next step, which has to be a record."""
     result = slot.step()
     assert isinstance(result, TrialRecord)
     return result

@@ -29,7 +29,6 @@ PLAN = [build_tiny_spec(repeat=number) for number in range(4)]
 
 
 def node_of(model: str, gpus: int) -> Node:
-    """A node named after its GPU model."""
     return Node(
         node_id=model,
         address=model,
@@ -41,7 +40,6 @@ def node_of(model: str, gpus: int) -> Node:
 
 
 def done(spec: TrialSpec) -> TrialRecord:
-    """A trial's record."""
     return unsupported(spec, "", "")
 
 
@@ -80,7 +78,6 @@ class FakeTuneTrial(SimpleNamespace):
 
     @property
     def specs(self) -> tuple[TrialSpec, ...]:
-        """What its slot was assigned."""
         (assignment,) = self.assignments
         return assignment.specs
 
@@ -144,7 +141,6 @@ class Sweep:
         return FakeTuneTrial(name, config)
 
     def start(self, name: str) -> FakeTuneTrial:
-        """One of Tune's trials on a slot."""
         trial = self.suggest(name)
         self.callback.on_trial_start(0, [], trial)
         return trial
@@ -155,7 +151,6 @@ class Sweep:
         self.membership.on_step_begin(0, [])
 
     def join(self, node_id: str, gpus: int = 1) -> None:
-        """A node joins."""
         self.there.append(self._ray_node(node_id, gpus))
 
     def report(self, trial: FakeTuneTrial, problem: GpuProblem, **given: str) -> bool:

@@ -18,14 +18,12 @@ class Tune:
         self.running = [self.add(Trial.RUNNING), self.add(Trial.RUNNING)]
 
     def add(self, status: str = Trial.PENDING) -> Any:
-        """One more trial."""
         trial: Any = Trial("slot", stub=True)
         trial.set_status(status)
         self._scheduler.on_trial_add(None, trial)
         return trial
 
     def chosen(self, now: float | None = None) -> Any:
-        """The trial that takes a slot if one is free."""
         self.now = self.now if now is None else now
         return self._scheduler.choose_trial_to_run(None)
 

@@ -32,7 +32,6 @@ def assignment(*specs: TrialSpec, seconds_left: float = 1e6) -> Assignment:
 
 
 def tune_trial(name: str, status: str, actor: object = None) -> Any:
-    """What is used of Tune's trial."""
     state = SimpleNamespace(ray_actor=actor)
     return SimpleNamespace(trial_id=name, status=status, temporary_state=state)
 
@@ -53,7 +52,6 @@ class Watched:
         self.killed.append(actor)
 
     def after(self, seconds: float, *trials: Any) -> None:
-        """Tune's next step, so much later."""
         self.clock.now += seconds
         self.watch.on_step_begin(0, list(trials))
 

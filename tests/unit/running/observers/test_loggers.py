@@ -55,14 +55,12 @@ ROWS = {"remembering": RememberingChoice}
 
 
 def observer_of(folder: Path, **arguments: Any) -> tuple[LoggerObserver, Remembering]:
-    """An observer, and the logger behind it."""
     choices = {"remembering": arguments}
     (observer,) = logger_observers(choices, folder, "bert", AXES, rows=ROWS)
     return observer, Remembering.made[-1]
 
 
 def record_of(outcome: Outcome, micro_batch: int, **measurements: Any) -> TrialRecord:
-    """A trial's end."""
     spec = build_tiny_spec({"micro_batch": micro_batch})
     record = TrialRecord(spec=spec, outcome=outcome, measurements=measurements)
     return with_provenance(record, started_at=1000.0, slot_seconds=2.0)
@@ -170,8 +168,6 @@ class Mlflow:
 
 
 class Wandb(ModuleType):
-    """A wandb that keeps its runs."""
-
     def __init__(self) -> None:
         super().__init__("wandb")
         self.runs: list[dict[str, Any]] = []

@@ -16,8 +16,6 @@ AXES = ("micro_batch", "precision", "optimizer")
 
 
 class Printed:
-    """A progress, and the lines that it has printed."""
-
     def __init__(self, planned: int | None) -> None:
         self._stream = io.StringIO()
         self.clock = Clock()
@@ -28,7 +26,6 @@ class Printed:
 
 
 def record(micro_batch: int = 64, **given: Any) -> TrialRecord:
-    """A record with a choice on every axis."""
     choices = {"precision": "bf16", "optimizer": "adafactor"}
     return make_record(micro_batch=micro_batch, memory_mib=107, gpu=False, **choices, **given)
 

@@ -26,7 +26,6 @@ class Exporter(dict[str, dict[tuple[str, ...], float]]):
 
 
 def ended(number: int, outcome: Outcome) -> TrialRecord:
-    """A trial's record, two seconds long."""
     record = TrialRecord(spec=TRIALS[number], outcome=outcome, environment={"gpu_model": "H200"})
     return with_provenance(record, slot_seconds=2.0)
 
