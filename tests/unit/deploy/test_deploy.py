@@ -19,7 +19,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parents[3]
+from tests.support.commands import ROOT, ran
+
 DEPLOY = ROOT / "deploy"
 LAUNCHED = ("aws", "gcp", "on_premise")
 MANIFESTS = ("raycluster", "rayjob", "networkpolicy", "results")
@@ -34,8 +35,7 @@ def launch_config(name: str) -> dict[str, Any]:
     """A ``ray up`` file as Ray reads it: with its provider's defaults filled in."""
     from ray.autoscaler._private.util import prepare_config
 
-    prepared: dict[str, Any] = prepare_config(yaml.safe_load((DEPLOY / f"{name}.yaml").read_text()))
-    return prepared
+    return prepare_config(yaml.safe_load((DEPLOY / f"{name}.yaml").read_text()))
 
 
 def manifest(name: str, kind: str) -> dict[str, Any]:
@@ -46,9 +46,8 @@ def manifest(name: str, kind: str) -> dict[str, Any]:
 
 def cluster_spec(name: str) -> dict[str, Any]:
     if name == "rayjob":
-        found: dict[str, Any] = manifest(name, "RayJob")["spec"]["rayClusterSpec"]
-        return found
-    return dict(manifest(name, "RayCluster")["spec"])
+        return manifest(name, "RayJob")["spec"]["rayClusterSpec"]
+    return manifest(name, "RayCluster")["spec"]
 
 
 def pods() -> Iterator[Any]:
@@ -279,9 +278,7 @@ def test_checker_finds_nothing(checker, file):
     if program is None:
         pytest.skip(f"{checker} is not installed")
     options = ["--shell=bash"] if checker == "shellcheck" else []
-    done = subprocess.run(
-        [program, *options, DEPLOY / file], capture_output=True, text=True, check=False
-    )
+    done = ran(program, *options, DEPLOY / file)
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -306,9 +303,7 @@ def bundle(tmp_path: Path) -> Path:
         "ASKED": str(tmp_path / "asked"),
     }
     output = tmp_path / "made.tar"
-    done = subprocess.run(
-        [DEPLOY / "bundle.sh", output], env=environment, capture_output=True, text=True, check=True
-    )
+    done = ran(DEPLOY / "bundle.sh", output, env=environment, check=True)
     assert done.stdout == f"{output}: 1 wheels\n"
     assert "pip wheel --quiet -c constraints.txt" in (tmp_path / "asked").read_text()
     with tarfile.open(output) as archive:
@@ -323,9 +318,7 @@ def install(bundle: Path) -> subprocess.CompletedProcess[str]:
     venv = f"mkdir -p .venv/bin; printf '{script}' >{python}; chmod +x {python}"
     stand_in(bundle.parent / "bin", "python", venv)
     environment = {"PATH": os.environ["PATH"], "PYTHON": str(bundle.parent / "bin" / "python")}
-    return subprocess.run(
-        [bundle / "install.sh"], env=environment, capture_output=True, text=True, check=False
-    )
+    return ran(bundle / "install.sh", env=environment)
 
 
 def test_a_bundle_installs_without_a_network(bundle):

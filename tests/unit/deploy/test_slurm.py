@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.support.commands import ROOT, ran
+
 SCRIPT = ROOT / "deploy" / "slurm.sbatch"
 STAND_INS: Mapping[str, str] = {
     "scontrol": 'echo "scontrol $*" >&2; echo node-1; echo node-2',
@@ -31,14 +32,9 @@ def _submit(
     for name, script in {**STAND_INS, **replaced}.items():
         (commands / name).write_text(f"#!/bin/bash\n{script}\n")
         (commands / name).chmod(0o755)
-    done = subprocess.run(
-        ["bash", SCRIPT, "configs/a b.yaml", "--time-budget", "3h"],
-        cwd=folder,
-        env={"PATH": f"{commands}:{os.environ['PATH']}", **job},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"PATH": f"{commands}:{os.environ['PATH']}", **job}
+    sweep = ("configs/a b.yaml", "--time-budget", "3h")
+    done = ran("bash", SCRIPT, *sweep, cwd=folder, env=environment)
     # Neither the token nor the status stays behind, however the job ends.
     assert [path.name for path in folder.iterdir()] == ["bin"]
     return done

@@ -1,8 +1,6 @@
 """What is wrong with the value of a key, in words, and what its neighbours are."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -12,6 +10,7 @@ from orchestrator.planning.config_model import ConfigFile
 from orchestrator.planning.loggers import LoggerError, refuse_missing
 from orchestrator.planning.schema import keys_schema
 from orchestrator.planning.search_options import SEARCH_KINDS
+from tests.support.commands import python
 
 VALUE = {"model": {"task": "causal-lm", "architecture": "gpt2"}}
 VARIABLE = "PYDANTIC_DISABLE_PLUGINS"
@@ -89,8 +88,8 @@ importlib.metadata.entry_points = refuse
 from orchestrator.planning.config_errors import typed
 typed({VALUE})
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    done = python("-c", program)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_key_of_every_section_has_a_description_in_the_schema():

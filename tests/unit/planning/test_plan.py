@@ -3,12 +3,9 @@
 import dataclasses
 import math
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +20,9 @@ from jobs.techniques import AXES, Variant
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from tests.support import all_techniques
+from tests.support.commands import ROOT, python
 from tests.support.config_files import config_of
 
-ROOT = Path(__file__).parents[3]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 PlanOf = Callable[..., Plan]
 
@@ -313,11 +310,5 @@ sys.exit(f"imported {sorted(heavy)}" if heavy else 0)
 
 
 def test_planning_imports_nothing_heavy():
-    done = subprocess.run(
-        [sys.executable, "-c", _DRY_RUN, *map(str, SHIPPED)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", _DRY_RUN, *SHIPPED)
     assert done.returncode == 0, done.stderr

@@ -4,8 +4,6 @@ row.
 
 import errno
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,9 +16,9 @@ from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.record_reader import read_records
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
+from tests.support.commands import python
 from tests.support.damages import WHOLE, damaged
 
-ROOT = Path(__file__).parents[3]
 SPECS = [record.spec for record in WHOLE]
 
 
@@ -88,9 +86,7 @@ with locked_run_folder(Path(sys.argv[1]), resume=True) as folder:
     folder.write(make_record(micro_batch=64))
 """
     before = record_files(folder)
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, cwd=ROOT
-    )
+    done = python("-c", program, folder)
     assert done.returncode == 1
     assert "cannot write" in done.stderr
     assert "File too large" in done.stderr

@@ -4,7 +4,6 @@ import contextlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -12,8 +11,8 @@ import pytest
 from jobs.isolation.scratch import RAY_PREFIX
 from orchestrator.running import guard as guard_module
 from orchestrator.running.guard import VARIABLE, end_all, guarded
+from tests.support.commands import ROOT, python
 
-ROOT = Path(__file__).parents[3]
 DRIVER = """
 import subprocess, sys
 from jobs.isolation.scratch import RAY_PREFIX, own_folder
@@ -102,7 +101,5 @@ def test_process_that_does_not_end_is_given_up(monkeypatch):
     ids=["blocks all of Python", "starts", "ends the process", "loses its guard"],
 )
 def test_start_within_a_limit(code, status, out, error):
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=200
-    )
+    done = python("-c", code, timeout=200)
     assert (done.returncode, done.stdout, done.stderr) == (status, out, error)

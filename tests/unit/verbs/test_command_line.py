@@ -3,7 +3,6 @@
 import io
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +22,9 @@ from orchestrator.search.grid import Grid
 from orchestrator.storage.location import location
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.conftest import build_tiny_spec
+from tests.support.commands import ROOT, python
 from tests.support.records import make_record, write_run
 
-ROOT = Path(__file__).parents[3]
 DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]
 REMOTE = "model: {task: causal-lm, name_or_path: ./mine, trust_remote_code: true}\n"
 
@@ -40,22 +39,16 @@ def checkpoint_config(folder: Path) -> Path:
     return path
 
 
-def with_closed_pipe(command: list[str], buffered: str) -> tuple[int, bytes]:
+def with_closed_pipe(*command: str, buffered: str = "") -> tuple[int, str]:
     """The exit status and stderr of a command whose reader has left before it begins."""
     read, write = os.pipe()
     os.close(read)
     environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
     try:
-        ran = subprocess.run(
-            [sys.executable, "-m", *command],
-            stdout=write,
-            stderr=subprocess.PIPE,
-            cwd=ROOT,
-            env=environment,
-        )
+        done = python("-m", *command, stdout=write, env=environment)
     finally:
         os.close(write)
-    return ran.returncode, ran.stderr
+    return done.returncode, done.stderr
 
 
 HELP = [([f"orchestrator.{verb}", "--help"], "") for verb in VERBS]
@@ -65,13 +58,12 @@ HELP = [([f"orchestrator.{verb}", "--help"], "") for verb in VERBS]
     ("command", "buffered"), [(["orchestrator"], ""), (DRY_RUN, ""), (DRY_RUN, "1"), *HELP]
 )
 def test_closed_pipe_ends_a_verb_silently(command, buffered):
-    assert with_closed_pipe(command, buffered) == (141, b"")
+    assert with_closed_pipe(*command, buffered=buffered) == (141, "")
 
 
 def test_closed_pipe_does_not_keep_a_report_from_its_files(tmp_path):
     folder = write_run(tmp_path, [make_record()])
-    report = ["orchestrator.report", str(folder), "--no-browser"]
-    assert with_closed_pipe(report, buffered="") == (141, b"")
+    assert with_closed_pipe("orchestrator.report", str(folder), "--no-browser") == (141, "")
     assert (folder / "report.html").exists()
 
 
@@ -83,22 +75,14 @@ for verb in sys.argv[1:]:
 heavy = {"jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "ray", "rich", "torch"}
 print(sorted({*heavy, "transformers"} & {*sys.modules}))
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program, *VERBS], capture_output=True, text=True, cwd=ROOT
-    )
-    assert (ran.stdout, ran.stderr) == ("[]\n", "")
+    done = python("-c", program, *VERBS)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_output_to_a_full_disk_is_a_sentence():
     with open("/dev/full", "w") as full:
-        ran = subprocess.run(
-            [sys.executable, "-m", *DRY_RUN],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-    assert (ran.returncode, ran.stderr) == (1, "cannot write: No space left on device\n")
+        done = python("-m", *DRY_RUN, stdout=full)
+    assert (done.returncode, done.stderr) == (1, "cannot write: No space left on device\n")
 
 
 def ending(error: BaseException | None = None, status: int = 0) -> Callable[[], int]:
@@ -219,19 +203,11 @@ finally:
     heavy = {"ray", "torch", "transformers", "pandas", "pyarrow"} & {*sys.modules}
     print(sorted(heavy), file=sys.stderr)
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program, "batch-size", *DRY_RUN[1:]],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    assert ran.returncode == 0
-    assert ran.stderr == "[]\n"
-    assert ran.stdout.startswith("quickstart: the batch size of ")
-    wrong = subprocess.run(
-        [sys.executable, "-m", "orchestrator", "sweep", "none.yaml"], capture_output=True, cwd=ROOT
-    )
-    assert (wrong.returncode, wrong.stdout) == (2, b"")
+    done = python("-c", program, "batch-size", *DRY_RUN[1:])
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+    assert done.stdout.startswith("quickstart: the batch size of ")
+    wrong = python("-m", "orchestrator", "sweep", "none.yaml")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
 
 
 def test_dry_run_makes_the_plan_once(monkeypatch, capsys):

@@ -1,15 +1,12 @@
 """Shell completion of verbs, options, their values and file names."""
 
 import argparse
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from orchestrator import __main__, completion, recommend
+from tests.support.commands import python, ran
 
-ROOT = Path(__file__).parents[3]
 SESSION = """
 complete_words() {
     COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
@@ -24,19 +21,11 @@ complete_words orchestrator report pyproj
 
 
 def script(shell: str) -> str:
-    command = [sys.executable, "-m", "orchestrator", "completion", shell]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return python("-m", "orchestrator", "completion", shell, check=True).stdout
 
 
 def test_bash_completes_verbs_options_values_and_files():
-    done = subprocess.run(
-        ["bash"],
-        input=script("bash") + SESSION,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = ran("bash", input=script("bash") + SESSION, check=True)
     assert done.stdout.splitlines() == [
         "recommend",
         "--objective",

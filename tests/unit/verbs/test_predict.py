@@ -1,14 +1,9 @@
 """The verb ``predict``, as far as no model is traced."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from orchestrator import predict
-
-ROOT = Path(__file__).parents[3]
+from tests.support.commands import ROOT, python
 
 
 @pytest.mark.parametrize("wrong", [("--gpu", "h2000"), ("--trial", "zzz")])
@@ -22,11 +17,6 @@ def test_predict_of_nothing_but_unbuildable_trials_ends_with_status_1(tmp_path):
     path = tmp_path / "sweep.yaml"
     model = "{task: masked-lm, architecture: bert, config: {hidden_act: gelluu}}"
     path.write_text(f"model: {model}\naxes: {{micro_batch: [1, 2]}}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator.predict", str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = python("-m", "orchestrator.predict", path)
     assert done.returncode == 1
     assert "unknown: KeyError: 'gelluu'" in done.stdout

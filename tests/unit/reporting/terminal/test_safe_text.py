@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import subprocess
 import sys
 import unicodedata
 from pathlib import Path
@@ -15,6 +14,7 @@ from orchestrator.api import load
 from orchestrator.reporting.publish import publish
 from orchestrator.reporting.terminal.safe_text import VisibleStream, safe_streams, visible
 from orchestrator.running.observers.progress import Progress
+from tests.support.commands import python
 from tests.support.records import make_record, write_run
 
 EVIL = "\x1b[31m\x1b]0;owned\x07\u202eevil\x9b2J\ud800\u2028"
@@ -97,8 +97,7 @@ def test_verbs_print_a_hostile_run_without_acting(hostile_run, capsys):
 
 
 def test_commands_print_hostile_names_without_acting(hostile_run):
-    command = [sys.executable, "-m", "orchestrator.report", str(hostile_run), "--no-browser"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python("-m", "orchestrator.report", hostile_run, "--no-browser")
     printed = done.stdout + done.stderr
     assert "\\x1b" in printed
     assert acting_characters(printed) == []

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from orchestrator.running.cluster.ray_watch import (
     StartedRay,
 )
 from tests.support.clock import Clock
+from tests.support.commands import python
 
 
 def await_status(process: psutil.Process, *, stopped: bool) -> None:
@@ -109,13 +109,7 @@ with watched_start() as ray:
 
 
 def test_loss_ends_the_process_with_a_sentence_and_all_it_started(raylet, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", LOST, str(tmp_path / "raylet")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("-c", LOST, tmp_path / "raylet", timeout=60)
     assert done.returncode == 1
     assert "was lost: its raylet has ended, and nothing can join it" in done.stderr
     assert "Traceback" not in done.stderr
