@@ -10,13 +10,16 @@ one model are averaged first, so that a model with a large grid counts as much a
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,8 +57,8 @@ VARIANT_DEVIATION = 0.05
 """Usual deviation of the effect of a variant, as a logarithm."""
 
 
-Techniques = frozenset[tuple[str, str]]
-"""Pairs of axis and value."""
+Key = tuple[str, str]
+"""Axis and value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,16 +116,14 @@ def pairs_of(runs: Iterable[Path]) -> Iterator[Pair]:
         axes |= trials.axes
         counted += [row for row in trials.rows if _counts(row)]
     techniques = [axis for axis in axes if axis in AXES and axis not in BATCH]
-    by_others: dict[tuple[str, ...], list[Row]] = {}
     for axis in techniques:
-        by_others.clear()
-        rows = counted
-        if axis != LOADER:
-            rows = [row for row in counted if not _waits_for_data(row)]
         others = [axes[name] for name in (*BATCH, *techniques) if name in axes and name != axis]
-        for row in rows:
-            key = tuple(str(row.get(column)) for column in others)
-            by_others.setdefault(key, []).append(row)
+        by_others: dict[tuple[str, ...], list[Row]] = {}
+        for row in counted:
+            # Only the data loader's effect shows in steps that wait for their batch.
+            if axis == LOADER or not _waits_for_data(row):
+                key = tuple(str(row.get(column)) for column in others)
+                by_others.setdefault(key, []).append(row)
         for group in by_others.values():
             yield from _pairs_among(axis, axes[axis], group)
 
@@ -137,23 +138,21 @@ def _counts(row: Row) -> bool:
 
 
 def _waits_for_data(row: Row) -> bool:
-    """Whether the step waits for its batch. Only the data loader's effect shows in such rows."""
     data_seconds = row.get("data_seconds_median") or 0.0
     return bool(data_seconds > MAX_DATA_SHARE * (row.get("step_seconds_median") or math.inf))
 
 
 def _pairs_among(axis: str, column: str, rows: Sequence[Row]) -> Iterator[Pair]:
-    for number, before in enumerate(rows):
-        for after in rows[number + 1 :]:
-            if before[column] != after[column]:
-                yield Pair(
-                    axis=axis,
-                    before=str(before[column]),
-                    after=str(after[column]),
-                    log_time=math.log(before["samples_per_second"] / after["samples_per_second"]),
-                    log_memory=math.log(after["device_peak_bytes"] / before["device_peak_bytes"]),
-                    overhead_seconds=_overhead_between(axis, before, after),
-                )
+    for before, after in itertools.combinations(rows, 2):
+        if before[column] != after[column]:
+            yield Pair(
+                axis=axis,
+                before=str(before[column]),
+                after=str(after[column]),
+                log_time=math.log(before["samples_per_second"] / after["samples_per_second"]),
+                log_memory=math.log(after["device_peak_bytes"] / before["device_peak_bytes"]),
+                overhead_seconds=_overhead_between(axis, before, after),
+            )
 
 
 def _overhead_between(axis: str, before: Row, after: Row) -> float | None:
@@ -175,17 +174,14 @@ def _overhead(row: Row) -> float:
     return float(row.get("slot_seconds") or 0.0)
 
 
-def effects_of(pairs: Iterable[Pair]) -> dict[tuple[str, str], Measured]:
+def effects_of(pairs: Iterable[Pair]) -> dict[Key, Measured]:
     """(Axis, value) -> what it did, compared with its axis's default (or ``VARIANT_OF``)."""
-    by_value: dict[tuple[str, str], list[Pair]] = {}
+    by_value: dict[Key, list[Pair]] = defaultdict(list)
     for pair in pairs:
         for name, other in ((pair.after, pair.before), (pair.before, pair.after)):
             if other == _compared_with(pair.axis, name):
-                by_value.setdefault((pair.axis, name), []).append(pair)
-    effects = {}
-    for (axis, name), linked in by_value.items():
-        effects[axis, name] = _median_effect(linked, _compared_with(axis, name))
-    return effects
+                by_value[pair.axis, name].append(pair)
+    return {key: _median_effect(linked, _compared_with(*key)) for key, linked in by_value.items()}
 
 
 def _compared_with(axis: str, value: str) -> str:
@@ -195,57 +191,48 @@ def _compared_with(axis: str, value: str) -> str:
 
 def _median_effect(pairs: Sequence[Pair], reference: str) -> Measured:
     """The median effect of pairs with a reference, each in the direction away from it."""
-    times = []
-    memories = []
-    overheads = []
-    for pair in pairs:
-        sign = 1 if pair.before == reference else -1
-        times.append(sign * pair.log_time)
-        memories.append(sign * pair.log_memory)
-        if pair.overhead_seconds is not None:
-            overheads.append(sign * pair.overhead_seconds)
-    overhead = None
-    if overheads:
-        overhead = statistics.median(overheads)
+    signs = [1 if pair.before == reference else -1 for pair in pairs]
+    signed = list(zip(signs, pairs, strict=True))
+    overheads = [
+        sign * pair.overhead_seconds for sign, pair in signed if pair.overhead_seconds is not None
+    ]
     return Measured(
-        log_time=statistics.median(times),
-        log_memory=statistics.median(memories),
-        overhead_seconds=overhead,
+        log_time=statistics.median(sign * pair.log_time for sign, pair in signed),
+        log_memory=statistics.median(sign * pair.log_memory for sign, pair in signed),
+        overhead_seconds=statistics.median(overheads) if overheads else None,
     )
 
 
-def sample_memories_of(runs: Iterable[Path]) -> dict[tuple[str, str], float]:
+def sample_memories_of(runs: Iterable[Path]) -> dict[Key, float]:
     """(Axis, value) -> logarithm of the factor on the memory of a sample, from runs of one shape.
 
     The memory of a sample is the difference of the peaks at two micro-batches, one at least twice
     the other. Peaks hardly differ between hosts, so rows of different runs are compared.
     """
-    curves: dict[tuple[str, Techniques], dict[int, float]] = {}
+    curves: dict[tuple[str, frozenset[Key]], dict[int, float]] = defaultdict(dict)
     for run in runs:
         trials = read_run_folder(run).trials
         model = model_of(run)
         for row in trials.rows:
             if row["outcome"] == Outcome.OK and is_of_the_search(row):
-                peaks = curves.setdefault((model, _techniques_of(row, trials.axes)), {})
+                peaks = curves[model, _techniques_of(row, trials.axes)]
                 peaks[row[trials.axes["micro_batch"]]] = row["device_peak_bytes"]
-    ratios: dict[tuple[str, str], list[float]] = {}
-    with_small_loss: dict[tuple[str, str], list[float]] = {}
+    ratios: dict[Key, list[float]] = defaultdict(list)
+    with_small_loss: dict[Key, list[float]] = defaultdict(list)
     for (model, techniques), peaks in curves.items():
         for axis, value in techniques:
             of_default = curves.get((model, techniques - {(axis, value)}), {})
             found = list(_ratios(of_default, peaks))
-            ratios.setdefault((axis, value), []).extend(found)
+            ratios[axis, value] += found
             if any(other == LOSS for other, _ in techniques) and axis != LOSS:
-                with_small_loss.setdefault((axis, value), []).extend(found)
+                with_small_loss[axis, value] += found
     # The default loss needs memory for each sample that no other axis changes, so ratios with
     # another loss say more.
-    for key, found in with_small_loss.items():
-        if found:
-            ratios[key] = found
-    return {key: statistics.median(found) for key, found in ratios.items() if found}
+    said = {key: with_small_loss[key] or found for key, found in ratios.items()}
+    return {key: statistics.median(found) for key, found in said.items() if found}
 
 
-def _techniques_of(row: Row, axes: Mapping[str, str]) -> Techniques:
+def _techniques_of(row: Row, axes: Mapping[str, str]) -> frozenset[Key]:
     """The choices of a row that are no default, without its micro-batch."""
     chosen = []
     for axis, column in axes.items():
@@ -268,75 +255,65 @@ def _ratios(before: Mapping[int, float], after: Mapping[int, float]) -> Iterator
 
 
 @cache
-def _sample_memories_by_shape(
-    runs: tuple[Path, ...],
-) -> Mapping[str, Mapping[tuple[str, str], float]]:
-    """Shape -> (axis, value) -> logarithm of the factor on the memory of a sample."""
-    by_shape: dict[str, list[Path]] = {}
+def _sample_memories_by_shape(runs: tuple[Path, ...]) -> list[tuple[str, Mapping[Key, float]]]:
+    """Shapes, each with its (axis, value) -> log factor on the memory of a sample."""
+    by_shape = defaultdict(list)
     for run in runs:
-        by_shape.setdefault(shape_of(run), []).append(run)
-    return {shape: sample_memories_of(of_shape) for shape, of_shape in by_shape.items()}
+        by_shape[shape_of(run)].append(run)
+    return [(shape, sample_memories_of(of_shape)) for shape, of_shape in by_shape.items()]
 
 
 @cache
-def _pairs_by_model(runs: tuple[Path, ...]) -> Mapping[tuple[str, str], Sequence[Pair]]:
-    """(Shape, model) -> all its pairs. Read once, because each grid leaves out another model.
+def _effects_by_model(runs: tuple[Path, ...]) -> list[tuple[str, Mapping[Key, Measured]]]:
+    """The shape of each model, with its effects. Read once, because each grid leaves out another.
 
     Runs in folders below that of a run of the same model are parts of that run.
     """
-    by_model: dict[tuple[str, str], list[Pair]] = {}
+    by_model: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for run in runs:
-        model = (shape_of(run), model_of(run))
-        if run.parent in runs and model_of(run.parent) == model[1]:
-            continue
-        parts = [other for other in runs if run in (other, other.parent)]
-        parts = [part for part in parts if model_of(part) == model[1]]
-        by_model.setdefault(model, []).extend(pairs_of(parts))
-    return by_model
+        model = model_of(run)
+        if run.parent not in runs or model_of(run.parent) != model:
+            parts = [other for other in runs if run in (other, other.parent)]
+            parts = [part for part in parts if model_of(part) == model]
+            by_model[shape_of(run), model] += pairs_of(parts)
+    return [(shape, effects_of(pairs)) for (shape, _), pairs in by_model.items()]
 
 
 def priors_from(runs: Sequence[Path], without: str = "") -> TechniquePriors:
     """The priors from runs; those of the shape ``without`` (``shape_of``) are left out."""
-    collected: dict[tuple[str, str], list[Measured]] = {}
-    samples: dict[tuple[str, str], list[float]] = {}
-    for (shape, _), pairs in _pairs_by_model(tuple(runs)).items():
-        if shape == without:
-            continue
-        for key, effect in effects_of(pairs).items():
-            collected.setdefault(key, []).append(effect)
-    for shape, found in _sample_memories_by_shape(tuple(runs)).items():
-        if shape != without:
-            for key, of_sample in found.items():
-                samples.setdefault(key, []).append(of_sample)
-    effects: dict[str, dict[str, Effect]] = {}
-    for (axis, value), measured in sorted(collected.items()):
-        if (axis, value) in VARIANT_OF:
-            continue
-        of_samples = samples.get((axis, value), [])
-        effects.setdefault(axis, {})[value] = _combined(axis, value, measured, of_samples)
-    _put_variants(effects, collected)
+    collected = _by_technique(_effects_by_model(tuple(runs)), without)
+    samples = _by_technique(_sample_memories_by_shape(tuple(runs)), without)
     # Its own default changes nothing.
+    none = Effect(deviation=0.0, memory_deviation=0.0)
+    effects: dict[str, dict[str, Effect]] = defaultdict(dict)
+    for (axis, value), measured in sorted(collected.items()):
+        if (axis, value) not in VARIANT_OF:
+            usual = unrecorded.expectation(axis, value)
+            effects[axis][value] = combined(measured, usual, samples[axis, value])
+    for (axis, value), reference in VARIANT_OF.items():
+        if (axis, value) in collected and reference in effects.get(axis, {}):
+            effects[axis][value] = of_variant(effects[axis][reference], collected[axis, value])
     for axis, values in effects.items():
-        values[str(AXES[axis].default)] = Effect(deviation=0.0, memory_deviation=0.0)
+        values[str(AXES[axis].default)] = none
     return TechniquePriors(effects=effects)
 
 
-def _put_variants(
-    effects: dict[str, dict[str, Effect]], collected: Mapping[tuple[str, str], Sequence[Measured]]
-) -> None:
-    """Add the effect of each variant: that of its reference, and what the variant changes."""
-    for (axis, value), reference in VARIANT_OF.items():
-        values = effects.get(axis, {})
-        measured = collected.get((axis, value), ())
-        if measured and reference in values:
-            values[value] = _of_variant(values[reference], measured)
+def _by_technique(
+    listed: Iterable[tuple[str, Mapping[Key, Any]]], without: str
+) -> dict[Key, list[Any]]:
+    """(Axis, value) -> what was found of it, without the models of a shape."""
+    found = defaultdict(list)
+    for shape, of_shape in listed:
+        if shape != without:
+            for key, value in of_shape.items():
+                found[key].append(value)
+    return found
 
 
-def _combined(
-    axis: str, value: str, measured: Sequence[Measured], sample_memories: Sequence[float]
+def combined(
+    measured: Sequence[Measured], usual: Effect, sample_memories: Sequence[float] = ()
 ) -> Effect:
-    """One effect from those of several models."""
-    usual = unrecorded.expectation(axis, value)
+    """One effect from those of several models, and the usual one."""
     log_time, deviation = _predicted(
         [own.log_time for own in measured], usual.log_time, usual.deviation
     )
@@ -348,11 +325,7 @@ def _combined(
         mean = statistics.fmean(sample_memories)
         log_sample_memory, sample_deviation = _predicted(sample_memories, mean, SAMPLE_DEVIATION)
     known = [own.overhead_seconds for own in measured if own.overhead_seconds is not None]
-    overhead = unrecorded.expectation(axis, value).overhead_seconds
-    if known:
-        overhead = statistics.median(known)
-    if abs(overhead) < NOTICED_SECONDS:
-        overhead = 0.0
+    overhead = statistics.median(known) if known else usual.overhead_seconds
     return Effect(
         log_time=log_time,
         deviation=deviation,
@@ -360,27 +333,24 @@ def _combined(
         memory_deviation=memory_deviation,
         log_sample_memory=log_sample_memory,
         sample_memory_deviation=sample_deviation,
-        overhead_seconds=overhead,
+        overhead_seconds=overhead if abs(overhead) >= NOTICED_SECONDS else 0.0,
         models=len(measured),
     )
 
 
-def _of_variant(reference: Effect, measured: Sequence[Measured]) -> Effect:
+def of_variant(reference: Effect, measured: Sequence[Measured]) -> Effect:
     """The effect of a variant: that of its reference, and what the variant changes."""
-    log_time, deviation = _predicted([own.log_time for own in measured], 0.0, VARIANT_DEVIATION)
-    log_memory, memory_deviation = _predicted(
-        [own.log_memory for own in measured], 0.0, VARIANT_DEVIATION
+    change = combined(
+        measured, Effect(deviation=VARIANT_DEVIATION, memory_deviation=VARIANT_DEVIATION)
     )
-    known = [own.overhead_seconds for own in measured if own.overhead_seconds is not None]
-    overhead = statistics.median(known) if known else 0.0
     return replace(
         reference,
-        log_time=reference.log_time + log_time,
-        deviation=math.hypot(reference.deviation, deviation),
-        log_memory=reference.log_memory + log_memory,
-        memory_deviation=math.hypot(reference.memory_deviation, memory_deviation),
-        overhead_seconds=reference.overhead_seconds + max(0.0, overhead),
-        models=len(measured),
+        log_time=reference.log_time + change.log_time,
+        deviation=math.hypot(reference.deviation, change.deviation),
+        log_memory=reference.log_memory + change.log_memory,
+        memory_deviation=math.hypot(reference.memory_deviation, change.memory_deviation),
+        overhead_seconds=reference.overhead_seconds + max(0.0, change.overhead_seconds),
+        models=change.models,
     )
 
 

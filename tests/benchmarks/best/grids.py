@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from tests.benchmarks.best.sketches import SKETCHES, Sketch, decoder_grid, drawn
 from tests.benchmarks.grids import DATA, PREDICTED, Table, predicted, recorded
 from tests.benchmarks.simulated_grids import simulated
 from tests.benchmarks.technique_priors import RESULTS, priors_from, runs_in, shape_of
+from tests.benchmarks.tuned.decoder import RUN as DECODER_1B
 
 BERT_LARGE = RESULTS / "2026-11-21-bert_large-h200"
 LORA_8B = RESULTS / "2026-11-23-llm_lora_8b-h200"
-DECODER_1B = RESULTS / "2026-11-23-llm_1b-h200"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class Grid:
 
     name: str
     table: Table
-    predicted_bytes: Mapping[str, float]
+    predicted_bytes: Mapping[str, float] = field(default_factory=dict)
     priors: TechniquePriors
     baseline: Mapping[str, Choice]
     budgets: tuple[int, ...]
@@ -99,7 +99,6 @@ def law_grid(budgets: tuple[int, ...]) -> Grid:
     return Grid(
         name="SIMULATED by the law of the searches",
         table=table,
-        predicted_bytes={},
         priors=TechniquePriors(),
         baseline=_baseline_of(DATA / "simulated", table),
         budgets=budgets,
@@ -109,12 +108,10 @@ def law_grid(budgets: tuple[int, ...]) -> Grid:
 @cache
 def sketched_grid(sketch: Sketch, draw: int, budgets: tuple[int, ...]) -> Grid:
     """A draw of a sketch. The search knows what the recorded runs of other models say."""
-    table = drawn(sketch, draw)
     left_out = shape_of(LORA_8B) if "base" in sketch.axes else ""
     return Grid(
         name=sketch.name,
-        table=table,
-        predicted_bytes={},
+        table=drawn(sketch, draw),
         priors=priors_from(runs_in(RESULTS), without=left_out),
         baseline={axis: values[0] for axis, values in sketch.axes.items()},
         budgets=budgets,
@@ -128,7 +125,6 @@ def simulated_decoder(draw: int, budgets: tuple[int, ...]) -> Grid:
     return Grid(
         name="SIMULATED in part: decoder of 1.2 B, compiled, with budgets",
         table=table,
-        predicted_bytes={},
         priors=priors_from(runs_in(RESULTS), without=shape_of(DECODER_1B)),
         baseline={**_baseline_of(DATA / "decoder", table), "precision": "bf16", "micro_batch": 8},
         budgets=budgets,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,9 +16,9 @@ from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import Choice, TrialSpec
 from orchestrator.units import GIB
 from tests.benchmarks.grids import Table, make_record, make_spec
-from tests.benchmarks.tuned.decoder import Decoder, record_of
+from tests.benchmarks.tuned.decoder import DEVICE_BYTES, record_of, truth_of
+from tests.benchmarks.tuned.techniques import REFUSED, SimulatedEffect, drawn_factor
 
-DEVICE_BYTES = 143_771 * 2**20
 EFFECT_DEVIATION = 0.05
 """Each factor of a technique is drawn around its value with this deviation, as a logarithm."""
 PAIR_DEVIATION = 0.02
@@ -29,29 +28,6 @@ OFF_DEVIATION = 0.008
 _STEPS = 8
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Technique:
-    """What a value of an axis does, compared with the default of its axis."""
-
-    time: float = 1.0
-    """Factor of the GPU's seconds of a sample."""
-    saved: float = 1.0
-    """Factor of the bytes that each sample takes."""
-    fixed_gib: float = 0.0
-    """Memory besides that of samples, more than without it."""
-    host: float = 1.0
-    """Factor of the host's seconds of a step."""
-    loading: float = 1.0
-    """Factor of the seconds in which the host loads a sample."""
-    first_seconds: float = 0.0
-    """Seconds of each trial before its steps."""
-    outcome: Outcome = Outcome.OK
-    failing_seconds: float = 0.6
-    """How long a trial takes that does not end ok."""
-    recipe: bool = False
-    """Whether it changes what the model learns."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Sketch:
     """A model on one GPU: its own figures, and those of the techniques in its grid."""
@@ -59,7 +35,7 @@ class Sketch:
     name: str
     axes: Mapping[str, Sequence[Choice]]
     """The first value of each axis is its baseline."""
-    techniques: Mapping[str, Mapping[str, Technique]]
+    techniques: Mapping[str, Mapping[str, SimulatedEffect]]
     empty_gib: float
     """Memory without samples: weights, gradients, optimizer states, context."""
     sample_gib: float
@@ -77,11 +53,10 @@ class Sketch:
     """Combinations that the grid leaves out."""
 
 
-def _compiled(first_seconds: float, time: float, saved: float) -> Technique:
-    return Technique(time=time, saved=saved, host=0.5, first_seconds=first_seconds)
+def _compiled(first_seconds: float, time: float, saved: float) -> SimulatedEffect:
+    return SimulatedEffect(time=time, saved=saved, host=0.5, first_seconds=first_seconds)
 
 
-_REFUSED = Technique(outcome=Outcome.UNSUPPORTED)
 _VISION = Sketch(
     name="SIMULATED vision transformer, limited by loading",
     axes={
@@ -92,10 +67,10 @@ _VISION = Sketch(
         "dataloader": ["main_process", "workers_4"],
     },
     techniques={
-        "precision": {"fp16": Technique(time=1.02, saved=1.03)},
-        "activations": {"checkpoint": Technique(time=1.28, saved=0.12, host=1.6)},
+        "precision": {"fp16": SimulatedEffect(time=1.02, saved=1.03)},
+        "activations": {"checkpoint": SimulatedEffect(time=1.28, saved=0.12, host=1.6)},
         "compile": {"inductor_regional": _compiled(7.0, 0.82, 0.8)},
-        "dataloader": {"workers_4": Technique(loading=0.3, first_seconds=1.0)},
+        "dataloader": {"workers_4": SimulatedEffect(loading=0.3, first_seconds=1.0)},
     },
     empty_gib=2.6,
     sample_gib=0.155,
@@ -114,15 +89,15 @@ _EXPERTS = Sketch(
         "loss": ["plain", "chunked", "cce"],
     },
     techniques={
-        "activations": {"checkpoint": Technique(time=1.35, saved=0.25, host=1.5)},
+        "activations": {"checkpoint": SimulatedEffect(time=1.35, saved=0.25, host=1.5)},
         "experts": {
-            "batched_mm": Technique(time=1.5, saved=5.0, host=0.35),
-            "grouped_mm": Technique(time=0.72, saved=0.95, host=0.4),
+            "batched_mm": SimulatedEffect(time=1.5, saved=5.0, host=0.35),
+            "grouped_mm": SimulatedEffect(time=0.72, saved=0.95, host=0.4),
         },
         "compile": {
-            "inductor_regional": Technique(outcome=Outcome.FAILED, failing_seconds=14.0),
+            "inductor_regional": SimulatedEffect(outcome=Outcome.FAILED, failing_seconds=14.0),
         },
-        "loss": {"chunked": Technique(time=1.01, saved=0.8, fixed_gib=-0.3), "cce": _REFUSED},
+        "loss": {"chunked": SimulatedEffect(time=1.01, saved=0.8, fixed_gib=-0.3), "cce": REFUSED},
     },
     empty_gib=11.5,
     sample_gib=2.1,
@@ -143,16 +118,16 @@ _LORA = Sketch(
     },
     techniques={
         "activations": {
-            "checkpoint": Technique(time=1.36, saved=0.1),
-            "budget_0.5": Technique(time=1.07, saved=0.55),
+            "checkpoint": SimulatedEffect(time=1.36, saved=0.1),
+            "budget_0.5": SimulatedEffect(time=1.07, saved=0.55),
         },
         "compile": {"inductor_regional": _compiled(16.0, 0.78, 0.8)},
         "loss": {
-            "chunked": Technique(saved=0.82),
-            "liger": Technique(time=1.03, saved=0.8, first_seconds=2.0),
+            "chunked": SimulatedEffect(saved=0.82),
+            "liger": SimulatedEffect(time=1.03, saved=0.8, first_seconds=2.0),
         },
-        "kernels": {"liger": Technique(time=0.88, saved=0.75, first_seconds=4.0)},
-        "base": {"bnb_4bit": Technique(time=1.3, fixed_gib=-4.2, recipe=True)},
+        "kernels": {"liger": SimulatedEffect(time=0.88, saved=0.75, first_seconds=4.0)},
+        "base": {"bnb_4bit": SimulatedEffect(time=1.3, fixed_gib=-4.2, recipe=True)},
     },
     empty_gib=7.6,
     sample_gib=14.5,
@@ -200,7 +175,7 @@ def _record(sketch: Sketch, choices: Mapping[str, Choice], seed: int) -> TrialRe
         seconds = sketch.start_seconds + first + 0.5
         return make_record(spec, None, None, device_bytes=DEVICE_BYTES, slot_seconds=seconds)
     gpu, host = _seconds(sketch, chosen, spec.micro_batch, seed)
-    gpu *= _off(seed, OFF_DEVIATION, sketch.name, *map(str, choices.values()))
+    gpu *= drawn_factor(seed, OFF_DEVIATION, sketch.name, *map(str, choices.values()))
     step = max(gpu, host)
     return make_record(
         spec,
@@ -212,7 +187,7 @@ def _record(sketch: Sketch, choices: Mapping[str, Choice], seed: int) -> TrialRe
     )
 
 
-def _failed(spec: TrialSpec, technique: Technique, name: str) -> TrialRecord:
+def _failed(spec: TrialSpec, technique: SimulatedEffect, name: str) -> TrialRecord:
     return TrialRecord(
         spec=spec,
         outcome=technique.outcome,
@@ -222,14 +197,14 @@ def _failed(spec: TrialSpec, technique: Technique, name: str) -> TrialRecord:
     )
 
 
-def _memory(sketch: Sketch, chosen: Mapping[tuple[str, str], Technique], size: int) -> float:
+def _memory(sketch: Sketch, chosen: Mapping[tuple[str, str], SimulatedEffect], size: int) -> float:
     sample_gib = sketch.sample_gib * math.prod(own.saved for own in chosen.values())
     empty_gib = sketch.empty_gib + sum(own.fixed_gib for own in chosen.values())
     return (empty_gib + sample_gib * size) * GIB
 
 
 def _seconds(
-    sketch: Sketch, chosen: Mapping[tuple[str, str], Technique], size: int, seed: int
+    sketch: Sketch, chosen: Mapping[tuple[str, str], SimulatedEffect], size: int, seed: int
 ) -> tuple[float, float]:
     """Seconds of a step: of the GPU, and of the host with its loader."""
     gpu = sketch.sample_seconds * (size + sketch.half_full)
@@ -238,27 +213,21 @@ def _seconds(
     names = sorted(chosen)
     for axis, name in names:
         technique = chosen[axis, name]
-        gpu *= technique.time * _off(seed, EFFECT_DEVIATION, sketch.name, axis, name)
+        gpu *= technique.time * drawn_factor(seed, EFFECT_DEVIATION, sketch.name, axis, name)
         host *= technique.host
         loading *= technique.loading
     for first, second in itertools.combinations(names, 2):
-        gpu *= _off(seed, PAIR_DEVIATION, sketch.name, *first, *second)
+        gpu *= drawn_factor(seed, PAIR_DEVIATION, sketch.name, *first, *second)
     return gpu, max(host, loading)
-
-
-def _off(seed: int, deviation: float, *names: str) -> float:
-    """A factor that belongs to these names in this draw."""
-    return math.exp(random.Random(f"{seed} {' '.join(names)}").gauss(0.0, deviation))
 
 
 def decoder_grid(seed: int) -> Table:
     """A draw of `tuned`'s decoder in an expert's grid: compiled regions, budgets, fused losses."""
-    decoder = Decoder(seed=seed)
     records = []
     for choices in _decoder_choices():
         spec = make_spec(choices)
         whole = {"attention": "auto", "allocator": "default", **choices}
-        record = record_of(spec, decoder.truth(whole), 1.0)
+        record = record_of(spec, truth_of(whole, seed), 1.0)
         # The default of a plan: one warm-up step, and several that count.
         step = spec.micro_batch / record.measurements.get("samples_per_second", math.inf)
         seconds = record.slot_seconds + _STEPS * step

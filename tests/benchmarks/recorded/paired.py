@@ -1,8 +1,7 @@
 """Two runs' measurements of the same configurations: how far their peaks and speeds differ.
 
 The confidence interval of a speed describes the steps of one trial. The pairs show how far another
-trial of the same configuration is from it. Optimizer updates that wait for kernel launches run at
-the host's pace, so steps are also compared without them.
+trial of the same configuration is from it.
 """
 
 from __future__ import annotations
@@ -10,21 +9,18 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import KIB
-from tests.benchmarks.grids import MAX_GPU_WAIT, is_gpus_own
+from tests.benchmarks.grids import is_gpus_own
 from tests.benchmarks.recorded.runs import full_label, ok_rows
 
 LISTED = 4
 """So many of the pairs that differ most are listed."""
-
-Seconds = Callable[[Row], float]
-"""Seconds of a row's step, or of a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +31,16 @@ class Pair:
     first: Row
     second: Row
 
-    def difference(self, seconds: Seconds) -> float:
-        """How far the second trial's seconds are from the first's, relative."""
-        return abs(seconds(self.second) / seconds(self.first) - 1)
+    @property
+    def steps(self) -> tuple[float, float]:
+        """Seconds of a step of both rows."""
+        batches, speeds = self.both("effective_batch"), self.both("samples_per_second")
+        return batches[0] / speeds[0], batches[1] / speeds[1]
+
+    @property
+    def difference(self) -> float:
+        """How far the second trial's step is from the first's, relative."""
+        return abs(self.steps[1] / self.steps[0] - 1)
 
     def both(self, column: str) -> tuple[float, float]:
         """A column of both rows; 0 where it was not measured."""
@@ -83,7 +86,6 @@ def report(pairs: Sequence[Pair]) -> Iterator[str]:
     yield f"  the GPU's peaks differ by {min(device) / KIB:.0f} to {max(device) / KIB:.0f} KiB"
     yield f"  the second's speed is {min(ratios):.2f} to {max(ratios):.2f} times the first's"
     yield from _gpus_own([pair for pair in pairs if _is_gpus_own(pair)])
-    yield from _launch_bound_updates([pair for pair in pairs if _waits_in_updates_alone(pair)])
 
 
 def _is_gpus_own(pair: Pair) -> bool:
@@ -94,54 +96,14 @@ def _is_gpus_own(pair: Pair) -> bool:
 def _gpus_own(pairs: Sequence[Pair]) -> Iterator[str]:
     if not pairs:
         return
-    outside = sum(_is_outside_intervals(pair) for pair in pairs)
-    yield f"of {len(pairs)} whose speed is the GPU's own, {outside} are outside both intervals"
-    yield f"  steps differ by {_median_and_largest(pairs, _step)}; most of all:"
-    for pair in _furthest(pairs):
-        clocks = "{:.0f} and {:.0f} MHz".format(*pair.both("gpu_sm_clock_mhz"))
-        yield f"  {_milliseconds(pair, _step)} per step, {clocks}: {pair.label}"
-
-
-def _is_outside_intervals(pair: Pair) -> bool:
     # Both are half-widths of 95 % intervals; that of the difference is their root sum of squares.
-    return pair.difference(_step) > math.hypot(*pair.both("samples_per_second_ci95"))
-
-
-def _launch_bound_updates(pairs: Sequence[Pair]) -> Iterator[str]:
-    if not pairs:
-        return
-    yield f"of {len(pairs)} that wait for launches only in optimizer updates:"
-    yield f"  steps differ by {_median_and_largest(pairs, _step)}"
-    yield f"  without the updates by {_median_and_largest(pairs, _without_update)}; most of all:"
-    for pair in _furthest(pairs):
-        rest = _milliseconds(pair, _without_update)
-        yield f"  {_milliseconds(pair, _step)} per step, {rest} without: {pair.label}"
-
-
-def _waits_in_updates_alone(pair: Pair) -> bool:
-    """Whether only the updates were launch-bound. Older tables do not say that of them."""
-    if any(row.get("launch_bound_update_share") is None for row in (pair.first, pair.second)):
-        return False
-    others = max(*pair.both("host_bound_share"), *pair.both("launch_bound_forward_share"))
-    return others <= MAX_GPU_WAIT < max(pair.both("launch_bound_update_share"))
-
-
-def _step(row: Row) -> float:
-    return float(row["effective_batch"] / row["samples_per_second"])
-
-
-def _without_update(row: Row) -> float:
-    return _step(row) * (1 - (row["launch_bound_update_share"] or 0.0))
-
-
-def _median_and_largest(pairs: Sequence[Pair], seconds: Seconds) -> str:
-    differences = [pair.difference(seconds) for pair in pairs]
-    return f"{statistics.median(differences):.1%} in the median, {max(differences):.1%} at most"
-
-
-def _furthest(pairs: Sequence[Pair]) -> list[Pair]:
-    return sorted(pairs, key=lambda pair: -pair.difference(_step))[:LISTED]
-
-
-def _milliseconds(pair: Pair, seconds: Seconds) -> str:
-    return f"{1e3 * seconds(pair.first):.0f} and {1e3 * seconds(pair.second):.0f} ms"
+    widths = [math.hypot(*pair.both("samples_per_second_ci95")) for pair in pairs]
+    differences = [pair.difference for pair in pairs]
+    outside = sum(own > width for own, width in zip(differences, widths, strict=True))
+    yield f"of {len(pairs)} whose speed is the GPU's own, {outside} are outside both intervals"
+    median, largest = statistics.median(differences), max(differences)
+    yield f"  steps differ by {median:.1%} in the median, {largest:.1%} at most; most of all:"
+    for pair in sorted(pairs, key=lambda pair: -pair.difference)[:LISTED]:
+        steps = "{:.0f} and {:.0f} ms".format(*(1e3 * seconds for seconds in pair.steps))
+        clocks = "{:.0f} and {:.0f} MHz".format(*pair.both("gpu_sm_clock_mhz"))
+        yield f"  {steps} per step, {clocks}: {pair.label}"

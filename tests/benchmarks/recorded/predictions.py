@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.record import Outcome
-from jobs.techniques import AXES
-from orchestrator.labels import label
 from orchestrator.prediction.prediction import CARDS
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.rows import Row
@@ -28,7 +26,6 @@ COLUMNS = {
     "device": "device_peak_bytes",
 }
 """Predicted figure -> the column that measures it."""
-LARGE_ERROR = 0.01
 WANTED_INSIDE = 0.95
 """Share of the measurements that an interval should hold."""
 
@@ -43,19 +40,18 @@ class Compared:
     @property
     def errors(self) -> dict[str, float]:
         """Figure -> its relative error; empty if the trial ran out of memory."""
-        errors = {}
-        for figure, measured in self._measured().items():
-            errors[figure] = self.prediction[f"{figure}_bytes"] / measured - 1
-        return errors
+        predicted = self.prediction
+        return {
+            name: predicted[f"{name}_bytes"] / own - 1 for name, own in self._measured().items()
+        }
 
     @property
     def inside(self) -> dict[str, bool]:
         """Figure -> whether its interval holds the measurement."""
         inside = {}
-        for figure, measured in self._measured().items():
-            low = self.prediction[f"{figure}_low"]
-            high = self.prediction[f"{figure}_high"]
-            inside[figure] = low <= measured <= high
+        for name, measured in self._measured().items():
+            low, high = self.prediction[f"{name}_low"], self.prediction[f"{name}_high"]
+            inside[name] = low <= measured <= high
         return inside
 
     @property
@@ -66,11 +62,6 @@ class Compared:
         if not block or reserved is None:
             return None
         return float((reserved - self.prediction["reserved_bytes"]) / block)
-
-    @property
-    def allocated_error(self) -> float:
-        """Absolute error of the allocated peak; 0 where it is not known."""
-        return abs(self.errors.get("allocated", 0.0))
 
     @property
     def false_fits(self) -> list[int]:
@@ -117,7 +108,6 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
     comparisons = list(compared(predictions, rows))
     yield from summary(comparisons)
     yield from coverage(comparisons)
-    yield from large_errors(comparisons)
 
 
 def version_warnings(predicted: Row, measured_versions: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -160,10 +150,7 @@ def summary(comparisons: Sequence[Compared]) -> Iterator[str]:
 
 
 def _median_and_largest(figure: str, comparisons: Sequence[Compared]) -> str:
-    errors = []
-    for comparison in comparisons:
-        if figure in comparison.errors:
-            errors.append(abs(comparison.errors[figure]))
+    errors = [abs(own.errors[figure]) for own in comparisons if figure in own.errors]
     return f"{statistics.median(errors):.3%}, {max(errors):.3%}" if errors else ""
 
 
@@ -192,22 +179,9 @@ def _residuals(comparisons: Sequence[Compared]) -> Iterator[str]:
     if not distances:
         return
     ordered = sorted(distances.values())
-    quantiles = []
-    for share in (0.5, 0.95, 0.99):
-        quantiles.append(f"{share:.0%} within {ordered[int(share * (len(ordered) - 1))]:.2f}")
+    last = len(ordered) - 1
+    quantiles = [f"{q:.0%} within {ordered[int(q * last)]:.2f}" for q in (0.5, 0.95, 0.99)]
     yield (
         f"reserved memory beyond its replay, in the step's largest blocks, {len(ordered)} "
         f"configurations: {', '.join(quantiles)}, all within {ordered[-1]:.2f}"
     )
-
-
-def large_errors(comparisons: Sequence[Compared]) -> Iterator[str]:
-    """Every configuration whose allocated peak was off by more than 1 %, largest error first."""
-    errors: dict[str, float] = {}
-    for comparison in comparisons:
-        if comparison.allocated_error > LARGE_ERROR:
-            words = label(json.loads(comparison.prediction["choices"]), list(AXES))
-            name = f"{comparison.prediction['config']}  {words}"
-            errors[name] = comparison.errors["allocated"]
-    for name in sorted(errors, key=lambda name: -abs(errors[name])):
-        yield f"  {errors[name]:+.2%}  {name}"

@@ -6,10 +6,9 @@ lines. Everything else is a recorded configuration times the factors of `techniq
 
 from __future__ import annotations
 
-import math
-import random
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tests.benchmarks.tuned.techniques import (
     FUSED_LOSSES,
     PAIR_DEVIATION,
     SimulatedEffect,
+    drawn_factor,
 )
 
 RUN = Path(__file__).parents[3] / "docs" / "results" / "2026-11-23-llm_1b-h200"
@@ -77,9 +77,8 @@ class Truth:
     """Of a step; 0 for one that does not run."""
     memory_bytes: float
     first_seconds: float
-    build: str = ""
-    """What the first trial with it builds, and for how long."""
     build_seconds: float = 0.0
+    """Of what the first trial with it builds."""
     is_host_bound: bool = False
 
 
@@ -122,103 +121,80 @@ def along(sizes: Sequence[float], values: Sequence[float], size: float) -> float
     return float(values[first] + slope * (size - sizes[first]))
 
 
-@dataclass(kw_only=True)
-class Decoder:
-    """One draw of the simulated decoder. The same seed is the same decoder."""
+def truth_of(choices: Mapping[str, Choice], seed: int) -> Truth:
+    """What a configuration does in one draw, without noise. The same seed is the same decoder."""
+    effects = _effects(choices)
+    size = float(choices["micro_batch"])
+    seconds, memory, first = _shape(choices, size)
+    _, empty, _ = _shape(choices, 0.0)
+    saved = memory - empty
+    for (axis, value), effect in effects.items():
+        seconds *= effect.time * drawn_factor(seed, DRAWN_DEVIATION, axis, value)
+        saved *= effect.saved
+    seconds *= _together(choices, effects, seed)
+    fixed = GIB * sum(effect.fixed_gib for effect in effects.values())
+    step_seconds = sum(effect.step_seconds for effect in effects.values())
+    floor = _floor(choices)
+    runs = all(effect.outcome is Outcome.OK for effect in effects.values())
+    return Truth(
+        seconds=runs * (max(seconds, floor) + step_seconds),
+        memory_bytes=max(empty + fixed + saved, _LEAST_GIB * GIB + fixed),
+        first_seconds=first + sum(effect.first_seconds for effect in effects.values()),
+        build_seconds=max((effect.build_seconds for effect in effects.values()), default=0.0),
+        is_host_bound=floor > _HOST_BOUND * seconds,
+    )
 
-    seed: int
-    _drawn: dict[tuple[str, ...], float] = field(default_factory=dict)
 
-    def truth(self, choices: Mapping[str, Choice]) -> Truth:
-        """What a configuration does, without noise."""
-        effects = self._effects(choices)
-        size = float(choices["micro_batch"])
-        seconds, memory, first = self._shape(choices, size)
-        _, empty, _ = self._shape(choices, 0.0)
-        saved = memory - empty
-        least = _LEAST_GIB * GIB
-        step_seconds = 0.0
-        build_seconds = 0.0
-        for (axis, value), effect in effects.items():
-            seconds *= effect.time * self._draw(axis, value)
-            saved *= effect.saved
-            empty += effect.fixed_gib * GIB
-            least += effect.fixed_gib * GIB
-            step_seconds += effect.step_seconds
-            first += effect.first_seconds
-            build_seconds = max(build_seconds, effect.build_seconds)
-        seconds *= self._together(choices, effects)
-        floor = _floor(choices)
-        runs = all(effect.runs for effect in effects.values())
-        return Truth(
-            seconds=runs * (max(seconds, floor) + step_seconds),
-            memory_bytes=max(empty + saved, least),
-            first_seconds=first,
-            build="deepspeed" if build_seconds else "",
-            build_seconds=build_seconds,
-            is_host_bound=floor > _HOST_BOUND * seconds,
-        )
+def _effects(choices: Mapping[str, Choice]) -> dict[tuple[str, str], SimulatedEffect]:
+    effects = {}
+    for axis, values in EFFECTS.items():
+        value = str(choices.get(axis))
+        if value in values:
+            effects[axis, value] = values[value]
+    return effects
 
-    def _effects(self, choices: Mapping[str, Choice]) -> dict[tuple[str, str], SimulatedEffect]:
-        effects = {}
-        for axis, values in EFFECTS.items():
-            value = str(choices.get(axis))
-            if value in values:
-                effects[axis, value] = values[value]
-        return effects
 
-    def _shape(self, choices: Mapping[str, Choice], size: float) -> tuple[float, float, float]:
-        """Seconds of a step, bytes, and seconds of the first step, before unrecorded factors."""
-        curves = recorded_curves()
-        is_compiled = choices["compile"] != "none"
-        compiled = "inductor_regional" if is_compiled else "none"
-        activations = str(choices["activations"])
-        chunked = choices["loss"] != "plain"
-        loss = "chunked" if chunked else "plain"
-        if not is_compiled:
-            # Rows without a curve of their own have a factor in EFFECTS.
-            curve = curves["none", _WITHOUT_A_CURVE.get(activations, activations), "plain"]
-            seconds, memory, first = _of(curve, size)
-            if chunked:
-                memory -= _LOGITS_EAGER * _logits(size)
-            return seconds, memory, first
-        if activations.startswith("budget_"):
-            return _budget(float(activations.removeprefix("budget_")), loss, size)
-        seconds, memory, first = _of(curves[compiled, "keep", loss], size)
-        if activations.startswith("checkpoint"):
-            # As in eager code: what checkpointing costs there, it costs compiled code.
-            kept_seconds, kept_memory, _ = _of(curves["none", "keep", "plain"], size)
-            eager_seconds, eager_memory, _ = _of(curves["none", "checkpoint", "plain"], size)
-            seconds *= eager_seconds / kept_seconds
-            memory *= min(1.0, eager_memory / kept_memory)
-            first += CHECKPOINT_COMPILED_SECONDS
+def _shape(choices: Mapping[str, Choice], size: float) -> tuple[float, float, float]:
+    """Seconds of a step, bytes, and seconds of the first step, before unrecorded factors."""
+    curves = recorded_curves()
+    activations = str(choices["activations"])
+    loss = "plain" if choices["loss"] == "plain" else "chunked"
+    if choices["compile"] == "none":
+        # Rows without a curve of their own have a factor in EFFECTS.
+        curve = curves["none", _WITHOUT_A_CURVE.get(activations, activations), "plain"]
+        seconds, memory, first = _of(curve, size)
+        if loss == "chunked":
+            memory -= _LOGITS_EAGER * _logits(size)
         return seconds, memory, first
+    if activations.startswith("budget_"):
+        return _budget(float(activations.removeprefix("budget_")), loss, size)
+    seconds, memory, first = _of(curves["inductor_regional", "keep", loss], size)
+    if activations.startswith("checkpoint"):
+        # As in eager code: what checkpointing costs there, it costs compiled code.
+        kept_seconds, kept_memory, _ = _of(curves["none", "keep", "plain"], size)
+        eager_seconds, eager_memory, _ = _of(curves["none", "checkpoint", "plain"], size)
+        seconds *= eager_seconds / kept_seconds
+        memory *= min(1.0, eager_memory / kept_memory)
+        first += CHECKPOINT_COMPILED_SECONDS
+    return seconds, memory, first
 
-    def _draw(self, *names: str) -> float:
-        """A factor that belongs to this decoder."""
-        if names not in self._drawn:
-            generator = random.Random(f"{self.seed} {' '.join(names)}")
-            deviation = DRAWN_DEVIATION if len(names) == 2 else PAIR_DEVIATION
-            self._drawn[names] = math.exp(generator.gauss(0.0, deviation))
-        return self._drawn[names]
 
-    def _together(
-        self, choices: Mapping[str, Choice], effects: Mapping[tuple[str, str], SimulatedEffect]
-    ) -> float:
-        """The factor beyond the product of single effects; 1 where rows were recorded."""
-        factor = 1.0
-        changed = [(axis, str(choices[axis])) for axis in _SHAPE_AXES if _is_changed(choices, axis)]
-        names = sorted({*effects, *changed})
-        for number, first in enumerate(names):
-            for second in names[number + 1 :]:
-                # Two recorded techniques are as they were recorded together.
-                if first in effects or second in effects:
-                    factor *= self._draw(*first, *second)
-        if choices["compile"] != "none" and choices["loss"] in FUSED_LOSSES:
-            factor *= FUSED_LOSS_COMPILED
-        if choices["compile"] != "none" and choices["kernels"] != "none":
-            factor *= FUSED_KERNELS_COMPILED
-        return factor
+def _together(
+    choices: Mapping[str, Choice], effects: Mapping[tuple[str, str], SimulatedEffect], seed: int
+) -> float:
+    """The factor beyond the product of single effects; 1 where rows were recorded."""
+    factor = 1.0
+    changed = [axis for axis in _SHAPE_AXES if choices[axis] != AXES[axis].default]
+    names = sorted({*effects, *((axis, str(choices[axis])) for axis in changed)})
+    for first, second in itertools.combinations(names, 2):
+        # Two recorded techniques are as they were recorded together.
+        if first in effects or second in effects:
+            factor *= drawn_factor(seed, PAIR_DEVIATION, *first, *second)
+    if choices["compile"] != "none" and choices["loss"] in FUSED_LOSSES:
+        factor *= FUSED_LOSS_COMPILED
+    if choices["compile"] != "none" and choices["kernels"] != "none":
+        factor *= FUSED_KERNELS_COMPILED
+    return factor
 
 
 def _of(curve: Curve, size: float) -> tuple[float, float, float]:
@@ -248,10 +224,6 @@ def _budget(budget: float, loss: str, size: float) -> tuple[float, float, float]
     return values[0], values[1], values[2]
 
 
-def _is_changed(choices: Mapping[str, Choice], axis: str) -> bool:
-    return choices[axis] != AXES[axis].default
-
-
 def _floor(choices: Mapping[str, Choice]) -> float:
     if choices["compile"] != "none":
         return _FLOORS["compiled"]
@@ -261,14 +233,11 @@ def _floor(choices: Mapping[str, Choice]) -> float:
 
 
 def record_of(
-    spec: TrialSpec, truth: Truth, factor: float, *, builds: set[str] | None = None
+    spec: TrialSpec, truth: Truth, factor: float, *, is_built: bool = True
 ) -> TrialRecord:
-    """The record of a trial. ``factor`` is noise of its speed; ``builds`` is what was built."""
+    """The record of a trial. ``factor`` is noise of its speed."""
     environment = {"gpu_memory_bytes": DEVICE_BYTES}
-    begun = _START_SECONDS + truth.first_seconds
-    if builds is not None and truth.build and truth.build not in builds:
-        builds.add(truth.build)
-        begun += truth.build_seconds
+    begun = _START_SECONDS + truth.first_seconds + (0.0 if is_built else truth.build_seconds)
     outcome = Outcome.OK
     figures = {}
     if not truth.seconds:

@@ -17,7 +17,7 @@ from orchestrator.search.best.search import BestSearch
 from orchestrator.search.model.memory.prediction_shortlist import prediction_shortlist
 from orchestrator.units import GIB
 from tests.benchmarks.technique_priors import RESULTS, priors_from, runs_in, shape_of
-from tests.benchmarks.tuned.decoder import RUN, Decoder, record_of, recorded_curves
+from tests.benchmarks.tuned.decoder import RUN, record_of, recorded_curves, truth_of
 
 CONFIG = Path(__file__).parents[3] / "configs" / "llm_1b.yaml"
 MISSING = {
@@ -53,10 +53,10 @@ class Machine:
     """Runs trials of a simulated decoder, and predicts memory meanwhile."""
 
     def __init__(self, seed: int, noise: float) -> None:
-        self._decoder = Decoder(seed=seed)
+        self._seed = seed
         self._generator = random.Random(f"noise {seed}")
         self._noise = noise
-        self._builds: set[str] = set()
+        self._is_built = False
         self._common_error = self._generator.gauss(0.0, _PREDICTION_ERROR)
         self.predicted: dict[str, float] = {}
         self.spent = 0.0
@@ -65,8 +65,9 @@ class Machine:
     def run(self, trial: TrialSpec) -> TrialRecord:
         """Measure a trial."""
         factor = max(0.2, self._generator.gauss(1.0, self._noise))
-        truth = self._decoder.truth(trial.choices)
-        record = record_of(trial, truth, factor, builds=self._builds)
+        truth = truth_of(trial.choices, self._seed)
+        record = record_of(trial, truth, factor, is_built=self._is_built)
+        self._is_built |= truth.build_seconds > 0
         self.spent += record.slot_seconds
         self.records[trial.trial_id] = record
         self._predict(int(self.spent * _PREDICTIONS_PER_SECOND))
@@ -75,7 +76,7 @@ class Machine:
     def _predict(self, count: int) -> None:
         for trial in predictable()[len(self.predicted) : count]:
             error = self._common_error + self._generator.gauss(0.0, _PREDICTION_ERROR / 2)
-            memory = self._decoder.truth(trial.choices).memory_bytes
+            memory = truth_of(trial.choices, self._seed).memory_bytes
             self.predicted[trial.trial_id] = memory * (1 + error)
 
 

@@ -7,8 +7,12 @@ that no search can be fitted to them.
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from jobs.record import Outcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,20 +27,30 @@ class SimulatedEffect:
     """Memory besides that of samples, more than without it."""
     step_seconds: float = 0.0
     """Seconds of each step, besides those of samples."""
+    host: float = 1.0
+    """Factor of the host's seconds of a step."""
+    loading: float = 1.0
+    """Factor of the seconds in which the host loads a sample."""
     first_seconds: float = 0.0
     """Seconds of each trial before its steps: compiling, tuning, preparing."""
     build_seconds: float = 0.0
     """Seconds of the first trial alone, for what is built once on a machine."""
-    runs: bool = True
-    """Whether it runs on this model at all."""
+    outcome: Outcome = Outcome.OK
+    failing_seconds: float = 0.6
+    """How long a trial takes that does not end ok."""
+    recipe: bool = False
+    """Whether it changes what the model learns."""
+
+
+REFUSED = SimulatedEffect(outcome=Outcome.UNSUPPORTED)
 
 
 EFFECTS: Mapping[str, Mapping[str, SimulatedEffect]] = {
     "activations": {
         "checkpoint_selective": SimulatedEffect(time=1.35, saved=0.75),
         # The simulated machine has no TRL.
-        "offload": SimulatedEffect(runs=False),
-        "checkpoint_offload_streams": SimulatedEffect(runs=False),
+        "offload": REFUSED,
+        "checkpoint_offload_streams": REFUSED,
     },
     "attention": {
         "unmasked": SimulatedEffect(time=0.99),
@@ -52,9 +66,9 @@ EFFECTS: Mapping[str, Mapping[str, SimulatedEffect]] = {
     },
     "optimizer": {"adamw_torch": SimulatedEffect(step_seconds=0.012)},
     "experts": {
-        "eager": SimulatedEffect(runs=False),
-        "batched_mm": SimulatedEffect(runs=False),
-        "grouped_mm": SimulatedEffect(runs=False),
+        "eager": REFUSED,
+        "batched_mm": REFUSED,
+        "grouped_mm": REFUSED,
     },
     "offload": {
         # One step of an AdamW on 16 host cores over 1.2 B parameters, and its build.
@@ -98,3 +112,8 @@ DRAWN_DEVIATION = 0.04
 """Each factor of time above is drawn around its value with this deviation, as a logarithm."""
 PAIR_DEVIATION = 0.01
 """And what two changed techniques do together beyond their product."""
+
+
+def drawn_factor(seed: int, deviation: float, *names: str) -> float:
+    """A factor near 1 that belongs to these names; ``deviation`` is that of its logarithm."""
+    return math.exp(random.Random(f"{seed} {' '.join(names)}").gauss(0.0, deviation))

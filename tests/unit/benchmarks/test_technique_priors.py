@@ -3,8 +3,7 @@
 import pytest
 
 from orchestrator.search.model.effects.unrecorded import Effect
-from tests.benchmarks import technique_priors
-from tests.benchmarks.technique_priors import Measured, Pair, effects_of
+from tests.benchmarks.technique_priors import Measured, Pair, effects_of, of_variant
 
 
 def pair(before: str, after: str, log_time: float) -> Pair:
@@ -35,7 +34,7 @@ def test_effect_of_a_variant_adds_to_that_of_what_it_varies():
         Measured(log_time=-0.1, log_memory=0.0, overhead_seconds=4.0),
         Measured(log_time=0.1, log_memory=0.0, overhead_seconds=None),
     ]
-    effect = technique_priors._of_variant(reference, measured)
+    effect = of_variant(reference, measured)
     assert effect.log_time == pytest.approx(-0.3)
     assert effect.deviation > reference.deviation
     assert effect.overhead_seconds == pytest.approx(9.0)

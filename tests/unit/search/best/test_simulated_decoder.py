@@ -9,7 +9,7 @@ from jobs.spec import TrialSpec
 from orchestrator.running.tune_run import SEARCH_SHARE
 from orchestrator.search.best.search import BestSearch
 from orchestrator.units import GIB
-from tests.benchmarks.tuned.decoder import Decoder, along, recorded_curves
+from tests.benchmarks.tuned.decoder import along, recorded_curves, truth_of
 from tests.benchmarks.tuned.machine import Machine, best_search, recorded_speed, space
 
 MINUTES = 2.0
@@ -81,7 +81,7 @@ def test_decoder_is_as_recorded_where_there_are_rows() -> None:
     curve = recorded_curves()["inductor_regional", "budget_0.5", "chunked"]
     choices = {**space().config.baseline, "compile": "inductor_regional", "micro_batch": 16}
     choices |= {"activations": "budget_0.5", "loss": "chunked"}
-    truth = Decoder(seed=3).truth(choices)
+    truth = truth_of(choices, 3)
     assert truth.seconds == pytest.approx(along(curve.sizes, curve.seconds, 16))
     assert truth.memory_bytes == pytest.approx(along(curve.sizes, curve.memory_bytes, 16))
 
