@@ -1,6 +1,6 @@
 """Trains each case by hand, as the Hugging Face guide does, with nothing of this project.
 
-python tests/gpu/bare.py CASE [--samples N] [--tiny] [--steps-log FILE]
+python tests/gpu/bare.py CASE [--samples N] [--tiny]
 
 A case is BERT-large with random weights, trained for one epoch on 512 sequences of 512 random
 tokens, in this process alone. The last line printed is a JSON object. ``--tiny`` shrinks the model
@@ -15,9 +15,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -82,27 +80,17 @@ def lora(model: torch.nn.Module) -> torch.nn.Module:
     )
 
 
-CASES: dict[str, Callable[[], dict[str, Any]]] = {
-    "fp32_bs4": lambda: {"per_device_train_batch_size": 4},
-    "bf16_bs16": lambda: {"per_device_train_batch_size": 16, "bf16": True},
-    "bf16_bs64_checkpoint": lambda: {
-        "per_device_train_batch_size": 64,
-        "bf16": True,
-        **checkpointing(),
-    },
-    "adamw_bnb_8bit": lambda: {
-        "per_device_train_batch_size": 16,
-        "bf16": True,
-        "optim": "adamw_bnb_8bit",
-    },
-    "adafactor": lambda: {"per_device_train_batch_size": 16, "bf16": True, "optim": "adafactor"},
-    "lora": lambda: {"per_device_train_batch_size": 16, "bf16": True},
-    "zero2_offload": lambda: {
-        "per_device_train_batch_size": 16,
-        "bf16": True,
-        "deepspeed": ZERO2_OFFLOAD,
-    },
+BF16 = {"per_device_train_batch_size": 16, "bf16": True}
+CASES: dict[str, dict[str, Any]] = {
+    "fp32_bs4": {"per_device_train_batch_size": 4},
+    "bf16_bs16": BF16,
+    "bf16_bs64_checkpoint": {**BF16, "per_device_train_batch_size": 64, **checkpointing()},
+    "adamw_bnb_8bit": {**BF16, "optim": "adamw_bnb_8bit"},
+    "adafactor": {**BF16, "optim": "adafactor"},
+    "lora": BF16,
+    "zero2_offload": {**BF16, "deepspeed": ZERO2_OFFLOAD},
 }
+"""Name -> training arguments."""
 
 
 class StepClock(TrainerCallback):
@@ -121,19 +109,20 @@ class StepClock(TrainerCallback):
         self._mark()
 
     def _mark(self) -> None:
-        if torch.cuda.is_available():
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self.marks.append(event)
-        else:
+        if not torch.cuda.is_available():
             self.marks.append(time.perf_counter())
+            return
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self.marks.append(event)
 
-    def step_seconds(self) -> list[float]:
+    def counted_seconds(self) -> list[float]:
         """Seconds from each step's end to the next, by the device's clock if there is one."""
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-            return [begin.elapsed_time(end) / 1000 for begin, end in pairwise(self.marks)]
-        return [end - begin for begin, end in pairwise(self.marks)]
+        counted = pairwise(self.marks[self.first_counted :])
+        if not torch.cuda.is_available():
+            return [end - begin for begin, end in counted]
+        torch.cuda.synchronize()
+        return [begin.elapsed_time(end) / 1000 for begin, end in counted]
 
 
 def random_dataset(samples: int, length: int) -> Dataset:
@@ -171,19 +160,8 @@ def prepare_deepspeed() -> None:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 
-def nvml_used_mib() -> int | None:
-    """The guide's figure: memory in use on this process's GPU, in MiB."""
-    if not torch.cuda.is_available():
-        return None
-    import pynvml
-
-    pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
-    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used // 1024**2)
-
-
-def run(case: str, *, samples: int, tiny: bool) -> tuple[dict[str, Any], list[float]]:
-    """Train one case for one epoch; its figures, and every step's seconds."""
+def run(case: str, *, samples: int, tiny: bool) -> dict[str, Any]:
+    """Train one case for one epoch; its figures."""
     if case == "zero2_offload":
         prepare_deepspeed()
     clock = StepClock()
@@ -195,7 +173,7 @@ def run(case: str, *, samples: int, tiny: bool) -> tuple[dict[str, Any], list[fl
             report_to="none",
             save_strategy="no",
             use_cpu=not torch.cuda.is_available(),
-            **CASES[case](),
+            **CASES[case],
         )
         model: torch.nn.Module = BertForSequenceClassification(
             BertConfig(**(BERT_TINY if tiny else BERT_LARGE))
@@ -205,38 +183,23 @@ def run(case: str, *, samples: int, tiny: bool) -> tuple[dict[str, Any], list[fl
         dataset = random_dataset(samples, 32 if tiny else 512)
         trainer = Trainer(model=model, args=arguments, train_dataset=dataset, callbacks=[clock])
         metrics = trainer.train().metrics
-    cuda = torch.cuda.is_available()
-    seconds = clock.step_seconds()
-    counted = seconds[clock.first_counted :]
-    figures = {
+    counted = clock.counted_seconds()
+    return {
         "case": case,
-        "peak_allocated_bytes": torch.cuda.max_memory_allocated() if cuda else None,
-        "peak_reserved_bytes": torch.cuda.max_memory_reserved() if cuda else None,
-        "nvml_used_mib": nvml_used_mib(),
+        # Without a GPU there is nothing allocated on one.
+        "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
         "train_runtime": metrics["train_runtime"],
-        "train_samples_per_second": metrics["train_samples_per_second"],
-        "steps": len(seconds),
-        "counted_step_seconds": counted,
         "samples_per_second": len(counted) * arguments.train_batch_size / sum(counted),
     }
-    return figures, seconds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("case", choices=CASES)
-    parser.add_argument(
-        "--samples", type=int, default=512, help="sequences to train on (one epoch)"
-    )
+    parser.add_argument("--samples", type=int, default=512, help="of the epoch")
     parser.add_argument("--tiny", action="store_true", help="a two-layer model and short sequences")
-    parser.add_argument(
-        "--steps-log", type=Path, help="write every step's seconds to this file, as JSON"
-    )
     options = parser.parse_args()
-    figures, seconds = run(options.case, samples=options.samples, tiny=options.tiny)
-    if options.steps_log:
-        options.steps_log.write_text(json.dumps(seconds))
-    print(json.dumps(figures), flush=True)
+    print(json.dumps(run(options.case, samples=options.samples, tiny=options.tiny)), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, Protocol
 
 import pytest
 import yaml
@@ -12,53 +14,39 @@ from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
 from jobs.anatomy_record import Anatomy
 from jobs.isolation.slot import Slot
 from jobs.record import TrialRecord
-from jobs.spec import DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
-from jobs.techniques import AXES
-from jobs.techniques.variant import merge
-from tests.gpu.shared import BERT_LARGE, gpu_marks, measured
+from tests.gpu.shared import BERT_LARGE, DECODER, gpu_marks, measured, planned
 
-LLAMA = {
-    "hidden_size": 1024,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 16,
-    "intermediate_size": 2816,
-    "num_key_value_heads": 4,
-    "vocab_size": 32000,
+VIT = {
+    "task": "image-classification",
+    "architecture": "vit",
+    "config": {**BERT_LARGE["config"], "num_hidden_layers": 12},
 }
-T5 = {"d_model": 768, "num_layers": 6, "num_heads": 12, "d_kv": 64, "d_ff": 3072}
-BERT = ModelSpec(**BERT_LARGE)
-VIT = ModelSpec(
-    task="image-classification",
-    architecture="vit",
-    config={**BERT.config, "num_hidden_layers": 12},
-)
+T5 = {
+    "task": "seq2seq-lm",
+    "architecture": "t5",
+    "config": {"d_model": 768, "num_layers": 6, "num_heads": 12, "d_kv": 64, "d_ff": 3072},
+}
 
-CASES: dict[str, tuple[ModelSpec, str]] = {
-    "fp32": (BERT, "{micro_batch: 4, precision: fp32}"),
-    "bf16": (BERT, "{micro_batch: 16}"),
-    "bf16, accumulation": (BERT, "{micro_batch: 8, accumulation: 8}"),
-    "checkpointing": (BERT, "{micro_batch: 32, activations: checkpoint}"),
-    "LoRA": (BERT, "{micro_batch: 16, adapter: lora_r8}"),
-    "8-bit AdamW": (BERT, "{micro_batch: 16, optimizer: adamw_bnb_8bit}"),
-    "paged 8-bit AdamW": (BERT, "{micro_batch: 16, optimizer: paged_adamw_8bit}"),
-    "ZeRO-2 offload": (BERT, "{micro_batch: 16, offload: zero2_cpu_optimizer}"),
+CASES: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "fp32": (BERT_LARGE, "{micro_batch: 4, precision: fp32}"),
+    "bf16": (BERT_LARGE, "{micro_batch: 16}"),
+    "bf16, accumulation": (BERT_LARGE, "{micro_batch: 8, accumulation: 8}"),
+    "checkpointing": (BERT_LARGE, "{micro_batch: 32, activations: checkpoint}"),
+    "LoRA": (BERT_LARGE, "{micro_batch: 16, adapter: lora_r8}"),
+    "8-bit AdamW": (BERT_LARGE, "{micro_batch: 16, optimizer: adamw_bnb_8bit}"),
+    "paged 8-bit AdamW": (BERT_LARGE, "{micro_batch: 16, optimizer: paged_adamw_8bit}"),
+    "ZeRO-2 offload": (BERT_LARGE, "{micro_batch: 16, offload: zero2_cpu_optimizer}"),
     "ZeRO-2 offload, accumulation": (
-        BERT,
+        BERT_LARGE,
         "{micro_batch: 8, accumulation: 4, offload: zero2_cpu_optimizer}",
     ),
-    "timed and profiled at once": (BERT, "{micro_batch: 128, precision: tf32}"),
-    "accelerate loop": (BERT, "{micro_batch: 16, loop: accelerate}"),
-    "causal LM": (
-        ModelSpec(task="causal-lm", architecture="llama", config=LLAMA),
-        "{micro_batch: 8}",
-    ),
+    "timed and profiled at once": (BERT_LARGE, "{micro_batch: 128, precision: tf32}"),
+    "accelerate loop": (BERT_LARGE, "{micro_batch: 16, loop: accelerate}"),
+    "causal LM": (DECODER, "{micro_batch: 8}"),
     "vision": (VIT, "{micro_batch: 32}"),
-    "encoder-decoder": (
-        ModelSpec(task="seq2seq-lm", architecture="t5", config=T5),
-        "{micro_batch: 8}",
-    ),
+    "encoder-decoder": (T5, "{micro_batch: 8}"),
     "compile": (
-        replace(VIT, config={**VIT.config, "num_hidden_layers": 4}),
+        {**VIT, "config": {**VIT["config"], "num_hidden_layers": 4}},
         "{micro_batch: 32, compile: inductor}",
     ),
 }
@@ -67,24 +55,28 @@ CASES: dict[str, tuple[ModelSpec, str]] = {
 pytestmark = gpu_marks(timeout_seconds=600)
 
 
-@functools.cache
-def measured_case(slot: Slot, case: str, profile: bool = True) -> TrialRecord:
-    """The record of a case's short trial, run once."""
-    model, choices = CASES[case]
-    defaults = {name: axis.default for name, axis in AXES.items()}
-    chosen = {**defaults, "precision": "bf16", **yaml.safe_load(choices)}
-    spec = TrialSpec(
-        choices=chosen,
-        model=model,
-        data=DataSpec(synthetic=SyntheticData(sequence_length=512, samples=256)),
-        settings=merge([AXES[name].variant(value) for name, value in chosen.items()], {}, None),
-        measure=MeasureSpec(warmup_steps=3, steps=4, profile=profile),
-        needs=Needs(gpus=1),
-    )
-    record = measured(slot, spec)
-    row = record.measurements
-    print(f"{case}: {row['device_peak_bytes'] / 2**20:.0f} MiB by NVML, profile {profile}")
-    return record
+class Measure(Protocol):
+    """Runs a case's short trial, each once."""
+
+    def __call__(self, case: str, *, profile: bool = True) -> TrialRecord: ...
+
+
+@pytest.fixture(scope="module")
+def measure(slot: Slot, tmp_path_factory: pytest.TempPathFactory) -> Measure:
+    folder = tmp_path_factory.mktemp("anatomy")
+
+    @functools.cache
+    def run_once(case: str, *, profile: bool = True) -> TrialRecord:
+        model, choices = CASES[case]
+        chosen = {"precision": "bf16", **yaml.safe_load(choices)}
+        spec = planned(folder, model, chosen, (512, 256), warmup_steps=3)
+        spec = replace(spec, measure=replace(spec.measure, profile=profile))
+        record = measured(slot, spec)
+        peak = record.measurements["device_peak_bytes"]
+        print(f"{case}: {peak / 2**20:.0f} MiB by NVML, profile {profile}")
+        return record
+
+    return run_once
 
 
 def anatomy_of(record: TrialRecord) -> Anatomy:
@@ -94,8 +86,8 @@ def anatomy_of(record: TrialRecord) -> Anatomy:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_anatomy_memory_adds_up_to_what_nvml_saw(slot: Slot, case: str) -> None:
-    record = measured_case(slot, case)
+def test_anatomy_memory_adds_up_to_what_nvml_saw(measure: Measure, case: str) -> None:
+    record = measure(case)
     memory = anatomy_of(record).values("memory")
     peak = record.measurements["device_peak_bytes"]
     assert sum(memory.values()) == peak
@@ -104,8 +96,8 @@ def test_anatomy_memory_adds_up_to_what_nvml_saw(slot: Slot, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_anatomy_operations_and_phases_add_up_to_the_step(slot: Slot, case: str) -> None:
-    record = measured_case(slot, case)
+def test_anatomy_operations_and_phases_add_up_to_the_step(measure: Measure, case: str) -> None:
+    record = measure(case)
     anatomy = anatomy_of(record)
     step = record.measurements["step_seconds_median"]
     assert sum(anatomy.values("operations").values()) == pytest.approx(step, rel=0.1)
@@ -117,17 +109,17 @@ def test_anatomy_operations_and_phases_add_up_to_the_step(slot: Slot, case: str)
 
 
 @pytest.mark.parametrize("case", ["bf16", "ZeRO-2 offload"])
-def test_anatomy_changes_no_peak_of_its_trial(slot: Slot, case: str) -> None:
-    profiled = measured_case(slot, case, True).measurements
-    plain = measured_case(slot, case, False).measurements
+def test_anatomy_changes_no_peak_of_its_trial(measure: Measure, case: str) -> None:
+    profiled = measure(case).measurements
+    plain = measure(case, profile=False).measurements
     for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
         assert profiled[name] == plain[name]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_anatomy_takes_less_than_three_seconds(slot: Slot, case: str) -> None:
-    measured_case(slot, "fp32")  # the first trial finds the driver's caches empty
-    row = measured_case(slot, case).measurements
+def test_anatomy_takes_less_than_three_seconds(measure: Measure, case: str) -> None:
+    measure("fp32")  # the first trial finds the driver's caches empty
+    row = measure(case).measurements
     assert row["anatomy_seconds"] < 3 + max(0.0, row["step_seconds_median"] - 2)
 
 
@@ -141,8 +133,8 @@ def test_anatomy_takes_less_than_three_seconds(slot: Slot, case: str) -> None:
         ("compile", "compiled graphs"),
     ],
 )
-def test_anatomy_modules_add_up_to_both_passes(slot: Slot, case: str, part: str) -> None:
-    anatomy = anatomy_of(measured_case(slot, case))
+def test_anatomy_modules_add_up_to_both_passes(measure: Measure, case: str, part: str) -> None:
+    anatomy = anatomy_of(measure(case))
     modules = anatomy.values("modules")
     step = anatomy.values("step")
     total = sum(modules.values())

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 import pytest
@@ -65,18 +66,6 @@ def with_gpus(*uuids: str, **variables: str) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": seen,
         **variables,
     }
-
-
-@contextmanager
-def as_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """The environment of this process, for what it starts."""
-    before = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @contextmanager
@@ -167,11 +156,10 @@ def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     often = {"RAY_metrics_report_interval_ms": "1000"}
     small = {"num_cpus": max(2, (os.cpu_count() or 4) // 2), "num_gpus": 1}
     try:
-        with as_environment(with_gpus(UUIDS[0], **often)):
+        with patch.dict(os.environ, with_gpus(UUIDS[0], **often)):
             nodes.add_node(**small, include_dashboard=False, metrics_export_port=port)
-        with as_environment(
-            with_gpus(UUIDS[1], **{environment.SIMULATED_GPU_VARIABLE: str(PLAYED_GIB)})
-        ):
+        smaller = {environment.SIMULATED_GPU_VARIABLE: str(PLAYED_GIB)}
+        with patch.dict(os.environ, with_gpus(UUIDS[1], **smaller)):
             nodes.add_node(**small)
 
         def scrape() -> str:

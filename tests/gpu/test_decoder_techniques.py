@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import yaml
 
-from jobs.isolation.slot import Slot
-from jobs.record import TrialRecord
-from tests.gpu.shared import DECODER, exported, gpu_marks, measured, planned
+from tests.gpu.conftest import Run
+from tests.gpu.shared import exported, gpu_marks
 
 pytestmark = gpu_marks()
-Run = Callable[[str], TrialRecord]
 
 needs_liger = pytest.mark.skipif(find_spec("liger_kernel") is None, reason="needs liger-kernel")
 needs_kernels = pytest.mark.skipif(find_spec("kernels") is None, reason="needs kernels")
@@ -43,28 +38,6 @@ ROWS = [
     pytest.param("{kernels: liger, loss: chunked, compile: inductor_regional}", marks=needs_liger),
     pytest.param("{loss: cce}", marks=needs_cce),
 ]
-
-
-@pytest.fixture(scope="module")
-def run(slot: Slot, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs the trial with these choices, each once."""
-    folder = tmp_path_factory.mktemp("decoder")
-
-    @functools.cache
-    def run_once(choices: str) -> TrialRecord:
-        chosen = {"precision": "bf16", "micro_batch": 8, **yaml.safe_load(choices)}
-        record = measured(slot, planned(folder, DECODER, chosen, (1024, 512)))
-        row = record.measurements
-        print(
-            choices,
-            f"{row['samples_per_second']:.1f}/s",
-            f"{row['device_peak_bytes'] / 2**30:.2f} GiB",
-            f"first step {row['first_step_seconds']:.1f} s",
-            *map(row.get, ("compiled_graphs", "compile_graph_breaks", "compile_cache_hits")),
-        )
-        return record
-
-    return run_once
 
 
 @pytest.mark.parametrize("choices", ROWS)
