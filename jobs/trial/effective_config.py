@@ -26,7 +26,7 @@ COLUMNS = (
     ),
     *LOOP_COLUMNS,
     Column.text("optimizer_class", "Class of the optimizer that updated the weights"),
-    Column.text("optimizer_implementation", "fused, foreach, forloop, or library for its own"),
+    Column.text("optimizer_implementation", "Fused, foreach, forloop, or library for its own"),
     Column.text("optimizer_state_dtypes", "Dtypes of the optimizer's state, the largest first"),
     Column.nbytes("optimizer_state_bytes", "Bytes of the optimizer's state, on whatever device"),
     *weight_formats.COLUMNS,
