@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
 from jobs.techniques import AXES, merge
@@ -35,7 +35,12 @@ for _name, _value in {
     os.environ.setdefault(_name, _value)
 
 # The same examples every time: a test that fails does so for everybody.
-settings.register_profile("deterministic", derandomize=True, deadline=None)
+settings.register_profile(
+    "deterministic",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("deterministic")
 
 TINY_BERT: Mapping[str, Any] = {

@@ -42,13 +42,6 @@ def _globals_used(table: symtable.SymbolTable) -> set[str]:
     return used
 
 
-def test_data_module_is_the_modules_text_without_imports():
-    tree = ast.parse(TEXT)
-    names = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    assert len(set(names)) == len(names)
-    assert {"read", "fitted", "DatasetFile", "ModelSpec", "tokenizer_collator"} <= set(names)
-
-
 def test_data_module_in_the_wrong_order_is_refused():
     with pytest.raises(NotExportableError, match="of another module"):
         data_module(("spec/model_and_data.py", "trial/data/user_file.py"))

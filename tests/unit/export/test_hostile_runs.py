@@ -228,7 +228,7 @@ def _specs(draw: st.DrawFn) -> TrialSpec:
     return spec
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(_specs(), TEXTS, TEXTS)
 def test_exported_script_of_a_hostile_run_is_the_template_and_literals(spec, label, notes):
     texts = _texts_or_rejected(spec, label, notes)
@@ -236,7 +236,7 @@ def test_exported_script_of_a_hostile_run_is_the_template_and_literals(spec, lab
     assert _skeleton(texts["train.py"]) == _skeleton(expected["train.py"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(_exportable(), TEXTS, TEXTS)
 def test_exported_files_of_a_hostile_run_hold_its_values_as_data(spec, label, notes):
     texts = _texts_or_rejected(spec, label, notes)

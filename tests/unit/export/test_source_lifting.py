@@ -9,7 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from jobs.techniques.hooks import registered
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.source_lifting import lifted
 
@@ -71,10 +70,3 @@ def test_lifted_refuses_a_function_that_uses_its_modules_import(module):
 def test_lifted_refuses_a_function_that_is_not_at_the_top_level(module):
     with pytest.raises(NotExportableError, match="not at the top level"):
         lifted(module.Holder.method)
-
-
-def test_lifted_registered_hook_has_the_hooks_name():
-    function = registered("torch_adamw")
-    names = [getattr(node, "name", "") for node in ast.parse(lifted(function)).body]
-    assert names[-1] == function.__name__ or function.__name__ in names
-    assert "decay_groups" in names

@@ -28,11 +28,6 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_config_with_own_code_is_refused_without_the_word(config):
-    with pytest.raises(ConfigError, match=r"own_code: runs code .* give --allow-own-code"):
-        load_config(config)
-
-
 def test_dry_run_and_predict_need_the_word_and_import_nothing(config, capsys):
     assert sweep.main([str(config), "--dry-run"]) == 2
     assert "--allow-own-code" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.record import Outcome
@@ -219,9 +219,7 @@ _AXES = st.fixed_dictionaries(
 )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60)
 @given(axes=_AXES, exclude=_AXES, other=_AXES)
 def test_plan_every_configuration_is_in_exactly_one_place(plan_of, axes, exclude, other):
     subsets = {"one": {"axes": {}}, "two": {"axes": other}} if other else {}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.record import Outcome, TrialRecord, with_provenance
@@ -286,9 +286,7 @@ def test_observers_get_everything_in_order(sweep):
     assert sweep.observer.events[5:] == [*(("settled", name) for name in ids[2:]), ("closed", "")]
 
 
-@settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30)
 @given(
     actions=st.lists(st.sampled_from(["ask", "end", "fail", "pass time", "interrupt"]), max_size=30)
 )

@@ -88,18 +88,12 @@ def test_trial_of_a_set_is_measured_briefly(tmp_path):
     made = trial(tmp_path, 6, 2, **keys)
     assert (made.micro_batch, made.accumulation, made.repeat) == (6, 2, 0)
     assert made.settings.training_arguments["bf16"] is True
-    assert (made.measure.steps, made.measure.relative_error, made.measure.inspect) == (
-        5,
-        0.01,
-        True,
-    )
+    measure = made.measure
+    assert (measure.steps, measure.relative_error, measure.inspect) == (5, 0.01, True)
     assert trial(tmp_path, 248, 1, **keys).measure.warmup_steps < made.measure.warmup_steps
-    assert not trial(tmp_path, 248, 1, **keys).measure.inspect, (
-        "what is inspected does not depend on the size"
-    )
-    assert trial(tmp_path, 248, 1, has_gpu=False, **keys).measure.inspect, (
-        "it is what measures memory there"
-    )
+    assert not trial(tmp_path, 248, 1, **keys).measure.inspect  # it does not depend on the size
+    on_cpu = trial(tmp_path, 248, 1, has_gpu=False, **keys)
+    assert on_cpu.measure.inspect  # it measures memory there
 
 
 def test_rule_may_forbid_accumulation(tmp_path):
