@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import ROOT, ran
+from tests.support.golden import assert_golden
 
 SCRIPT = ROOT / "deploy" / "slurm.sbatch"
 STAND_INS: Mapping[str, str] = {
@@ -46,8 +47,7 @@ def test_slurm_starts_one_cluster_with_a_token_of_its_own(tmp_path):
         ' $(wc -c <"$RAY_AUTH_TOKEN_PATH") characters"; exit 3'
     )
     done = _submit(tmp_path, srun=srun)
-    golden = (ROOT / "tests" / "golden" / "slurm.txt").read_text()
-    assert done.stderr + done.stdout == golden
+    assert_golden("slurm.txt", done.stderr + done.stdout)
 
 
 def test_slurm_job_ends_well_when_the_sweep_does(tmp_path):

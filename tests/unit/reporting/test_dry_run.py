@@ -1,37 +1,25 @@
 """The text and the JSON of ``--dry-run``."""
 
-import os
-import re
 from pathlib import Path
 
 import pytest
 
-from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.reporting.dry_run import describe, to_json
-
-ROOT = Path(__file__).parents[3]
-GOLDEN = ROOT / "tests/golden/description.txt"
+from tests.support.config_files import config_of
+from tests.support.golden import assert_golden, without_ids
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> SweepConfig:
     """Four configurations, of which two have no whole accumulation."""
-    path = tmp_path / "small.yaml"
-    path.write_text(
-        "model: {task: causal-lm, architecture: llama}\n"
-        "axes: {micro_batch: [2, 3], effective_batch: 4, precision: [bf16, fp32]}\n"
-        "budgets: [16GiB]\n"
-    )
-    return load_config(path)
+    axes = {"micro_batch": [2, 3], "effective_batch": 4, "precision": ["bf16", "fp32"]}
+    return config_of(tmp_path, axes=axes, budgets=["16GiB"])
 
 
 def test_describe_is_the_recorded_text(config):
-    text = re.sub(r"\b[0-9a-f]{12}\b", "<trial id>", describe(plan(config), config))
-    if "RECORD_GOLDEN" in os.environ:
-        GOLDEN.write_text(f"{text}\n")
-    assert f"{text}\n" == GOLDEN.read_text(), "if that is better: RECORD_GOLDEN=1 pytest"
+    assert_golden("description.txt", without_ids(describe(plan(config), config)))
 
 
 def test_to_json_has_every_trial_with_its_label(config):

@@ -12,9 +12,9 @@ from orchestrator.analysis.explanation import Explanation, explain
 from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.reporting.explanation import loss_lines, render, seconds
 from orchestrator.reporting.plots import breakdown_bars as plot
+from tests.support.golden import assert_golden
 from tests.support.records import make_anatomy, make_record, profile_of, with_losses, write_run
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "explanation.txt"
 SLOW = make_record(
     speed=100,
     precision="fp32",
@@ -53,10 +53,8 @@ def explained(
 
 def test_render_gives_every_part_its_figures(tmp_path):
     explanation = explained(tmp_path, SLOW, FAST, profile_of(FAST, 0.4))
-    text = (
-        render(explanation).replace(SLOW.trial_id, "<trial A>").replace(FAST.trial_id, "<trial B>")
-    )
-    assert f"{text}\n" == GOLDEN.read_text()
+    text = render(explanation).replace(SLOW.trial_id, "<trial A>")
+    assert_golden("explanation.txt", text.replace(FAST.trial_id, "<trial B>"))
     assert plot.render(explanation).startswith(b"\x89PNG")
 
 

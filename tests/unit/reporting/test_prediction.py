@@ -1,17 +1,14 @@
 """Predictions in words and as rows."""
 
-import os
 from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 
 from orchestrator.prediction.prediction import Elsewhere, Figure, Prediction
 from orchestrator.reporting.prediction import labels, row, table
 from orchestrator.units import GIB, MIB
 from tests.support.config_files import config_of
+from tests.support.golden import assert_golden
 
-ROOT = Path(__file__).parents[3]
-GOLDEN = ROOT / "tests/golden/predictions.txt"
 KNOWN = Prediction(
     trial_id="0123456789ab",
     choices={"micro_batch": 8},
@@ -50,9 +47,7 @@ def test_table_is_the_recorded_text():
         RAGGED.trial_id: "batch 4",
     }
     text = table([KNOWN, UNKNOWN, REFUSED, RAGGED], words, {"transformers": "5.23.0"})
-    if "RECORD_GOLDEN" in os.environ:
-        GOLDEN.write_text(f"{text}\n", encoding="utf-8")
-    assert f"{text}\n" == GOLDEN.read_text(encoding="utf-8")
+    assert_golden("predictions.txt", text)
 
 
 def test_labels_name_the_axes_in_play(tmp_path):

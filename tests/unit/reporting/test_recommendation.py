@@ -3,7 +3,6 @@
 import io
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,11 +12,10 @@ from orchestrator.api import load
 from orchestrator.reporting.recommendation import render, to_json
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.workload import Workload
+from tests.support.golden import assert_golden
+from tests.support.recorded_runs import RECORDED
 from tests.support.records import make_record, write_run
 
-ROOT = Path(__file__).parents[3]
-RECORDED = ROOT / "docs" / "results"
-GOLDEN = ROOT / "tests" / "golden" / "recommendations.txt"
 GIB = 2**30
 BERT, GUIDE = "2026-11-20-bert_large-7xh200-part", "2026-11-21-docs_table-h200"
 WORKLOAD = "--samples 1000000 --epochs 3 --price-per-hour 4.5"
@@ -30,8 +28,7 @@ QUESTIONS = (
 )
 
 
-def answers() -> str:
-    """What is answered to five questions about recorded runs."""
+def test_render_answers_five_questions():
     text = io.StringIO()
     for question in QUESTIONS:
         name, *options = question.split()
@@ -39,11 +36,7 @@ def answers() -> str:
         with redirect_stdout(text), redirect_stderr(text):
             status = recommend.main([str(RECORDED / name), *options])
         text.write(f"[{status}]\n\n")
-    return text.getvalue()
-
-
-def test_render_answers_five_questions():
-    assert answers() == GOLDEN.read_text()
+    assert_golden("recommendations.txt", text.getvalue())
 
 
 def test_to_json_agrees_with_the_text(tmp_path):

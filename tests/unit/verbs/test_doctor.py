@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from jobs.node.checks.machine import Machine
 from jobs.spec import to_json
 from orchestrator import doctor
 from orchestrator.running.examination import version_findings
+from tests.support.golden import assert_golden
 from tests.support.machines import HEALTHY, SICK, calibration_of, report_of
-
-GOLDEN = Path(__file__).parents[2] / "golden" / "doctor.txt"
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +33,7 @@ def test_render_is_the_golden_text():
         "versions": {},
         "findings": [to_json(found.of("cluster")) for found in version_findings(reports)],
     }
-    assert doctor.render([*reports, cluster]) + "\n" == GOLDEN.read_text()
+    assert_golden("doctor.txt", doctor.render([*reports, cluster]))
 
 
 def test_version_findings_of_equal_nodes_are_ok():
