@@ -7,8 +7,6 @@ tests/gpu/bare.py. ``python -m tests.benchmarks.tables by_hand FILE.json`` print
 and the share of them that a sweep took. ``--tiny`` shrinks model and data for a CPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -3,8 +3,6 @@
 A table is every trial of a plan with its record, in the order of the plan.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Mapping

@@ -10,8 +10,6 @@ runs. It should run with the transformers of those runs: what is installed decid
 ``python -m tests.benchmarks.tables predictions FILE.parquet RUNS`` prints the errors of either.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 from collections.abc import Iterator, Sequence

@@ -8,8 +8,6 @@ figures are exact and repeatable, and need no GPU. Random order gets the slot se
 the frontier search took.
 """
 
-from __future__ import annotations
-
 import os
 
 from tests.support.arithmetic import ENVIRONMENT

@@ -1,8 +1,6 @@
 """How well a search did on a table: the share of the Pareto front that it found, and whether its
 reasons hold."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

@@ -1,7 +1,5 @@
 """SIMULATED grids to replay searches against: memory and time by a law that is written here."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ the project in the order in which its functions are called for the first time: i
 how many of them return to a file that the walk had left.
 """
 
-from __future__ import annotations
-
 import ast
 import shutil
 import statistics

@@ -5,8 +5,6 @@
 A RUN is a run folder. Every figure needs its files alone: no GPU, and nothing is measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 from collections.abc import Sequence

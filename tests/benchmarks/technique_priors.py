@@ -7,8 +7,6 @@ Two trials of one run that differ in one technique, and in nothing else, give on
 one model are averaged first, so that a model with a large grid counts as much as any other.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -8,8 +8,6 @@ strikes itself once in every phase. Other faults strike a trial while it stands 
 drawn by the seed. Exit status 0 if every fault had the effect that it has to have, else 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

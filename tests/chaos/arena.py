@@ -1,7 +1,5 @@
 """A Ray cluster of network namespaces: its nodes can be cut off, killed and added."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -11,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -94,7 +92,7 @@ class Arena:
         self._made = 0
 
     @contextlib.contextmanager
-    def machines(self, nodes: int) -> Iterator[Arena]:
+    def machines(self, nodes: int) -> Iterator[Self]:
         """The network, the file systems, the head, and so many nodes."""
         _do(f"mount -t tmpfs tmpfs {ROOT}")
         # Ray notes there which cluster was started last, which would be found from outside.

@@ -1,7 +1,5 @@
 """Faults drawn by a seed, spread over sweeps, and what became of each."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter, defaultdict

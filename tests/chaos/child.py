@@ -1,7 +1,5 @@
 """A trial's child in a chaos run: its fault in its phase, and a stand-in for training."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -9,8 +9,6 @@ gpus/NODE      the state of the node's simulated GPU: "" is fit, "foreign" holds
 clock          how many seconds the driver's wall clock is ahead
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

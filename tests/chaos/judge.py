@@ -1,7 +1,5 @@
 """What has to hold after any fault: finished trials stay, and each planned one has its row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 

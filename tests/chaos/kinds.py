@@ -3,8 +3,6 @@
 A trial does the first three to itself. The others are done while a trial stands still in a phase.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

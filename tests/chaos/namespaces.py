@@ -1,7 +1,5 @@
 """Namespaces of a campaign's own, in which its mounts and processes end with it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The tables of the campaigns in docs/reliability.md, each between its markers."""
 
-from __future__ import annotations
-
 import datetime
 import platform
 import shlex

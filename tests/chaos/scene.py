@@ -1,7 +1,5 @@
 """One sweep under faults: its driver, the trial that a fault strikes, and what has to follow."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

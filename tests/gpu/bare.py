@@ -7,8 +7,6 @@ tokens, in this process alone. The last line printed is a JSON object. ``--tiny`
 and the sequences so that a CPU can run it.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

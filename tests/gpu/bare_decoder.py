@@ -7,8 +7,6 @@ process alone. A quantized base is loaded from a checkpoint that is written firs
 loads one. The last line printed is a JSON object.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -6,8 +6,6 @@ A case is a small Qwen2.5-VL with random weights, trained in bf16 for six steps 
 448 pixels with texts of 1024 tokens. The last line printed is a JSON object.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from typing import Any

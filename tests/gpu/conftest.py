@@ -1,7 +1,5 @@
 """One slot for the tests of a file, as in a sweep."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@
 ``--busy`` keeps the GPU busy, too.
 """
 
-from __future__ import annotations
-
 import select
 import sys
 

@@ -1,7 +1,5 @@
 """What the tests on a GPU share: models, trials of one configuration, scripts beside them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Their peak memory is equal to the byte, and their throughput within 2 %.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from jobs.isolation.slot import Slot
 from tests.gpu.shared import BERT_LARGE, bare_figures, gpu_marks, measured, planned
 
 CASES = {
@@ -32,7 +29,7 @@ pytestmark = gpu_marks()
 
 
 @pytest.fixture(scope="module")
-def bare_peaks(request: pytest.FixtureRequest) -> Mapping[str, int]:
+def bare_peaks(request) -> Mapping[str, int]:
     """The peak of each chosen case, in bytes. The scripts run side by side: speeds say nothing."""
     chosen = [
         case for case in CASES if any(f"[{case}]" in own.name for own in request.session.items)
@@ -43,7 +40,7 @@ def bare_peaks(request: pytest.FixtureRequest) -> Mapping[str, int]:
 
 
 @pytest.fixture(scope="module")
-def ours(slot: Slot, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Figures]:
+def ours(slot, tmp_path_factory) -> Callable[[str], Figures]:
     """Returns the measurements of a case's trial, each run once in a forked child of one slot."""
 
     @functools.cache
@@ -58,18 +55,14 @@ def ours(slot: Slot, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_peak_equals_the_bare_script_to_the_byte(
-    case: str, ours: Callable[[str], Figures], bare_peaks: Mapping[str, int]
-) -> None:
+def test_peak_equals_the_bare_script_to_the_byte(case, ours, bare_peaks):
     peak = ours(case)["peak_allocated_bytes"]
     print(f"\n{case}: bare {bare_peaks[case]:,} B, this project {peak:,} B")
     assert peak == bare_peaks[case]
 
 
 @pytest.mark.parametrize("case", GPU_BOUND)
-def test_throughput_is_within_two_percent_of_the_bare_script(
-    case: str, ours: Callable[[str], Figures]
-) -> None:
+def test_throughput_is_within_two_percent_of_the_bare_script(case, ours):
     expected = bare_figures("bare", case)["samples_per_second"]
     speed = ours(case)["samples_per_second"]
     print(f"\n{case}: bare {expected:.2f} samples/s, this project {speed:.2f}")

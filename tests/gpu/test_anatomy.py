@@ -1,7 +1,5 @@
 """Anatomies on a GPU: memory adds up to what NVML saw, operations to the step."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +10,6 @@ import yaml
 
 from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
 from jobs.anatomy_record import Anatomy
-from jobs.isolation.slot import Slot
 from jobs.record import TrialRecord
 from tests.gpu.shared import BERT_LARGE, DECODER, gpu_marks, measured, planned
 
@@ -62,7 +59,7 @@ class Measure(Protocol):
 
 
 @pytest.fixture(scope="module")
-def measure(slot: Slot, tmp_path_factory: pytest.TempPathFactory) -> Measure:
+def measure(slot, tmp_path_factory) -> Measure:
     folder = tmp_path_factory.mktemp("anatomy")
 
     @functools.cache
@@ -86,7 +83,7 @@ def anatomy_of(record: TrialRecord) -> Anatomy:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_anatomy_memory_adds_up_to_what_nvml_saw(measure: Measure, case: str) -> None:
+def test_anatomy_memory_adds_up_to_what_nvml_saw(measure, case):
     record = measure(case)
     memory = anatomy_of(record).values("memory")
     peak = record.measurements["device_peak_bytes"]
@@ -96,7 +93,7 @@ def test_anatomy_memory_adds_up_to_what_nvml_saw(measure: Measure, case: str) ->
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_anatomy_operations_and_phases_add_up_to_the_step(measure: Measure, case: str) -> None:
+def test_anatomy_operations_and_phases_add_up_to_the_step(measure, case):
     record = measure(case)
     anatomy = anatomy_of(record)
     step = record.measurements["step_seconds_median"]
@@ -109,7 +106,7 @@ def test_anatomy_operations_and_phases_add_up_to_the_step(measure: Measure, case
 
 
 @pytest.mark.parametrize("case", ["bf16", "ZeRO-2 offload"])
-def test_anatomy_changes_no_peak_of_its_trial(measure: Measure, case: str) -> None:
+def test_anatomy_changes_no_peak_of_its_trial(measure, case):
     profiled = measure(case).measurements
     plain = measure(case, profile=False).measurements
     for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
@@ -117,7 +114,7 @@ def test_anatomy_changes_no_peak_of_its_trial(measure: Measure, case: str) -> No
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_anatomy_takes_less_than_three_seconds(measure: Measure, case: str) -> None:
+def test_anatomy_takes_less_than_three_seconds(measure, case):
     measure("fp32")  # the first trial finds the driver's caches empty
     row = measure(case).measurements
     assert row["anatomy_seconds"] < 3 + max(0.0, row["step_seconds_median"] - 2)
@@ -133,7 +130,7 @@ def test_anatomy_takes_less_than_three_seconds(measure: Measure, case: str) -> N
         ("compile", "compiled graphs"),
     ],
 )
-def test_anatomy_modules_add_up_to_both_passes(measure: Measure, case: str, part: str) -> None:
+def test_anatomy_modules_add_up_to_both_passes(measure, case, part):
     anatomy = anatomy_of(measure(case))
     modules = anatomy.values("modules")
     step = anatomy.values("step")

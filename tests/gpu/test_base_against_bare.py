@@ -5,8 +5,6 @@ quantize random weights layer by layer. On a 16-bit base the peaks are equal to 
 nearly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,15 +43,13 @@ def bare(case: str, *options: str) -> int:
     return int(figures["peak_allocated_bytes"])
 
 
-def test_peak_on_a_16_bit_base_equals_the_bare_script(slot: Slot, tmp_path: Path) -> None:
+def test_peak_on_a_16_bit_base_equals_the_bare_script(slot, tmp_path):
     row = trained(slot, tmp_path, "16bit", DRAWN)
     assert row["peak_allocated_bytes"] == bare("16bit")
 
 
 @pytest.mark.parametrize("case", ["bnb_4bit", "bnb_8bit"])
-def test_peak_on_a_quantized_base_equals_the_bare_script(
-    case: str, slot: Slot, tmp_path: Path
-) -> None:
+def test_peak_on_a_quantized_base_equals_the_bare_script(case, slot, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     expected = bare(case, "--checkpoint", str(checkpoint))
     loaded = trained(slot, tmp_path, case, {"name_or_path": str(checkpoint)})

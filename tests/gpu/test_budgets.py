@@ -1,13 +1,10 @@
 """Budgets on a real GPU: picks fit under caps of the budgets' size, larger configurations fail."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
-from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
@@ -30,7 +27,7 @@ pytestmark = gpu_marks(timeout_seconds=600)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """A sweep's folder: micro-batches two GiB apart, and a budget in every gap."""
     made = tmp_path_factory.mktemp("budgets")
     (made / "budgets.yaml").write_text(json.dumps(CONFIG))
@@ -40,21 +37,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(folder: Path) -> EnvironmentResults:
+def results(folder) -> EnvironmentResults:
     """What was measured in the run's only environment."""
     (environment,) = load_dataset(folder).environments
     return environment
 
 
 @pytest.fixture(scope="module")
-def records(folder: Path) -> dict[str, TrialRecord]:
+def records(folder) -> dict[str, TrialRecord]:
     """The run's records by trial."""
     return RunFolder(folder).records()
 
 
-def test_ten_picks_fit_under_caps_of_their_budgets(
-    results: EnvironmentResults, records: dict[str, TrialRecord]
-) -> None:
+def test_ten_picks_fit_under_caps_of_their_budgets(results, records):
     picks = [(pick, pick.best) for pick in results.budget_picks if pick.best is not None]
     checks = [
         decisive_check(results.cap_checks, best.trial_ids, pick.budget_bytes)
@@ -81,9 +76,7 @@ def needs_at_least(configuration: Configuration) -> int:
     return int(configuration.memory_bytes - cached)
 
 
-def test_ten_configurations_just_above_a_budget_fail_under_its_cap(
-    results: EnvironmentResults, records: dict[str, TrialRecord], slot: Slot
-) -> None:
+def test_ten_configurations_just_above_a_budget_fail_under_its_cap(results, records, slot):
     by_size = sorted(results.configurations, key=needs_at_least)
     failed = []
     for pick in results.budget_picks:

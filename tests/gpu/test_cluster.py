@@ -1,7 +1,5 @@
 """Sweeps over two GPUs of one host: unlike models, a killed slot, another process, a slow GPU."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -150,7 +148,7 @@ def models() -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+def unlike(tmp_path_factory) -> Swept:
     """A sweep over two nodes with a GPU each, one simulating a smaller card; metrics are read."""
     nodes, port = RayNodes(), 18_080
     often = {"RAY_metrics_report_interval_ms": "1000"}
@@ -183,7 +181,7 @@ def unlike(tmp_path_factory: pytest.TempPathFactory) -> Swept:
         nodes.shutdown()
 
 
-def test_each_model_has_every_record_once(unlike: Swept, models: tuple[str, str]) -> None:
+def test_each_model_has_every_record_once(unlike, models):
     large, small = map(unlike.rows, models)
     for key, row in large.items():
         assert row.outcome is Outcome.OK, f"{key}: {row.reason}\n{row.provenance.log}"
@@ -203,13 +201,13 @@ def test_each_model_has_every_record_once(unlike: Swept, models: tuple[str, str]
         assert small[key].measurements["device_peak_bytes"] <= PLAYED_GIB * 2**30
 
 
-def test_unlike_models_are_ranked_apart(unlike: Swept, models: tuple[str, str]) -> None:
+def test_unlike_models_are_ranked_apart(unlike, models):
     environments = load_dataset(unlike.folder).environments
     assert sorted(own.hardware for own in environments) == sorted(models)
     assert sorted(len(own.configurations) for own in environments) == [TRIALS - 1, TRIALS]
 
 
-def test_prometheus_sees_the_sweep(unlike: Swept) -> None:
+def test_prometheus_sees_the_sweep(unlike):
     exporters = ("prometheus_client", "opencensus", "opentelemetry.exporter.prometheus")
     for needed in (*exporters, "aiohttp_cors", "grpc"):
         pytest.importorskip(needed, reason="Ray exports no metrics without ray[default]")
@@ -234,9 +232,7 @@ def is_actor(process: psutil.Process, parent: int) -> bool:
     return False
 
 
-def test_killed_slot_and_other_process_change_no_record(
-    unlike: Swept, models: tuple[str, str], tmp_path: Path
-) -> None:
+def test_killed_slot_and_other_process_change_no_record(unlike, models, tmp_path):
     folder = RunFolder(tmp_path / "run")
 
     def kill_slots_actor(driver: subprocess.Popen[str]) -> int:
@@ -264,7 +260,7 @@ def test_killed_slot_and_other_process_change_no_record(
         assert not has_any(row.flags, SHARED)
 
 
-def test_gpu_slowed_by_another_process_is_named_and_gets_no_trial() -> None:
+def test_gpu_slowed_by_another_process_is_named_and_gets_no_trial():
     variables = with_gpus(*UUIDS[:2])
     with other_process(UUIDS[1], "1", "--busy"):
         output = run_here("-c", SCREEN, **variables)
@@ -276,7 +272,7 @@ def test_gpu_slowed_by_another_process_is_named_and_gets_no_trial() -> None:
     assert answer["slots"] == 1
 
 
-def test_doctor_calibrates_both(tmp_path: Path) -> None:
+def test_doctor_calibrates_both(tmp_path):
     file = tmp_path / "rates.yaml"
     command = [sys.executable, "-m", "orchestrator.doctor", "--calibrate", str(file)]
     subprocess.run(command, cwd=ROOT, env=with_gpus(*UUIDS[:2]), check=False)

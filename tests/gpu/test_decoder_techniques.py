@@ -1,15 +1,11 @@
 """On a GPU: compiled regions, activation budgets, fused losses, Liger's kernels, the allocator."""
 
-from __future__ import annotations
-
 import json
 import math
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-from tests.gpu.conftest import Run
 from tests.gpu.shared import exported, gpu_marks
 
 pytestmark = gpu_marks()
@@ -41,7 +37,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("choices", ROWS)
-def test_row_trains_as_the_plain_one(choices: str, run: Run) -> None:
+def test_row_trains_as_the_plain_one(choices, run):
     plain = run("{}")
     record = run(choices)
     # bf16 keeps eight bits: what the loss-parity check allows between roundings of one draw.
@@ -68,17 +64,17 @@ def test_row_trains_as_the_plain_one(choices: str, run: Run) -> None:
         ),
     ],
 )
-def test_row_takes_less_memory(lean: str, usual: str, run: Run) -> None:
+def test_row_takes_less_memory(lean, usual, run):
     column = "peak_allocated_bytes"
     assert run(lean).measurements[column] < run(usual).measurements[column]
 
 
-def test_regional_compilation_makes_two_graphs(run: Run) -> None:
+def test_regional_compilation_makes_two_graphs(run):
     row = run("{compile: inductor_regional}").measurements
     assert (row["compiled_graphs"], row["compile_graph_breaks"]) == (2, 0)
 
 
-def test_allocator_settings_are_in_effect(run: Run) -> None:
+def test_allocator_settings_are_in_effect(run):
     assert run("{}").measurements["allocator_settings"] == ""
     row = run("{allocator: expandable_segments}").measurements
     assert row["allocator_settings"] == "expandable_segments:True"
@@ -89,7 +85,7 @@ def test_allocator_settings_are_in_effect(run: Run) -> None:
 
 
 @needs_liger
-def test_liger_replaced_the_layers(run: Run) -> None:
+def test_liger_replaced_the_layers(run):
     row = run("{kernels: liger}").measurements
     # Two norms and a gated layer in each of 8 blocks, and the last norm.
     assert (row["liger_modules"], row["loss_implementation"]) == (25, "plain")
@@ -108,9 +104,7 @@ def test_liger_replaced_the_layers(run: Run) -> None:
         pytest.param("{loss: cce}", marks=needs_cce),
     ],
 )
-def test_exported_script_trains_within_the_rows_peak(
-    choices: str, run: Run, tmp_path: Path
-) -> None:
+def test_exported_script_trains_within_the_rows_peak(choices, run, tmp_path):
     record = run(choices)
     losses = record.steps["loss"]
     unsaved = ("--save_strategy", "no")
@@ -123,7 +117,7 @@ def test_exported_script_trains_within_the_rows_peak(
 
 
 @needs_trl
-def test_offloaded_activations_wait_on_the_host(run: Run) -> None:
+def test_offloaded_activations_wait_on_the_host(run):
     kept, moved = run("{}").measurements, run("{activations: offload}").measurements
     lean = run("{activations: checkpoint_offload_streams}").measurements
     column = "offloaded_activation_bytes"
@@ -135,12 +129,12 @@ def test_offloaded_activations_wait_on_the_host(run: Run) -> None:
 
 
 @needs_kernels
-def test_kernels_of_the_hub_are_counted(run: Run) -> None:
+def test_kernels_of_the_hub_are_counted(run):
     assert run("{kernels: hub}").measurements["hub_kernel_modules"] > 0
 
 
 @pytest.mark.parametrize("scheme", ["int8_int4", "int4", "fp8", "fp8_int4", "mxfp4"])
-def test_qat_rounds_on_a_gpu(scheme: str, run: Run) -> None:
+def test_qat_rounds_on_a_gpu(scheme, run):
     pytest.importorskip("torchao")
     row = run(f"{{qat: {scheme}, precision: bf16_weights}}").measurements
     assert row["fake_quantized_linears"] == 8 * 7
@@ -149,7 +143,7 @@ def test_qat_rounds_on_a_gpu(scheme: str, run: Run) -> None:
 @pytest.mark.parametrize(
     "base", ["16bit_fp16", "bnb_4bit(dtype=float16, upcast=false)", "bnb_8bit(dtype=float16)"]
 )
-def test_base_in_fp16_trains_under_loss_scaling(base: str, run: Run) -> None:
+def test_base_in_fp16_trains_under_loss_scaling(base, run):
     pytest.importorskip("bitsandbytes")
     record = run(f"{{base: '{base}', adapter: lora_r8_all_linear, precision: fp16}}")
     assert all(math.isfinite(loss) for loss in record.steps["loss"])

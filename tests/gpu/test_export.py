@@ -1,7 +1,5 @@
 """On a GPU, an exported train.py takes the row's peak to the byte, and has its losses."""
 
-from __future__ import annotations
-
 import functools
 import json
 import statistics
@@ -13,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.isolation.slot import Slot
 from tests.gpu.shared import BERT_LARGE, ROOT, exported, gpu_marks, measured, planned
 
 CASES = {
@@ -35,7 +32,7 @@ pytestmark = gpu_marks()
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_exported_training_peaks_at_the_rows_bytes(case: str, slot: Slot, tmp_path: Path) -> None:
+def test_exported_training_peaks_at_the_rows_bytes(case, slot, tmp_path):
     record = measured(slot, planned(tmp_path, BERT_LARGE, CASES[case]))
     expected = record.measurements["peak_allocated_bytes"]
     losses = record.steps["loss"]
@@ -88,7 +85,7 @@ def trained_losses(model: Mapping[str, Any], data: Any, choices: str, folder: Pa
     return losses
 
 
-def test_exported_accumulation_has_the_losses_of_the_fp32_reference(tmp_path: Path) -> None:
+def test_exported_accumulation_has_the_losses_of_the_fp32_reference(tmp_path):
     train = functools.partial(trained_losses, WITHOUT_DROPOUT, (512, 512))
     reference = train("{precision: fp32, micro_batch: 32}", tmp_path / "reference")
     choices = "{precision: bf16, micro_batch: 8, accumulation: 4}"
@@ -99,7 +96,7 @@ def test_exported_accumulation_has_the_losses_of_the_fp32_reference(tmp_path: Pa
 
 
 @pytest.mark.parametrize("eager", PICKS)
-def test_exported_pick_has_the_losses_of_eager_training(eager: str, tmp_path: Path) -> None:
+def test_exported_pick_has_the_losses_of_eager_training(eager, tmp_path):
     def train(case: tuple[str, str]) -> list[float]:
         name, choices = case
         return trained_losses(LLM_1B["model"], LLM_1B["data"], choices, tmp_path / name)

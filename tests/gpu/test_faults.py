@@ -1,7 +1,5 @@
 """Faults on a real GPU: each has its record, the GPU is clean afterwards, other trials unharmed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -36,13 +34,13 @@ def bert(folder: Path, *, micro_batch: int) -> TrialSpec:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Where this file's sweeps are written."""
     return tmp_path_factory.mktemp("faults")
 
 
 @pytest.fixture(scope="module")
-def ok_before(slot: Slot, folder: Path) -> TrialRecord:
+def ok_before(slot, folder) -> TrialRecord:
     """A good trial, run before every fault."""
     return slot.run(bert(folder, micro_batch=4), timeout_seconds=300.0)
 
@@ -67,16 +65,14 @@ def resting_bytes() -> int:
     return used
 
 
-def test_slot_forks_and_leaves_the_gpu_alone(slot: Slot, ok_before: TrialRecord) -> None:
+def test_slot_forks_and_leaves_the_gpu_alone(slot, ok_before):
     assert slot.hello["unclean"] == ""
     assert ok_before.outcome is Outcome.OK, f"{ok_before.reason}\n{ok_before.provenance.log}"
     assert ok_before.provenance.isolation == "fork"
     assert ok_before.measurements["gpu_foreign_processes"] == 0
 
 
-def test_batch_that_does_not_fit_is_out_of_memory(
-    slot: Slot, ok_before: TrialRecord, folder: Path
-) -> None:
+def test_batch_that_does_not_fit_is_out_of_memory(slot, ok_before, folder):
     before = resting_bytes()
     record = slot.run(bert(folder, micro_batch=1024), timeout_seconds=300.0)
     assert record.outcome is Outcome.OUT_OF_MEMORY, f"{record.reason}\n{record.provenance.log}"
@@ -101,16 +97,7 @@ def missing_package(spec: TrialSpec) -> TrialSpec:
         (missing_package, Outcome.UNSUPPORTED, "requirements", "no_such_package"),
     ],
 )
-def test_fault_has_one_classified_record(
-    faulty: str | Faulty,
-    outcome: Outcome,
-    phase: str,
-    reason: str,
-    slot: Slot,
-    ok_before: TrialRecord,
-    folder: Path,
-) -> None:
-    # After a suspicious end the next trial's process is not forked yet.
+def test_fault_has_one_classified_record(faulty, outcome, phase, reason, slot, ok_before, folder):
     unsupported = outcome is Outcome.UNSUPPORTED
     expected = resting_bytes() if unsupported else ok_before.measurements["gpu_used_before_bytes"]
     spec = bert(folder, micro_batch=4)
@@ -132,9 +119,7 @@ input()
 """
 
 
-def test_process_that_comes_and_leaves_during_a_trial_is_a_flag(
-    slot: Slot, ok_before: TrialRecord, folder: Path
-) -> None:
+def test_process_that_comes_and_leaves_during_a_trial_is_a_flag(slot, ok_before, folder):
     spec = bert(folder, micro_batch=4)
     spec = replace(spec, measure=replace(spec.measure, steps=100))
     pipe = subprocess.PIPE

@@ -1,7 +1,5 @@
 """Long and unequal rows on a GPU: peaks of bare_decoder.py, losses of padded rows."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Mapping
@@ -35,9 +33,7 @@ def trained(
 
 
 @pytest.mark.parametrize("activations", ["keep", "checkpoint"])
-def test_peak_of_a_long_sequence_equals_the_bare_script(
-    activations: str, slot: Slot, tmp_path: Path
-) -> None:
+def test_peak_of_a_long_sequence_equals_the_bare_script(activations, slot, tmp_path):
     data = (512, STEPS * MICRO_BATCH)
     choices = {"sequence_length": LONG, "activations": activations}
     row = trained(slot, tmp_path, choices, data).measurements
@@ -46,7 +42,7 @@ def test_peak_of_a_long_sequence_equals_the_bare_script(
     assert row["peak_allocated_bytes"] == bare["peak_allocated_bytes"]
 
 
-def test_peak_of_padding_free_rows_equals_the_bare_script(slot: Slot, tmp_path: Path) -> None:
+def test_peak_of_padding_free_rows_equals_the_bare_script(slot, tmp_path):
     lines = [json.dumps({"input_ids": row}) + "\n" for row in unequal_rows()]
     (tmp_path / "rows.jsonl").write_text("".join(lines))
     data = {"file": {"path": "rows.jsonl"}}
@@ -58,9 +54,7 @@ def test_peak_of_padding_free_rows_equals_the_bare_script(slot: Slot, tmp_path: 
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "varlen"])
-def test_losses_without_padding_are_those_of_padded_rows(
-    attention: str, slot: Slot, tmp_path: Path
-) -> None:
+def test_losses_without_padding_are_those_of_padded_rows(attention, slot, tmp_path):
     data = {"synthetic": RAGGED}
     padded = trained(slot, tmp_path, {}, data).steps["loss"]
     choices = {"batching": "padding_free", "attention": attention}
@@ -69,7 +63,7 @@ def test_losses_without_padding_are_those_of_padded_rows(
     assert statistics.fmean(flat.steps["loss"]) == pytest.approx(statistics.fmean(padded), rel=0.01)
 
 
-def test_packed_blocks_with_variable_length_attention_train(slot: Slot, tmp_path: Path) -> None:
+def test_packed_blocks_with_variable_length_attention_train(slot, tmp_path):
     choices = {"batching": "packed", "attention": "varlen"}
     row = trained(slot, tmp_path, choices, {"synthetic": RAGGED}).measurements
     assert row["real_tokens_per_second"] == row["tokens_per_second"]
@@ -77,7 +71,7 @@ def test_packed_blocks_with_variable_length_attention_train(slot: Slot, tmp_path
     assert tokens == pytest.approx(row["steps_counted"] * MICRO_BATCH * 2048)
 
 
-def test_upkeep_peaks_are_measured_and_change_nothing_else(slot: Slot, tmp_path: Path) -> None:
+def test_upkeep_peaks_are_measured_and_change_nothing_else(slot, tmp_path):
     data = (2048, STEPS * MICRO_BATCH)
     plain = trained(slot, tmp_path, {}, data).measurements
     row = trained(slot, tmp_path, {}, data, evaluate_and_save=True).measurements

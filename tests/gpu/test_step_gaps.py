@@ -1,7 +1,5 @@
 """The gap between two steps on a real GPU: a planted pause is in it, and nowhere else."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,7 +48,7 @@ def seconds_in(row: Mapping[str, Any], column: str) -> float:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_pause_between_steps_is_in_the_gap_alone(case: str, slot: Slot, tmp_path: Path) -> None:
+def test_pause_between_steps_is_in_the_gap_alone(case, slot, tmp_path):
     spec = planned_case(tmp_path, case)
     plain = figures(slot, spec)
     paused = figures(slot, with_fault(spec, "sleep_between_steps", seconds=PAUSE))
@@ -73,7 +71,7 @@ def test_pause_between_steps_is_in_the_gap_alone(case: str, slot: Slot, tmp_path
         assert abs(seconds_in(paused, column) - seconds_in(plain, column)) < allowed
 
 
-def test_gap_is_part_of_the_step(slot: Slot, tmp_path: Path) -> None:
+def test_gap_is_part_of_the_step(slot, tmp_path):
     row = figures(slot, planned_case(tmp_path, "eager"))
     parts = ("step_gap_seconds_median", "forward_seconds_median", "update_seconds_median")
     assert all(row[part] > 0 for part in parts)

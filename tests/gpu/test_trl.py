@@ -1,15 +1,11 @@
 """On a GPU: TRL's loops have the losses of the Trainer, and the peaks of bare TRL Trainers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-from tests.gpu.conftest import Run
 from tests.gpu.shared import DECODER, gpu_marks, peak_of_code
 
 STEPS = 6
@@ -74,25 +70,25 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_trl_on_a_gpu_has_the_peak_of_a_bare_trainer(case: str, run: Run, tmp_path: Path) -> None:
+def test_trl_on_a_gpu_has_the_peak_of_a_bare_trainer(case, run, tmp_path):
     record = run(CASES[case])
     bare = peak_of_code(BARE, json.dumps(DECODER["config"]), str(STEPS), str(tmp_path), case)
     assert record.measurements["peak_allocated_bytes"] == pytest.approx(bare, rel=0.01)
 
 
-def test_sft_on_a_gpu_has_the_losses_of_the_trainer(run: Run) -> None:
+def test_sft_on_a_gpu_has_the_losses_of_the_trainer(run):
     losses = run("{loop: trainer}").steps["loss"]
     # bf16 rounds the logits of the two computations differently.
     assert run(CASES["sft"]).steps["loss"] == pytest.approx(losses, rel=5e-3)
 
 
 @pytest.mark.parametrize("batching", ["padding_free", "packed"])
-def test_sft_on_a_gpu_packs_with_a_kernel_of_variable_length(batching: str, run: Run) -> None:
+def test_sft_on_a_gpu_packs_with_a_kernel_of_variable_length(batching, run):
     record = run(f"{{loop: trl_sft, batching: {batching}}}")
     assert record.measurements["samples_per_second"] > 0
 
 
-def test_dpo_on_a_gpu_holds_the_reference_that_it_reads_back(run: Run) -> None:
+def test_dpo_on_a_gpu_holds_the_reference_that_it_reads_back(run):
     whole = run(CASES["model"]).measurements
     before = run(CASES["before"]).measurements
     assert whole["reference_model_bytes"] > 0
@@ -103,6 +99,6 @@ def test_dpo_on_a_gpu_holds_the_reference_that_it_reads_back(run: Run) -> None:
 
 
 @pytest.mark.parametrize("technique", ["compile: inductor", "kernels: liger", "precision: fp16"])
-def test_dpo_on_a_gpu_trains_with_other_techniques(technique: str, run: Run) -> None:
+def test_dpo_on_a_gpu_trains_with_other_techniques(technique, run):
     record = run(f"{{loop: trl_dpo, micro_batch: 4, {technique}}}")
     assert record.measurements["loss_first"] == pytest.approx(0.6931, rel=1e-2)

@@ -1,13 +1,9 @@
 """On a GPU: vision-language trials against the same training by hand, and the shipped sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
-from jobs.isolation.slot import Slot
 from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.tables.table_reader import read_trials_file
 from tests.gpu.bare_vision import CASES, CONFIG, IMAGE_SIZE, MICRO_BATCH, STEPS, TOKENS
@@ -24,9 +20,7 @@ pytestmark = gpu_marks()
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_peak_of_images_with_texts_equals_the_bare_script(
-    case: str, slot: Slot, tmp_path: Path
-) -> None:
+def test_peak_of_images_with_texts_equals_the_bare_script(case, slot, tmp_path):
     model = {"task": "image-text-to-text", "architecture": "qwen2_5_vl", "config": CONFIG}
     choices = {"precision": "bf16", "micro_batch": MICRO_BATCH, **CHOICES[case]}
     samples = STEPS * MICRO_BATCH
@@ -38,7 +32,7 @@ def test_peak_of_images_with_texts_equals_the_bare_script(
     assert record.measurements["image_tokens_per_sample"] == 256
 
 
-def test_shipped_vision_sweep_finds_a_frontier_in_two_minutes(tmp_path: Path) -> None:
+def test_shipped_vision_sweep_finds_a_frontier_in_two_minutes(tmp_path):
     output = tmp_path / "vlm"
     options = ["--time-budget", "120s", "--output", str(output)]
     print(run_here("-m", "orchestrator.sweep", "configs/vlm.yaml", *options))

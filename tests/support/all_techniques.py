@@ -4,8 +4,6 @@
 of the list, under ``HEADING``. A row that runs only together with others is written by hand above.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

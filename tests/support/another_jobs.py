@@ -1,7 +1,5 @@
 """A package of the user's that has the name of one of this program's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -2,8 +2,6 @@
 trials.
 """
 
-from __future__ import annotations
-
 import platform
 
 ENVIRONMENT = {

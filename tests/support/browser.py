@@ -1,7 +1,5 @@
 """The Chromium that page tests and benchmarks run: the distribution's, never a downloaded one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A clock for tests."""
 
-from __future__ import annotations
-
 
 class Clock:
     """In place of ``time.perf_counter``: its time passes only when a test changes ``now``."""

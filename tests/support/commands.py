@@ -1,7 +1,5 @@
 """Commands that have run in the root of the repository, with what they printed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

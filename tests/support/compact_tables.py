@@ -6,8 +6,6 @@ Columns without a value, the descriptions of columns (docs/schema.md has them), 
 copy of the configuration beside the run's description are left out. No value changes.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

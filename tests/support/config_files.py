@@ -1,7 +1,5 @@
 """Configuration files of a few lines, loaded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Synthetic configurations, for tests of the analysis that need no records."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

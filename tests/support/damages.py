@@ -2,8 +2,6 @@
 same.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

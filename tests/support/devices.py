@@ -1,7 +1,5 @@
 """SIMULATED devices for searches of a batch size, by laws that a test states."""
 
-from __future__ import annotations
-
 import bisect
 import random
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Small disks of a test's own, which fill up or run out of inodes. They need a mount namespace."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 from collections.abc import Iterator

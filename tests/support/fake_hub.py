@@ -1,7 +1,5 @@
 """A Hugging Face Hub in one process: dataset repositories in memory, and the calls of an upload."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """A SIMULATED ``pynvml`` with as much as the program asks of it."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A cluster without Ray: trials run one after another in this process, through a function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

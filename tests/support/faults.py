@@ -3,8 +3,6 @@
 A process has them if ``ORCHESTRATOR_HOOK_MODULES`` names this module; tests/conftest.py sets it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -4,8 +4,6 @@ All tests of a pytest process share one fork server, so torch, transformers and 
 once. A process that is forked from it has run no training and has used no GPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

@@ -4,8 +4,6 @@
 JSON list with the outcome, rule and reason of each trial.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,8 +1,7 @@
 """A SIMULATED GPU for trackers: it works through a queue while the host's clock goes on."""
 
-from __future__ import annotations
-
 import time
+from typing import Self
 
 import pytest
 import torch
@@ -12,6 +11,24 @@ from tests.support.clock import Clock
 
 QUERY_SECONDS = 1e-4
 """What it costs the host to ask about an event."""
+
+
+class Event:
+    """In place of ``torch.cuda.Event``."""
+
+    def __init__(self, host: Clock, at: float) -> None:
+        self.host = host
+        self.at = at
+
+    def synchronize(self) -> None:
+        self.host.now = max(self.host.now, self.at)
+
+    def query(self) -> bool:
+        self.host.now += QUERY_SECONDS
+        return self.host.now >= self.at
+
+    def elapsed_time(self, other: Self) -> float:
+        return 1000 * (other.at - self.at)
 
 
 class Device:
@@ -31,24 +48,6 @@ class Device:
     def event(self) -> Event:
         """An event behind everything that was launched."""
         return Event(self.host, max(self.host.now, self.done_at))
-
-
-class Event:
-    """In place of ``torch.cuda.Event``."""
-
-    def __init__(self, host: Clock, at: float) -> None:
-        self.host = host
-        self.at = at
-
-    def synchronize(self) -> None:
-        self.host.now = max(self.host.now, self.at)
-
-    def query(self) -> bool:
-        self.host.now += QUERY_SECONDS
-        return self.host.now >= self.at
-
-    def elapsed_time(self, other: Event) -> float:
-        return 1000 * (other.at - self.at)
 
 
 def simulated(monkeypatch: pytest.MonkeyPatch) -> Device:

@@ -4,8 +4,6 @@ Stand-ins take the libraries' places, so that everything is evaluated that holds
 and nothing is trained.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

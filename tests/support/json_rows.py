@@ -1,7 +1,5 @@
 """Rows in a file of JSON lines, as a user's data."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

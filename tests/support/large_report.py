@@ -1,7 +1,5 @@
 """A report of many invented configurations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from orchestrator.analysis.dataset import build_dataset

@@ -6,8 +6,6 @@ real processes. The trial's choice ``act`` or its fault says what its child does
 ``variables`` make the slots of whole sweeps have such parents.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """The actor of a real sweep whose trials only pretend to train, in real processes."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Invented machines for the doctor: a healthy one and a sick one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

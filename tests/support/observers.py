@@ -1,7 +1,5 @@
 """An observer that remembers its calls."""
 
-from __future__ import annotations
-
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.observers.observer import Observer

@@ -1,7 +1,5 @@
 """One trial, run in the test's own process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from jobs.record import Outcome, TrialRecord

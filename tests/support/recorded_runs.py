@@ -1,7 +1,5 @@
 """The recorded runs of docs/results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from orchestrator.analysis.dataset import EnvironmentResults, load_dataset

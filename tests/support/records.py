@@ -1,7 +1,5 @@
 """Synthetic trial records, for tests of what is made of records."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Mapping, Sequence

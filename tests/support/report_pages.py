@@ -1,7 +1,5 @@
 """A report page opened in headless Chromium: what its tests share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

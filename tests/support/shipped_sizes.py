@@ -3,8 +3,6 @@
 python -m tests.support.shipped_sizes configs/*.yaml
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

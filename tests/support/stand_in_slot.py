@@ -1,7 +1,5 @@
 """A slot on a real Ray whose trials take no time, for tests of what happens around trials."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

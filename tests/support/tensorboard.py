@@ -1,7 +1,5 @@
 """TensorBoard's event files, read without TensorBoard."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

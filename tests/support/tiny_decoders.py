@@ -1,7 +1,5 @@
 """A tiny decoder: its sizes, its spec, and the model itself with random weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

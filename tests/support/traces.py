@@ -1,7 +1,5 @@
 """A training step small enough to follow by hand, as the profiler would have traced it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -7,8 +7,6 @@ one of which is slow, and "small" has one. The trials themselves write to FOLDER
 Nodes join a second sweep. What came of all this goes to stdout as JSON.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """A tiny vision-language model of each family, and what its images are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Processors of tiny vision-language models, made on the spot: no Hub, and no torchvision."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A tokenizer of a few words, made on the spot: no Hub, no download."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

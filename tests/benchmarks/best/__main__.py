@@ -11,8 +11,6 @@ the grid. It is 1 if the search measured nothing that fits. A claim is kept if n
 configuration is faster than the pick by more than the result said; 95 % should be kept.
 """
 
-from __future__ import annotations
-
 import os
 
 from tests.support.arithmetic import ENVIRONMENT

@@ -8,8 +8,6 @@ the process of memory. The next trial has the largest expected improvement per s
 the budgets.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable

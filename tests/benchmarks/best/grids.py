@@ -1,7 +1,5 @@
 """The grids that searches are judged on: recorded ones, and simulated other models."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache

@@ -7,8 +7,6 @@ a budget is a warm start: the configuration that the recorded effects expect to 
 those not predicted to exceed it.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from abc import abstractmethod

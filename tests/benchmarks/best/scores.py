@@ -1,7 +1,5 @@
 """Replays one search on one grid with noise, and judges its picks by the grid without noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

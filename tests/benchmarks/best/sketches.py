@@ -5,8 +5,6 @@ do not follow the law that the searches assume: the loader of data limits the vi
 small batches fill the GPU badly, and every configuration is a little off. A draw varies all this.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

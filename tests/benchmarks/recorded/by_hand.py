@@ -5,8 +5,6 @@ own, for one epoch of 512 samples with a plain Trainer. ``python -m tests.benchm
 measures it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -1,7 +1,5 @@
 """The distinct configurations of recorded runs: what was trained, whichever run measured it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

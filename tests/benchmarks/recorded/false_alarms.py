@@ -5,8 +5,6 @@ differs in speed is a false alarm. Then the GPU-bound rows of the later run are 
 comparison is asked again.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from collections.abc import Iterator, Sequence

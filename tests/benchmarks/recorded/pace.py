@@ -1,7 +1,5 @@
 """Trials per GPU-minute of a sweep, and what a trial takes besides its counted steps."""
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections import Counter

@@ -4,8 +4,6 @@ The confidence interval of a speed describes the steps of one trial. The pairs s
 trial of the same configuration is from it.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics

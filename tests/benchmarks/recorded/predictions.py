@@ -5,8 +5,6 @@ rows of its choices, in runs of the same config or of the same model and data. R
 other processes used are left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

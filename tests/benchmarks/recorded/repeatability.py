@@ -9,8 +9,6 @@ all of them, and those of one technique against the others.
 ``orchestrator.analysis.repeatability`` has the printed figures.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Rows of recorded runs, as the subcommands of ``tests.benchmarks.tables`` read them."""
 
-from __future__ import annotations
-
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.labels import label

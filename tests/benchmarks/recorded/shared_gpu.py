@@ -4,8 +4,6 @@ Runs from before 2026-11-23 carry no such flag. Another process that took less m
 libraries may take (``jobs.node.gpu_sharing``) is not found in them.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ step, and at most some milliseconds. Fitted to recorded trials whose speed is th
 shown is what the stopping rule would have made of these trials.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import math

@@ -4,8 +4,6 @@ What the recorded run measured is as recorded: its speeds and peaks, between its
 lines. Everything else is a recorded configuration times the factors of `techniques.py`.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

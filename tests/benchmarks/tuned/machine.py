@@ -1,7 +1,5 @@
 """The simulated decoder under `tune`, which knows other models only: its space and its trials."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from pathlib import Path

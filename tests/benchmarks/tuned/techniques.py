@@ -5,8 +5,6 @@ models where there are some (`docs/results`). A replay draws each of them anew f
 that no search can be fitted to them.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ process of it is killed or stopped, or its folder or a disk is damaged. Where th
 strike gets equally many turns. Exit status 0 if all held.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -1,7 +1,5 @@
 """What became of sweeps under a random killer, and the table of it."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

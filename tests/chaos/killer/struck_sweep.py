@@ -1,7 +1,5 @@
 """One sweep under a random killer, resumed until it is complete, and what did not hold."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

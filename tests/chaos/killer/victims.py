@@ -1,7 +1,5 @@
 """What a random killer strikes: the processes of a sweep, its run folder and its disks."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import shutil

@@ -1,7 +1,5 @@
 """A SIMULATED GPU per node, in the place of NVML. Its state is in the control folder."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """What Python loads first in every process of a chaos run: trials' faults, the driver's clock."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

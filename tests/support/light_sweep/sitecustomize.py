@@ -1,7 +1,5 @@
 """What Python loads first in every process of a sweep whose trials only pretend to train."""
 
-from __future__ import annotations
-
 import sys
 
 if "jobs.isolation.forkserver" in sys.orig_argv:
