@@ -1,6 +1,5 @@
 """Comparisons as text and as Markdown."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.comparison import compare
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.reporting.comparison import markdown, render, to_json
+from tests.support.golden import assert_golden
 from tests.support.records import H200, make_record, steady, with_losses, write_run
 
 
@@ -48,22 +48,7 @@ def changed(tmp_path: Path) -> tuple[Dataset, Dataset]:
 def test_render_names_every_kind_of_change(changed):
     comparison = compare(*changed)
     assert comparison.fails(0.6), "a regression fails whatever the tolerance"
-    lines = render(*changed, comparison).splitlines()
-    assert lines[0].startswith("synthetic (NVIDIA H200) -> synthetic (NVIDIA H200): 5 config")
-    assert lines[1] == "  differs: torch: 2.13.0 -> 2.14.0"
-    assert lines[2].startswith("all 5 GPU-bound rows together: ")
-    assert lines[3].startswith("smallest change of speed that would be found: ")
-    assert [line.partition(":")[0] for line in lines[4:]] == [
-        *("regressed", "slower", "more memory"),
-        *("fixed", "faster", "less memory"),
-    ]
-    assert lines[4] == "regressed: batch 32: out_of_memory: CUDA out of memory"
-    assert re.fullmatch(
-        r"slower: batch 1: 0.1 samples/s → 0.09 samples/s "
-        r"\(−10.0 %, equal runs differ by up to ±\d.\d %\)",
-        lines[5],
-    )
-    assert lines[7] == "fixed: batch 64: was out_of_memory: too large"
+    assert_golden("comparison.txt", render(*changed, comparison))
 
 
 def test_render_says_that_losses_changed(tmp_path):

@@ -6,27 +6,7 @@ import pytest
 
 from jobs.flags import Flag, FlagKind
 from orchestrator.reporting.flags import WORDINGS, describe, description, heading, with_heading
-
-
-@pytest.mark.parametrize(
-    ("flag", "text"),
-    [
-        (Flag(FlagKind.UNSTABLE, 0.051), "unstable: step time 95 % CI ±5.1 %"),
-        (
-            Flag(FlagKind.LAUNCH_BOUND, 0.35),
-            "launch-bound: kernel launches limited 35 % of the time",
-        ),
-        (Flag(FlagKind.THRASHING, 3.0), "thrashing: flushes of the allocator's cache: 3"),
-        (Flag(FlagKind.SHARED_PROCESSES, 2), "shared GPU: other processes on the GPU: 2"),
-        (Flag(FlagKind.LOSS_MISMATCH, 2.0), "loss mismatch: mean loss 2.00 times the reference's"),
-        (
-            Flag(FlagKind.LOSS_NOT_FINITE, 3),
-            "loss not finite: the loss is not finite from step 3 on",
-        ),
-    ],
-)
-def test_with_heading_states_the_figure(flag, text):
-    assert with_heading(flag) == text
+from tests.support.golden import assert_golden
 
 
 @pytest.mark.parametrize("kind", list(FlagKind))
@@ -43,3 +23,8 @@ def test_description_of_several_values_is_a_range():
     assert unstable == "step time 95 % CI ±1.0 % to ±30 %"
     shared = description(FlagKind.SHARED_BEFORE, [2.0**30, 2.0**30])
     assert shared == "1 GiB of the GPU's memory were in use before the trial"
+
+
+def test_every_flag_with_its_figure_is_the_recorded_text():
+    lines = [with_heading(Flag(kind, value)) for kind in FlagKind for value in (0.351, 3.0)]
+    assert_golden("flags.txt", "\n".join(lines))
