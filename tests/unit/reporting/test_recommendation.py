@@ -17,7 +17,8 @@ from tests.support.recorded_runs import RECORDED
 from tests.support.records import make_record, write_run
 
 GIB = 2**30
-BERT, GUIDE = "2026-11-20-bert_large-7xh200-part", "2026-11-21-docs_table-h200"
+BERT, WHOLE = "2026-11-20-bert_large-7xh200-part", "2026-11-21-bert_large-h200"
+GUIDE, TECHNIQUES = "2026-11-21-docs_table-h200", "2026-11-21-all_techniques-2xh200"
 WORKLOAD = "--samples 1000000 --epochs 3 --price-per-hour 4.5"
 QUESTIONS = (
     f"{BERT} --memory 24GiB --effective-batch 256 {WORKLOAD}",
@@ -25,10 +26,16 @@ QUESTIONS = (
     f"{BERT} --memory 8GiB --all-training-recipes --objective joules_per_sample",
     f"{BERT} --memory 2GiB",
     f"{GUIDE} --memory 7GiB --effective-batch 4",
+    # The nearest better effective batch, and a micro-batch between two that were measured.
+    f"{WHOLE} --memory 24GiB --effective-batch 257",
+    f"{WHOLE} --memory 24GiB --effective-batch 100",
+    # Figures of a trial with a wrong loss scale, and what is left out.
+    f"{TECHNIQUES} --memory 24GiB --effective-batch 64",
+    f"{TECHNIQUES} --memory 16GiB",
 )
 
 
-def test_render_answers_five_questions():
+def test_answers_about_recorded_runs_are_the_recorded_text():
     text = io.StringIO()
     for question in QUESTIONS:
         name, *options = question.split()
@@ -62,26 +69,6 @@ def test_render_of_a_run_without_results_says_so(tmp_path):
     answer = run.recommend()
     assert "no measured configuration keeps these constraints" in repr(answer)
     assert to_json(run.dataset, run.dataset.main, answer.recommendation)["hardware"] is None
-
-
-def test_render_names_the_nearest_better_effective_batch():
-    run = load(RECORDED / "2026-11-21-bert_large-h200")
-    text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=257))
-    assert "near this effective batch:\n  256 instead of 257: 9" in text
-    text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=100))
-    assert "inferred from micro-batches 16 and 32, which were measured" in text
-
-
-def test_render_labels_figures_of_a_trial_with_a_wrong_loss():
-    run = load(RECORDED / "2026-11-21-all_techniques-2xh200")
-    text = repr(run.recommend(memory_bytes=24 * GIB, effective_batch=64))
-    line = "batch 16×4 · bf16 · adamw_torch_fused: 283 samples/s, 14.7 GiB"
-    assert line in text
-    assert "(inferred, figures of a trial with a wrong loss scale)" in text
-    text = repr(run.recommend(memory_bytes=16 * GIB))
-    assert "left out: 2 configurations, none of them better, whose losses do not match" in text
-    assert line in text
-    assert "(loss times accumulation)" in text
 
 
 def test_render_says_that_losses_were_not_checked(tmp_path):

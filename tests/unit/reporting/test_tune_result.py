@@ -17,6 +17,7 @@ from orchestrator.storage.layout import RESULT
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.search_summary import BudgetResult, MeasuredPick, SearchSummary
 from orchestrator.units import GIB
+from tests.support.golden import assert_golden, without_ids
 from tests.support.recorded_runs import RECORDED
 from tests.support.records import make_record, write_run
 
@@ -50,42 +51,21 @@ def plain_json(values: dict[str, Any]) -> Any:
     return json.loads(json.dumps(values))
 
 
-def test_result_within_a_budget_below_everything_names_the_least_memory():
-    listed = [Flag(FlagKind.SHARED_PROCESSES, 1), Flag(FlagKind.HOST_BOUND, 0.97)]
-    text = printed(
-        make_record(micro_batch=4, memory_mib=30_000, flags=listed),
-        make_record(micro_batch=8, memory_mib=50_000, speed=200.0),
-        pick=None,
-        gain_at_most=None,
-    )
-    assert "no measured configuration fits\n  least memory measured: batch 4" in text
-    assert "whether anything does is not known" in text
+def test_results_are_the_recorded_text():
+    host_bound, shared = Flag(FlagKind.HOST_BOUND, 0.97), Flag(FlagKind.SHARED_PROCESSES, 1)
+    doubtful = make_record(flags=[host_bound])
     # Another process may have had a part of this memory; the speed is of no interest.
-    assert "other processes on the GPU: 1" in text
-    assert "host-bound" not in text
-
-
-def test_result_that_was_cut_short_says_how_to_continue():
-    cut = printed(make_record(), is_settled=False)
-    assert "at most +1.2 % in speed, with 95 % probability" in cut
-    assert "--resume with more --gpu-minutes continues it" in cut
-    assert "--resume" not in printed(make_record(), is_settled=True)
-
-
-def test_result_of_a_killed_run_names_its_fastest_without_what_the_search_says():
-    text = printed(make_record(micro_batch=4), make_record(micro_batch=8, speed=200.0))
-    assert "batch 8" in text
-    assert "considered" not in text
-    assert "×2.00 in speed over your own arguments" in text
-
-
-def test_result_with_a_doubtful_speed_says_why():
-    flag = Flag(FlagKind.HOST_BOUND, 0.97)
-    assert "host-bound: " in printed(make_record(flags=[flag]), is_settled=True)
-
-
-def test_result_of_nothing_measured_says_so():
-    assert "nothing was measured" in printed()
+    large = make_record(memory_mib=30_000, flags=[shared, host_bound])
+    larger = make_record(micro_batch=8, memory_mib=50_000, speed=200.0)
+    texts = {
+        "cut short": printed(make_record(), is_settled=False),
+        "settled, with a doubtful speed": printed(doubtful, is_settled=True),
+        "nothing fits": printed(large, larger, pick=None, gain_at_most=None),
+        "killed": printed(make_record(), make_record(micro_batch=8, speed=200.0)),
+        "nothing measured": printed(),
+    }
+    text = "\n\n".join(f"{case}:\n{texts[case]}" for case in texts)
+    assert_golden("tune_results.txt", without_ids(text))
 
 
 def test_result_is_stored_when_the_run_is_published_and_read_from_there(tmp_path):

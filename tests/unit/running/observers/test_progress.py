@@ -4,13 +4,12 @@ import io
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
+from jobs.spec import MemoryCap, Purpose
 from orchestrator.running.observers.progress import Progress
 from tests.support.clock import Clock
-from tests.support.records import make_record
+from tests.support.golden import assert_golden, without_ids
+from tests.support.records import follow_up_of, make_record
 
 AXES = ("micro_batch", "precision", "optimizer")
 
@@ -30,40 +29,30 @@ def record(micro_batch: int = 64, **given: Any) -> TrialRecord:
     return make_record(micro_batch=micro_batch, memory_mib=107, gpu=False, **choices, **given)
 
 
-def test_progress_prints_a_line_per_trial():
+def test_progress_of_a_sweep_is_the_recorded_text():
     printed = Printed(24)
-    ok, oom = (
-        record(speed=177.3),
-        record(128, outcome=Outcome.OUT_OF_MEMORY, reason="CUDA out of memory"),
-    )
-    printed.progress.ended(ok, measured=True)
-    printed.progress.ended(oom, measured=True)
-    assert printed.lines() == [
-        "[ 1/24]  ok         batch 64 · bf16 · adafactor  177 samples/s  107 MiB  (3.0 s)"
-        f"  {ok.trial_id}",
-        f"[ 2/24]  OOM        batch 128 · bf16 · adafactor  CUDA out of memory  {oom.trial_id}",
-    ]
-
-
-def test_progress_counts_kept_trials_without_a_line():
-    printed = Printed(2)
-    printed.progress.ended(record(speed=5.0), measured=False)
-    printed.progress.started(record().spec)
-    assert printed.lines() == []
-    printed.progress.ended(record(4, speed=2.0), measured=True)
-    assert printed.lines()[0].startswith("[2/2]  ok")
-    printed.progress.closed()
-    assert printed.lines()[1] == (
-        "-- 2 of 2 done (2 ok) | fastest 5.00 samples/s: batch 64 · bf16 · adafactor"
-        " | slot time 3.0 s"
-    )
-
-
-def test_progress_predicts_the_time_left():
-    printed = Printed(4)
+    ok, other_gpu = record(speed=177.3), record(repeat=1)
+    on_model = replace(other_gpu, spec=replace(other_gpu.spec, gpu_model="NVIDIA H200"))
+    printed.progress.started(ok.spec)
+    for ended in (ok, on_model):
+        printed.progress.ended(ended, measured=True)
+    printed.progress.ended(record(4, speed=200.0), measured=False)  # kept: counted without a line
+    for size, outcome in enumerate(Outcome, 100):
+        if outcome is not Outcome.OK:
+            failed = record(size, outcome=outcome, reason="why " * 100)
+            printed.progress.ended(failed, measured=True)
+    cap = {"memory_cap": MemoryCap(device_bytes=16 * 2**30)}
+    for follow_up in (
+        follow_up_of(ok, Purpose.TIE_BREAK),
+        follow_up_of(ok, Purpose.CAP_CHECK, cap),
+        follow_up_of(ok, Purpose.PROFILE),
+    ):
+        printed.progress.ended(follow_up, measured=True)
+    printed.progress.message("a node joined")
     printed.clock.now += 10.0
-    printed.progress.count(record(), measured=True)
-    assert printed.progress.status().endswith(" | about 30.0 s left")
+    printed.progress.closed()
+    assert max(map(len, printed.lines())) < 250
+    assert_golden("progress.txt", without_ids("\n".join(printed.lines())))
 
 
 def test_progress_prints_its_status_every_ten_trials():
@@ -74,48 +63,16 @@ def test_progress_prints_its_status_every_ten_trials():
     assert [line.partition(" done")[0] for line in statuses] == ["-- 10 of 30", "-- 20 of 30"]
 
 
+def test_progress_predicts_the_time_left():
+    printed = Printed(4)
+    printed.clock.now += 10.0
+    printed.progress.count(record(), measured=True)
+    assert printed.progress.status().endswith(" | about 30.0 s left")
+
+
 def test_progress_without_a_plan_only_counts():
     printed = Printed(None)
     printed.progress.ended(record(), measured=True)
     printed.progress.closed()
     assert printed.lines()[0].startswith("[1]  ok")
     assert printed.lines()[1].startswith("-- 1 done (1 ok)")
-
-
-def follow_up(spec: TrialSpec, purpose: Purpose, **given: Any) -> TrialSpec:
-    return replace(spec, follow_up=FollowUp(follows_trial=spec.trial_id, purpose=purpose, **given))
-
-
-def test_progress_says_what_a_follow_up_is_for():
-    printed = Printed(1)
-    ended = record()
-    capped = replace(
-        ended.spec,
-        measure=replace(ended.spec.measure, memory_cap=MemoryCap(device_bytes=16 * 2**30)),
-    )
-    for spec in (
-        follow_up(ended.spec, Purpose.TIE_BREAK, round=1),
-        follow_up(capped, Purpose.CAP_CHECK),
-        follow_up(ended.spec, Purpose.PROFILE),
-    ):
-        printed.progress.ended(replace(ended, spec=spec), measured=True)
-    words = [line.partition("]")[0] for line in printed.lines()]
-    assert words == ["[round 2", "[cap 16 GiB", "[profile"]
-    assert printed.progress.status().startswith("-- 0 of 1 done")
-
-
-def test_progress_names_the_repeat_and_the_gpu_model():
-    printed = Printed(2)
-    ended = record(repeat=1)
-    on_model = replace(ended, spec=replace(ended.spec, gpu_model="NVIDIA H200"))
-    printed.progress.ended(on_model, measured=True)
-    assert "batch 64 · bf16 · adafactor · repeat 1 · on NVIDIA H200  " in printed.lines()[0]
-
-
-@pytest.mark.parametrize("outcome", [own for own in Outcome if own is not Outcome.OK])
-def test_progress_prints_the_reason_of_every_other_outcome(outcome):
-    printed = Printed(1)
-    printed.progress.ended(record(outcome=outcome, reason="why " * 100), measured=True)
-    (line,) = printed.lines()
-    assert "  why why" in line
-    assert len(line) < 250
