@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook, Task
@@ -15,62 +14,50 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
-    """One method of PEFT."""
-
-    class_name: str
-    """Its configuration class, in the module ``config`` of the method's own package."""
-    doc: str
-    reads_text: bool = False
-    """Whether it adds virtual tokens to a text. Only models of text can have such an adapter."""
-    traits: tuple[str, ...] = ()
-
-
-METHODS: Mapping[str, Method] = {
-    "lora": Method(
+METHODS: Mapping[str, tuple[str, str]] = {
+    "lora": (
         "LoraConfig",
         "LoRA: two low-rank matrices beside each target layer; DoRA and rsLoRA are its parameters",
     ),
-    "adalora": Method(
+    "adalora": (
         "AdaLoraConfig",
         "AdaLoRA: a low-rank update as a singular value decomposition; its ranks stay at init_r, "
         "because the Trainer does not call its rank allocator",
     ),
-    "vera": Method(
-        "VeraConfig", "VeRA: scaling vectors around random matrices that all layers share"
-    ),
-    "ia3": Method("IA3Config", "IA3: vectors that scale keys, values and the feed-forward layer"),
-    "loha": Method("LoHaConfig", "LoHa: the element-wise product of two low-rank updates"),
-    "lokr": Method("LoKrConfig", "LoKr: an update that is a Kronecker product"),
-    "oft": Method("OFTConfig", "OFT: the weights times a block-diagonal orthogonal matrix"),
-    "boft": Method("BOFTConfig", "BOFT: OFT whose rotation is a product of sparse factors"),
-    "hra": Method("HRAConfig", "HRA: the weights times a chain of Householder reflections"),
-    "fourierft": Method("FourierFTConfig", "FourierFT: a few Fourier coefficients of the update"),
-    "vblora": Method("VBLoRAConfig", "VB-LoRA: low-rank updates composed from one bank of vectors"),
-    "randlora": Method("RandLoraConfig", "RandLoRA: a full-rank sum of scaled random matrices"),
-    "miss": Method(
-        "MissConfig", "MiSS: one small matrix that all shards of a layer's weights share"
-    ),
-    "shira": Method("ShiraConfig", "SHiRA: a small share of each layer's own weights"),
-    "c3a": Method("C3AConfig", "C3A: an update by circular convolution"),
-    "road": Method("RoadConfig", "RoAd: rotations of pairs of each layer's outputs"),
-    "ln_tuning": Method("LNTuningConfig", "LN tuning: only the layer norms are trained"),
-    "prompt_tuning": Method(
-        "PromptTuningConfig", "Prompt tuning: trained embeddings before the text", reads_text=True
-    ),
-    "p_tuning": Method(
+    "vera": ("VeraConfig", "VeRA: scaling vectors around random matrices that all layers share"),
+    "ia3": ("IA3Config", "IA3: vectors that scale keys, values and the feed-forward layer"),
+    "loha": ("LoHaConfig", "LoHa: the element-wise product of two low-rank updates"),
+    "lokr": ("LoKrConfig", "LoKr: an update that is a Kronecker product"),
+    "oft": ("OFTConfig", "OFT: the weights times a block-diagonal orthogonal matrix"),
+    "boft": ("BOFTConfig", "BOFT: OFT whose rotation is a product of sparse factors"),
+    "hra": ("HRAConfig", "HRA: the weights times a chain of Householder reflections"),
+    "fourierft": ("FourierFTConfig", "FourierFT: a few Fourier coefficients of the update"),
+    "vblora": ("VBLoRAConfig", "VB-LoRA: low-rank updates composed from one bank of vectors"),
+    "randlora": ("RandLoraConfig", "RandLoRA: a full-rank sum of scaled random matrices"),
+    "miss": ("MissConfig", "MiSS: one small matrix that all shards of a layer's weights share"),
+    "shira": ("ShiraConfig", "SHiRA: a small share of each layer's own weights"),
+    "c3a": ("C3AConfig", "C3A: an update by circular convolution"),
+    "road": ("RoadConfig", "RoAd: rotations of pairs of each layer's outputs"),
+    "ln_tuning": ("LNTuningConfig", "LN tuning: only the layer norms are trained"),
+    "prompt_tuning": ("PromptTuningConfig", "Prompt tuning: trained embeddings before the text"),
+    "p_tuning": (
         "PromptEncoderConfig",
         "P-tuning: embeddings before the text, made by a small trained network",
-        reads_text=True,
     ),
-    "prefix_tuning": Method(
+    "prefix_tuning": (
         "PrefixTuningConfig",
         "Prefix tuning: trained keys and values before those of the text, in every layer",
-        reads_text=True,
-        traits=("key_value_prefix",),
     ),
 }
+"""Method of PEFT -> its configuration class, in the module ``config`` of the method's own package,
+and what it is."""
+_TEXT_TRAITS: Mapping[str, tuple[str, ...]] = {
+    "prompt_tuning": (),
+    "p_tuning": (),
+    "prefix_tuning": ("key_value_prefix",),
+}
+"""Methods that add virtual tokens to a text, so that only models of text can have them -> traits
+of their rows."""
 
 
 def _lora(doc: str, **arguments: Any) -> Variant:
@@ -83,21 +70,20 @@ def _lora(doc: str, **arguments: Any) -> Variant:
     )
 
 
-def _variant(name: str, method: Method, parameters: Mapping[str, Any]) -> Variant:
+def _variant(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
     """The row of a method of PEFT with parameters of its configuration class."""
     requires = ["package:peft"]
     if parameters.get("init_lora_weights") == "loftq":
         requires.append("cuda")  # peft.utils.loftq_utils computes the weights on an accelerator
-    if method.reads_text:
-        requires.append("text_task")
+    if method in _TEXT_TRAITS:
         tokens = parameters.get("num_virtual_tokens", "")
-        requires.append(f"virtual_tokens:{tokens}")
+        requires += ["text_task", f"virtual_tokens:{tokens}"]
     return Variant(
-        doc=method.doc,
-        hooks={"model": Hook("peft_adapter", {"method": name, "parameters": dict(parameters)})},
+        doc=doc,
+        hooks={"model": Hook("peft_adapter", {"method": method, "parameters": dict(parameters)})},
         requires=tuple(requires),
         numerical_effect="training",
-        traits=("peft", *method.traits),
+        traits=("peft", *_TEXT_TRAITS.get(method, ())),
     )
 
 
@@ -143,13 +129,13 @@ ADAPTER = Axis(
         ),
     },
     families={
-        name: Family(
-            doc=method.doc,
-            config_class=f"peft.tuners.{name}.config:{method.class_name}",
-            build=functools.partial(_variant, name, method),
+        method: Family(
+            doc=doc,
+            config_class=f"peft.tuners.{method}.config:{class_name}",
+            build=functools.partial(_variant, method, doc),
             decided=_NOT_ALLOWED,
         )
-        for name, method in METHODS.items()
+        for method, (class_name, doc) in METHODS.items()
     },
 )
 add(ADAPTER)
@@ -173,10 +159,7 @@ def lora(
     target_modules: str | None = None,
     alpha: int = 16,
 ) -> torch.nn.Module:
-    """``model`` with LoRA adapters. Only the adapters and the head of the task are trainable.
-
-    ``arguments`` are the ``TrainingArguments``.
-    """
+    """``model`` with LoRA adapters. Only the adapters and the head of the task are trainable."""
     parameters: dict[str, Any] = {"r": rank, "lora_alpha": alpha, "lora_dropout": 0.0}
     if target_modules:
         parameters["target_modules"] = target_modules

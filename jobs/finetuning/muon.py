@@ -111,11 +111,7 @@ def _adamw(parameters: list[torch.nn.Parameter], arguments: Any) -> torch.optim.
 def _split(
     model: torch.nn.Module,
 ) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
-    """The trained matrices of the model's layers, and all other trained parameters.
-
-    Embeddings and what lies outside the base model, such as the output layer, are no matrices of
-    layers.
-    """
+    """The trained matrices of layers (no embeddings, no output layer), and other parameters."""
     from torch import nn
 
     inner: Any = model

@@ -34,10 +34,7 @@ def size_of(model: ModelSpec) -> dict[str, Any]:
 
 
 def _is_about_a_value(error: Exception, model: ModelSpec) -> bool:
-    """Whether the values that were given make the model fail, and not the missing tensors.
-
-    They do if the architecture can be built without data at its own defaults.
-    """
+    """Whether the given values make the model fail: at its defaults it is built without data."""
     if "meta" in str(error) or not model.config or model.name_or_path is not None:
         return False
     try:

@@ -20,9 +20,7 @@ from jobs.techniques.variant import (
     Axis,
     Family,
     NamePattern,
-    NumericalEffect,
     Variant,
-    deep_merge,
     merge,
 )
 
@@ -34,9 +32,7 @@ __all__ = [
     "Axis",
     "Family",
     "NamePattern",
-    "NumericalEffect",
     "Variant",
-    "deep_merge",
     "merge",
 ]
 

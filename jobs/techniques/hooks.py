@@ -49,10 +49,7 @@ def hook(name: str) -> Callable[[F], F]:
 
 
 def hooks_of(module: str, functions: Mapping[str, str]) -> None:
-    """Register functions of a module that is imported when one of them is first asked for.
-
-    ``functions``: name of the hook -> name of the function.
-    """
+    """Register functions, by hook, of a module that is imported when one of them is asked for."""
     _HOOKS.update((name, f"{module}:{function}") for name, function in functions.items())
 
 

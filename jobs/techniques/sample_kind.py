@@ -18,11 +18,7 @@ Workload = frozenset[tuple[str, Choice]]
 
 @functools.cache
 def workload_of(recipe: TrainingRecipe) -> Workload:
-    """The choices of a recipe that change what one sample is.
-
-    A sample of 4096 tokens takes longer than one of 1024, so more samples per second do not mean
-    a faster training.
-    """
+    """The choices of a recipe that change what one sample is, such as its length."""
     changed = set()
     for axis, value in recipe.choices:
         # A user may have registered an axis or a value, and another version may have had one.

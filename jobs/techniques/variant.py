@@ -81,11 +81,7 @@ class NamePattern:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """A dimension of the sweep: named variants, positive integers, or both.
-
-    An axis may also have a pattern for names with a number, and families of techniques with
-    parameters.
-    """
+    """A dimension of the sweep: names, integers, names with a number, and families."""
 
     name: str
     doc: str

@@ -49,14 +49,11 @@ def trl_trainer(setup: Setup, kind: type, parts: Any = None, **attributes: Any) 
     }
     try:
         # TRL sends telemetry for each Trainer. A trial must not send anything.
-        return user.trainer_of(given, kind, _send_telemetry=_nothing, **attributes)
+        return user.trainer_of(given, kind, _send_telemetry=lambda trainer: None, **attributes)
     except UserCodeError:
         raise
     except (NotImplementedError, ValueError) as error:
         raise refusal("this", error) from error
-
-
-def _nothing(trainer: Metered) -> None: ...
 
 
 def _leave_router_loss_to_the_model(arguments: Any, model: Any) -> None:

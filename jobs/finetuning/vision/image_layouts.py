@@ -150,10 +150,7 @@ def _of_tiles(read: Read, side: int | None) -> ImageLayout:
 def _of_one_size(
     tokens: Callable[[Read], int], text_around: int, read: Read, side: int | None
 ) -> ImageLayout:
-    """Images of the one size in the configuration.
-
-    An image has ``tokens``, and ``text_around`` tokens of text on each side.
-    """
+    """Images of the configuration's one size, with ``text_around`` tokens of text on each side."""
     pixels = _number(read, "vision_config.image_size")
     if side not in (None, pixels):
         raise ImageLayoutError(

@@ -167,10 +167,7 @@ def _encoded(processor: Any, texts: list[str], images: list[list[Any]]) -> dict[
 
 
 def _plain_message(message: Any, path: str) -> dict[str, Any]:
-    """A message whose content is a list of parts: texts, and places of images.
-
-    Raises ValueError for a message without a role.
-    """
+    """A message as texts and places of images. Raises ValueError if it has no role."""
     if not isinstance(message, Mapping) or "role" not in message:
         raise ValueError(f"messages of {path} must be lists of mappings with role and content")
     content = message.get("content") or ""

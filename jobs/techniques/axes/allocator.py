@@ -43,10 +43,7 @@ add(ALLOCATOR)
 
 @hook("allocator_settings")
 def allocator_settings(*, settings: str) -> None:
-    """Configure the allocator before its first allocation.
-
-    ``settings`` have the syntax of PYTORCH_ALLOC_CONF.
-    """
+    """Configure the allocator before its first allocation, in the syntax of PYTORCH_ALLOC_CONF."""
     import torch
 
     torch.cuda.memory._set_allocator_settings(settings)

@@ -17,10 +17,7 @@ def _single_kernel(kernel: str, description: str, traits: tuple[str, ...] = ()) 
         doc=f"scaled_dot_product_attention restricted to {description}; no mask for batches "
         "without padding",
         model_kwargs={"attn_implementation": "sdpa"},
-        hooks={
-            "collator": _UNMASKED,
-            "kernels": Hook("only_kernel", {"kernel": kernel}),
-        },
+        hooks={"collator": _UNMASKED, "kernels": Hook("only_kernel", {"kernel": kernel})},
         requires=("cuda",),
         numerical_effect="rounding",
         traits=traits,
@@ -159,10 +156,7 @@ def without_full_masks(
 
 @hook("only_kernel")
 def only_kernel(*, kernel: str) -> None:
-    """Let scaled_dot_product_attention use one kernel only: "flash", "cudnn" or "mem_efficient".
-
-    The model then raises RuntimeError if this kernel cannot compute its attention.
-    """
+    """Let scaled_dot_product_attention run "flash", "cudnn" or "mem_efficient" alone, or raise."""
     import torch
 
     # The kernel is part of the compiled code. Without a tag, the cache could return code for
@@ -227,9 +221,7 @@ def varlen_forward(
         dtype = torch.get_autocast_dtype(query.device.type)
     # From (batch, heads, tokens, width) to (all tokens, heads, width), the layout of the kernel.
     flat = [part.transpose(1, 2).flatten(0, 1).to(dtype) for part in (query, key, value)]
-    # The signature differs between versions of PyTorch, so the type checker must not check the
-    # call.
-    attend: Any = varlen_attn
+    attend: Any = varlen_attn  # its signature differs between versions of PyTorch
     output = attend(*flat, begins, begins, longest, longest, **arguments)
     return output.view(batch, tokens, heads, width), None
 
@@ -242,8 +234,7 @@ def _refuse_other_attention(attention: str, options: dict[str, Any]) -> None:
 
 
 def _kernel_arguments(kernel: Callable[..., Any], scaling: float | None) -> dict[str, Any]:
-    """The keyword arguments for causal attention, as the kernel of the installed PyTorch takes
-    them."""
+    """The keyword arguments for causal attention that the installed PyTorch's kernel takes."""
     import inspect
 
     known = inspect.signature(kernel).parameters
@@ -261,10 +252,7 @@ def _kernel_arguments(kernel: Callable[..., Any], scaling: float | None) -> dict
 
 @hook("xformers_attention")
 def xformers_attention() -> None:
-    """Register xformers' attention as the attention implementation "xformers".
-
-    Attention is causal. Rows begin as in ``variable_length_attention``.
-    """
+    """Register xformers' causal attention as "xformers". Rows begin as in "varlen"."""
     from transformers import AttentionInterface
 
     AttentionInterface.register("xformers", xformers_forward)

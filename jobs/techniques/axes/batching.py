@@ -164,10 +164,7 @@ def _blocks_of_rows(lengths: list[int], tokens: int) -> list[list[int]]:
 
 
 def _block_maker(tokens: int) -> Callable[[Mapping[str, list[Any]]], dict[str, list[list[int]]]]:
-    """A function from rows to full blocks.
-
-    Tokens that do not fill a block are kept for the next call, and begin its first block.
-    """
+    """A function from rows to full blocks; what is left begins the first block of the next call."""
     rest: dict[str, list[int]] = {"input_ids": [], "labels": [], "position_ids": []}
 
     def blocks(rows: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:

@@ -123,10 +123,7 @@ add(COMPILE)
 
 @hook("tuned_inductor")
 def tuned_inductor() -> None:
-    """Let TorchInductor time several tilings of each kernel that it generates.
-
-    Matrix products still run in cuBLAS.
-    """
+    """Let TorchInductor time several tilings of its kernels; matrix products stay in cuBLAS."""
     from torch._inductor import config
 
     config.max_autotune_pointwise = True

@@ -172,10 +172,7 @@ def _as_autocast(hidden: Any) -> Any:
 
 
 def _mean(total: Any, targets: Any, ignore_index: int, num_items_in_batch: Any) -> Any:
-    """The division of transformers.loss.loss_utils.fixed_cross_entropy.
-
-    By the number of labels in the micro-batch, or in the whole step.
-    """
+    """The division of transformers.loss.loss_utils.fixed_cross_entropy, by the labels."""
     if num_items_in_batch is None:
         return total / (targets != ignore_index).sum()
     return total / num_items_in_batch
@@ -238,10 +235,7 @@ def _chunk_loss_and_gradients(
 
 
 def _chunked_sum(region: Any) -> Callable[..., Any]:
-    """A function for the sum of the tokens' losses, with the logits of one chunk at a time.
-
-    ``region.function`` is ``_chunk_loss_and_gradients`` or its compiled form.
-    """
+    """A function for the sum of losses, chunk by chunk, each by the function of ``region``."""
     import torch
 
     class ChunkedCrossEntropy(torch.autograd.Function):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.spec import Hook
@@ -13,62 +13,34 @@ if TYPE_CHECKING:
     import torch
 
 
-def _named(
-    name: str, doc: str, *, numerical_effect: NumericalEffect = "training", **fields: Any
-) -> Variant:
-    """An optimizer that the Trainer has by name (``TrainingArguments.optim``).
+def _rows(
+    by: str = "",
+    *,
+    requires: tuple[str, ...] = (),
+    traits: tuple[str, ...] = (),
+    effect: NumericalEffect = "training",
+    arguments: Mapping[str, Any] | None = None,
+    **docs: str,
+) -> dict[str, Variant]:
+    """Rows of one kind: the name that the Trainer has for an optimizer -> what it is.
 
-    Its default effect is "training": it trains differently from AdamW, the default of the axis.
+    By default an optimizer trains differently from AdamW, the default of the axis. ``by`` begins
+    each description.
     """
-    arguments = {"optim": name}
-    return Variant(
-        doc=doc, training_arguments=arguments, numerical_effect=numerical_effect, **fields
-    )
+    rows = {}
+    for name, doc in docs.items():
+        rows[name] = Variant(
+            doc=by + doc,
+            training_arguments={"optim": name, **(arguments or {})},
+            requires=requires,
+            numerical_effect=effect,
+            traits=traits,
+        )
+    return rows
 
 
-def _rows(make: Callable[[str, str], Variant], **docs: str) -> dict[str, Variant]:
-    """Rows of one kind: the name that the Trainer has for an optimizer -> what it is."""
-    return {name: make(name, doc) for name, doc in docs.items()}
-
-
-def _torch_adamw(name: str, doc: str) -> Variant:
-    return _named(name, doc, numerical_effect="exact", traits=("torch_adamw",))
-
-
-def _torchao(name: str, doc: str) -> Variant:
-    return _named(name, f"torchao's {doc}", requires=("package:torchao",))
-
-
-def _bitsandbytes(name: str, doc: str) -> Variant:
-    requires = ["package:bitsandbytes"]
-    if name.startswith("paged_ademamix"):
-        requires.append("cuda")
-    return _named(name, f"bitsandbytes' {doc}", requires=tuple(requires))
-
-
-def _low_rank(name: str, doc: str) -> Variant:
-    """An optimizer that projects the gradients of all linear layers to a low rank."""
-    library, _, _ = name.partition("_")
-    traits: tuple[str, ...] = ("low_rank",)
-    # Layer-wise optimizers update each layer during the backward pass.
-    if name.endswith("layerwise"):
-        traits = ("low_rank", "layerwise")
-    return Variant(
-        doc=doc,
-        training_arguments={"optim": name, "optim_target_modules": "all-linear"},
-        requires=(f"package:{library}_torch",),
-        numerical_effect="training",
-        traits=traits,
-    )
-
-
-def _lomo(name: str, doc: str) -> Variant:
-    return _named(name, doc, requires=("package:lomo_optim",), traits=("lomo",))
-
-
-def _schedule_free(name: str, doc: str) -> Variant:
-    return _named(name, doc, requires=("package:schedulefree",), traits=("schedule_free",))
-
+_LOW_RANK = {"optim_target_modules": "all-linear"}
+"""Gradients of all linear layers are projected to a low rank."""
 
 # Shares of memory in these rows are relative to AdamW: two 32-bit states, 8 bytes per parameter.
 OPTIMIZER = Axis(
@@ -77,7 +49,8 @@ OPTIMIZER = Axis(
     default="adamw_torch_fused",
     variants={
         **_rows(
-            _torch_adamw,
+            effect="exact",
+            traits=("torch_adamw",),
             adamw_torch_fused="AdamW in one fused kernel: two 32-bit states per parameter",
             adamw_torch="AdamW in PyTorch's default implementation: multi-tensor (foreach) kernels "
             "on a GPU",
@@ -91,12 +64,12 @@ OPTIMIZER = Axis(
             hooks={"optimizer": Hook("torch_adamw", {"foreach": False})},
         ),
         **_rows(
-            _torchao,
+            "torchao's ",
+            requires=("package:torchao",),
             adamw_torch_8bit="AdamW with 8-bit states: a quarter of AdamW's state memory",
             adamw_torch_4bit="AdamW with 4-bit states: an eighth of AdamW's state memory",
         ),
         **_rows(
-            _named,
             adafactor="Adafactor: factored second moments and no first moments, so hardly any "
             "state memory",
             sgd="SGD without momentum: no states",
@@ -107,13 +80,13 @@ OPTIMIZER = Axis(
             numerical_effect="training",
         ),
         **_rows(
-            _named,
             adagrad="Adagrad: one 32-bit state per parameter",
             rmsprop="RMSprop: one 32-bit state per parameter",
         ),
         # bitsandbytes: quantised states, and "paged" states that CUDA's unified memory can move.
         **_rows(
-            _bitsandbytes,
+            "bitsandbytes' ",
+            requires=("package:bitsandbytes",),
             adamw_bnb_8bit="AdamW with 8-bit states: a quarter of AdamW's state memory",
             paged_adamw_8bit="AdamW with 8-bit states in memory that CUDA can move to the host",
             paged_adamw_32bit="AdamW with 32-bit states in memory that CUDA can move to the host",
@@ -123,10 +96,18 @@ OPTIMIZER = Axis(
             paged_lion_32bit="Lion with 32-bit momentum in memory that CUDA can move to the host",
             ademamix="AdEMAMix with 32-bit states: three per parameter",
             ademamix_8bit="AdEMAMix with 8-bit states",
+        ),
+        **_rows(
+            "bitsandbytes' ",
+            requires=("package:bitsandbytes", "cuda"),
             paged_ademamix_32bit="AdEMAMix with 32-bit states in memory that CUDA can move to the "
             "host",
             paged_ademamix_8bit="AdEMAMix with 8-bit states in memory that CUDA can move to the "
             "host",
+        ),
+        **_rows(
+            "bitsandbytes' ",
+            requires=("package:bitsandbytes",),
             rmsprop_bnb="RMSprop",
             rmsprop_bnb_8bit="RMSprop with an 8-bit state",
             rmsprop_bnb_32bit="RMSprop with a 32-bit state",
@@ -140,39 +121,58 @@ OPTIMIZER = Axis(
         ),
         # Low-rank gradients: GaLore (arXiv 2403.03507) and APOLLO (arXiv 2412.05270).
         **_rows(
-            _low_rank,
+            requires=("package:galore_torch",),
+            traits=("low_rank",),
+            arguments=_LOW_RANK,
             galore_adamw="GaLore AdamW: projects gradients to a low rank; saves state memory, "
             "costs time",
             galore_adamw_8bit="GaLore AdamW with 8-bit states",
             galore_adafactor="GaLore Adafactor: low-rank gradients, factored second moment",
+        ),
+        # Layer-wise optimizers update each layer during the backward pass.
+        **_rows(
+            requires=("package:galore_torch",),
+            traits=("low_rank", "layerwise"),
+            arguments=_LOW_RANK,
             galore_adamw_layerwise="GaLore AdamW that updates each layer during the backward pass: "
             "saves gradients too",
             galore_adamw_8bit_layerwise="GaLore AdamW with 8-bit states that updates each layer "
             "during the backward pass",
             galore_adafactor_layerwise="GaLore Adafactor that updates each layer during the "
             "backward pass",
+        ),
+        **_rows(
+            requires=("package:apollo_torch",),
+            traits=("low_rank",),
+            arguments=_LOW_RANK,
             apollo_adamw="APOLLO AdamW: projects gradients to a random low rank; saves state "
             "memory",
+        ),
+        **_rows(
+            requires=("package:apollo_torch",),
+            traits=("low_rank", "layerwise"),
+            arguments=_LOW_RANK,
             apollo_adamw_layerwise="APOLLO AdamW that updates each layer during the backward pass: "
             "saves gradients too",
         ),
         # Updates fused into the backward pass (arXiv 2306.09782 and 2310.10195).
         **_rows(
-            _lomo,
+            requires=("package:lomo_optim",),
+            traits=("lomo",),
             lomo="LOMO: updates during the backward pass; saves gradients and states",
             adalomo="AdaLOMO: LOMO with factored second moments",
         ),
-        "grokadamw": _named(
-            "grokadamw",
-            "GrokAdamW: AdamW that amplifies slow gradients",
+        **_rows(
             requires=("package:grokadamw",),
+            grokadamw="GrokAdamW: AdamW that amplifies slow gradients",
         ),
-        "stable_adamw": _named(
-            "stable_adamw", "StableAdamW: AdamW with update clipping", requires=("package:optimi",)
+        **_rows(
+            requires=("package:optimi",), stable_adamw="StableAdamW: AdamW with update clipping"
         ),
         # Averaging instead of a schedule (arXiv 2405.15682).
         **_rows(
-            _schedule_free,
+            requires=("package:schedulefree",),
+            traits=("schedule_free",),
             schedule_free_adamw="Schedule-free AdamW: needs no learning-rate schedule",
             schedule_free_radam="Schedule-free RAdam: needs neither learning-rate schedule nor "
             "warm-up",
@@ -222,10 +222,7 @@ def torch_adamw(model: torch.nn.Module, arguments: Any, *, foreach: bool) -> tor
 
 @hook("bitsandbytes_adam8bit")
 def bitsandbytes_adam8bit(model: torch.nn.Module, arguments: Any) -> torch.optim.Optimizer:
-    """``bitsandbytes.optim.Adam8bit`` as the Hugging Face guide builds it.
-
-    ``arguments`` are the ``TrainingArguments``.
-    """
+    """``bitsandbytes.optim.Adam8bit`` as the Hugging Face guide builds it."""
     import bitsandbytes
 
     optimizer: torch.optim.Optimizer = bitsandbytes.optim.Adam8bit(
