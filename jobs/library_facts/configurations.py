@@ -41,24 +41,21 @@ class Configurations:
         name = kind.__name__
         if name in self.by_name:
             return name
-        facts: dict[str, Any] = {
-            "module": _module(kind),
-            "defaults": self._own_defaults(kind),
-            "other_names": dict(kind.attribute_map),  # type: ignore[attr-defined]
-        }
-        known = {*facts["defaults"], *facts["other_names"]}
-        facts["keys"] = sorted(_keys(kind) - known - self.common_keys)
-        self.by_name[name] = facts
-        facts["parts"] = dict(self._parts(kind))
-        return name
-
-    def _own_defaults(self, kind: type) -> dict[str, Any]:
-        """Key -> default, without what all classes have."""
         defaults = {}
         for key, value in _defaults(kind).items():
             if key not in self.common_defaults or value != self.common_defaults[key]:
                 defaults[key] = value
-        return defaults
+        other_names: dict[str, str] = dict(kind.attribute_map)  # type: ignore[attr-defined]
+        keys = _keys(kind) - defaults.keys() - other_names.keys() - self.common_keys
+        facts: dict[str, Any] = {
+            "module": kind.__module__.removeprefix("transformers.models.").partition(".")[0],
+            "defaults": defaults,
+            "other_names": other_names,
+            "keys": sorted(keys),
+        }
+        self.by_name[name] = facts
+        facts["parts"] = dict(self._parts(kind))
+        return name
 
     def _parts(self, kind: Any) -> Iterator[tuple[str, str]]:
         """Key -> class of the configuration below it; empty if the class depends on the model."""
@@ -73,11 +70,6 @@ class Configurations:
                 yield key, self._add(self._mapping[model_type])
             else:
                 yield key, ""
-
-
-def _module(kind: type) -> str:
-    """The folder of a class in ``transformers/models``."""
-    return kind.__module__.removeprefix("transformers.models.").partition(".")[0]
 
 
 def _keys(kind: type) -> set[str]:

@@ -86,10 +86,7 @@ def _checked_arguments(spec: TrialSpec) -> dict[str, Any]:
 
 
 def deepspeed(spec: TrialSpec) -> dict[str, Any] | None:
-    """The DeepSpeed configuration with the NVMe folder filled in; None if the trial had none.
-
-    Raises NotExportableError if a value is not plain.
-    """
+    """The DeepSpeed configuration with the NVMe folder filled in; None if the trial had none."""
     if spec.settings.deepspeed is None:
         return None
     # NVMe offload writes to a folder beside train.py if the sweep named none.

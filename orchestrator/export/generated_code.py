@@ -110,7 +110,8 @@ def arguments(parts: Sequence[Code]) -> Code:
 
     Raises NotExportableError if a keyword is given twice.
     """
-    names = [_keyword_of(part) for part in parts]
+    # A positional argument is its own name.
+    names = [part.partition("=")[0] for part in parts]
     if len(set(names)) < len(names):
         raise NotExportableError(f"an argument is given twice: {', '.join(names)}")
     together = ", ".join(parts)
@@ -118,11 +119,6 @@ def arguments(parts: Sequence[Code]) -> Code:
         return Code(together)
     lines = "".join(f"\n        {part}," for part in parts)
     return Code(f"{lines}\n    ")
-
-
-def _keyword_of(part: Code) -> str:
-    """The keyword of ``keyword=value``; a positional argument is its own name."""
-    return part.partition("=")[0]
 
 
 def one_line(text: str) -> Code:

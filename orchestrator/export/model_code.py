@@ -19,10 +19,7 @@ from orchestrator.export.source_lifting import lifted
 
 
 def model_code(spec: TrialSpec) -> dict[str, Any]:
-    """The values that the template needs for ``model_config`` and ``make_model``.
-
-    Raises NotExportableError if a value is not a plain literal.
-    """
+    """The values that the template needs for ``model_config`` and ``make_model``."""
     model = spec.model
     is_checkpoint = model.name_or_path is not None
     # A named architecture has no code of its own. A checkpoint's runs only if the command line of

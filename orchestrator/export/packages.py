@@ -37,10 +37,7 @@ _ALWAYS = ("torch", "transformers", "accelerate", "datasets", "numpy", "pillow",
 
 
 def packages(spec: TrialSpec) -> list[str]:
-    """The packages that a train.py imports, each once, by their names on PyPI.
-
-    A module that is not in the list of known packages stands for its package.
-    """
+    """The packages that a train.py imports, each once, by their names on PyPI."""
     return list(dict.fromkeys(_packages(spec)))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +28,8 @@ from orchestrator.storage.tables.columns import PRESENT_TRIAL_ID
 from orchestrator.storage.tables.rows import Row
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SourceTrial:
-    """The trial that a row was measured from."""
-
-    spec: TrialSpec
-    is_checked: bool
-    """Whether this is certainly the trial of the row: from its record, or rebuilt with equal id."""
-
-
-def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
-    """The trial that a row of a data set was measured from.
+def source_trial(dataset: Dataset, row: Row) -> tuple[TrialSpec, bool]:
+    """The trial that a row of a data set was measured from, and whether it certainly is.
 
     If there is no record, the trial is planned again from the table's config and the row's
     choices. If it then has the trial id of the row, it is the measured trial. Tables of an earlier
@@ -50,7 +40,7 @@ def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
     trial_id = row["trial_id"]
     recorded = _recorded_spec(dataset.folder, trial_id)
     if recorded is not None:
-        return SourceTrial(spec=recorded, is_checked=True)
+        return recorded, True
     # A skipped row has no GPU model, although it was planned for a GPU. So look at all rows.
     has_gpu = any(other["gpu_model"] for other in dataset.rows)
     try:
@@ -63,8 +53,8 @@ def source_trial(dataset: Dataset, row: Row) -> SourceTrial:
     with_gpu_model = dataclasses.replace(spec, gpu_model=row["gpu_model"])
     for candidate in (spec, with_gpu_model):
         if candidate.trial_id in (trial_id, row.get(PRESENT_TRIAL_ID.name)):
-            return SourceTrial(spec=candidate, is_checked=True)
-    return SourceTrial(spec=spec, is_checked=False)
+            return candidate, True
+    return spec, False
 
 
 def _recorded_spec(folder: Path | None, trial_id: str) -> TrialSpec | None:

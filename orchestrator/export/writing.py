@@ -17,6 +17,7 @@ from jobs.spec import TrialSpec, to_json
 from jobs.spec.limits import MAX_SEED
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.export import arguments
 from orchestrator.export.data_module import FILE_NAME, data_module
@@ -143,8 +144,8 @@ def export_candidate(
     """
     _refuse_wrong_losses(dataset, candidate.configuration)
     row = candidate.measured.row
-    source = source_trial(dataset, row)
-    spec = source.spec
+    spec, is_checked = source_trial(dataset, row)
+    trial_id = spec.trial_id
     # An inferred candidate has another accumulation or micro-batch than its measured row.
     if candidate.is_inferred:
         spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
@@ -154,10 +155,10 @@ def export_candidate(
     results = dataset.environment_of(candidate.measured.environment_id)
     versions: Mapping[str, object] = {}
     warnings: list[str] = []
-    if not source.is_checked:
+    if not is_checked:
         warnings.append(
             f"rebuilt from the table: this version would run trial {row['trial_id']} as "
-            f"{source.spec.trial_id}. Techniques or settings have changed since; compare the files "
+            f"{trial_id}. Techniques or settings have changed since; compare the files "
             "with what you know of the run"
         )
     if results is not None:
@@ -169,7 +170,7 @@ def export_candidate(
         label=f"{label} (trial {row['trial_id']})",
         epochs=epochs or _own_epochs(own),
         peak_bytes=_peak_bytes(candidate),
-        measured=_measured(dataset, candidate, packages(spec)),
+        measured=_measured(candidate.measured, results, packages(spec)),
         notes=[*warnings, *_not_carried(own)],
         versions=versions,
         force=force,
@@ -225,17 +226,17 @@ def _peak_bytes(candidate: Offer) -> int | None:
     return peak
 
 
-def _measured(dataset: Dataset, candidate: Offer, libraries: Sequence[str]) -> dict[str, str]:
+def _measured(
+    configuration: Configuration, results: EnvironmentResults | None, libraries: Sequence[str]
+) -> dict[str, str]:
     """The row's measurements as text: name -> text. ``libraries`` are named with their versions."""
-    configuration = candidate.measured
-    results = dataset.environment_of(configuration.environment_id)
     figures = {
         "memory": memory(configuration.memory_bytes),
         "speed": f"{number(configuration.samples_per_second)} samples/s",
     }
     if results is None:
         return {**figures, "on": "unknown hardware", "with": ""}
-    environment = results.environment
-    versions = [f"{name} {environment[name]}" for name in libraries if name in environment]
+    known = results.environment
+    versions = [f"{name} {known[name]}" for name in libraries if name in known]
     figures["memory"] += f" ({results.memory_column})"
     return {**figures, "on": results.hardware, "with": ", ".join(versions)}

@@ -65,33 +65,33 @@ def test_source_trial_of_a_table_rebuilds_every_row(config, gpu):
     # As the config is read back from a table.
     dataset = _dataset(records, json.loads(json.dumps(config.to_json())))
     for row, spec in zip(dataset.rows, (first, *others), strict=True):
-        source = source_trial(dataset, row)
-        assert source.is_checked
-        assert source.spec.settings == spec.settings
-        assert source.spec.measure.steps == (7 if gpu else 3)
-        assert source.spec.needs.gpus == int(gpu)
+        found, is_checked = source_trial(dataset, row)
+        assert is_checked
+        assert found.settings == spec.settings
+        assert found.measure.steps == (7 if gpu else 3)
+        assert found.needs.gpus == int(gpu)
 
 
 def test_source_trial_of_a_sweep_of_several_gpu_models_is_checked(config):
     spec = dataclasses.replace(plan(config).trials[0], gpu_model="NVIDIA H200")
     dataset = _dataset([_measured(spec)], config.to_json())
-    source = source_trial(dataset, dataset.rows[0])
-    assert source.is_checked
-    assert source.spec.trial_id == spec.trial_id
+    found, is_checked = source_trial(dataset, dataset.rows[0])
+    assert is_checked
+    assert found.trial_id == spec.trial_id
 
 
 def test_source_trial_accepts_the_present_id_beside_an_earlier_one(config):
     spec = plan(config).trials[0]
     dataset = _dataset([_measured(spec)], config.to_json())
     row = {**dataset.rows[0], "trial_id": "earlier", PRESENT_TRIAL_ID.name: spec.trial_id}
-    assert source_trial(dataset, row).is_checked
+    assert source_trial(dataset, row)[1]
 
 
 def test_source_trial_of_another_config_is_not_checked(config, tmp_path):
     spec = plan(config).trials[0]
     changed = {**config.to_json(), "training_arguments": {"weight_decay": 0.2}}
     dataset = _dataset([_measured(spec)], changed)
-    assert not source_trial(dataset, dataset.rows[0]).is_checked
+    assert not source_trial(dataset, dataset.rows[0])[1]
     (candidate,) = candidates(dataset.main.configurations)
     export_candidate(dataset, candidate, tmp_path / "train")
     readme = (tmp_path / "train" / "README.md").read_text()
@@ -117,8 +117,7 @@ def test_source_trial_with_records_is_the_recorded_spec(config, tmp_path):
     spec = plan(config).trials[0]
     folder = write_run(tmp_path / "run", [_measured(spec)])
     dataset = load_dataset(folder)
-    source = source_trial(dataset, dataset.rows[0])
-    assert (source.spec, source.is_checked) == (spec, True)
+    assert source_trial(dataset, dataset.rows[0]) == (spec, True)
 
 
 def test_export_candidate_that_was_not_measured_has_its_own_batch(config, tmp_path):
