@@ -26,7 +26,7 @@ def node_of(gpu_model: str, gpus: int = 1) -> Node:
         gpus=gpus if gpu_model else 0,
         cpus=8,
         host_bytes=2**30,
-        environment={"gpu_model": gpu_model, "cpu_model": "a processor"},
+        environment={"gpu_model": gpu_model if gpus else "", "cpu_model": "a processor"},
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.anatomy_record import Anatomy, Entry, Timeline
 from jobs.flags import Flag, FlagKind, flag_columns
-from jobs.record import SCHEMA_VERSION, Column, Outcome, Provenance, TrialRecord
+from jobs.record import SCHEMA_VERSION, Column, Outcome, Provenance, TrialRecord, with_provenance
 from jobs.spec import (
     Choice,
     DataSpec,
@@ -297,3 +297,17 @@ def follow_up_of(
 def profile_of(record: TrialRecord, scale: float) -> TrialRecord:
     """The follow-up that profiles the record's trial, with an anatomy of this scale."""
     return follow_up_of(record, Purpose.PROFILE, {"profile": True}, anatomy=make_anatomy(scale))
+
+
+def ended(
+    spec: TrialSpec,
+    outcome: Outcome = Outcome.OK,
+    *,
+    environment: Mapping[str, Any] | None = None,
+    started_at: float = 1.0,
+    seconds: float = 1.0,
+    **fields: Any,
+) -> TrialRecord:
+    """The record of this very trial, without figures of its own."""
+    record = TrialRecord(spec=spec, outcome=outcome, environment=environment or {}, **fields)
+    return with_provenance(record, started_at=started_at, slot_seconds=seconds)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.record import Outcome, Provenance, TrialRecord
+from jobs.record import Outcome
 from jobs.spec import to_json
 from orchestrator.running.earlier_records import sort_earlier
 from orchestrator.running.run_lock import locked_run_folder
@@ -18,24 +18,17 @@ from orchestrator.storage.record_reader import read_records
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.support.commands import python
 from tests.support.damages import WHOLE, damaged
+from tests.support.records import ended
 
 SPECS = [record.spec for record in WHOLE]
-
-
-def failed_record(index: int) -> TrialRecord:
-    """What a trial that takes no time leaves."""
-    return TrialRecord(
-        spec=SPECS[index],
-        outcome=Outcome.FAILED,
-        environment=WHOLE[0].environment,
-        provenance=Provenance(started_at=1.8e9),
-    )
 
 
 def run_session(session: Session) -> None:
     """Run every trial of a session; each fails at once."""
     while (spec := session.next_trial()) is not None:
-        session.ended(failed_record(SPECS.index(spec)))
+        session.ended(
+            ended(spec, Outcome.FAILED, environment=WHOLE[0].environment, started_at=1.8e9)
+        )
 
 
 def resume(folder: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.record import Outcome, TrialRecord, with_provenance
+from jobs.record import TrialRecord, with_provenance
 from jobs.spec import FollowUp, Purpose, TrialSpec
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.nodes import Cluster, Node, NoSuchGpuError
@@ -15,6 +15,7 @@ from orchestrator.search.per_gpu_model import for_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
 from tests.conftest import build_tiny_spec
+from tests.support.records import ended
 
 PLAN = [build_tiny_spec(repeat=number) for number in range(4)]
 SLOTS = {"A100": 1, "H200": 3}
@@ -28,9 +29,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def measured(spec: TrialSpec, gpu_model: str) -> TrialRecord:
-    environment = {"gpu_model": gpu_model}
-    record = TrialRecord(spec=spec, outcome=Outcome.OK, environment=environment)
-    return with_provenance(record, started_at=1.0)
+    return ended(spec, environment={"gpu_model": gpu_model})
 
 
 def sorted_for(

@@ -1,15 +1,15 @@
 """A session without Ray: budget, reuse, interruption, and one record for every planned trial."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.record import Outcome, TrialRecord, with_provenance
+from jobs.record import Outcome, TrialRecord
 from jobs.spec import FollowUp, Purpose, TrialSpec
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.session import Session
@@ -19,6 +19,7 @@ from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.conftest import build_tiny_spec
 from tests.support.clock import Clock
 from tests.support.observers import Recorder
+from tests.support.records import ended
 
 HERE = {"gpu_model": "", "torch": "2"}
 ELSEWHERE = {"gpu_model": "", "torch": "3"}
@@ -53,15 +54,7 @@ def sweep(tmp_path: Path) -> Sweep:
     return Sweep(tmp_path)
 
 
-def record_of(
-    spec: TrialSpec,
-    outcome: Outcome = Outcome.OK,
-    *,
-    seconds: float = 1.0,
-    environment: Mapping[str, Any] = HERE,
-) -> TrialRecord:
-    record = TrialRecord(spec=spec, outcome=outcome, environment=environment)
-    return with_provenance(record, started_at=1.0, slot_seconds=seconds)
+record_of = functools.partial(ended, environment=HERE)
 
 
 def dispatch(sweep: Sweep) -> TrialSpec:

@@ -7,11 +7,13 @@ import pytest
 from jobs.flags import Flag, FlagKind, flag_columns
 from jobs.infrastructure import DISK_FULL, SLOT_UNRESPONSIVE
 from jobs.isolation.slot import SlotDiedError
-from jobs.record import Outcome, TrialRecord, with_provenance
+from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.cluster.gpu_slot import OWN_RELEASE_SECONDS, GpuProbe, GpuSlot, crashed
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnhealthyGpu
 from tests.conftest import build_tiny_spec
+from tests.support.clock import Clock
+from tests.support.records import ended
 
 PLAN = [build_tiny_spec(repeat=number) for number in range(4)]
 
@@ -65,25 +67,17 @@ class Gpu(GpuProbe):
         if self.disturbed_runs:
             self.disturbed_runs -= 1
             flags = [Flag(FlagKind.SHARED_PROCESSES, 1)]
-        record = TrialRecord(
-            spec=spec, outcome=self.outcome, reason=self.reason, measurements=flag_columns(flags)
+        return ended(
+            spec,
+            self.outcome,
+            reason=self.reason,
+            measurements=flag_columns(flags),
+            started_at=float(len(self.ran)),
+            seconds=self.run_seconds,
         )
-        started_at = float(len(self.ran))
-        return with_provenance(record, started_at=started_at, slot_seconds=self.run_seconds)
 
     def close(self) -> None:
         self.closed = True
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @pytest.fixture
@@ -100,7 +94,7 @@ def slot_of(
     clock: Clock | None = None,
 ) -> GpuSlot:
     """The GPU's slot, with a minute to run these trials."""
-    time = Clock() if clock is None else clock
+    time = Clock(0.0) if clock is None else clock
     slot = GpuSlot(
         gpu, lambda cpus: gpu, release_seconds=release_seconds, clock=time, sleep=time.sleep
     )
@@ -140,7 +134,7 @@ def test_slot_runs_its_assignment_one_trial_a_step(gpu):
 
 
 def test_trial_ends_with_the_sweeps_time_budget(gpu):
-    clock = Clock()
+    clock = Clock(0.0)
     slot = slot_of(gpu, *PLAN[:3], clock=clock)
     for now in (0.0, 50.0, 100.0):
         clock.now = now
@@ -226,7 +220,7 @@ def test_process_that_may_leave_is_waited_for_once(gpu):
     """The GPU has no better one. The process comes during the first trial and stays."""
     gpu.shared_reason, gpu.shared_from_run = "1 process", 1
     gpu.disturbed_runs = 2
-    clock = Clock()
+    clock = Clock(0.0)
     slot = slot_of(gpu, *PLAN[:2], may_share=True, release_seconds=10.0, clock=clock)
     for runs in (1, 2):
         record_of(slot)
@@ -239,7 +233,7 @@ def test_own_processes_are_waited_for_up_to_a_limit(ends, gpu):
     """A killed trial's memory is not another user's."""
     gpu.shared_reason = "20 GiB"
     gpu.children = 2
-    clock = Clock()
+    clock = Clock(0.0)
     slot = slot_of(gpu, *PLAN[:2], release_seconds=1.0, clock=clock)
     gpu.shared_from_run = 1
     record_of(slot)

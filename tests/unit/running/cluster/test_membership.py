@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.record import Outcome, TrialRecord, unsupported
+from jobs.record import Outcome
 from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
@@ -17,30 +17,17 @@ from orchestrator.running.cluster.ray_nodes import ModelQueries
 from orchestrator.running.cluster.searcher import SessionSearcher
 from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
-from orchestrator.running.nodes import Cluster, Node
+from orchestrator.running.nodes import Cluster
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import for_gpu_model, per_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
+from tests.support.fake_ray import node_of
 from tests.support.observers import Recorder
+from tests.support.records import ended
 
 PLAN = [build_tiny_spec(repeat=number) for number in range(4)]
-
-
-def node_of(model: str, gpus: int) -> Node:
-    return Node(
-        node_id=model,
-        address=model,
-        gpus=gpus,
-        cpus=8,
-        host_bytes=1,
-        environment={"gpu_model": model if gpus else "", "cpu_model": model},
-    )
-
-
-def done(spec: TrialSpec) -> TrialRecord:
-    return unsupported(spec, "", "")
 
 
 class Queries(ModelQueries):
@@ -220,10 +207,10 @@ def test_sweep_waits_for_trials_and_not_for_unfit_gpus(tmp_path):
     trials = [sweep.start(str(number)) for number in range(4)]
     assert sweep.searcher.suggest("more") is None, "a trial may still be given back"
     for spec in PLAN[1:]:
-        sweep.session.ended(done(spec))
+        sweep.session.ended(ended(spec))
     assert not sweep.report(trials[0], GpuProblem.LOST)
     assert ids(sweep.start("again").specs) == ids(PLAN[:1])
-    sweep.session.ended(done(PLAN[0]))
+    sweep.session.ended(ended(PLAN[0]))
     assert sweep.session.finished
     assert sweep.report(trials[0], GpuProblem.LOST), "the lost GPU keeps the sweep from ending"
 
@@ -363,7 +350,7 @@ def test_tie_break_that_loses_its_actor_goes_on_where_it_was(tmp_path):
     ]
     sweep.searcher._specs["a"] = tuple(given)
     sweep.callback.on_trial_start(0, [], trial)
-    sweep.session.ended(done(PLAN[0]))
+    sweep.session.ended(ended(PLAN[0]))
     sweep.callback.on_trial_error(0, [], trial)
     assert ids(sweep.start("b").specs) == ids(PLAN[1:3])
 

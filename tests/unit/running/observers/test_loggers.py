@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from jobs.record import Outcome, TrialRecord, with_provenance
+from jobs.record import Outcome
 from orchestrator import sweep
 from orchestrator.planning.loggers import LOGGERS, Logger, LoggerError
 from orchestrator.running.observers.loggers import (
@@ -18,6 +18,7 @@ from orchestrator.running.observers.loggers import (
     logger_observers,
 )
 from tests.conftest import build_tiny_spec
+from tests.support.records import ended
 from tests.support.tensorboard import scalars_and_parameters
 
 AXES = ("micro_batch",)
@@ -60,20 +61,22 @@ def observer_of(folder: Path, **arguments: Any) -> tuple[LoggerObserver, Remembe
     return observer, Remembering.made[-1]
 
 
-def record_of(outcome: Outcome, micro_batch: int, **measurements: Any) -> TrialRecord:
-    spec = build_tiny_spec({"micro_batch": micro_batch})
-    record = TrialRecord(spec=spec, outcome=outcome, measurements=measurements)
-    return with_provenance(record, started_at=1000.0, slot_seconds=2.0)
-
-
-OK = record_of(
-    Outcome.OK,
-    2,
-    samples_per_second=50.5,
-    samples_per_second_ci95=float("inf"),
-    matmul_dtype="bf16",
+OK = ended(
+    build_tiny_spec({"micro_batch": 2}),
+    started_at=1000.0,
+    seconds=2.0,
+    measurements={
+        "samples_per_second": 50.5,
+        "samples_per_second_ci95": float("inf"),
+        "matmul_dtype": "bf16",
+    },
 )
-OOM = record_of(Outcome.OUT_OF_MEMORY, 64, peak_allocated_bytes=2**34)
+OOM = ended(
+    build_tiny_spec({"micro_batch": 64}),
+    Outcome.OUT_OF_MEMORY,
+    seconds=2.0,
+    measurements={"peak_allocated_bytes": 2**34},
+)
 
 
 def test_logger_gets_measured_trials_in_order(tmp_path):

@@ -1,11 +1,13 @@
 """A sweep's metrics for Prometheus, on counters and gauges that remember."""
 
+import functools
 from collections.abc import Mapping
 from types import SimpleNamespace
 
-from jobs.record import Outcome, TrialRecord, skipped, with_provenance
+from jobs.record import Outcome, skipped
 from orchestrator.running.observers.prometheus import Metrics
 from tests.conftest import build_tiny_spec
+from tests.support.records import ended
 
 TRIALS = [build_tiny_spec(repeat=number) for number in range(5)]
 
@@ -25,21 +27,19 @@ class Exporter(dict[str, dict[tuple[str, ...], float]]):
         return SimpleNamespace(inc=inc, set=set_value)
 
 
-def ended(number: int, outcome: Outcome) -> TrialRecord:
-    record = TrialRecord(spec=TRIALS[number], outcome=outcome, environment={"gpu_model": "H200"})
-    return with_provenance(record, slot_seconds=2.0)
+of_h200 = functools.partial(ended, environment={"gpu_model": "H200"}, seconds=2.0)
 
 
 def test_metrics_count_trials_and_slot_seconds():
     shown = Exporter()
     metrics = Metrics("name", len(TRIALS), counter=shown, gauge=shown)
-    metrics.ended(ended(0, Outcome.OK), measured=False)
+    metrics.ended(of_h200(TRIALS[0], Outcome.OK), measured=False)
     metrics.started(TRIALS[1])
     metrics.started(TRIALS[2])
     assert shown["trials_waiting"] == {("name",): 2}
     assert shown["trials_running"] == {("name",): 2}
-    metrics.ended(ended(1, Outcome.OK), measured=True)
-    metrics.ended(ended(2, Outcome.FAILED), measured=True)
+    metrics.ended(of_h200(TRIALS[1], Outcome.OK), measured=True)
+    metrics.ended(of_h200(TRIALS[2], Outcome.FAILED), measured=True)
     metrics.ended(skipped(TRIALS[3], "dominated", "slower"), measured=False)
     metrics.ended(skipped(TRIALS[4], "interrupted", "Ctrl-C"), measured=False)
     metrics.message("nothing to count")
