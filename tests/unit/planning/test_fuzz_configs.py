@@ -1,4 +1,4 @@
-"""A thousand broken configurations: each is refused in plain sentences, or planned whole."""
+"""Six hundred broken configurations: each is refused in plain sentences, or planned whole."""
 
 import copy
 import functools
@@ -194,7 +194,7 @@ def judge(path: Path, *, trust: bool) -> str:
     return "planned"
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(6))
 def test_mutants_are_refused_in_sentences_or_planned_whole(block, tmp_path):
     path = tmp_path / "sweep.yaml"
     results = []
