@@ -10,10 +10,10 @@ from jobs.spec import TrialSpec, from_json, to_json
 from orchestrator import predict, sweep
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.plan import plan
+from tests.support.config_files import MODEL
 
-HEAD = "model: {task: causal-lm, architecture: llama}\n"
 CONFIG = (
-    HEAD + "own_code: {trainer: my_own_pack.train:Mine, callbacks: [my_own_pack.train:Count]}\n"
+    MODEL + "own_code: {trainer: my_own_pack.train:Mine, callbacks: [my_own_pack.train:Count]}\n"
 )
 SOURCE = "raise SystemExit('imported')\nclass Mine: ...\nclass Count: ...\n"
 
@@ -64,7 +64,7 @@ def test_edited_source_makes_other_trials(config):
     ],
 )
 def test_mistake_in_own_code_is_a_sentence(text, sentence, config):
-    config.write_text(f"{HEAD}own_code: {text}\n")
+    config.write_text(f"{MODEL}own_code: {text}\n")
     with pytest.raises(ConfigError, match=sentence):
         load_config(config, allow_own_code=True)
 

@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 
 from orchestrator import api
-from orchestrator.planning.config import ConfigError, SweepConfig, load_config
+from orchestrator.planning.arguments import argument_names
+from orchestrator.planning.config import ConfigError, SweepConfig
 from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks.arguments_file import _FORMER
+from tests.support.config_files import config_of
+from tests.support.recorded_runs import RECORDED
 
-ROOT = Path(__file__).parents[4]
-RUN = ROOT / "docs" / "results" / "2026-11-21-docs_table-h200"
 MODEL = "model: {task: sequence-classification, architecture: bert}\n"
 
 
 def load(folder: Path, arguments: object, more: str = "", name: str = "mine.json") -> SweepConfig:
     (folder / name).write_text(json.dumps(arguments))
-    (folder / "sweep.yaml").write_text(f"{MODEL}training_arguments: {name}\n{more}")
-    return load_config(folder / "sweep.yaml")
+    return config_of(folder, f"{MODEL}training_arguments: {name}\n{more}")
 
 
 def test_users_file_is_taken_and_the_rest_left_aside_in_a_line(tmp_path):
@@ -64,38 +64,30 @@ def test_file_names_its_deepspeed_file_as_the_trainer_reads_it(tmp_path):
     folder.mkdir()
     (folder / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
     (folder / "mine.json").write_text('{"deepspeed": "ds.json"}')
-    (tmp_path / "sweep.yaml").write_text(f"{MODEL}training_arguments: theirs/mine.json\n")
-    config = load_config(tmp_path / "sweep.yaml")
+    config = config_of(tmp_path, f"{MODEL}training_arguments: theirs/mine.json\n")
     assert config.deepspeed == {"zero_optimization": {"stage": 2}}
     assert config.baseline["offload"] == "custom"
 
 
 def test_pickled_arguments_are_refused_with_what_to_write(tmp_path):
     (tmp_path / "training_args.bin").write_bytes(b"PK\x03\x04\xff\xfe")
-    (tmp_path / "sweep.yaml").write_text(f"{MODEL}training_arguments: training_args.bin\n")
     with pytest.raises(ConfigError, match=r"write TrainingArguments\.to_json_string"):
-        load_config(tmp_path / "sweep.yaml")
+        config_of(tmp_path, f"{MODEL}training_arguments: training_args.bin\n")
 
 
 def test_exported_arguments_are_accepted_and_mean_the_same(tmp_path):
-    run = api.load(RUN)
+    run = api.load(RECORDED / "2026-11-21-docs_table-h200")
     answer = run.recommend()
     run.export(answer.best, tmp_path / "export")
-    (tmp_path / "sweep.yaml").write_text(
-        f"{MODEL}training_arguments: export/training_arguments.yaml\n"
-    )
-    config = load_config(tmp_path / "sweep.yaml")
-    (trial,) = plan(config).trials
+    text = f"{MODEL}training_arguments: export/training_arguments.yaml\n"
+    (trial,) = plan(config_of(tmp_path, text)).trials
     best = answer.best.configuration
     assert trial.micro_batch == best.choices["micro_batch"]
     assert trial.accumulation == answer.best.accumulation
 
 
 def test_former_arguments_are_none_of_the_installed_transformers():
-    from orchestrator.planning.arguments import argument_names
-
-    names = argument_names()
-    assert names & _FORMER == set()
+    assert argument_names() & _FORMER == set()
 
 
 def test_misspelt_argument_of_a_file_is_still_refused(tmp_path):

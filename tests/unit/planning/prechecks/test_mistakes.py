@@ -15,6 +15,7 @@ from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
 from orchestrator.planning.prechecks.mistakes import ModelFacts, ModelSize, check_files, model_size
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
+from tests.support.commands import ROOT
 from tests.support.config_files import config_of
 
 BERT = "model: {task: sequence-classification, architecture: bert}\n"
@@ -97,13 +98,12 @@ def test_labels_within_the_classes_that_are_set_have_no_problem(folder):
 
 @pytest.mark.parametrize("where", ["chat_template.jinja", "tokenizer_config.json"])
 def test_chats_need_a_tokenizer_with_a_chat_template(folder, where):
-    llama = "model: {task: causal-lm, architecture: llama}\n"
     chat = [{"role": "user", "content": "good"}]
     (folder / "train.jsonl").write_text(json.dumps({"messages": chat}))
-    text = problems_of(folder, llama + data())
+    text = problems_of(folder, data())
     assert "data.file.tokenizer: has no chat template, which rows of messages need" in text
     (folder / "tokenizer" / where).write_text('{"chat_template": "x"}')
-    assert check_files(config_of(folder, llama + data())) == ()
+    assert check_files(config_of(folder, data())) == ()
 
 
 def test_images_that_are_not_decoded_are_refused(folder):
@@ -173,10 +173,7 @@ def test_positions_are_a_bound_only_where_there_is_a_table(model_type, given, us
 
 
 def test_rotary_model_beyond_its_positions_is_a_note(tmp_path):
-    text = (
-        "model: {task: causal-lm, architecture: llama}\ndata: {synthetic: {sequence_length: 4096}}"
-    )
-    (note,) = check_files(config_of(tmp_path, text))
+    (note,) = check_files(config_of(tmp_path, "data: {synthetic: {sequence_length: 4096}}"))
     assert "llama was made for 2048" in note
 
 
@@ -190,12 +187,10 @@ def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(monkeypatch):
     [
         (BERT, "input_ids 4 × 512, labels 4"),
         (
-            "model: {task: causal-lm, architecture: llama}\n"
             "data: {synthetic: {sequence_length: 8, padding: 0.5}}",
             "input_ids 4 × 8, attention_mask 4 × 8, labels 4 × 8",
         ),
         (
-            "model: {task: causal-lm, architecture: llama}\n"
             "data: {synthetic: {sequence_length: 8, lengths: {mean: 3}}}",
             "input_ids 4 × up to 8, attention_mask 4 × up to 8, labels 4 × up to 8",
         ),
@@ -211,7 +206,7 @@ def test_batch_shapes_follow_task_and_data(folder, text, words):
     assert in_words(batch_shapes(config, 4)) == words
 
 
-SHIPPED = sorted((Path(__file__).parents[4] / "configs").glob("*.yaml"))
+SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.planning.config import load_config
 from orchestrator.planning.prechecks.batch_shape import batch_shapes
 from orchestrator.planning.prechecks.mistakes import check_files
 from orchestrator.planning.problems import ConfigError
+from tests.support.config_files import config_of
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
 
 PAIR = {"prompt": "was the film", "chosen": "good yes", "rejected": "bad"}
@@ -27,13 +27,9 @@ def _notes(
     path = folder / "pairs.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     tokenizer = save_word_tokenizer(folder / "tokenizer", chat_template=CHAT_TEMPLATE)
-    config = folder / "sweep.yaml"
-    config.write_text(
-        "model: {task: causal-lm, architecture: llama}\n"
-        f"data: {{file: {{path: {path}, tokenizer: {tokenizer}, max_length: {limit}{file}}}}}\n"
-        f"axes: {{loop: {loop}}}\n"
-    )
-    return "\n".join(check_files(load_config(config)))
+    data = f"{{path: {path}, tokenizer: {tokenizer}, max_length: {limit}{file}}}"
+    config = config_of(folder, f"data: {{file: {data}}}\naxes: {{loop: {loop}}}\n")
+    return "\n".join(check_files(config))
 
 
 @pytest.mark.parametrize("rows", [[PAIR], [CHAT], [{**PAIR, "prompt": ""}]])
@@ -88,18 +84,9 @@ def test_columns_of_the_users_own_names_are_read(tmp_path):
 
 def test_a_file_that_another_loop_reads_too_is_checked_for_both(tmp_path):
     with pytest.raises(ConfigError, match="needs a column text"):
-        _notes(
-            [{"chosen": "the film yes", "rejected": "the film no"}],
-            tmp_path,
-            loop="[trl_dpo, trainer]",
-        )
+        _notes([{"chosen": "yes", "rejected": "no"}], tmp_path, loop="[trl_dpo, trainer]")
 
 
 def test_one_batch_of_pairs_has_both_answers_of_each(tmp_path):
-    path = tmp_path / "sweep.yaml"
-    path.write_text(
-        "model: {task: causal-lm, architecture: llama}\n"
-        "data: {synthetic: {sequence_length: 64}}\naxes: {loop: trl_dpo}\n"
-    )
-    shapes = batch_shapes(load_config(path), 4)
-    assert shapes["input_ids"] == (8, 64)
+    text = "data: {synthetic: {sequence_length: 64}}\naxes: {loop: trl_dpo}\n"
+    assert batch_shapes(config_of(tmp_path, text), 4)["input_ids"] == (8, 64)
