@@ -7,7 +7,9 @@ import yaml
 
 from orchestrator.planning.config import load_config
 from orchestrator.planning.settings import SweepConfig
+from tests.support.commands import ROOT
 
+SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 MODEL = "model: {task: causal-lm, architecture: llama}\n"
 
 

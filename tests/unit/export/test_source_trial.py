@@ -14,10 +14,11 @@ from orchestrator.analysis.dataset import Dataset, dataset_of_records, load_data
 from orchestrator.analysis.recommendation.offers import candidates
 from orchestrator.export import NotExportableError, export_candidate
 from orchestrator.export.source_trial import source_trial
-from orchestrator.planning.config import SweepConfig, load_config
+from orchestrator.planning.config import SweepConfig
 from orchestrator.planning.plan import plan
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.columns import PRESENT_TRIAL_ID
+from tests.support.config_files import config_of
 from tests.support.records import write_run
 
 CONFIG = """
@@ -38,9 +39,7 @@ resources: {nvme_path: /mnt/disk}
 @pytest.fixture
 def config(tmp_path: Path) -> SweepConfig:
     """Axes of techniques and of a plain argument over the user's own arguments."""
-    path = tmp_path / "sweep.yaml"
-    path.write_text(CONFIG)
-    return load_config(path)
+    return config_of(tmp_path, CONFIG)
 
 
 def _measured(spec: TrialSpec, *, gpu: bool = True) -> TrialRecord:

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.planning.config import ConfigError, load_config
-from tests.support.config_files import MODEL
+from tests.support.config_files import MODEL, SHIPPED
 
 ROOT = Path(__file__).parents[3]
 BROKEN = ROOT / "tests/golden/broken_configs"
-SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", sorted(BROKEN.glob("*.yaml")), ids=lambda path: path.stem)

@@ -16,9 +16,9 @@ from jobs.spec import TrialSpec, from_json, to_json
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.plan import plan
 from orchestrator.reporting.dry_run import describe
+from tests.support.config_files import MODEL, SHIPPED, config_of
 
 ROOT = Path(__file__).parents[3]
-SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 BROKEN = sorted((ROOT / "tests/golden/broken_configs").glob("*.yaml"))
 CANARY = "/tmp/fuzz_canary"
 ALIASES = (f"&x{n} [{', '.join([f'*x{n + 1}'] * 8)}]" for n in range(6, -1, -1))
@@ -237,17 +237,13 @@ def test_path_without_a_readable_file_is_refused(tmp_path):
     ],
 )
 def test_value_that_would_exhaust_the_reader_is_refused(text, said, tmp_path):
-    path = tmp_path / "sweep.yaml"
-    path.write_text(f"model: {{task: causal-lm, architecture: llama}}\n{text}\n")
     with pytest.raises(ConfigError, match=re.escape(said)):
-        load_config(path)
+        config_of(tmp_path, MODEL + text)
 
 
 def test_merges_of_merges_are_read_in_little_memory(tmp_path):
     doubled = "\n".join(
         f"  m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 12)
     )
-    path = tmp_path / "sweep.yaml"
-    path.write_text(f"model:\n  m0: &m0 {{a: 1, b: 2}}\n{doubled}\n")
     with pytest.raises(ConfigError, match="unknown key"):
-        load_config(path)
+        config_of(tmp_path, f"model:\n  m0: &m0 {{a: 1, b: 2}}\n{doubled}\n")

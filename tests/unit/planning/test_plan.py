@@ -21,9 +21,8 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from tests.support import all_techniques
 from tests.support.commands import ROOT, python
-from tests.support.config_files import config_of
+from tests.support.config_files import SHIPPED, config_of
 
-SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 PlanOf = Callable[..., Plan]
 
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from orchestrator.planning.schema import json_schema
+from tests.support.config_files import SHIPPED
 
 ROOT = Path(__file__).parents[3]
-SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 BROKEN = sorted((ROOT / "tests/golden/broken_configs").glob("*.yaml"))
 BEYOND_A_SCHEMA = (
     "04_",  # a key given twice

@@ -15,8 +15,7 @@ from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
 from orchestrator.planning.prechecks.mistakes import ModelFacts, ModelSize, check_files, model_size
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
-from tests.support.commands import ROOT
-from tests.support.config_files import config_of
+from tests.support.config_files import SHIPPED, config_of
 
 BERT = "model: {task: sequence-classification, architecture: bert}\n"
 ROWS = [{"text": "good", "label": 0}, {"text": "bad", "label": 1}]
@@ -204,9 +203,6 @@ def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(monkeypatch):
 def test_batch_shapes_follow_task_and_data(folder, text, words):
     config = config_of(folder, text)
     assert in_words(batch_shapes(config, 4)) == words
-
-
-SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

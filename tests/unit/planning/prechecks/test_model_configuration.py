@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from jobs.spec import ModelSpec
-from orchestrator.planning.config import ConfigError, load_config
+from orchestrator.planning.config import ConfigError
 from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,
     model_key_problems,
 )
 from orchestrator.planning.problems import KeyPath
+from tests.support.config_files import config_of
 
 
 def problems(architecture: str, config: dict[str, Any]) -> list[tuple[KeyPath, str]]:
@@ -63,12 +64,9 @@ def test_sub_config_of_another_model_type_is_checked_against_that_type():
 
 
 def test_load_config_names_the_line_of_an_unknown_model_key(tmp_path):
-    path = tmp_path / "sweep.yaml"
-    path.write_text(
-        "model:\n  task: causal-lm\n  architecture: llama\n  config:\n    hiden_size: 64\n"
-    )
+    text = "model:\n  task: causal-lm\n  architecture: llama\n  config:\n    hiden_size: 64\n"
     with pytest.raises(ConfigError, match=r"sweep\.yaml:5: model\.config\.hiden_size: .*did you"):
-        load_config(path)
+        config_of(tmp_path, text)
 
 
 def test_value_has_a_default_and_is_known_by_both_names():

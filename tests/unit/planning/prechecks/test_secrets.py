@@ -1,22 +1,14 @@
 """A configuration with a secret is refused, because records and scripts hold its values."""
 
 import json
-from pathlib import Path
 
 import pytest
-import yaml
 
-from orchestrator.planning.config import ConfigError, load_config
+from orchestrator.planning.config import ConfigError
+from tests.support.config_files import config_of
 
 SECRET = "hunter2-planted"
 MODEL = {"task": "sequence-classification", "name_or_path": "some/model"}
-
-
-def write_config(folder: Path, **sections: object) -> Path:
-    path = folder / "sweep.yaml"
-    document = {"model": MODEL, "axes": {"micro_batch": [1]}, **sections}
-    path.write_text(yaml.safe_dump(document))
-    return path
 
 
 @pytest.mark.parametrize(
@@ -32,9 +24,8 @@ def write_config(folder: Path, **sections: object) -> Path:
     ],
 )
 def test_secret_in_model_config_is_refused_with_its_key(key, config, tmp_path):
-    path = write_config(tmp_path, model={**MODEL, "config": config})
     with pytest.raises(ConfigError) as error:
-        load_config(path)
+        config_of(tmp_path, model={**MODEL, "config": config})
     # Some of these keys are refused whatever their value is.
     problem = next(p for p in error.value.problems if "secret" in p.message)
     assert problem.key == f"model.config.{key}"
@@ -45,13 +36,13 @@ def test_secret_in_model_config_is_refused_with_its_key(key, config, tmp_path):
 def test_secret_in_a_file_of_arguments_is_refused(tmp_path):
     (tmp_path / "arguments.json").write_text(json.dumps({"optim_args": f"api_key={SECRET}"}))
     with pytest.raises(ConfigError, match="optim_args: looks like a secret") as error:
-        load_config(write_config(tmp_path, training_arguments="arguments.json"))
+        config_of(tmp_path, training_arguments="arguments.json")
     assert SECRET not in str(error.value)
 
 
 def test_secret_in_a_loggers_settings_is_allowed(tmp_path):
     loggers = {"wandb": {"settings": {"api_key": SECRET}}}
-    assert load_config(write_config(tmp_path, loggers=loggers)).loggers
+    assert config_of(tmp_path, loggers=loggers).loggers
 
 
 @pytest.mark.parametrize(
@@ -63,5 +54,4 @@ def test_secret_in_a_loggers_settings_is_allowed(tmp_path):
     ],
 )
 def test_harmless_model_config_is_accepted(config, tmp_path):
-    path = write_config(tmp_path, model={**MODEL, "config": config})
-    assert load_config(path).model.config == config
+    assert config_of(tmp_path, model={**MODEL, "config": config}).model.config == config
