@@ -11,53 +11,27 @@ from orchestrator.analysis.technique_effects import (
     useful_micro_batch,
 )
 from tests.support.configurations import measured
-from tests.support.records import make_record
+from tests.support.records import make_guide, make_record
 
-BASELINE = {
-    "micro_batch": 4,
-    "accumulation": 1,
-    "activations": "keep",
-    "precision": "fp32",
-    "optimizer": "adamw_torch",
-}
-
-
-def guide_records() -> list[TrialRecord]:
-    """The Hugging Face guides' rows with invented figures: memory in MiB, speed, choices."""
-    split = {"micro_batch": 1, "accumulation": 4}
-    lean = {**split, "activations": "checkpoint", "precision": "fp16"}
-    rows = [
-        (14000, 9.0, {}),
-        (8000, 8.0, split),
-        (6000, 6.0, {**split, "activations": "checkpoint"}),
-        (13900, 18.0, {"precision": "fp16"}),
-        (7000, 10.0, lean),
-        (12000, 8.5, {"optimizer": "adafactor"}),
-        (4500, 9.0, {**lean, "optimizer": "adafactor"}),
-        (5000, 11.0, {**lean, "optimizer": "adamw_bnb_8bit"}),
-    ]
-    return [
-        make_record(memory_mib=memory, speed=speed, gpu=False, **{**BASELINE, **choices})
-        for memory, speed, choices in rows
-    ]
+BASELINE = make_guide()[0].spec.choices
 
 
 def test_technique_effects_are_medians_over_pairs_that_differ_on_one_axis():
     effects = {
         (effect.axis, effect.value): effect
-        for effect in technique_effects(measured(guide_records()), BASELINE)
+        for effect in technique_effects(measured(make_guide()), BASELINE)
     }
     accumulation = effects["accumulation", 4]
-    assert (accumulation.pairs, accumulation.memory_ratio) == (1, 8000 / 14000)
-    assert effects["activations", "checkpoint"].speed_ratio == 6 / 8
+    assert (accumulation.pairs, accumulation.memory_ratio) == (1, 6500 / 7800)
+    assert effects["activations", "checkpoint"].speed_ratio == 12 / 15
     fp16 = effects["precision", "fp16"]
     assert fp16.pairs == 2
-    assert fp16.speed_ratio == pytest.approx((18 / 9 + 10 / 6) / 2)
+    assert fp16.speed_ratio == pytest.approx((76 / 34 + 13 / 12) / 2)
     assert not any(axis == "micro_batch" for axis, _ in effects)
 
 
 def test_cumulative_steps_follow_the_guides():
-    steps = cumulative_steps(measured(guide_records()), BASELINE)
+    steps = cumulative_steps(measured(make_guide()), BASELINE)
     assert [step.axis for step in steps] == [
         "",
         "accumulation",
@@ -66,12 +40,12 @@ def test_cumulative_steps_follow_the_guides():
         "optimizer",
     ]
     assert steps[-1].configuration.choices["optimizer"] == "adafactor"
-    assert steps[-1].memory_ratio == 4500 / 14000
+    assert steps[-1].memory_ratio == 3600 / 7800
 
 
 def test_cumulative_steps_need_a_measured_baseline_and_a_technique():
-    assert cumulative_steps(measured(guide_records()[1:]), BASELINE) == ()
-    assert cumulative_steps(measured(guide_records()[:1]), BASELINE) == ()
+    assert cumulative_steps(measured(make_guide()[1:]), BASELINE) == ()
+    assert cumulative_steps(measured(make_guide()[:1]), BASELINE) == ()
 
 
 def by_batch(precision: str, speeds: dict[int, float]) -> list[TrialRecord]:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from orchestrator.planning.technique_sets import technique_sets
 from orchestrator.running.batch_size_run import BatchSizeGoal, HardwareAnswers, tune_batch_sizes
 from orchestrator.running.early_start import Start
@@ -22,7 +20,7 @@ axes: {optimizer: [adamw_torch_fused, sgd]}
 def tune(
     folder: Path, goal: BatchSizeGoal, *, resume: bool = False, every: bool = False
 ) -> list[HardwareAnswers]:
-    config = config_of(folder.parent, CONFIG)
+    config = config_of(folder, CONFIG)
     run_folder = RunFolder(folder)
     sets = technique_sets(config, {}, every=every)
     start = Start(config=config, options=RunOptions(resume=resume), folder=run_folder)
@@ -30,14 +28,9 @@ def tune(
         return tune_batch_sizes(start, sets, goal)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "run"
-
-
-def test_each_gpu_model_is_tuned_in_a_folder_of_its_own(folder, monkeypatch):
+def test_each_gpu_model_is_tuned_in_a_folder_of_its_own(tmp_path, monkeypatch):
     FakeRay(monkeypatch, "NVIDIA A100", "NVIDIA H200").run_trial = Device().run
-    tuned = tune(folder, BatchSizeGoal(max_micro_batch=16))
+    tuned = tune(tmp_path, BatchSizeGoal(max_micro_batch=16))
     assert [part.hardware for part in tuned] == ["NVIDIA A100", "NVIDIA H200"]
     assert [part.folder.path.name for part in tuned] == ["NVIDIA-A100", "NVIDIA-H200"]
     for part in tuned:
@@ -48,18 +41,18 @@ def test_each_gpu_model_is_tuned_in_a_folder_of_its_own(folder, monkeypatch):
         assert (part.folder.path / "trials.parquet").exists()
 
 
-def test_every_technique_set_has_its_answer(folder, monkeypatch, capsys):
+def test_every_technique_set_has_its_answer(tmp_path, monkeypatch, capsys):
     FakeRay(monkeypatch, "NVIDIA H200").run_trial = Device().run
-    (part,) = tune(folder, BatchSizeGoal(max_micro_batch=16), every=True)
+    (part,) = tune(tmp_path, BatchSizeGoal(max_micro_batch=16), every=True)
     assert [answer.techniques for answer in part.answers] == ["adamw_torch_fused", "sgd"]
-    assert part.folder.path == folder
+    assert part.folder.path == tmp_path
     printed = capsys.readouterr().out
     assert "now on 1 GPU (NVIDIA H200)" in printed
     assert "batch 16×1 · adamw_torch_fused" in printed
 
 
-def test_gpu_memory_limits_the_size_and_a_cpu_does_not(folder, monkeypatch):
+def test_gpu_memory_limits_the_size_and_a_cpu_does_not(tmp_path, monkeypatch):
     FakeRay(monkeypatch, "NVIDIA H200").run_trial = Device().run
-    (part,) = tune(folder, BatchSizeGoal())
+    (part,) = tune(tmp_path, BatchSizeGoal())
     assert part.answers[0].largest.micro_batch < BatchSizeGoal().largest_size(has_gpu=True)
     assert BatchSizeGoal().largest_size(has_gpu=False) == 64

@@ -36,10 +36,9 @@ def sweep(
     check_model: CheckModel = lambda: None,
     **options: bool | float,
 ) -> SweepEnd:
-    folder.mkdir(exist_ok=True)
     run_folder = RunFolder(folder)
     start = Start(
-        config=config_of(folder.parent, config),
+        config=config_of(folder, config),
         options=RunOptions(**options),
         folder=run_folder,
         check_model=check_model,
@@ -52,23 +51,20 @@ def outcomes(folder: Path) -> Counter[Outcome]:
     return Counter(record.outcome for record in RunFolder(folder).records().values())
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "run"
-
-
 @pytest.mark.parametrize("gpu_model", ["", "H200"])
-def test_sweep_measures_its_plan(gpu_model, folder, monkeypatch, capsys):
+def test_sweep_measures_its_plan(gpu_model, tmp_path, monkeypatch, capsys):
     FakeRay(monkeypatch, gpu_model)
-    assert sweep(folder) == SweepEnd(is_interrupted=False, failure="")
-    assert outcomes(folder) == {Outcome.OK: 4}
+    assert sweep(tmp_path) == SweepEnd(is_interrupted=False, failure="")
+    assert outcomes(tmp_path) == {Outcome.OK: 4}
     printed = capsys.readouterr().out
     assert "sweep: 4 trials, 0 ruled out, on " in printed
     assert "[4/4]  ok" in printed
-    run = read_run(folder)
+    run = read_run(tmp_path)
     assert (run.planned, run.finished) == (4, True)
     assert run.notes == ("a sentence about the machines",)
-    events = [json.loads(line)["event"] for line in (folder / "log.jsonl").read_text().splitlines()]
+    events = [
+        json.loads(line)["event"] for line in (tmp_path / "log.jsonl").read_text().splitlines()
+    ]
     assert events == ["started", "ended"] * 4
 
 
@@ -77,7 +73,7 @@ def test_sweep_measures_its_plan(gpu_model, folder, monkeypatch, capsys):
     [("H200", "H200", [True]), ("H200", "", [False, True]), ("", "H200", [True, False])],
 )
 def test_plan_is_for_this_machine_and_once_more_for_a_cluster_that_differs(
-    gpu_model, gpu_here, plans, folder, monkeypatch
+    gpu_model, gpu_here, plans, tmp_path, monkeypatch
 ):
     FakeRay(monkeypatch, gpu_model)
     monkeypatch.setattr(environment, "describe", lambda: node_of(gpu_here).environment)
@@ -89,67 +85,67 @@ def test_plan_is_for_this_machine_and_once_more_for_a_cluster_that_differs(
             raise RuntimeError("a plan for this machine, which runs nothing")
         return planned_as_written(config, has_gpu)
 
-    assert sweep(folder, make_plan=make_plan).failure == ""
+    assert sweep(tmp_path, make_plan=make_plan).failure == ""
     assert asked == plans
-    assert outcomes(folder) == {Outcome.OK: 4}
+    assert outcomes(tmp_path) == {Outcome.OK: 4}
 
 
-def test_model_that_cannot_be_built_ends_the_sweep_before_its_first_trial(folder, monkeypatch):
+def test_model_that_cannot_be_built_ends_the_sweep_before_its_first_trial(tmp_path, monkeypatch):
     ray = FakeRay(monkeypatch, "H200")
 
     def refuse() -> None:
         raise ConfigError([Problem(file="sweep.yaml", line=1, message="no such activation")])
 
     with pytest.raises(ConfigError, match="no such activation"):
-        sweep(folder, check_model=refuse)
+        sweep(tmp_path, check_model=refuse)
     assert ray.ran == []
-    assert outcomes(folder) == {}
+    assert outcomes(tmp_path) == {}
 
 
-def test_second_run_keeps_every_record(folder, monkeypatch, capsys):
+def test_second_run_keeps_every_record(tmp_path, monkeypatch, capsys):
     ray = FakeRay(monkeypatch, "H200")
-    sweep(folder)
+    sweep(tmp_path)
     ray.ran.clear()
-    assert sweep(folder).failure == "", "kept trials count"
+    assert sweep(tmp_path).failure == "", "kept trials count"
     assert ray.ran == []
     assert "4 trials measured before: kept" in capsys.readouterr().out
 
 
-def test_fresh_run_measures_again_and_drops_what_is_not_planned(folder, monkeypatch):
+def test_fresh_run_measures_again_and_drops_what_is_not_planned(tmp_path, monkeypatch):
     ray = FakeRay(monkeypatch, "H200")
-    sweep(folder)
+    sweep(tmp_path)
     ray.ran.clear()
-    sweep(folder, CONFIG.replace("[1, 2]", "[1]"), fresh=True)
+    sweep(tmp_path, CONFIG.replace("[1, 2]", "[1]"), fresh=True)
     assert {spec.micro_batch for spec in ray.ran} == {1}
-    assert {spec.trial_id for spec in ray.ran} == set(RunFolder(folder).records())
+    assert {spec.trial_id for spec in ray.ran} == set(RunFolder(tmp_path).records())
 
 
-def test_resume_measures_on_a_gpu_model_that_joined(folder, monkeypatch, capsys):
+def test_resume_measures_on_a_gpu_model_that_joined(tmp_path, monkeypatch, capsys):
     FakeRay(monkeypatch, "H200")
-    sweep(folder)
+    sweep(tmp_path)
     ray = FakeRay(monkeypatch, "H200", "A100")
-    sweep(folder, resume=True)
+    sweep(tmp_path, resume=True)
     assert Counter(spec.gpu_model for spec in ray.ran) == {"A100": 4}
-    records = RunFolder(folder).records().values()
+    records = RunFolder(tmp_path).records().values()
     assert Counter(record.spec.gpu_model for record in records) == {"A100": 4, "H200": 4}
     assert "4 trials on each of 2 GPU models, 0 ruled out" in capsys.readouterr().out
 
 
-def test_sweep_without_time_skips_its_plan(folder, monkeypatch):
+def test_sweep_without_time_skips_its_plan(tmp_path, monkeypatch):
     FakeRay(monkeypatch, "H200")
-    end = sweep(folder, time_budget_seconds=1e-9)
-    records = RunFolder(folder).records().values()
+    end = sweep(tmp_path, time_budget_seconds=1e-9)
+    records = RunFolder(tmp_path).records().values()
     assert {(record.outcome, record.rule) for record in records} == {SKIPPED_FOR_TIME}
     assert end.failure.startswith("no trial ended ok: 4 of 4 trials ended with skipped")
 
 
-def test_ruled_out_trials_have_their_record(folder, monkeypatch):
+def test_ruled_out_trials_have_their_record(tmp_path, monkeypatch):
     FakeRay(monkeypatch, "H200")
     config = CONFIG.replace("[adamw_torch_fused, sgd]", "[lomo]").replace(
         "micro_batch: [1, 2]", "micro_batch: [1], accumulation: [1, 2]"
     )
-    sweep(folder, config)
-    assert outcomes(folder) == {Outcome.OK: 1, Outcome.UNSUPPORTED: 1}
+    sweep(tmp_path, config)
+    assert outcomes(tmp_path) == {Outcome.OK: 1, Outcome.UNSUPPORTED: 1}
 
 
 def failed(outcome: Outcome, reason: str, number: int = 1) -> list[TrialRecord]:

@@ -13,6 +13,7 @@ from orchestrator import argument_types, batch_size, cli
 from orchestrator.planning.config import load_config
 from orchestrator.planning.technique_sets import read_choice, technique_sets
 from tests.support.config_files import config_of
+from tests.support.golden import assert_golden
 
 ROOT = Path(__file__).parents[3]
 
@@ -153,22 +154,10 @@ def test_margin_is_a_share_or_a_size(text, margin):
     assert argument_types.margin(text) == margin
 
 
-DRY_RUN = """\
-sweep: the batch size of 2 technique sets on each available GPU model
-  adamw_torch_fused
-  sgd
-micro-batches up to 48; each trial follows from those before it
-then the fastest way to effective batch 96
-model: 134,105,856 parameters
-one batch: input_ids 8 × 512, labels 8 × 512
-"""
-
-
 def test_dry_run_lists_the_sets_and_what_follows(tmp_path, capsys):
     # A shipped model, whose parameters need no count.
     shipped = yaml.safe_load((ROOT / "configs/causal_lm.yaml").read_text())["model"]
     config_of(tmp_path, model=shipped, trials=[{}, {"optimizer": "sgd"}])
     options = ["--dry-run", "--effective-batch", "96", "--max-micro-batch", "48"]
     assert batch_size.main([str(tmp_path / "sweep.yaml"), *options]) == 0
-    # The size of the model and the shape of a batch follow the plan.
-    assert capsys.readouterr().out.startswith(DRY_RUN)
+    assert_golden("batch_size_plan.txt", capsys.readouterr().out)

@@ -8,15 +8,13 @@ import pytest
 from orchestrator import tune
 from orchestrator.tune import TuneVerbOptions, command_line
 from orchestrator.units import GIB
-
-TEXT = "model: {task: causal-lm, architecture: llama}\n"
+from tests.support.config_files import MODEL, config_of
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    path = tmp_path / "own.yaml"
-    path.write_text(TEXT)
-    return path
+    config_of(tmp_path)
+    return tmp_path / "sweep.yaml"
 
 
 def test_tune_options_read_sizes_minutes_and_recipe(config):
@@ -53,6 +51,6 @@ def test_tune_dry_run_lists_the_space_and_what_is_not_tried(config, capsys):
 
 
 def test_tune_of_a_file_with_axes_says_that_they_play_no_part(config, capsys):
-    config.write_text(TEXT + "axes: {micro_batch: [1, 2]}\n")
+    config.write_text(MODEL + "axes: {micro_batch: [1, 2]}\n")
     assert tune.main([str(config), "--dry-run"]) == 0
     assert "axes of this file play no part" in capsys.readouterr().err
