@@ -218,7 +218,7 @@ _AXES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(axes=_AXES, exclude=_AXES, other=_AXES)
 def test_plan_every_configuration_is_in_exactly_one_place(plan_of, axes, exclude, other):
     subsets = {"one": {"axes": {}}, "two": {"axes": other}} if other else {}
