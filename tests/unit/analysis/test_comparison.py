@@ -23,12 +23,12 @@ from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import read_run_folder
 from orchestrator.storage.tables.trial_table import TrialTable
 from tests.benchmarks.recorded.false_alarms import judge
+from tests.support.recorded_runs import RECORDED
 from tests.support.records import GPU_BOUND, H200, make_record
 
-RESULTS = Path(__file__).parents[3] / "docs" / "results"
-EARLIER = RESULTS / "2026-11-20-bert_large-7xh200-part"
-LATER = RESULTS / "2026-11-21-bert_large-h200"
-KNOWN_PACE = RESULTS / "2026-11-23-bert_large-2xh200"
+EARLIER = RECORDED / "2026-11-20-bert_large-7xh200-part"
+LATER = RECORDED / "2026-11-21-bert_large-h200"
+KNOWN_PACE = RECORDED / "2026-11-23-bert_large-2xh200"
 """The run says of each row whether the GPU sets its pace."""
 Row = dict[str, Any]
 

@@ -12,7 +12,7 @@ from jobs.spec import TrialSpec
 from orchestrator import argument_types, batch_size, cli
 from orchestrator.planning.config import load_config
 from orchestrator.planning.technique_sets import read_choice, technique_sets
-from tests.support.config_files import config_of
+from tests.support.config_files import SHIPPED, config_of
 from tests.support.golden import assert_golden
 
 ROOT = Path(__file__).parents[3]
@@ -61,9 +61,7 @@ def test_technique_sets_that_are_tuned(keys, every, over, labels, tmp_path):
     assert [technique_set.label for technique_set in sets] == labels
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_config_can_be_tuned(path):
     config = load_config(path)
     for technique_set in technique_sets(config, {}):
