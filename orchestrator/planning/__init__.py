@@ -12,7 +12,6 @@ technique_values.py  the value of a technique: a name, or a name with parameters
 arguments.py         names that the installed transformers knows, and which axis owns each
 axes.py              the keys that are written in axes: grids, exclusions, trials, baseline
 base_arguments.py    the user's TrainingArguments and DeepSpeed file, checked against the axes
-own_values.py        the user's own training arguments, as values of the axes
 settings.py          SweepConfig: the checked configuration, as frozen data
 config.py            load_config: all of the above together
 validity.py          combinations that cannot run, as a table of rules with reasons

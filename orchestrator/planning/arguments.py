@@ -1,6 +1,5 @@
-"""The training arguments of the installed transformers, and which of them a user may not set.
-
-An axis or the runner decides those.
+"""The installed transformers' training arguments: which an axis or the runner decides, and which of
+the user's are values of axes.
 """
 
 from __future__ import annotations
@@ -9,10 +8,13 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.techniques import AXES
+from jobs.spec import Choice
+from jobs.techniques import AXES, Axis, Variant
 from jobs.techniques.axes.activations import RENAMED
 from orchestrator.planning.library_facts import facts
 
+CUSTOM = "custom"
+"""The value of an axis that the user's own arguments or DeepSpeed file decide."""
 RUNNER: Mapping[str, str] = {
     "output_dir": 'the runner writes to "output"',
     "max_steps": 'set "measure.steps"',
@@ -50,16 +52,11 @@ RUNNER_PREFIXES: Mapping[str, str] = {
 
 def runner_reason(name: str) -> str | None:
     """Why the user may not set a training argument, or what to use instead; None if allowed."""
-    if name in RUNNER:
-        return RUNNER[name]
     # How an evaluation is made decides its memory. When it is made does not.
-    if name == "eval_accumulation_steps":
-        return None
-    # Some families of arguments have no use in a trial.
-    for prefix, reason in RUNNER_PREFIXES.items():
-        if name.startswith(prefix):
-            return reason
-    return None
+    if name in RUNNER or name == "eval_accumulation_steps":
+        return RUNNER.get(name)
+    families = (why for prefix, why in RUNNER_PREFIXES.items() if name.startswith(prefix))
+    return next(families, None)
 
 
 @functools.cache
@@ -67,13 +64,10 @@ def owned_arguments() -> dict[str, str]:
     """Training argument -> the technique axis that sets it."""
     owners: dict[str, str] = {}
     for axis in AXES.values():
-        names = set()
-        if axis.integer_argument:
-            names.add(axis.integer_argument)
-        for variant in axis.variants.values():
-            names.update(variant.training_arguments)
+        names = {axis.integer_argument or ""}
+        names = names.union(*(row.training_arguments for row in axis.variants.values())) - {""}
         # The user may write an argument by its name in a newer transformers.
-        names |= {RENAMED[name] for name in names if name in RENAMED}
+        names |= {RENAMED[name] for name in names & RENAMED.keys()}
         # Sorted, because a set has no order and errors list the names.
         owners |= dict.fromkeys(sorted(names), axis.name)
     return owners
@@ -85,23 +79,60 @@ def older_name(argument: str) -> str:
 
 
 def argument_names() -> frozenset[str] | None:
-    """Every field of the installed ``TrainingArguments``; None if transformers is not installed.
-
-    A renamed argument is valid under both names.
-    """
+    """Fields of the installed ``TrainingArguments``, by old and new names; None without it."""
     defaults = argument_defaults()
-    if defaults is None:
-        return None
-    return frozenset({*defaults, *RENAMED, *RENAMED.values()})
+    return None if defaults is None else frozenset({*defaults, *RENAMED, *RENAMED.values()})
 
 
 @functools.cache
 def argument_defaults() -> dict[str, Any] | None:
-    """Every field of the installed ``TrainingArguments`` -> its default.
-
-    The default is ``...`` if it is not a plain value. None if transformers is not installed.
-    """
+    """Field of ``TrainingArguments`` -> its default, ``...`` if not plain; None without it."""
     fields = facts().get("training_arguments")
     if fields is None:
         return None
     return {name: default[0] if default else ... for name, default in fields.items()}
+
+
+def with_own_values(
+    baseline: Mapping[str, Choice], arguments: Mapping[str, Any]
+) -> tuple[dict[str, Choice], dict[str, Any]]:
+    """The baseline and the training arguments, of which those that an axis has become its value."""
+    choices = dict(baseline)
+    kept = dict(arguments)
+    owners = owned_arguments()
+    for name, axis in AXES.items():
+        # Under the names in the axis's rows.
+        own = {older_name(key): kept[key] for key in kept if owners.get(key) == name}
+        if axis.integer_argument or not own or baseline.get(name) != CUSTOM:
+            continue
+        value = _value_of(axis, own)
+        if value is not None:
+            choices[name] = value
+            kept = {key: kept[key] for key in kept if older_name(key) not in own}
+    # The baseline already has the arguments of the batch, as integers of their axes.
+    batch = {axis.integer_argument for axis in AXES.values()}
+    return choices, {key: value for key, value in kept.items() if key not in batch}
+
+
+def _value_of(axis: Axis, own: Mapping[str, Any]) -> str | None:
+    """The value of the axis that sets the user's arguments; None if no value does. If several do,
+    it is the one with the fewest arguments that the user did not set."""
+    fitting = {name: row for name, row in axis.variants.items() if _has_arguments(own, row)}
+
+    def beyond(name: str) -> tuple[int, int]:
+        variant = fitting[name]
+        unset = variant.training_arguments.keys() - own.keys()
+        return len(unset), len(variant.model_kwargs) + len(variant.hooks)
+
+    return min(fitting, key=beyond, default=None)
+
+
+def _has_arguments(own: Mapping[str, Any], variant: Variant) -> bool:
+    """Whether a variant has the user's arguments: none contradicts it, and all its switches are on.
+
+    A switch that the user has not set is off. Other arguments are details of a switch, so they may
+    be missing.
+    """
+    given = variant.training_arguments
+    is_equal = all((value or None) == (given.get(name) or None) for name, value in own.items())
+    return is_equal and {name for name, value in given.items() if value is True} <= own.keys()

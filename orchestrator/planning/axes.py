@@ -1,7 +1,4 @@
-"""Reads and checks the keys of a config file that hold axes and their values.
-
-The names must be those of techniques, or fields of TrainingArguments.
-"""
+"""Reads and checks the keys of a config file that hold axes and their values."""
 
 from __future__ import annotations
 
@@ -32,10 +29,7 @@ Grid = Mapping[str, tuple[Choice, ...]]
 
 
 def overlay(base: Mapping[str, V], over: Mapping[str, V]) -> dict[str, V]:
-    """``base`` with the items of ``over`` added or replaced.
-
-    An accumulation in ``over`` removes the effective batch of ``base``, and the other way round.
-    """
+    """``base`` with the items of ``over``; accumulation and effective batch replace each other."""
     merged = dict(base)
     # Accumulation and effective batch determine each other, so only the newer one may stay.
     if ACCUMULATION in over:
@@ -64,9 +58,7 @@ def deciding_axis(argument: str, used: Collection[str]) -> str | None:
     # An effective batch decides the accumulation.
     if axis == ACCUMULATION and EFFECTIVE_BATCH in used:
         return EFFECTIVE_BATCH
-    if axis in used:
-        return axis
-    return None
+    return axis if axis in used else None
 
 
 class AxisReader:
@@ -77,23 +69,22 @@ class AxisReader:
         self.used: dict[str, None] = {}
         self._document = document
 
-    def grid(self, *at: str | int) -> Grid:
-        """The grid at a key path; empty if there is none."""
-        return {axis: tuple(self._values(axis, raw, (*at, axis))) for axis, raw in self._axes(at)}
+    def grid(self, section: Any, *at: str | int) -> Grid:
+        """The grid that the file has at a key path."""
+        named = self._axes(section, at)
+        return {axis: tuple(self._values(axis, raw, (*at, axis))) for axis, raw in named}
 
-    def choices(self, *at: str | int) -> Choices:
-        """The value of each axis that is named at a key path."""
+    def choices(self, section: Any, *at: str | int) -> Choices:
+        """The value of each axis that the file names at a key path."""
         chosen: dict[str, Choice] = {}
-        for axis, raw in self._axes(at):
+        for axis, raw in self._axes(section, at):
             if isinstance(raw, list):
                 self._complain((*at, axis), "must be one value here, not a list")
-                continue
-            for value in self._read(axis, raw, (*at, axis)):
-                chosen[axis] = value
+            else:
+                chosen.update((axis, value) for value in self._read(axis, raw, (*at, axis)))
         return chosen
 
-    def _axes(self, at: KeyPath) -> Iterator[tuple[str, Any]]:
-        section = _value_at(self._document.value, at)
+    def _axes(self, section: Any, at: KeyPath) -> Iterator[tuple[str, Any]]:
         if not isinstance(section, dict):
             return  # the check against the schema reports this
         # Report the contradiction and still read both axes: each is valid alone.
@@ -161,33 +152,25 @@ class Grids:
 
 
 def read_grids(content: Mapping[str, Any], reader: AxisReader) -> Grids:
-    """Read all grids and choices of a document. The reader collects their problems."""
-
-    def entries(key: str, kind: type[dict[str, Any]] | type[list[Any]]) -> Iterator[Any]:
-        # A key of a wrong type counts as empty here. The check against the schema reports it.
-        value = content.get(key)
-        if isinstance(value, kind):
-            yield from value if isinstance(value, dict) else range(len(value))
-
+    """Read all grids and choices of a document. The reader collects their problems. A key of a
+    wrong type counts as empty here. The check against the schema reports it."""
+    subsets = content.get("subsets")
     return Grids(
-        subsets={name: reader.grid("subsets", name, "axes") for name in entries("subsets", dict)},
-        exclude=tuple(reader.grid("exclude", index) for index in entries("exclude", list)),
-        trials=tuple(reader.choices("trials", index) for index in entries("trials", list)),
-        axes=reader.grid("axes"),
-        baseline=reader.choices("baseline"),
+        subsets={
+            name: reader.grid(subset.get("axes"), "subsets", name, "axes")
+            for name, subset in (subsets if isinstance(subsets, dict) else {}).items()
+            if isinstance(subset, dict)
+        },
+        exclude=tuple(reader.grid(entry, "exclude", at) for at, entry in _list(content, "exclude")),
+        trials=tuple(reader.choices(entry, "trials", at) for at, entry in _list(content, "trials")),
+        axes=reader.grid(content.get("axes"), "axes"),
+        baseline=reader.choices(content.get("baseline"), "baseline"),
     )
 
 
-def _value_at(value: Any, at: KeyPath) -> Any:
-    """The value at a key path; None if a key is missing."""
-    for key in at:
-        if isinstance(value, dict):
-            value = value.get(key)
-        elif isinstance(value, list) and isinstance(key, int):
-            value = value[key]
-        else:
-            return None
-    return value
+def _list(content: Mapping[str, Any], key: str) -> Iterator[tuple[int, Any]]:
+    found = content.get(key)
+    return enumerate(found if isinstance(found, list) else [])
 
 
 def _name_problem(name: str) -> str | None:

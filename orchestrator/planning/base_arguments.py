@@ -1,19 +1,24 @@
-"""The user's own TrainingArguments and DeepSpeed file, which every trial starts from.
-
-They are checked for contradictions with the axes of the sweep.
+"""The user's own TrainingArguments and DeepSpeed file, which every trial starts from, without what
+a trial cannot use, and checked against the axes of the sweep.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.permissions import argument_refusals, deepspeed_refusals
 from jobs.spec import Choice, DataSpec
 from jobs.techniques import AXES
-from orchestrator.planning.arguments import argument_names, owned_arguments
+from orchestrator.planning.arguments import (
+    CUSTOM,
+    argument_defaults,
+    argument_names,
+    owned_arguments,
+    runner_reason,
+)
 from orchestrator.planning.axes import (
     EFFECTIVE_BATCH,
     SEQUENCE_LENGTH,
@@ -24,12 +29,10 @@ from orchestrator.planning.axes import (
     overlay,
 )
 from orchestrator.planning.document import Document, DocumentPart, part_of
-from orchestrator.planning.prechecks.arguments_file import usable_arguments
+from orchestrator.planning.library_facts import installed_version
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 from orchestrator.storage.redaction import secret_paths
 
-CUSTOM = "custom"
-"""The value of an axis that the user's own arguments or DeepSpeed file decide."""
 DEFAULT = "default"
 """The value of an argument's axis if a trial does not set the argument."""
 
@@ -40,6 +43,36 @@ _BATCH_KEYS = (
     "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps",
 )
+
+_FORMER = """
+overwrite_output_dir evaluation_strategy per_gpu_train_batch_size per_gpu_eval_batch_size
+warmup_ratio logging_dir save_safetensors no_cuda use_mps_device jit_mode_eval use_ipex
+fp16_opt_level half_precision_backend tpu_num_cores tpu_metrics_debug past_index adafactor
+group_by_length use_legacy_prediction_loop include_inputs_for_metrics fp16_backend mp_parameters
+torchdynamo ray_scope include_tokens_per_second dispatch_batches split_batches
+"""
+"""Fields of TrainingArguments in transformers 4 that version 5 removed."""
+_TODAY: Mapping[str, str] = {
+    "adafactor": "optim: adafactor",
+    "group_by_length": "train_sampling_strategy: group_by_length",
+    "per_gpu_train_batch_size": "per_device_train_batch_size",
+}
+"""Removed field that changes the cost of a step if it is set -> how to write it today."""
+_FILLED_IN: tuple[Any, ...] = (
+    [],
+    {},
+    {
+        "split_batches": False,
+        "dispatch_batches": None,
+        "even_batches": True,
+        "use_seedable_sampler": True,
+        "non_blocking": False,
+        "gradient_accumulation_kwargs": None,
+    },
+)
+"""What a field without a value becomes when TrainingArguments are written to a file."""
+_LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_model", "debug")
+"""Prefixes of arguments about logs and names, which do not change the training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,44 +96,33 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     document they are a problem.
     """
     problems: list[Problem] = []
-    notes: list[str] = []
-    left_aside: dict[str, Any] = {}
-    arguments = _part(document, "training_arguments", problems)
+    none = DocumentPart(document=document, at=(), value={})
+    arguments = _part(document, "training_arguments", problems) or none
     deepspeed = _part(document, "deepspeed", problems)
-    if arguments is not None:
-        is_own_file = arguments.document is not document
-        if is_own_file and deepspeed is None and arguments.value.get("deepspeed"):
-            # As for the Trainer, the arguments file may name the DeepSpeed file.
-            deepspeed = _part(arguments.document, "deepspeed", problems)
-        arguments, left_aside, note = usable_arguments(arguments, used, is_own_file=is_own_file)
-        notes += note
+    is_own_file = arguments.document is not document
+    if is_own_file and deepspeed is None and arguments.value.get("deepspeed"):
+        # As for the Trainer, the arguments file may name the DeepSpeed file.
+        deepspeed = _part(arguments.document, "deepspeed", problems)
+    arguments, left_aside, notes = usable_arguments(arguments, used, is_own_file=is_own_file)
     # Records would repeat a secret anywhere in the file, except in the keys that no trial needs.
     recorded = {key: value for key, value in document.value.items() if key not in _NEVER_RECORDED}
-    problems += secret_problems(DocumentPart(document=document, at=(), value=recorded))
-    problems += _problems_of(arguments, deepspeed, used)
+    problems += secret_problems(replace(none, value=recorded))
+    problems += argument_problems(arguments, used)
+    problems += secret_problems(arguments)
+    if deepspeed is not None:
+        problems += deepspeed_problems(deepspeed, used)
+        problems += secret_problems(deepspeed)
     return BaseArguments(
-        training_arguments=_value_of(arguments) or {},
+        training_arguments=arguments.value,
         left_aside={
             name: value
             for name, value in left_aside.items()
             if not any(secret_paths({name: value}))
         },
-        deepspeed=_value_of(deepspeed),
+        deepspeed=None if deepspeed is None else deepspeed.value,
         problems=tuple(problems),
         notes=tuple(notes),
     )
-
-
-def _problems_of(
-    arguments: DocumentPart | None, deepspeed: DocumentPart | None, used: Collection[str]
-) -> Iterator[Problem]:
-    """What is wrong with the arguments, and with DeepSpeed's settings."""
-    if arguments is not None:
-        yield from argument_problems(arguments, used)
-        yield from secret_problems(arguments)
-    if deepspeed is not None:
-        yield from deepspeed_problems(deepspeed, used)
-        yield from secret_problems(deepspeed)
 
 
 def _part(document: Document, key: str, problems: list[Problem]) -> DocumentPart | None:
@@ -113,17 +135,65 @@ def _part(document: Document, key: str, problems: list[Problem]) -> DocumentPart
         return None
 
 
-def _value_of(part: DocumentPart | None) -> dict[str, Any] | None:
-    if part is None:
-        return None
-    return part.value
+def usable_arguments(
+    part: DocumentPart, used: Collection[str], *, is_own_file: bool
+) -> tuple[DocumentPart, dict[str, Any], list[str]]:
+    """The arguments that a trial uses, those that it leaves aside, and a note about these.
+
+    ``used`` are the axes of the sweep. An argument that no version of transformers has is kept, so
+    that a later check reports it. Beside the axes in one file (not ``is_own_file``), an argument
+    that an axis sets is kept, too: the two contradict each other.
+    """
+    kept: dict[str, Any] = {}
+    ignored: dict[str, list[str]] = {}
+    for name, value in part.value.items():
+        if is_own_file and _is_default(name, value):
+            continue  # a file that the Trainer wrote has every field
+        reason = _reason(name, value, used if is_own_file else ())
+        if reason:
+            ignored.setdefault(reason, []).append(name)
+        else:
+            kept[name] = value
+    left_aside = {name: part.value[name] for names in ignored.values() for name in names}
+    listed = [f"{reason} ({', '.join(names)})" for reason, names in ignored.items()]
+    notes = [f"{part.document.file}: left aside: {'; '.join(listed)}"] if listed else []
+    return replace(part, value=kept), left_aside, notes
+
+
+def _is_default(name: str, value: Any) -> bool:
+    """Whether a value is the default of TrainingArguments, or of the argument's axis."""
+    default = (argument_defaults() or {}).get(name, ...)
+    # What transformers writes for arguments that were not set: false, empty lists, and accelerate's
+    # own defaults.
+    if default in (None, ...) and (value in (False, None, "") or value in _FILLED_IN):
+        return True
+    values = [default]
+    axis = AXES.get(owned_arguments().get(name, ""))
+    if axis is not None and isinstance(axis.default, str):
+        values.append(axis.variants[axis.default].training_arguments.get(name, ...))
+    # The types are compared, too, because 0 and False are equal in Python.
+    return any(type(value) is type(known) and value == known for known in values)
+
+
+def _reason(name: str, value: Any, used: Collection[str]) -> str:
+    """Why a trial ignores an argument of the file; empty if it uses the argument."""
+    if runner_reason(name) or name.startswith(_LOGGING):
+        return "what a measurement decides itself"
+    axis = deciding_axis(name, used)
+    if axis is not None:
+        return f"what the axis {axis} decides"
+    fields = argument_names()
+    if name in _FORMER.split() and fields is not None and name not in fields:
+        if value and name in _TODAY:
+            return f"what is written {_TODAY[name]} today"
+        return f"what transformers {installed_version('transformers')} no longer has"
+    return ""
 
 
 def argument_problems(part: DocumentPart, used: Collection[str]) -> Iterator[Problem]:
     """The problems of the user's training arguments in a sweep with the axes ``used``."""
     for name, value in part.value.items():
-        problem = _argument_problem(name, value, used)
-        if problem:
+        if problem := _argument_problem(name, value, used):
             yield part.problem((name,), problem)
 
 
@@ -152,54 +222,41 @@ def deepspeed_problems(part: DocumentPart, used: Collection[str]) -> Iterator[Pr
             message = "must be auto: the axes micro_batch and accumulation decide it"
             yield part.problem((name,), message)
     # A file that sets the precision would override the axis.
-    if "precision" in used:
-        yield from _precision_problems(part)
-    yield from _section_problems(part)
+    for name in ("bf16", "fp16") if "precision" in used else ():
+        section = part.value.get(name)
+        if isinstance(section, dict) and section.get("enabled", "auto") != "auto":
+            yield part.problem((name, "enabled"), 'must be auto: the axis "precision" decides it')
+    yield from _zero_problems(part)
     if "optimizer" in part.value and "optimizer" in used:
         yield part.problem(("optimizer",), 'contradicts the axis "optimizer"; remove one of them')
 
 
-def _precision_problems(part: DocumentPart) -> Iterator[Problem]:
-    for name in ("bf16", "fp16"):
-        section = part.value.get(name)
-        if isinstance(section, dict) and section.get("enabled", "auto") != "auto":
-            yield part.problem((name, "enabled"), 'must be auto: the axis "precision" decides it')
-
-
-def _section_problems(part: DocumentPart) -> Iterator[Problem]:
-    """Problems of ``zero_optimization``: no mappings, or a section that would have no effect.
-
-    Later code reads from these sections what is offloaded.
-    """
+def _zero_problems(part: DocumentPart) -> Iterator[Problem]:
+    """Sections that are no mappings, in which later code reads what is offloaded, and ZenFlow."""
+    at: KeyPath = ("zero_optimization",)
     zero = part.value.get("zero_optimization")
-    sections: dict[KeyPath, Any] = {("zero_optimization",): zero}
+    sections = {at: zero}
     if isinstance(zero, dict):
-        for key in ("offload_optimizer", "offload_param"):
-            sections["zero_optimization", key] = zero.get(key)
-    for at, section in sections.items():
+        sections |= {(*at, key): zero.get(key) for key in ("offload_optimizer", "offload_param")}
+        if zero.get("zenflow") is not None:
+            # accelerate.utils.deepspeed.DeepSpeedEngineWrapper.backward sets the boundary.
+            message = (
+                "has no effect under the Trainer: Accelerate itself tells DeepSpeed when to update,"
+                " in place of ZenFlow's intervals"
+            )
+            yield part.problem((*at, "zenflow"), message)
+    for place, section in sections.items():
         if section is not None and not isinstance(section, dict):
-            yield part.problem(at, f"must be a mapping, not {described(section)}")
-    if isinstance(zero, dict) and zero.get("zenflow") is not None:
-        # accelerate.utils.deepspeed.DeepSpeedEngineWrapper.backward sets the engine's boundary.
-        message = (
-            "has no effect under the Trainer: Accelerate itself tells DeepSpeed when to update, in "
-            "place of ZenFlow's intervals"
-        )
-        yield part.problem(("zero_optimization", "zenflow"), message)
+            yield part.problem(place, f"must be a mapping, not {described(section)}")
 
 
 def baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Choices:
-    """Every axis with a value.
-
-    As the file says; else each axis's first value; else the user's own arguments; else the axis's
-    default.
-    """
+    """Each axis's value: the file's, else its first, else the user's own, else the default."""
     # A training argument that only subsets, trials or exclusions name keeps its value from outside
     # the sweep in all other trials.
     named: set[str] = set().union(*grids.subsets.values(), *grids.trials, *grids.exclude)
-    choices: dict[str, Choice] = {}
-    for argument in sorted(named - {*AXES, EFFECTIVE_BATCH}):
-        choices[argument] = base.training_arguments.get(argument, DEFAULT)
+    arguments = sorted(named - {*AXES, EFFECTIVE_BATCH})
+    choices = {name: base.training_arguments.get(name, DEFAULT) for name in arguments}
     # Technique axes, then what the sweep's own axes and baseline lay over them.
     choices |= _base_choices(base.training_arguments, base.deepspeed)
     if SEQUENCE_LENGTH in {*grids.axes, *named} and data.synthetic is not None:
@@ -215,13 +272,10 @@ def _base_choices(
     """The value of every technique axis if the sweep sets none: the user's, else the default."""
     choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
     for argument, owner in owned_arguments().items():
-        if argument not in arguments:
-            continue
-        # An integer is a value of its axis. Any other argument may equal no variant of its axis, so
-        # the choice is "custom".
-        choices[owner] = CUSTOM
-        if AXES[owner].integer_argument:
-            choices[owner] = arguments[argument]
+        if argument in arguments:
+            # An integer is a value of its axis. Any other argument may equal no variant.
+            is_value = AXES[owner].integer_argument
+            choices[owner] = arguments[argument] if is_value else CUSTOM
     # A DeepSpeed file decides the offload axis, and the optimizer if it names one.
     if deepspeed is not None:
         choices["offload"] = CUSTOM
@@ -230,13 +284,11 @@ def _base_choices(
     return choices
 
 
-_MESSAGE = (
-    "looks like a secret, and records, tables and exported scripts would show it; remove it, and"
-    " give it in the environment (HF_TOKEN is the Hub's token)"
-)
-
-
 def secret_problems(part: DocumentPart) -> Iterator[Problem]:
     """A problem for each value that looks like a secret."""
+    message = (
+        "looks like a secret, and records, tables and exported scripts would show it; remove it,"
+        " and give it in the environment (HF_TOKEN is the Hub's token)"
+    )
     for at in secret_paths(part.value):
-        yield part.problem(at, _MESSAGE)
+        yield part.problem(at, message)

@@ -10,23 +10,19 @@ from typing import Any
 
 from jobs.permissions import model_refusals
 from jobs.spec import DataSpec, MeasureSpec, ModelSpec, UserCode, from_json
+from orchestrator.planning.arguments import with_own_values
 from orchestrator.planning.axes import AxisReader, Grids, read_grids
-from orchestrator.planning.base_arguments import (
-    BaseArguments,
-    baseline,
-    read_base_arguments,
-)
+from orchestrator.planning.base_arguments import BaseArguments, baseline, read_base_arguments
 from orchestrator.planning.config_errors import typed
 from orchestrator.planning.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
 from orchestrator.planning.document import read_document
-from orchestrator.planning.own_values import with_own_values
 from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,
     model_key_problems,
     model_types,
 )
 from orchestrator.planning.prechecks.user_code import read_user_code
-from orchestrator.planning.problems import ConfigError, KeyPath, closest, did_you_mean
+from orchestrator.planning.problems import ConfigError, KeyProblems, closest, did_you_mean
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.storage.location import location
 
@@ -37,13 +33,8 @@ MAX_TRIALS = 100_000
 
 
 _DTYPES = frozenset({"dtype", "torch_dtype"})
-_ABOUT_THE_FILE = _DTYPES | {
-    "_name_or_path",
-    "architectures",
-    "model_type",
-    "transformers_version",
-}
-"""Keys of a config.json that a user may paste, and that change nothing in the model."""
+_NO_MODEL = frozenset({"_name_or_path", "architectures", "model_type", "transformers_version"})
+"""Keys of a config.json that a user may paste, and that change nothing in the model, too."""
 
 
 def load_config(
@@ -78,7 +69,7 @@ def load_config(
     return _checked(Path(path), file, grids, base, user_code)
 
 
-def _model_problems(file: ConfigFile, trust_remote_code: bool) -> Iterator[tuple[KeyPath, str]]:
+def _model_problems(file: ConfigFile, trust_remote_code: bool) -> KeyProblems:
     keys = _of_the_model(file.model.config)
     for at, message in model_refusals(keys):
         yield ("model", "config", *at), message
@@ -106,15 +97,12 @@ def _model_problems(file: ConfigFile, trust_remote_code: bool) -> Iterator[tuple
         yield ("model", "trust_remote_code"), message
 
 
-def _size_problems(file: ConfigFile, grids: Grids) -> Iterator[tuple[KeyPath, str]]:
+def _size_problems(file: ConfigFile, grids: Grids) -> KeyProblems:
     # Count before exclusions are applied, because applying them to a huge grid takes too long.
     trials = file.measure.repeats * grids.size
     if trials > MAX_TRIALS:
-        message = (
-            f"plans {trials:,} trials; more than {MAX_TRIALS:,} are a mistake, or need several "
-            "sweeps"
-        )
-        yield ("axes",), message
+        too_many = f"more than {MAX_TRIALS:,} are a mistake, or need several sweeps"
+        yield ("axes",), f"plans {trials:,} trials; {too_many}"
 
 
 def _checked(
@@ -160,11 +148,11 @@ def _model(file: ConfigFile, folder: Path) -> ModelSpec:
 
 def _of_the_model(config: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that describe the model; a whole config.json has others, too."""
-    return {key: value for key, value in config.items() if key not in _ABOUT_THE_FILE}
+    return {key: value for key, value in config.items() if key not in _NO_MODEL | _DTYPES}
 
 
 def _notes_on_the_model(file: ConfigFile) -> Iterator[str]:
-    left_aside = sorted((_ABOUT_THE_FILE - _DTYPES) & file.model.config.keys())
+    left_aside = sorted(_NO_MODEL & file.model.config.keys())
     if left_aside:
         yield f"model.config: left aside, because they describe no model: {', '.join(left_aside)}"
     for key in sorted(_DTYPES & file.model.config.keys()):
@@ -189,10 +177,7 @@ def _data(file: ConfigFile, folder: Path) -> DataSpec:
 
 
 def _located(name: str | None, folder: Path) -> str | None:
-    """The absolute path of a folder beside the config; the name of a checkpoint on the Hub as is.
-
-    Trials run in other processes and on other nodes, in other working folders.
-    """
+    """The absolute path of a folder beside the config; a name on the Hub as it is."""
     # A name with one slash can be a folder or a repository; the folder wins if it exists.
     if name is None or not (name.startswith((".", "/")) or (folder / name).is_dir()):
         return name
@@ -200,10 +185,10 @@ def _located(name: str | None, folder: Path) -> str | None:
 
 
 def _follow_up(section: FollowUpSection) -> FollowUpPolicy:
+    policy = FollowUpPolicy(**dict(section))
     # With "all", every trial of the search profiles itself.
-    if section.profile == "frontier":
-        return FollowUpPolicy(**dict(section))
-    return FollowUpPolicy(**dict(section), profiles=0)
+    is_usual = section.profile == "frontier"
+    return policy if is_usual else policy.model_copy(update={"profiles": 0})
 
 
 def _measure(file: ConfigFile) -> MeasureSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -61,10 +61,8 @@ def _path(detail: Mapping[str, Any], value: Mapping[str, Any]) -> KeyPath:
 
 @contextlib.contextmanager
 def _without_plugins() -> Iterator[None]:
-    """Keep pydantic from asking every installed package for plugins, which takes tens of ms.
-
-    It asks when a model is first used. No plugin could change what a sweep's file means.
-    """
+    """Keep pydantic from asking every installed package for plugins, which takes tens of ms. It
+    asks when a model is first used. No plugin could change what a sweep's file means."""
     before = os.environ.get(_DISABLE_PLUGINS)
     os.environ[_DISABLE_PLUGINS] = "__all__"
     try:
@@ -88,27 +86,21 @@ def _message(detail: Mapping[str, Any]) -> str:
 
 def _unknown_key(path: KeyPath) -> str:
     *parents, key = path
+    section: type[BaseModel] = ConfigFile
     if parents and parents[0] == "search":
-        section: type[BaseModel] = SEARCH_KINDS[str(parents[1])]
+        section = SEARCH_KINDS[str(parents[1])]
         # An option of another kind of search is not a misspelling.
         owners = [kind for kind, search in SEARCH_KINDS.items() if key in keys_of(search)]
         if owners:
             return f"only search: {{kind: {' or '.join(owners)}}} has this"
     else:
-        section = _section_at(parents)
+        # Walk down the models as pydantic did; the name of a subset is not a key of a model.
+        for parent in parents:
+            section = next(sections_in(keys_of(section).get(str(parent))), section)
     keys = list(keys_of(section))
     if not keys:
         return "unknown key; no key is valid here"
     return f"unknown key; {advice(key, keys)}"
-
-
-def _section_at(at: Iterable[str | int]) -> type[BaseModel]:
-    """The section at a key path."""
-    section: type[BaseModel] = ConfigFile
-    # Walk down the models as pydantic did; the name of a subset is not a key of a model.
-    for key in at:
-        section = next(sections_in(keys_of(section).get(str(key))), section)
-    return section
 
 
 def _value_message(kind: str, value: Any, detail: Mapping[str, Any]) -> str:
@@ -126,25 +118,15 @@ def _value_message(kind: str, value: Any, detail: Mapping[str, Any]) -> str:
     if kind in _BOUNDS:
         words, name = _BOUNDS[kind]
         bound = context[name]
-        if isinstance(bound, float):
-            bound = f"{bound:g}"
-        return f"must be {words} {bound}, not {described(value)}"
+        limit = f"{bound:g}" if isinstance(bound, float) else bound
+        return f"must be {words} {limit}, not {described(value)}"
     if kind == "value_error":
-        return _reason(context["error"], value)
+        # One of our own checks; the value follows if the check says what it must be.
+        reason = str(context["error"])
+        return f"{reason}, not {described(value)}" if reason.startswith("must be") else reason
     return ""
-
-
-def _reason(error: ValueError, value: Any) -> str:
-    """The sentence of one of our own checks, with the value if it says what the value must be."""
-    reason = str(error)
-    if reason.startswith("must be"):
-        return f"{reason}, not {described(value)}"
-    return reason
 
 
 def _quotes_hint(kind: str, value: Any) -> str:
-    if kind not in _QUOTABLE or not isinstance(value, str):
-        return ""
-    if re.fullmatch(r"[-+\d.]+|true|false", value):
-        return "; write it without quotes"
-    return ""
+    is_unquoted = isinstance(value, str) and re.fullmatch(r"[-+\d.]+|true|false", value)
+    return "; write it without quotes" if kind in _QUOTABLE and is_unquoted else ""

@@ -76,8 +76,7 @@ def _check_name(value: str | None) -> str | None:
 
 
 def _check_output(value: str | None) -> str | None:
-    if value is not None:
-        location(value)  # raises ValueError
+    location(value or "")  # raises ValueError
     return value
 
 
@@ -91,25 +90,23 @@ def _parsed(
 _INTEGER: dict[str, Any] = {"type": "integer", "minimum": 1}
 _BYTES: dict[str, Any] = {"type": "number", "minimum": 10**6}
 """A size without a unit. A smaller number probably lacks its unit by mistake."""
-_NUMBER: dict[str, Any] = {"type": "number"}
-_TEXT: dict[str, Any] = {"type": "string"}
-_MAPPING: dict[str, Any] = {"type": "object"}
 _AUTO: dict[str, Any] = {"const": "auto"}
-_EPOCH: dict[str, Any] = {"const": "epoch"}
 _SIZE = {"type": "string", "pattern": f"^{SIZE_PATTERN}$", "examples": ["16GiB", "24GB", "24G"]}
 _DURATION = {"type": "string", "pattern": f"^{DURATION_PATTERN}$", "examples": ["300s", "5m"]}
 
 Size = Annotated[int, *_parsed(size_bytes, _BYTES, _SIZE)]
 """A size in bytes, written as a number or as text such as 16GiB."""
-Duration = Annotated[float, *_parsed(duration_seconds, _NUMBER, _DURATION)]
+Duration = Annotated[float, *_parsed(duration_seconds, {"type": "number"}, _DURATION)]
 """A time in seconds, written as a number or as text such as 5m."""
-Steps = Annotated[int | None, *_parsed(_steps, _INTEGER, _EPOCH)]
+Steps = Annotated[int | None, *_parsed(_steps, _INTEGER, {"const": "epoch"})]
 """A number of steps; None, written "epoch", stands for one epoch."""
 Cpus = Annotated[int, *_parsed(_cpus, _INTEGER, _AUTO)]
 """A number of CPUs; 0 stands for "auto"."""
 HostMemory = Annotated[int, *_parsed(_host_memory, _BYTES, _SIZE, _AUTO)]
 """A size in bytes; 0 stands for "auto"."""
-MappingOrPath = Annotated[dict[str, Any] | str, *_parsed(_mapping_or_path, _MAPPING, _TEXT)]
+MappingOrPath = Annotated[
+    dict[str, Any] | str, *_parsed(_mapping_or_path, {"type": "object"}, {"type": "string"})
+]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 """A list of texts. It is not strict, because YAML has lists and no tuples."""
 RunName = Annotated[str | None, AfterValidator(_check_name)]

@@ -64,19 +64,18 @@ def part_of(document: Document, key: str) -> DocumentPart | None:
     None if the key is absent or has another type. Raises ConfigError on a file that cannot be
     read.
     """
-    match document.value.get(key):
-        case dict() as value:
-            return DocumentPart(document=document, at=(key,), value=value)
-        case str() as name:
-            # Like every path of a config, it is relative to the file.
-            path = Path(document.file).parent / name
-            # os.path.isfile is False for a name that is too long; Path.is_file raises.
-            if not os.path.isfile(path):
-                raise ConfigError([document.problem((key,), f"there is no file {path}")])
-            other = read_document(path)
-            return DocumentPart(document=other, at=(), value=other.value)
-        case _:
-            return None
+    value = document.value.get(key)
+    if isinstance(value, dict):
+        return DocumentPart(document=document, at=(key,), value=value)
+    if not isinstance(value, str):
+        return None
+    # Like every path of a config, it is relative to the file.
+    path = Path(document.file).parent / value
+    # os.path.isfile is False for a name that is too long; Path.is_file raises.
+    if not os.path.isfile(path):
+        raise ConfigError([document.problem((key,), f"there is no file {path}")])
+    other = read_document(path)
+    return DocumentPart(document=other, at=(), value=other.value)
 
 
 def read_document(path: Path) -> Document:
@@ -117,19 +116,15 @@ class _Loader(yaml.SafeLoader):
     """Safe YAML 1.1, but 5e-5 is a number as in YAML 1.2 and in Python, not a text."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Resolve merge keys (<<), and drop overridden keys at once.
-
-        PyYAML keeps overridden keys, so that merges of merges grow exponentially.
-        """
-        # After PyYAML's own work, a key occurs once for every merge that contains it.
+        """Resolve merge keys (<<), and drop overridden keys at once. PyYAML keeps overridden keys,
+        so that merges of merges grow exponentially."""
+        # After PyYAML's own work, a key occurs once for every merge that contains it. A key that is
+        # not a plain word is refused later. Until then it equals no other key.
         super().flatten_mapping(node)
-        last: dict[str | int, tuple[yaml.Node, yaml.Node]] = {}
-        for key, value in node.value:
-            # A key that is not a plain word is refused later. Until then it equals no other key.
-            name: str | int = id(key)
-            if isinstance(key, yaml.ScalarNode):
-                name = key.value
-            last[name] = (key, value)
+        last = {
+            key.value if isinstance(key, yaml.ScalarNode) else id(key): (key, value)
+            for key, value in node.value
+        }
         node.value = list(last.values())
 
 
@@ -170,43 +165,43 @@ class _Reader:
         try:
             self._loader = _Loader(text)
             node = self._loader.get_single_node()
-            if node is None:
-                return None
-            return self._value(node, ())
+            return None if node is None else self._value(node, ())
         except yaml.MarkedYAMLError as error:
-            self._complain(_line_of(error), f"not valid YAML: {error.problem}{_context_of(error)}")
+            mark, start = error.problem_mark or error.context_mark, error.context_mark
+            reason = f"not valid YAML: {error.problem}"
+            if error.context and start:
+                reason += f", {error.context} that starts on line {start.line + 1}"
+            self._complain(1 if mark is None else mark.line + 1, reason)
         except yaml.YAMLError as error:
             self._complain(1, f"not valid YAML: {str(error).splitlines()[0]}")
         except RecursionError:
             self._complain(1, _TOO_DEEP)
         return None
 
-    def _complain(self, line: int, message: str, at: KeyPath = ()) -> None:
-        problem = Problem(file=self._file, line=line, key=dotted(at), message=message)
-        self._problems.append(problem)
+    def _complain(self, where: yaml.Node | int, message: str, at: KeyPath = ()) -> None:
+        line = where if isinstance(where, int) else _line_of(where)
+        self._problems.append(Problem(file=self._file, line=line, key=dotted(at), message=message))
 
     def _value(self, node: yaml.Node, at: KeyPath) -> Any:
-        line = node.start_mark.line + 1  # PyYAML counts from 0, people from 1
-        self._lines.setdefault(at, line)
+        self._lines.setdefault(at, _line_of(node))
         if len(self._lines) > _MAX_VALUES:
-            self._complain(line, _TOO_MANY)
+            self._complain(node, _TOO_MANY)
             raise ConfigError(self._problems)
         if isinstance(node, yaml.ScalarNode):
             self._written[at] = node.value
             return self._scalar(node, at)
         if len(at) >= _MAX_DEPTH:
-            self._complain(line, _TOO_DEEP)
+            self._complain(node, _TOO_DEEP)
             return None
         # PyYAML gives an alias its anchor's own node.
         if id(node) in self._open_nodes:
-            self._complain(line, "an alias (*) inside its own anchor (&)", at)
+            self._complain(node, "an alias (*) inside its own anchor (&)", at)
             return None
         return self._collection(node, at)
 
     def _collection(self, node: yaml.Node, at: KeyPath) -> Any:
         if node.tag not in _PLAIN_TAGS:
-            line = node.start_mark.line + 1
-            self._complain(line, f"the tag {node.tag} makes objects; use plain YAML", at)
+            self._complain(node, f"the tag {node.tag} makes objects; use plain YAML", at)
         # Open while its content is read: an alias met meanwhile is inside its own anchor.
         self._open_nodes.add(id(node))
         if isinstance(node, yaml.MappingNode):
@@ -217,17 +212,16 @@ class _Reader:
         return value
 
     def _scalar(self, node: yaml.ScalarNode, at: KeyPath) -> Any:
-        line = node.start_mark.line + 1
         # "tag:yaml.org,2002:timestamp" is a timestamp.
         kind = node.tag.rpartition(":")[2]
         try:
             value = self._loader.construct_object(node)
         except (ValueError, KeyError, IndexError, AttributeError):  # PyYAML's constructors
-            self._complain(line, f"{_shown(node.value)} is no {kind}; for text use quotes", at)
+            self._complain(node, f"{_shown(node.value)} is no {kind}; for text use quotes", at)
             return None
         problem = _scalar_problem(value, node.value, kind)
         if problem:
-            self._complain(line, problem, at)
+            self._complain(node, problem, at)
         return value
 
     def _mapping(self, node: yaml.MappingNode, at: KeyPath) -> dict[str, Any]:
@@ -238,58 +232,40 @@ class _Reader:
             self._loader.flatten_mapping(node)
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if not _is_plain_word(key_node):
-                self._complain(line, "a key must be a plain word", at)
+            if not (isinstance(key_node, yaml.ScalarNode) and _is_text(key_node.value)):
+                self._complain(key_node, "a key must be a plain word", at)
                 continue
             # A key is always its text: YAML would read `on:` as true, and `8:` as a number.
             key = key_node.value
-            self._lines[(*at, key)] = line
+            self._lines[(*at, key)] = _line_of(key_node)
             mapping[key] = self._value(value_node, (*at, key))
         return mapping
 
     def _refuse_duplicates(self, node: yaml.MappingNode, at: KeyPath) -> None:
         first_lines: dict[str, int] = {}
         for key_node, _ in node.value:
-            line = key_node.start_mark.line + 1
             # A key that is a collection has a list of nodes here; it is refused later.
             key = str(key_node.value)
             if key in first_lines:
                 message = f"given twice; the first is on line {first_lines[key]}"
-                self._complain(line, message, (*at, key))
-            first_lines.setdefault(key, line)
+                self._complain(key_node, message, (*at, key))
+            first_lines.setdefault(key, _line_of(key_node))
 
 
-def _is_plain_word(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and _is_text(node.value)
+def _line_of(node: yaml.Node) -> int:
+    """PyYAML counts from 0, people from 1."""
+    return int(node.start_mark.line) + 1
 
 
 def _scalar_problem(value: Any, written: str, kind: str) -> str:
     """What is wrong with a scalar that YAML could read; empty if nothing is."""
-    if value is None or isinstance(value, (bool, float)):
-        return ""
-    if isinstance(value, int):
-        # Parquet's widest integer has 64 bits, one of them the sign.
-        if value.bit_length() > 63:
-            return "is beyond the integers of 64 bits"
-        return ""
-    if not isinstance(value, str):
+    if isinstance(value, str):
+        return "" if _is_text(value) else "holds what is not a character (NUL or a surrogate)"
+    if value is not None and not isinstance(value, (int, float)):
         return f"YAML reads {_shown(written)} as a {kind}, which no key takes; for text use quotes"
-    if not _is_text(value):
-        return "holds what is not a character (NUL or a surrogate)"
-    return ""
-
-
-def _line_of(error: yaml.MarkedYAMLError) -> int:
-    mark = error.problem_mark or error.context_mark
-    return 1 if mark is None else mark.line + 1
-
-
-def _context_of(error: yaml.MarkedYAMLError) -> str:
-    start = error.context_mark
-    if not error.context or not start:
-        return ""
-    return f", {error.context} that starts on line {start.line + 1}"
+    # Parquet's widest integer has 64 bits, one of them the sign.
+    is_wide = isinstance(value, int) and value.bit_length() > 63
+    return "is beyond the integers of 64 bits" if is_wide else ""
 
 
 def _is_text(value: str) -> bool:

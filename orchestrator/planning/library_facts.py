@@ -35,10 +35,8 @@ class NoAnswerError(RuntimeError):
 
 @functools.cache
 def facts() -> Mapping[str, Any]:
-    """What ``jobs.library_facts.collected`` collects; empty if transformers is not installed.
-
-    If the libraries are broken, a note says so, and nothing is checked against them.
-    """
+    """What ``jobs.library_facts.collected`` collects; empty if transformers is not installed. If
+    the libraries are broken, a note says so, and nothing is checked against them."""
     if importlib.util.find_spec("transformers") is None:
         return {}
     library = f"transformers {installed_version('transformers')}"
@@ -61,10 +59,8 @@ def is_ours(reference: str) -> bool:
 
 
 def answer_of(question: Mapping[str, Any], note: str, say: Callable[[str], object]) -> Any:
-    """The answer of ``jobs.library_facts`` to a question, now or when it was asked before.
-
-    ``say`` is called with the note if it must be asked now. Raises NoAnswerError.
-    """
+    """The answer of ``jobs.library_facts`` to a question, now or when it was asked before. ``say``
+    is called with the note if it must be asked now. Raises NoAnswerError."""
     path = _folder() / f"{digest(question, *_identities())}.json"
     with contextlib.suppress(OSError, ValueError):
         return json.loads(path.read_text(encoding="utf-8"))

@@ -13,10 +13,7 @@ from orchestrator.storage.redaction import names_a_user
 
 
 def _without_credentials(value: Any) -> Any:
-    """Raises ValueError if a URL in the value, at any depth, names a user.
-
-    The configuration is copied to run.json.
-    """
+    """Raises ValueError if a URL in the value, at any depth, names a user: run.json shows it."""
     if isinstance(value, Mapping):
         for item in value.values():
             _without_credentials(item)

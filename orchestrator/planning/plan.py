@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -19,6 +19,7 @@ from jobs.spec import (
 from jobs.techniques import AXES, Variant, merge
 from jobs.techniques.axes.offload import deepspeed_row
 from jobs.techniques.variant import OTHER_WORKLOAD
+from orchestrator.planning.arguments import CUSTOM
 from orchestrator.planning.axes import (
     ACCUMULATION,
     EFFECTIVE_BATCH,
@@ -28,10 +29,10 @@ from orchestrator.planning.axes import (
     grids_of,
     overlay,
 )
-from orchestrator.planning.base_arguments import CUSTOM, DEFAULT
+from orchestrator.planning.base_arguments import DEFAULT
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.validity import Rule, Variants, broken_rule
+from orchestrator.planning.validity import Variants, broken_rules, traits_of
 
 _SAME_TRAINING = ("dataloader_", "logging_", "torch_", "include_", "ddp_", "average_tokens_")
 """Prefixes of arguments that change how a step runs, not what it computes."""
@@ -57,11 +58,9 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
     rules = RuleCheck(config)
     for choices in _configurations(config):
         variants = chosen_variants(choices, config)
-        spec = _trial_spec(choices, variants, config, has_gpu=has_gpu)
-        rule = rules.forbidding(choices, variants)
-        obstacle = unmet_requirement(spec, variants.values())
-        if rule is not None:
-            obstacle = (rule.name, rule.reason)
+        spec = trial_spec(choices, config, has_gpu=has_gpu, variants=variants)
+        obstacle = rules.forbidding(choices, variants)
+        obstacle = obstacle or unmet_requirement(spec, variants.values())
         for repeat in range(config.repeats):
             trial = replace(spec, repeat=repeat)
             if obstacle is None:
@@ -72,16 +71,13 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
 
 
 def trials_with_ids(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> list[TrialSpec]:
-    """The trials whose ids start with one of the prefixes; all trials if there are no prefixes.
-
-    Raises ValueError for a prefix that no trial has.
+    """The trials whose ids have one of the prefixes, or all. Raises ValueError for one that none
+    has.
     """
     for prefix in prefixes:
         if not any(trial.trial_id.startswith(prefix) for trial in trials):
             raise ValueError(f"no trial {prefix} in this plan; without an id all are predicted")
-    if not prefixes:
-        return list(trials)
-    return [trial for trial in trials if trial.trial_id.startswith(tuple(prefixes))]
+    return [trial for trial in trials if trial.trial_id.startswith(tuple(prefixes) or "")]
 
 
 def order_by_size(trials: Iterable[TrialSpec]) -> tuple[TrialSpec, ...]:
@@ -89,14 +85,12 @@ def order_by_size(trials: Iterable[TrialSpec]) -> tuple[TrialSpec, ...]:
     return tuple(sorted(trials, key=attrgetter("effective_batch")))
 
 
-def trial_spec(choices: Choices, config: SweepConfig, *, has_gpu: bool) -> TrialSpec:
-    """The trial with a choice on every axis, first repeat, whether or not a rule forbids it."""
-    return _trial_spec(choices, chosen_variants(choices, config), config, has_gpu=has_gpu)
-
-
-def _trial_spec(
-    choices: Choices, variants: Variants, config: SweepConfig, *, has_gpu: bool
+def trial_spec(
+    choices: Choices, config: SweepConfig, *, has_gpu: bool, variants: Variants | None = None
 ) -> TrialSpec:
+    """The trial with a choice on every axis, first repeat, whether or not a rule forbids it.
+    ``variants`` are those of the choices, if they are known."""
+    variants = chosen_variants(choices, config) if variants is None else variants
     resources = config.resources
     return TrialSpec(
         choices=choices,
@@ -113,13 +107,6 @@ def _trial_spec(
         training_recipe=_training_recipe(choices, variants, config),
         own_code=config.own_code,
     )
-
-
-def _without_data_length(choices: Choices, config: SweepConfig) -> Choices:
-    """The choices without the sequence length, if it is the length of the data."""
-    if config.data_of(choices) != config.data:
-        return choices
-    return {axis: value for axis, value in choices.items() if axis != SEQUENCE_LENGTH}
 
 
 def _configurations(config: SweepConfig) -> Iterator[Choices]:
@@ -156,33 +143,25 @@ def _with_numbered_length(choices: Choices, config: SweepConfig) -> Choices:
 
 
 def _solved(assignment: Choices) -> Choices:
-    """A choice on every axis, techniques first; an effective batch becomes its accumulation.
-
-    An accumulation that is not whole is a fraction, rounded to four digits; a rule forbids it.
-    """
+    """A choice on every axis, techniques first; an effective batch becomes its accumulation. An
+    accumulation that is not whole is a fraction, rounded to four digits; a rule forbids it."""
     solved = dict(assignment)
     effective_batch = solved.pop(EFFECTIVE_BATCH, None)
     if isinstance(effective_batch, int):
-        solved[ACCUMULATION] = _accumulation(effective_batch, solved[MICRO_BATCH])
+        micro_batch = solved[MICRO_BATCH]
+        assert isinstance(micro_batch, int)
+        whole, rest = divmod(effective_batch, micro_batch)
+        solved[ACCUMULATION] = round(effective_batch / micro_batch, 4) if rest else whole
     choices = {axis: solved.pop(axis) for axis in AXES}
     return {**choices, **solved}
 
 
-def _accumulation(effective_batch: int, micro_batch: Choice) -> int | float:
-    assert isinstance(micro_batch, int)
-    if effective_batch % micro_batch == 0:
-        return effective_batch // micro_batch
-    return round(effective_batch / micro_batch, 4)
-
-
 def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
-    micro_batch = choices[MICRO_BATCH]
-    accumulation = choices[ACCUMULATION]
+    micro_batch, accumulation = choices[MICRO_BATCH], choices[ACCUMULATION]
     assert isinstance(micro_batch, int)
     assert isinstance(accumulation, (int, float))
     # The product is rounded, because an accumulation that is not whole has four digits only.
-    effective_batch = round(micro_batch * accumulation)
-    values = {**choices, EFFECTIVE_BATCH: effective_batch}
+    values = {**choices, EFFECTIVE_BATCH: round(micro_batch * accumulation)}
     # An empty exclusion would match everything. Its author meant to exclude nothing.
     return any(
         all(values[axis] in listed for axis, listed in exclusion.items())
@@ -191,32 +170,26 @@ def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
 
 
 class RuleCheck:
-    """The rules of validity, applied once to each set of techniques of a sweep.
-
-    A plan has each set at many micro-batches. The rules do not see the micro-batch.
-    """
+    """The rules of validity, applied once to each set of techniques of a sweep. A plan has each set
+    at many micro-batches. The rules do not see the micro-batch."""
 
     def __init__(self, config: SweepConfig) -> None:
-        self._config = config
-        self._rules: dict[tuple[Choice, ...], Rule | None] = {}
+        self._has_user_code = config.own_code is not None
+        self._broken: dict[tuple[Choice, ...], tuple[str, str] | None] = {}
 
-    def forbidding(self, choices: Choices, variants: Variants) -> Rule | None:
-        """The rule that forbids a combination; None if none does."""
+    def forbidding(self, choices: Choices, variants: Variants) -> tuple[str, str] | None:
+        """Name and reason of the first rule that forbids a combination; None if none does."""
         techniques = {axis: value for axis, value in choices.items() if axis != MICRO_BATCH}
         # An accumulation of 1.5 and one of 1 differ, and so do 1 and 1.0 for a rule on integers.
         identity = (*techniques.values(), str(techniques[ACCUMULATION]))
-        if identity not in self._rules:
-            self._rules[identity] = broken_rule(
-                techniques, variants, has_user_code=self._config.own_code is not None
-            )
-        return self._rules[identity]
+        if identity not in self._broken:
+            traits = traits_of(techniques, variants, has_user_code=self._has_user_code)
+            self._broken[identity] = next(broken_rules(traits), None)
+        return self._broken[identity]
 
 
 def chosen_variants(choices: Choices, config: SweepConfig) -> Variants:
-    """The rows behind the choices, in order of merging.
-
-    Axes that the user's own arguments decide have none.
-    """
+    """The rows behind the choices, in order of merging; none for what own arguments decide."""
     variants: dict[str, Variant] = {}
     for name, axis in AXES.items():
         choice = choices[name]
@@ -230,18 +203,15 @@ def chosen_variants(choices: Choices, config: SweepConfig) -> Variants:
 
 def _settings(choices: Choices, variants: Variants, config: SweepConfig) -> LibrarySettings:
     """The settings of the trial: the user's base, overridden by the chosen techniques."""
-    arguments = dict(config.training_arguments)
-    for axis, value in choices.items():
-        if axis not in AXES and value != DEFAULT:
-            arguments[axis] = value
-    # Without a technique that uses it, the user's DeepSpeed file must not start DeepSpeed.
-    deepspeed = None
-    if any(variant.deepspeed is not None for variant in variants.values()):
-        deepspeed = config.deepspeed
+    named = {axis: value for axis, value in choices.items() if axis not in AXES}
+    arguments = {**config.training_arguments}
+    arguments |= {name: value for name, value in named.items() if value != DEFAULT}
     if config.model.task == "image-text-to-text" and config.data.file is not None:
         # The collator gives images to the processor, which no model takes as they are.
         arguments.setdefault("remove_unused_columns", False)
-    return merge(variants.values(), arguments, deepspeed)
+    # Without a technique that uses it, the user's DeepSpeed file must not start DeepSpeed.
+    is_used = any(variant.deepspeed is not None for variant in variants.values())
+    return merge(variants.values(), arguments, config.deepspeed if is_used else None)
 
 
 def _measure_on_cpu(config: SweepConfig) -> MeasureSpec:
@@ -250,26 +220,22 @@ def _measure_on_cpu(config: SweepConfig) -> MeasureSpec:
     return replace(config.measure, warmup_steps=fallback.warmup_steps, steps=fallback.steps)
 
 
-def _training_recipe(
-    choices: Choices, variants: Mapping[str, Variant], config: SweepConfig
-) -> TrainingRecipe:
+def _training_recipe(choices: Choices, variants: Variants, config: SweepConfig) -> TrainingRecipe:
     """The choices that change what the training learns."""
     recipe = {}
-    for axis, choice in _without_data_length(choices, config).items():
-        is_other = _changes_training(axis, choice, variants)
-        if is_other or _makes_own_rows(axis, variants, config):
-            recipe[axis] = _name_in_recipe(axis, choice, variants)
+    # The length of the data is no choice.
+    is_given = config.data_of(choices) == config.data
+    for axis, choice in choices.items():
+        if axis == SEQUENCE_LENGTH and is_given:
+            continue
+        if _changes_training(axis, choice, variants) or _makes_own_rows(axis, variants, config):
+            # Some parameters do not change the training, as the row's name in recipes says.
+            name = variants[axis].recipe if axis in variants else ""
+            recipe[axis] = name or choice
     return TrainingRecipe.of(recipe)
 
 
-def _name_in_recipe(axis: str, choice: Choice, variants: Mapping[str, Variant]) -> Choice:
-    """The choice, without the parameters of which its row says that they do not change training."""
-    if axis in variants and variants[axis].recipe:
-        return variants[axis].recipe
-    return choice
-
-
-def _makes_own_rows(axis: str, variants: Mapping[str, Variant], config: SweepConfig) -> bool:
+def _makes_own_rows(axis: str, variants: Variants, config: SweepConfig) -> bool:
     """Whether a loop makes other rows of these data, or other weights, than the other loops do.
 
     TRL tokenizes texts in its own way and packs rows into blocks of its own. It also trains the
@@ -277,15 +243,13 @@ def _makes_own_rows(axis: str, variants: Mapping[str, Variant], config: SweepCon
     """
     if axis not in variants or "rows" not in variants[axis].hooks:
         return False
+    rows = variants.values()
+    is_packing = any("batching" in row.hooks and OTHER_WORKLOAD in row.traits for row in rows)
     has_texts = config.data.file is not None and config.data.file.tokenizer is not None
-    for other in variants.values():
-        is_packing = "batching" in other.hooks and OTHER_WORKLOAD in other.traits
-        if is_packing or "quantized_base" in other.traits:
-            return True
-    return has_texts
+    return is_packing or has_texts or any("quantized_base" in row.traits for row in rows)
 
 
-def _changes_training(axis: str, choice: Choice, variants: Mapping[str, Variant]) -> bool:
+def _changes_training(axis: str, choice: Choice, variants: Variants) -> bool:
     if axis in variants:
         return variants[axis].numerical_effect == "training"
     # What the user's own arguments do to the training is not known, so it may change it.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
 KeyPath = tuple[str | int, ...]
 """Where a value is: keys and list positions from the top of the file."""
+KeyProblems = Iterator[tuple[KeyPath, str]]
+"""The paths of keys, and what is wrong with their values."""
 
 
 class Finding(NamedTuple):
@@ -55,13 +56,8 @@ class ConfigError(Exception):
 
 def dotted(at: KeyPath) -> str:
     """``("trials", 2, "optimizer")`` as ``trials[2].optimizer``."""
-    text = ""
-    for part in at:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            text += f".{part}"
-    return text.lstrip(".")
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in at)
+    return "".join(parts).lstrip(".")
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
@@ -85,8 +81,9 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
 def shared_length(first: Sequence[object], second: Sequence[object]) -> int:
     """How many letters or other items are equal at the beginning of two sequences."""
-    pairs = zip(first, second, strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    pairs = enumerate(zip(first, second, strict=False))
+    unequal = (at for at, (one, other) in pairs if one != other)
+    return next(unequal, min(len(first), len(second)))
 
 
 def advice(word: object, choices: Sequence[str]) -> str:
@@ -112,9 +109,7 @@ def did_you_mean(guess: str) -> str:
 
 def named_value(value: object) -> str:
     """A value that is not known: text in quotes, anything else as ``described``."""
-    if isinstance(value, str):
-        return f'"{value}"'
-    return described(value)
+    return f'"{value}"' if isinstance(value, str) else described(value)
 
 
 def described(value: object) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jobs.techniques import AXES, Axis, Family, NamePattern
+from jobs.techniques import AXES, Axis, Family
 from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES, owned_arguments
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
 from orchestrator.planning.config_model import ConfigFile
@@ -19,7 +19,6 @@ from orchestrator.planning.config_types import keys_of, sections_in
 from orchestrator.planning.loggers import LOGGERS
 from orchestrator.planning.search_options import DEFAULT_SEARCH, SEARCH_KINDS
 
-_ARGUMENT: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
 _EFFECTIVE_BATCH = {
     "type": "integer",
     "minimum": 1,
@@ -109,11 +108,10 @@ def _add_loggers(schema: dict[str, Any]) -> None:
 
 
 def _axis_definitions() -> dict[str, Any]:
-    axes = {f"axis_{name}": _axis(axis) for name, axis in AXES.items()}
     return {
-        **axes,
+        **{f"axis_{name}": _axis(axis) for name, axis in AXES.items()},
         f"axis_{EFFECTIVE_BATCH}": _EFFECTIVE_BATCH,
-        "axis_argument": _ARGUMENT,
+        "axis_argument": {"type": ["string", "number", "boolean", "null"]},
         "assignment": _axis_mapping(_reference),
         "grid": _axis_mapping(_one_or_more),
     }
@@ -124,34 +122,19 @@ def _axis(axis: Axis) -> dict[str, Any]:
     integer = {"type": "integer", "minimum": 1, "description": axis.doc.rstrip(":")}
     if axis.integer_argument:
         return integer
-    variants: list[dict[str, Any]] = []
-    if axis.takes_integers:
-        variants.append(integer)
-    for name, variant in axis.variants.items():
-        variants.append({"const": name, "description": variant.doc})
+    variants: list[dict[str, Any]] = [integer] if axis.takes_integers else []
+    variants += ({"const": name, "description": row.doc} for name, row in axis.variants.items())
     if axis.pattern is not None:
-        variants.append(_of_pattern(axis, axis.pattern))
-    variants += _families(axis)
-    return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
-
-
-def _families(axis: Axis) -> Iterator[dict[str, Any]]:
-    """The values with parameters, and their names alone."""
+        # The values that fit the pattern and are not listed by name.
+        of_pattern = {"type": "string", "pattern": f"^{axis.pattern.pattern}$"}
+        listed = {"enum": list(axis.variants)}
+        variants.append({**of_pattern, "not": listed, "description": axis.pattern.doc})
     for name, family in axis.families.items():
         # If a listed name also fits the pattern, it must match only one of the two.
         if name not in axis.variants:
-            yield {"const": name, "description": family.doc}
-        yield from _with_parameters(name, family)
-
-
-def _of_pattern(axis: Axis, pattern: NamePattern) -> dict[str, Any]:
-    """The values that fit the pattern and are not listed by name."""
-    return {
-        "type": "string",
-        "pattern": f"^{pattern.pattern}$",
-        "not": {"enum": list(axis.variants)},
-        "description": pattern.doc,
-    }
+            variants.append({"const": name, "description": family.doc})
+        variants += _with_parameters(name, family)
+    return {"oneOf": variants, "description": f"{axis.doc}; default: {axis.default}"}
 
 
 def _with_parameters(name: str, family: Family) -> list[dict[str, Any]]:

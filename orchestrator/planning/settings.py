@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +70,17 @@ class SweepConfig:
     @property
     def data_length(self) -> int | None:
         """Tokens of the samples of the data; None for a file, whose rows say it."""
-        if self.data.synthetic is None:
-            return None
-        return self.data.synthetic.sequence_length
+        synthetic = self.data.synthetic
+        return None if synthetic is None else synthetic.sequence_length
+
+    def of_trials(self, trials: tuple[Choices, ...]) -> SweepConfig:
+        """The same with these trials, once each, in place of its grids."""
+        return replace(self, axes={}, subsets={}, exclude=(), trials=trials, repeats=1)
 
     def data_of(self, choices: Choices) -> DataSpec:
         """The data of a trial with these choices: the config's, at the length that they name."""
         length = choices.get(SEQUENCE_LENGTH)
-        if not isinstance(length, int):
-            return self.data
-        return self.data.of_length(length)
+        return self.data.of_length(length) if isinstance(length, int) else self.data
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain JSON values: what a run folder keeps of its configuration."""

@@ -20,10 +20,7 @@ def write_shipped(name: str, target: Path, *, force: bool) -> tuple[Path, ...]:
 
 
 def configurations_folder() -> Path:
-    """The folder of shipped configurations: inside an installed package, beside it in a checkout.
-
-    Raises FileNotFoundError if there is none.
-    """
+    """Where shipped configurations are: in or beside the package. Raises FileNotFoundError."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "configs", package.parent / "configs"):
         if (folder / SCHEMA).exists():
@@ -64,7 +61,6 @@ def _has_content(path: Path, content: str) -> bool:
 
 def about(path: Path) -> str:
     """What a configuration is for: its first comment, except the line for editors."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("# ") and "yaml-language-server" not in line:
-            return line.removeprefix("# ")
-    return ""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comments = (line.removeprefix("# ") for line in lines if line.startswith("# "))
+    return next((text for text in comments if "yaml-language-server" not in text), "")

@@ -41,22 +41,12 @@ class TechniqueSet:
         it is measured as the config says, because there the inspection measures the memory.
         """
         # A config with this one trial and nothing else is planned like any other.
-        batch = {MICRO_BATCH: micro_batch, ACCUMULATION: accumulation}
-        single = replace(
-            config,
-            axes={},
-            subsets={},
-            exclude=(),
-            trials=({**self.choices, **batch},),
-            repeats=1,
-        )
-        planned = plan(single, has_gpu=has_gpu)
+        choices = {**self.choices, MICRO_BATCH: micro_batch, ACCUMULATION: accumulation}
+        planned = plan(config.of_trials((choices,)), has_gpu=has_gpu)
         if planned.ruled_out:
             return planned.ruled_out[0]
         (spec,) = planned.trials
-        if not has_gpu:
-            return spec
-        return replace(spec, measure=_quick_measure_at(spec, relative_error))
+        return replace(spec, measure=_quick_measure_at(spec, relative_error)) if has_gpu else spec
 
 
 def technique_sets(
@@ -75,11 +65,8 @@ def technique_sets(
 
 
 def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
-    """``precision=bf16`` as ("precision", "bf16").
-
-    Raises ValueError for a value that no technique axis has, and for an axis that the file's own
-    training arguments decide.
-    """
+    """``precision=bf16`` as ("precision", "bf16"). Raises ValueError for a value that no technique
+    axis has, and for an axis that the file's own training arguments decide."""
     axis, _, value = text.partition("=")
     axes = [name for name in AXES if name not in BATCH_AXES]
     if axis not in axes:
@@ -89,18 +76,13 @@ def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
     technique, mistakes = read_technique(AXES[axis], value)
     if mistakes:
         raise ValueError(f"{axis}: {mistakes[0].message}")
-    _refuse_contradiction(axis, config)
-    return axis, technique
-
-
-def _refuse_contradiction(axis: str, config: SweepConfig) -> None:
-    """Raises ValueError if the file's own training arguments decide the axis."""
     for argument in config.training_arguments:
         if owned_arguments().get(argument) == axis:
             raise ValueError(
                 f"{axis} is decided by training_arguments.{argument} in {config.path}; "
                 "remove one of them"
             )
+    return axis, technique
 
 
 def _candidates(config: SweepConfig, over: Choices, *, every: bool) -> list[Choices]:

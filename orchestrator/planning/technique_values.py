@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from jobs.library_facts.value_types import accepts, described_type, listed_values, parameters_of
 from jobs.techniques import Axis, Family
 from jobs.techniques.written_form import ParametersError, read, written
 from orchestrator.planning.library_facts import facts, is_ours
-from orchestrator.planning.problems import KeyPath, advice, described
+from orchestrator.planning.problems import Finding, advice, described
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """What is wrong with a value: ``at`` is the key path inside it, empty if all of it is."""
-
-    message: str
-    at: KeyPath = ()
-
-
-def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[Mistake]]:
+def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[Finding]]:
     """The value of a technique axis in its written form, and what is wrong with it.
 
     ``source`` is the value as the file has it. A mapping ``{lora: {r: 16}}`` and the text
@@ -34,48 +25,45 @@ def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[
         return _read_mapping(axis, value)
     if isinstance(value, str) and axis.families:
         return _read_text(axis, value)
-    return "", [Mistake(_unknown_name(axis, value, source))]
+    return "", [Finding((), _unknown_name(axis, value, source))]
 
 
-def _read_text(axis: Axis, text: str) -> tuple[str, list[Mistake]]:
+def _read_text(axis: Axis, text: str) -> tuple[str, list[Finding]]:
     if "(" not in text and text not in axis.families:
-        return "", [Mistake(_unknown_name(axis, text, text))]
+        return "", [Finding((), _unknown_name(axis, text, text))]
     try:
         name, parameters = read(text)
     except ParametersError as error:
-        return "", [Mistake(f'"{text}" is not a technique with parameters: {error}')]
+        return "", [Finding((), f'"{text}" is not a technique with parameters: {error}')]
     if name not in axis.families:
-        return "", [Mistake(_no_family(axis, name))]
+        return "", [Finding((), _no_family(axis, name))]
     content, mistakes = _read_family(axis, name, parameters)
     # Inside a text there are no keys with lines of their own.
-    return content, [Mistake(f"{name}: {mistake.message}") for mistake in mistakes]
+    return content, [Finding((), f"{name}: {mistake.message}") for mistake in mistakes]
 
 
-def _read_mapping(axis: Axis, value: Mapping[str, Any]) -> tuple[str, list[Mistake]]:
+def _read_mapping(axis: Axis, value: Mapping[str, Any]) -> tuple[str, list[Finding]]:
     if len(value) != 1:
         example = next(iter(axis.families))
         message = f"must be one name with its parameters, as in {{{example}: {{...}}}}"
-        return "", [Mistake(message)]
+        return "", [Finding((), message)]
     ((name, parameters),) = value.items()
-    if parameters is None:
-        parameters = {}  # a YAML key without a value
-    if not isinstance(parameters, dict):
+    # A YAML key without a value has the value None.
+    if parameters is not None and not isinstance(parameters, dict):
         message = f"must be a mapping of parameters, not {described(parameters)}"
-        return "", [Mistake(message, (name,))]
-    content, mistakes = _read_family(axis, name, parameters)
-    return content, [Mistake(mistake.message, (name, *mistake.at)) for mistake in mistakes]
+        return "", [Finding((name,), message)]
+    content, mistakes = _read_family(axis, name, parameters or {})
+    return content, [Finding((name, *mistake.at), mistake.message) for mistake in mistakes]
 
 
-def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[str, list[Mistake]]:
+def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[str, list[Finding]]:
     family = axis.families.get(name)
     if family is None:
-        return "", [Mistake(_no_family(axis, name))]
+        return "", [Finding((), _no_family(axis, name))]
     types = _types_of(family)
     mistakes = list(_mistakes(family, types, parameters))
-    if not mistakes and family.problem is not None:
-        contradiction = family.problem(parameters)
-        if contradiction:
-            mistakes = [Mistake(contradiction)]
+    if not mistakes and family.problem is not None and (why := family.problem(parameters)):
+        mistakes = [Finding((), why)]
     if mistakes:
         return "", mistakes
     plain = dict(parameters)
@@ -86,7 +74,7 @@ def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[
     try:
         return written(name, plain), []
     except ParametersError as error:
-        return "", [Mistake(str(error))]
+        return "", [Finding((), str(error))]
 
 
 def _no_family(axis: Axis, name: str) -> str:
@@ -110,7 +98,7 @@ def _types_of(family: Family) -> Mapping[str, Any]:
 
 def _mistakes(
     family: Family, types: Mapping[str, Any], parameters: Mapping[str, Any]
-) -> Iterator[Mistake]:
+) -> Iterator[Finding]:
     for name, value in parameters.items():
         problem = ""
         if name in family.decided:
@@ -118,7 +106,7 @@ def _mistakes(
         elif types:
             problem = _problem(family, types, name, value)
         if problem:
-            yield Mistake(problem, (name,))
+            yield Finding((name,), problem)
 
 
 def _problem(family: Family, types: Mapping[str, Any], name: str, value: Any) -> str:
@@ -137,43 +125,31 @@ def _problem(family: Family, types: Mapping[str, Any], name: str, value: Any) ->
 
 
 def _unknown_name(axis: Axis, value: Any, source: str) -> str:
-    names = axis.names
     if isinstance(value, str):
         return _unknown_text(axis, value)
     # YAML 1.1 reads on, off, yes and no as booleans.
     if isinstance(value, bool):
-        boolean = str(value).lower()
-        choices = ", ".join(names)
         return (
-            f"YAML reads {source} as the boolean {boolean}, and this axis takes names; "
-            f"valid choices: {choices}"
+            f"YAML reads {source} as {described(value)}, and this axis takes names; valid choices: "
+            f"{', '.join(axis.names)}"
         )
-    return f"must be a name, not {described(value)}; {advice(source, names)}"
+    return f"must be a name, not {described(value)}; {advice(source, axis.names)}"
 
 
 def _unknown_text(axis: Axis, text: str) -> str:
     """What to write instead of a text that is no value of the axis."""
     if axis.takes_integers:
         names = " or ".join(axis.variants)
-        problem = f'must be an integer from 1 or {names}, not the text "{text}"'
-        if text.isdecimal():
-            problem += "; write it without quotes"
-        return problem
+        hint = "; write it without quotes" if text.isdecimal() else ""
+        return f'must be an integer from 1 or {names}, not the text "{text}"{hint}'
     if axis.pattern is not None and text.startswith(axis.pattern.form.partition("<")[0]):
         # The first clause of its description says which numbers there are.
         numbers = axis.pattern.doc.partition(";")[0].replace("`", "")
         return f'"{text}" is not known; write {axis.pattern.form}: {numbers}'
     problem = f'"{text}" is not known; {advice(text, axis.names)}'
-    # A question ends a sentence, so the next clause then begins a new one.
-    joint = "; with"
-    if problem.endswith("?"):
-        joint = " With"
-    return problem + _with_parameters(axis, text, joint=joint)
-
-
-def _with_parameters(axis: Axis, text: str, *, joint: str) -> str:
-    """How to write the family that the text begins with; empty if it begins with none."""
     families = [name for name in axis.families if text.startswith(name)]
     if not families:
-        return ""
-    return f"{joint} parameters of your own: {max(families, key=len)}(name=value)"
+        return problem
+    # A question ends a sentence, so the next clause then begins a new one.
+    joint = " With" if problem.endswith("?") else "; with"
+    return f"{problem}{joint} parameters of your own: {max(families, key=len)}(name=value)"

@@ -29,10 +29,6 @@ from orchestrator.search.round_robin import RoundRobin
 from orchestrator.storage.run_folder import RunFolder
 
 VERB = "batch_size"
-MAX_MICRO_BATCH = 512
-MAX_MICRO_BATCH_ON_CPU = 64
-"""The largest micro-batches that are tried, unless the user names another one."""
-_BATCH_AXES = ("micro_batch", "accumulation")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,17 +42,13 @@ class BatchSizeGoal:
     tolerance: float = 0.02
     """Relative difference of two speeds that still counts as equal."""
     max_micro_batch: int | None = None
-    """The largest micro-batch to try. None: ``MAX_MICRO_BATCH``, or less without a GPU."""
+    """The largest micro-batch to try. None: 512, or 64 without a GPU."""
     exact: bool = False
     """Find the exact largest size. Otherwise sizes of 64 and more are found approximately."""
 
     def largest_size(self, *, has_gpu: bool) -> int:
         """The largest micro-batch to try."""
-        if self.max_micro_batch is not None:
-            return self.max_micro_batch
-        if has_gpu:
-            return MAX_MICRO_BATCH
-        return MAX_MICRO_BATCH_ON_CPU
+        return self.max_micro_batch or (512 if has_gpu else 64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,11 +71,8 @@ class HardwareAnswers:
 def tune_batch_sizes(
     start: Start, sets: Sequence[TechniqueSet], goal: BatchSizeGoal
 ) -> list[HardwareAnswers]:
-    """Tune every technique set on one GPU model after another.
-
-    With several GPU models, each model has a folder of its own. Raises what ``measure``,
-    ``screened_cluster`` and ``start.check_model`` raise.
-    """
+    """Tune every technique set on one GPU model after another, with a folder for each of several.
+    Raises what ``measure``, ``screened_cluster`` and ``start.check_model`` raise."""
     config = start.config
     started_at = time.monotonic()
     tuned: list[HardwareAnswers] = []
@@ -132,11 +121,7 @@ def _measurement(
     spent_seconds: float,
 ) -> Measurement:
     """The searches of all technique sets on one GPU model."""
-    # The axes of the batch, and the axes on which the technique sets differ.
-    axes = list(_BATCH_AXES)
-    for axis in sets[0].choices:
-        if len({str(technique_set.choices[axis]) for technique_set in sets}) > 1:
-            axes.append(axis)
+    differing = [axis for axis in sets[0].choices if len({str(s.choices[axis]) for s in sets}) > 1]
     # All trials of a set need the same operators and reservation: the trial of one sample names
     # them. A set that is ruled out has none.
     trials = [one.trial(config, 1, 1, has_gpu=cluster.gpus > 0) for one in sets]
@@ -147,7 +132,7 @@ def _measurement(
         headline=f"now on {slots_in_words(cluster)}",
         search=RoundRobin(searches),
         is_wanted=lambda spec: any(search.knows(spec) for search in searches),
-        axes=axes,
+        axes=["micro_batch", "accumulation", *differing],
         needs=next((spec.needs for spec in smallest), None),
         to_build_for=smallest,
         spent_seconds=spent_seconds,

@@ -13,10 +13,7 @@ _LIMIT_SHARE = 0.95
 
 
 class CloseReason(enum.StrEnum):
-    """Why a session starts no further trial.
-
-    The value is written to the column ``rule`` of the trials that did not run.
-    """
+    """Why a session starts no further trial: the ``rule`` of the trials that did not run."""
 
     TIME_BUDGET = "time_budget"
     INTERRUPTED = "interrupted"
@@ -42,10 +39,8 @@ _WHAT_HAPPENED = {
 
 
 def with_limit_rule(record: TrialRecord, allowed_seconds: float) -> TrialRecord:
-    """The record, changed to ``skipped`` if its trial was ended before its own timeout.
-
-    Then either the search ended it, which allowed it ``allowed_seconds``, or the sweep's time
-    budget.
+    """The record, ``skipped`` if its search (``allowed_seconds``) or the time budget ended its
+    trial.
     """
     own_timeout = _LIMIT_SHARE * record.spec.measure.timeout_seconds
     if record.outcome is not Outcome.TIMED_OUT or record.slot_seconds >= own_timeout:

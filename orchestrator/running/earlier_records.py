@@ -15,16 +15,9 @@ from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import count
 
-_REPEATED_BY_A_SECOND_RUN = frozenset(
-    {
-        Outcome.SKIPPED,
-        Outcome.CRASHED,
-        Outcome.FAILED,
-        Outcome.TIMED_OUT,
-        Outcome.HOST_OUT_OF_MEMORY,
-    }
-)
-"""Outcomes that may change when the same command runs again. ``--resume`` repeats only SKIPPED."""
+_KEPT_BY_A_SECOND_RUN = (Outcome.OK, Outcome.OUT_OF_MEMORY, Outcome.UNSUPPORTED)
+"""Outcomes that do not change when the same command runs again. ``--resume`` keeps every one but
+SKIPPED."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,10 +38,8 @@ class EarlierRecords:
     """Whether the user asked for everything to be measured again."""
 
     def sentences(self, environments: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
-        """What the user should know of records that today's search does not use.
-
-        With today's ``environments`` these are also the records that are measured again, because
-        their environment is none of these.
+        """What the user should know of records that today's search, in ``environments``, does not
+        use.
         """
         for gpu_model, amount in self.of_absent_models.items():
             kept = count(amount, "record")
@@ -66,44 +57,37 @@ class EarlierRecords:
 
     def _of_other_environments(self, environments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         """A sentence that names what differs from the first of today's environments."""
-        outdated = 0
-        differing: set[str] = set()
-        for record in self.wanted.values():
-            if not record.outcome.is_final or record.environment in environments:
-                continue
-            outdated += 1
-            for name in {*record.environment, *environments[0]}:
-                if record.environment.get(name) != environments[0].get(name):
-                    differing.add(name)
+        finals = (record.environment for record in self.wanted.values() if record.outcome.is_final)
+        outdated = [environment for environment in finals if environment not in environments]
+        today = environments[0]
+        names = {name for earlier in outdated for name in {*earlier, *today}}
+        differing = [
+            name for name in names if any(e.get(name) != today.get(name) for e in outdated)
+        ]
         if outdated:
             yield (
-                f"{count(outdated, 'row')} measured in another environment"
+                f"{count(len(outdated), 'row')} measured in another environment"
                 f" ({', '.join(sorted(differing))}): measured again; each earlier row moves to"
                 " superseded/ when its new one is written"
             )
 
 
 def refuse_without_gpu(folder: RunFolder, cluster: Cluster, *, fresh: bool) -> None:
-    """Raises NoSuchGpuError if the run was measured on GPUs and the cluster has none.
-
-    Without this check, every earlier row would be superseded on a login node, or if the GPU's
-    driver is broken.
-    """
+    """Raises NoSuchGpuError if the run was measured on GPUs and the cluster has none. Else a login
+    node, or a broken driver, would supersede every earlier row."""
     if cluster.gpus or fresh:
         return
-    models = Counter[str]()
     # A batch-size run on several GPU models has a folder for each.
-    for path in (folder.path, *folder.path.glob("*/")):
-        for record in RunFolder(path).records().values():
-            if record.outcome.is_final:
-                models[_gpu_model_of(record)] += 1
-    models.pop("", None)
+    folders = map(RunFolder, (folder.path, *folder.path.glob("*/")))
+    records = [record for one in folders for record in one.records().values()]
+    measured_on = [_gpu_model_of(record) for record in records if record.outcome.is_final]
+    models = list(filter(None, measured_on))
     if models:
-        rows = count(models.total(), "row")
+        rows = count(len(models), "row")
         raise NoSuchGpuError(
-            f"{folder.path} has {rows} measured on {', '.join(sorted(models))}, and no GPU is seen"
-            " here: check nvidia-smi and --address; to measure on the CPU choose another --output,"
-            " or --fresh, which moves the rows aside"
+            f"{folder.path} has {rows} measured on {', '.join(sorted(set(models)))}, and no GPU is"
+            " seen here: check nvidia-smi and --address; to measure on the CPU choose another"
+            " --output, or --fresh, which moves the rows aside"
         )
 
 
@@ -114,22 +98,17 @@ def sort_earlier(
     fresh: bool = False,
     hardware: Mapping[str, str] | None = None,
 ) -> EarlierRecords:
-    """Decide on every record of the folder.
+    """Decide on every record of the folder. Those of another plan move into ``superseded/``.
 
-    No record is deleted. Records that today's plan does not name move into ``superseded/``.
-
-    ``hardware`` maps the ``gpu_model`` of a trial to the model's name. The trials name a GPU model
-    only if the sweep covers several; with one model the key is "". So trial ids change when the
-    cluster gets a second model, or loses it. Earlier records are then renamed, so that no finished
-    trial is repeated or lost.
+    ``hardware`` maps the ``gpu_model`` of a trial to the model's name. Trials name a GPU model only
+    if the sweep covers several; with one the key is "". So trial ids change when the cluster gets a
+    second model, or loses it, and earlier records are renamed.
     """
+    sorting = _Sorting(folder, hardware or {}, is_wanted)
     if fresh:
         sorting = _Sorting(folder, {}, lambda spec: False)
-    else:
-        sorting = _Sorting(folder, hardware or {}, is_wanted)
     # A follow-up names other trials, so their new ids are decided first.
-    records = folder.records().values()
-    for record in sorted(records, key=lambda record: record.spec.follow_up is not None):
+    for record in sorted(folder.records().values(), key=lambda own: own.spec.follow_up is not None):
         sorting.decide(record)
     return sorting.finish(is_fresh=fresh)
 
@@ -200,11 +179,11 @@ class _Sorting:
         """The record with this ``gpu_model`` and, in a follow-up, today's ids of other trials."""
         follow_up = record.spec.follow_up
         if follow_up is not None:
-            compared_with = [self._new_ids.get(name, name) for name in follow_up.compared_with]
+            ids = self._new_ids
             follow_up = dataclasses.replace(
                 follow_up,
-                follows_trial=self._new_ids.get(follow_up.follows_trial, follow_up.follows_trial),
-                compared_with=tuple(compared_with),
+                follows_trial=ids.get(follow_up.follows_trial, follow_up.follows_trial),
+                compared_with=tuple(ids.get(name, name) for name in follow_up.compared_with),
             )
         spec = dataclasses.replace(record.spec, gpu_model=gpu_model, follow_up=follow_up)
         return dataclasses.replace(record, spec=spec)
@@ -215,10 +194,9 @@ class _Sorting:
         if follow_up is not None:
             kept = {record.trial_id for _, record in self._renamed}
             return self._new_ids.get(follow_up.follows_trial) in kept
-        for gpu_model in self._todays_names.values():
-            if self._is_wanted(dataclasses.replace(record.spec, gpu_model=gpu_model)):
-                return True
-        return False
+        models = self._todays_names.values()
+        specs = (dataclasses.replace(record.spec, gpu_model=gpu_model) for gpu_model in models)
+        return any(map(self._is_wanted, specs))
 
 
 def _without_collisions(
@@ -239,14 +217,10 @@ def _without_collisions(
 def is_reusable(
     record: TrialRecord, environments: Collection[Mapping[str, Any]], *, resume: bool
 ) -> bool:
-    """Whether a final record takes the place of a measurement in one of ``environments``.
-
-    A resumed run keeps every final outcome. A second run keeps only ok, out of memory and
-    unsupported.
-    """
+    """Whether a final record takes the place of a measurement in one of ``environments``."""
     if record.environment not in environments:
         return False
-    return resume or record.outcome not in _REPEATED_BY_A_SECOND_RUN
+    return resume or record.outcome in _KEPT_BY_A_SECOND_RUN
 
 
 def _gpu_model_of(record: TrialRecord) -> str:

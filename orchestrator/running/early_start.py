@@ -59,8 +59,8 @@ def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
 def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> ModelFacts:
     """The model's size, and the shape of one batch at the smallest micro-batch of the plan.
 
-    ``planned`` is the configuration's plan, if the caller has made it already. Says first if that
-    takes some seconds. Raises ConfigError if the model cannot be built.
+    ``planned`` is the plan, if it is made already. Says first if that takes some seconds. Raises
+    ConfigError if the model cannot be built.
     """
     from orchestrator.planning.prechecks import mistakes
 
@@ -76,9 +76,8 @@ def early_start(
     """The locked run folder, and ``check_model``, which waits for the model's check.
 
     Meanwhile other processes begin what takes seconds: the slots' parents import torch, and one
-    process builds the model once, because every trial would fail if that fails. The function and
-    the context raise ConfigError if it does. The context also raises what ``locked_run_folder``
-    raises.
+    builds the model once, because every trial would fail if that fails. The function and the
+    context raise ConfigError if it does. The context also raises what ``locked_run_folder`` raises.
     """
     from orchestrator.running.run_lock import locked_run_folder
 

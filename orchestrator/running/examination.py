@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,43 +22,36 @@ def examined(
 ) -> list[Report]:
     """The report of this machine, or of every node of a cluster, and that of the calibration."""
     from jobs.node import checks
+    from jobs.node.checks.rates import judge
 
     look = functools.partial(checks.report, nvme, calibrate=calibrates)
-    reports: list[Report] = []
-    if is_elsewhere(address):
-        reports += examine_cluster(ray_address(address), look)
-    else:
-        reports.append(look())
+    there = ray_address(address)
+    reports: list[Report] = examine_cluster(there, look) if is_elsewhere(address) else [look()]
     if calibrates:
-        reports.append(_calibration_report(reports))
+        # The rates of all GPUs that were measured are judged together.
+        reports.append(_report("calibration", judge(calibrations_of(reports)), "rates"))
     return reports
 
 
 def calibrations_of(reports: Sequence[Report]) -> list[Any]:
     """The calibrations of all GPUs."""
-    calibrations = []
-    for report in reports:
-        calibrations += report.get("calibrations", [])
-    return calibrations
+    return [one for report in reports for one in report.get("calibrations", ())]
 
 
 def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
-    """The report of every node, then the cluster's own.
-
-    If the cluster cannot be joined, returns this machine's report and one that says why.
-    """
+    """The report of every node, or this one's if none can be joined; then the cluster's."""
     # Ray itself would wait for minutes before it reports an unreachable address.
     reason = why_unreachable(address)
     if reason:
         fix = "start Ray there, or correct the address or the firewall"
-        return [look(), _cluster_report([problem(reason, fix)])]
+        return [look(), _report("cluster", [problem(reason, fix)])]
     from orchestrator.running.cluster.connection import ask_nodes
 
     try:
         # One report from every node, or the error in its place.
         answers = ask_nodes(address, look, NODE_SECONDS)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        return [look(), _cluster_report([problem(_sentence(error), advice(str(error)))])]
+        return [look(), _report("cluster", [problem(_sentence(error), advice(str(error)))])]
     reports = []
     findings = []
     for node, answer in answers:
@@ -67,27 +60,13 @@ def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
             findings.append(problem(f"{node} did not answer: {_sentence(answer)}", fix))
         else:
             reports.append(answer)
-    return [*reports, _cluster_report([*findings, *version_findings(reports)])]
-
-
-def _calibration_report(reports: Sequence[Report]) -> Report:
-    """A report that judges the rates of all GPUs that were measured."""
-    from jobs.node.checks.rates import judge
-
-    findings = [to_json(finding.of("rates")) for finding in judge(calibrations_of(reports))]
-    return {"node": "calibration", "versions": {}, "findings": findings}
+    return [*reports, _report("cluster", [*findings, *version_findings(reports)])]
 
 
 def version_findings(reports: Sequence[Report]) -> list[Finding]:
-    """One warning for each package whose version differs between nodes; else one "ok".
-
-    Rows that were measured with different versions cannot be ranked together.
-    """
-    names: dict[str, None] = {}
-    for report in reports:
-        names |= dict.fromkeys(report["versions"])
+    """A warning for each package whose version differs, so that rows do not rank; else "ok"."""
     findings = []
-    for name in names:
+    for name in dict.fromkeys(name for report in reports for name in report["versions"]):
         nodes: dict[str, list[str]] = {}
         for report in reports:
             nodes.setdefault(report["versions"].get(name) or "none", []).append(report["node"])
@@ -99,14 +78,15 @@ def version_findings(reports: Sequence[Report]) -> list[Finding]:
     return findings or [ok(f"{count(len(reports), 'node')} with equal versions")]
 
 
-def _cluster_report(findings: Sequence[Finding]) -> Report:
-    listed = [to_json(finding.of("cluster")) for finding in findings]
-    return {"node": "cluster", "versions": {}, "findings": listed}
+def _report(name: str, findings: Iterable[Finding], check: str = "cluster") -> Report:
+    """A report of no single node."""
+    listed = [to_json(finding.of(check)) for finding in findings]
+    return {"node": name, "versions": {}, "findings": listed}
 
 
 def _sentence(error: Exception) -> str:
     """The first sentence of an error, or of the traceback's last line if Ray quotes one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = list(filter(None, map(str.strip, str(error).splitlines())))
     if not lines:
         return type(error).__name__
     line = lines[-1] if "Traceback" in str(error) else lines[0]

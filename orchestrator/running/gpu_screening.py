@@ -1,7 +1,6 @@
 """Screens the GPUs of a cluster: each is measured briefly, and slow ones are set aside.
 
-Ray decides which GPU a trial gets. To keep trials off such a GPU, an idle actor reserves it until
-the sweep ends.
+Ray decides which GPU a trial gets, so an idle actor reserves such a GPU until the sweep ends.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from orchestrator.running.cluster import connected
 from orchestrator.running.nodes import Cluster, Node
 
 MAX_SLOWDOWN = 0.07
-"""A GPU is set aside if it is slower than the median of its model by more than this share.
-
-The speeds of healthy GPUs differ by less.
-"""
+"""A GPU is set aside if it is slower than the median of its model by more than this share. The
+speeds of healthy GPUs differ by less."""
 BUSY_GPU_SECONDS = 60.0
 """How long to wait for a GPU's answer. A GPU without an answer counts as busy."""
 
@@ -61,10 +58,7 @@ class _Holder:
 
 @contextmanager
 def screened_cluster(address: str | None, resources: Resources) -> Iterator[Screening]:
-    """The nodes of the cluster that the configuration allows, without GPUs that are set aside.
-
-    Raises ClusterError or NoSuchGpuError.
-    """
+    """The allowed nodes, without GPUs that are set aside. Raises ClusterError or NoSuchGpuError."""
     with connected(address) as whole:
         chosen = whole.only(resources.gpu_models)
         if not resources.screen_gpus:
@@ -80,8 +74,8 @@ def only_fit(
 ) -> Iterator[Screening]:
     """Measure the GPUs, and keep trials off the slow and broken ones while the context lasts.
 
-    A GPU model with a single GPU is not measured. If all GPUs of a model are slow or broken, trials
-    run on them all the same, with a note.
+    A single GPU of its model is not measured. If all of a model are slow or broken, trials run on
+    them all the same, with a note.
     """
     nodes = []
     for part in cluster.by_hardware():
@@ -119,12 +113,11 @@ def _answers(
     if not references:
         return {}
     ready, _ = ray.wait(list(references), num_returns=len(references), timeout=BUSY_GPU_SECONDS)
-    answers = {}
-    for reference, at in references.items():
-        if reference in ready:
-            where = {"node": nodes[at].address, "model": nodes[at].hardware}
-            answers[at] = {**where, **ray.get(reference)}
-    return answers
+    return {
+        at: {"node": nodes[at].address, "model": nodes[at].hardware, **ray.get(reference)}
+        for reference, at in references.items()
+        if reference in ready
+    }
 
 
 def _note(answer: Mapping[str, Any], reason: str, *, is_aside: bool) -> str:
@@ -143,12 +136,9 @@ def _holder_on(node: Node) -> Any:
 
 def judge(answers: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     """Place of a GPU's answer -> why the GPU must not measure."""
-    reasons = {}
-    for at, answer in answers.items():
-        if "failed" in answer:
-            reasons[at] = f"it could not be measured: {answer['failed']}"
+    failed = {at: answer["failed"] for at, answer in answers.items() if "failed" in answer}
     # A GPU is slow relative to the median of its model, so GPUs that failed are left out.
-    measured = [at for at in answers if at not in reasons]
-    for position, reason in unfit([answers[at] for at in measured], MAX_SLOWDOWN).items():
-        reasons[measured[position]] = reason
-    return reasons
+    measured = [at for at in answers if at not in failed]
+    slow = unfit([answers[at] for at in measured], MAX_SLOWDOWN)
+    reasons = {at: f"it could not be measured: {why}" for at, why in failed.items()}
+    return reasons | {measured[position]: reason for position, reason in slow.items()}

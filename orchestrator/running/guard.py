@@ -1,9 +1,8 @@
 """The guard: a small process beside the driver, for what the driver cannot do itself.
 
-It ends what a killed driver leaves behind. The kernel ends the driver's child processes, but not
-their descendants: Ray's agents and workers notice late that their raylet has ended, and a stopped
-process never does. It also speaks for a driver that stands still. While Ray starts, its C++ code
-holds Python's lock, the GIL. If Ray then waits for a stopped process, no thread of Python can run.
+It ends what a killed driver leaves behind: Ray's agents and workers notice late that their raylet
+has ended, and a stopped process never does. It also speaks for a driver that stands still: while
+Ray starts, its C++ code holds Python's lock, the GIL, also while it waits for a stopped process.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ class Guard:
     def limit(self, seconds: float, late: str, *, ended: str) -> Iterator[None]:
         """End this process with the sentence ``late`` and status 1 if the context takes longer.
 
-        If this process ends within the context, the guard prints ``ended``: Ray's C++ code may end
-        this process, and its own message helps no user.
+        If Ray's C++ code ends this process within the context, the guard prints ``ended``, because
+        Ray's own message helps no user.
         """
         self.tell({"seconds": seconds, "late": late, "ended": ended})
         give_up_at = time.monotonic() + seconds
@@ -110,10 +109,7 @@ def guarded() -> Iterator[Guard]:
 
 
 def end_at_once() -> NoReturn:
-    """End this process with exit status 1, and all its descendants except guards.
-
-    The guard then ends what was being started at this moment, or has lost its parent.
-    """
+    """End this process with status 1, and its descendants except guards, which end the rest."""
     import psutil  # not before: a dry run needs no guard
 
     for process in psutil.Process().children(recursive=True):
@@ -158,10 +154,8 @@ def main() -> None:
 
 
 def _await_end() -> bool:
-    """Follow the driver's messages to its end. Returns whether it has ended by itself.
-
-    A mapping begins a limit, an empty one ends it, and None says that the driver's context ends.
-    """
+    """Follow the driver's messages to its end. Returns whether it has ended by itself. A mapping
+    begins a limit, an empty one ends it, and None says that the driver's context ends."""
     limit: dict[str, Any] = {}
     with open(0, "rb", buffering=0) as messages:
         while True:

@@ -17,8 +17,8 @@ from orchestrator.running.earlier_records import refuse_without_gpu, sort_earlie
 from orchestrator.running.early_start import Start
 from orchestrator.running.gpu_screening import Screening
 from orchestrator.running.nodes import Cluster, ClusterError
+from orchestrator.running.observers import Observer
 from orchestrator.running.observers.loggers import logger_observers
-from orchestrator.running.observers.observer import Observer
 from orchestrator.running.observers.progress import Progress
 from orchestrator.running.options import RunOptions
 from orchestrator.running.session import Session
@@ -75,10 +75,7 @@ def run_description(config: SweepConfig, verb: str) -> dict[str, Any]:
 
 
 def _time_budget_seconds(work: Measurement, options: RunOptions, cluster: Cluster) -> float | None:
-    """What is left of the time budget in seconds; None if there is none.
-
-    The command line comes first. The configuration's budget counts only without a GPU.
-    """
+    """What is left of the command's time budget, or without a GPU of the file's, if any."""
     budget = options.time_budget_seconds
     if budget is None and not cluster.gpus:
         budget = work.config.cpu_fallback.time_budget_seconds
@@ -87,9 +84,7 @@ def _time_budget_seconds(work: Measurement, options: RunOptions, cluster: Cluste
 
 def progress_stream(options: RunOptions) -> TextIO:
     """The stream that progress is printed to: stderr if stdout is for JSON."""
-    if options.as_json:
-        return sys.stderr
-    return sys.stdout
+    return sys.stderr if options.as_json else sys.stdout
 
 
 def measure(work: Measurement, screening: Screening, start: Start, folder: RunFolder) -> Session:
@@ -192,7 +187,5 @@ def _print_kept_count(session: Session) -> None:
 
 def slots_in_words(cluster: Cluster) -> str:
     """``2 GPUs (NVIDIA H200)``, or a note that there is no GPU."""
-    gpus = "no GPU: measuring on the CPU"
-    if cluster.gpus:
-        gpus = count(cluster.gpus, "GPU")
+    gpus = count(cluster.gpus, "GPU") if cluster.gpus else "no GPU: measuring on the CPU"
     return f"{gpus} ({cluster.hardware})"

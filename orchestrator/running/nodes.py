@@ -59,9 +59,7 @@ class Placement:
     @property
     def label_selector(self) -> str:
         """Its nodes as a selector of Ray's label ``ray.io/node-id``; empty: any node."""
-        if not self.node_ids:
-            return ""
-        return f"in({','.join(self.node_ids)})"
+        return f"in({','.join(self.node_ids)})" if self.node_ids else ""
 
     @property
     def bundle(self) -> Mapping[str, float]:
@@ -113,20 +111,22 @@ class Cluster:
         return ", ".join(sorted({node.hardware for node in self.trial_nodes}))
 
     def by_hardware(self) -> tuple[Cluster, ...]:
-        """A cluster per GPU model; the whole cluster if there is one model, or no GPU at all."""
-        groups: dict[str, list[Node]] = {}
-        for node in self.trial_nodes:
-            groups.setdefault(node.hardware, []).append(node)
-        if not self.gpus or len(groups) < 2:
+        """A cluster per GPU model, kept to its nodes; the whole one if there is one model, or no
+        GPU.
+        """
+        models = frozenset(node.hardware for node in self.trial_nodes)
+        if not self.gpus or len(models) < 2:
             return (self,)
-        return tuple(self._part(groups[model], groups) for model in sorted(groups))
+        whole = dataclasses.replace(self, pinned=True, known_models=models)
+        parts = (
+            tuple(n for n in self.trial_nodes if n.hardware == model) for model in sorted(models)
+        )
+        return tuple(dataclasses.replace(whole, nodes=nodes) for nodes in parts)
 
     def by_gpu_model(self) -> dict[str, Cluster]:
         """``TrialSpec.gpu_model`` -> its part of the cluster. With one model the key is ""."""
         parts = self.by_hardware()
-        if len(parts) == 1:
-            return {"": self}
-        return {part.hardware: part for part in parts}
+        return {part.hardware: part for part in parts} if len(parts) > 1 else {"": self}
 
     def hardware_by_model(self) -> dict[str, str]:
         """``TrialSpec.gpu_model`` -> name of the GPU; of the processor without a GPU."""
@@ -134,20 +134,18 @@ class Cluster:
 
     def is_new_model(self, hardware: str) -> bool:
         """Whether the configuration allows this GPU model, and the cluster has no such GPU yet."""
-        if self.allowed_models and not _is_called(hardware, self.allowed_models):
-            return False
-        own_models = {node.hardware for node in self.nodes}
-        return hardware not in self.known_models | own_models
+        is_allowed = not self.allowed_models or _is_called(hardware, self.allowed_models)
+        return is_allowed and hardware not in {
+            *self.known_models,
+            *(n.hardware for n in self.nodes),
+        }
 
     def slots_by_model(self) -> dict[str, int]:
         """``TrialSpec.gpu_model`` -> how many trials can run on it at once."""
         return {model: part.slots for model, part in self.by_gpu_model().items()}
 
     def only(self, models: Sequence[str]) -> Cluster:
-        """The nodes whose GPU's name contains one of these words; all nodes if there are no words.
-
-        Raises NoSuchGpuError if no node has such a GPU.
-        """
+        """The nodes whose GPU's name has one of these words, if any. Raises NoSuchGpuError."""
         if not models:
             return self
         # A word such as H200 is enough: drivers spell names in several ways.
@@ -165,32 +163,18 @@ class Cluster:
         A zero in ``asked`` stands for a GPU's share of its node. The smallest share of all nodes is
         taken, so that a trial fits everywhere. Without GPUs a trial has its node to itself.
         """
-        nodes = self.trial_nodes
-        # A GPU's share of its node; the whole node if it has no GPU.
-        cpus = min(node.cpus // max(node.gpus, 1) for node in nodes)
-        host_bytes = min(node.host_bytes // max(node.gpus, 1) for node in nodes)
+        shares = [(node, max(node.gpus, 1)) for node in self.trial_nodes]
         return dataclasses.replace(
             asked,
             gpus=min(self.gpus, 1),
-            cpus=asked.cpus or max(1, cpus),
-            host_bytes=asked.host_bytes or host_bytes,
+            cpus=asked.cpus or max(1, min(node.cpus // gpus for node, gpus in shares)),
+            host_bytes=asked.host_bytes or min(node.host_bytes // gpus for node, gpus in shares),
         )
 
     def placement(self, asked: Needs) -> Placement:
         """Where a trial that asks for this may run, and what it reserves there."""
-        node_ids: tuple[str, ...] = ()
-        if self.pinned:
-            node_ids = tuple(node.node_id for node in self.nodes)
+        node_ids = tuple(node.node_id for node in self.nodes if self.pinned)
         return Placement(needs=self.needs(asked), hardware=self.hardware, node_ids=node_ids)
-
-    def _part(self, nodes: Sequence[Node], models: Iterable[str]) -> Cluster:
-        """A cluster of some nodes that keeps trials on them.
-
-        ``models`` are the GPU models of the whole cluster.
-        """
-        return dataclasses.replace(
-            self, nodes=tuple(nodes), pinned=True, known_models=frozenset(models)
-        )
 
 
 def _is_called(hardware: str, words: Iterable[str]) -> bool:

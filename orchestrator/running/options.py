@@ -27,10 +27,7 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerbOptions(RunOptions):
-    """What is measured, and where the run is written.
-
-    The command line has an argument of each field's name, also in the subclasses of the verbs.
-    """
+    """What is measured and written where: the command line has an argument for each field."""
 
     config: Path
     output: Location | None = None

@@ -49,10 +49,7 @@ class Machines:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PlannedSweep:
-    """What is measured on which GPU model, and how each model's trials are searched.
-
-    Each GPU model is searched on its own, because a frontier belongs to one model.
-    """
+    """What is measured on each GPU model, and its search: a front belongs to one model."""
 
     config: SweepConfig
     plan: Plan
@@ -67,10 +64,8 @@ class PlannedSweep:
 def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) -> PlannedSweep:
     """Make the plan of a configuration for some machines, and its searches."""
     planned_config, planned = make_plan(config, machines.has_gpu)
-    in_order = planned.trials
-    if not machines.has_gpu:
-        # Without a GPU the time budget may not suffice, so the smallest trials come first.
-        in_order = order_by_size(in_order)
+    # Without a GPU the time budget may not suffice, so the smallest trials come first.
+    in_order = planned.trials if machines.has_gpu else order_by_size(planned.trials)
     predictor = None
     if machines.has_gpu and SEARCHES[planned_config.search.kind].uses_predicted_memory:
         predictor = BackgroundPredictor()
@@ -78,13 +73,10 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
         config=planned_config, predictor=predictor, with_follow_ups=machines.has_gpu
     )
     trials = {model: for_gpu_model(in_order, model) for model in machines.hardware}
-    searches = {}
-    for model, hardware in machines.hardware.items():
-        searches[model] = factory.build(trials[model], hardware)
     return PlannedSweep(
         config=planned_config,
         plan=planned,
         trials=trials,
-        searches=searches,
+        searches={m: factory.build(trials[m], name) for m, name in machines.hardware.items()},
         predictor=predictor,
     )

@@ -17,34 +17,21 @@ LOCAL = "local"
 
 
 def ray_address(address: str | None) -> str:
-    """What to give Ray: ``address``, else ``RAY_ADDRESS``, else "local" to start a cluster here.
-
-    Without an address, Ray would join the cluster that was last started on this machine. It would
-    wait for it even if that cluster has ended.
-    """
+    """``address``, else ``RAY_ADDRESS``, else "local": Ray would else look for its last cluster."""
     return address or os.environ.get("RAY_ADDRESS") or LOCAL
 
 
 def is_elsewhere(address: str | None) -> bool:
-    """Whether an address is that of a cluster that is there already.
-
-    Otherwise Ray is started for this machine alone.
-    """
+    """Whether an address is that of a cluster that is there already, not one to start here."""
     return ray_address(address) != LOCAL
 
 
 def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
-    """Start the slots' parent processes early, if a cluster will be started here.
-
-    They import their modules while Ray is imported and starts. ``cpus`` are the cores of a trial.
-    Zero stands for the share of its GPU.
-    """
+    """Start the slots' parents, with ``cpus`` cores (0: a GPU's share), while Ray starts here."""
     # If this process has already joined a Ray, as in a notebook, that Ray is used.
     ray = sys.modules.get("ray")
     is_joined = ray is not None and ray.is_initialized()
-    if is_joined or is_elsewhere(address):
-        return nullcontext()
-    return _guarded_parents(cpus)
+    return nullcontext() if is_joined or is_elsewhere(address) else _guarded_parents(cpus)
 
 
 @contextmanager
@@ -57,10 +44,7 @@ def _guarded_parents(cpus: int) -> Iterator[None]:
 
 
 def why_unreachable(address: str) -> str:
-    """Why nothing answers at HOST:PORT; empty if something does.
-
-    Also empty without a port: with "auto", Ray looks for a cluster itself.
-    """
+    """Why nothing answers at HOST:PORT; empty if something does, or without a port ("auto")."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdigit():
         return ""

@@ -22,15 +22,14 @@ def locked_run_folder(
 ) -> Iterator[RunFolder]:
     """The run folder of ``target``, locked against other writers until the end.
 
-    A run at a URI is downloaded before, and uploaded at the end. Raises NothingToResumeError or
-    RunFolderError. Raises FileExistsError if the folder has files that are not a run's, unless
-    ``force`` is set.
+    A run at a URI is downloaded before, and uploaded at the end. Raises NothingToResumeError,
+    RunFolderError, or FileExistsError if the folder has files that are not a run's, unless
+    ``force``.
     """
     if isinstance(target, Path):
         refuse_folder_of_another(target, force=force)
     folder = RunFolder(folder_of(target))
-    # The check comes before the lock, because the lock would create the folder. For a run at a
-    # URI the check has to wait for the download.
+    # Before the lock, which would create the folder. A run at a URI has to be downloaded first.
     if resume and isinstance(target, Path) and not folder.exists():
         raise NothingToResumeError(f"{target}: no run to resume")
     with folder.locked(), _copied(target, folder):
@@ -58,8 +57,7 @@ def _copied(target: Location, folder: RunFolder) -> Iterator[None]:
     finally:
         if folder.exists():
             try:
-                # An interrupted run is uploaded, too, so that no measurement is lost if this
-                # machine is.
+                # An interrupted run, too, so that no measurement is lost if this machine is.
                 upload(folder.path, target, card=_hub_card(folder.path, target))
             except RemoteError as error:
                 raise RunFolderError(
@@ -69,10 +67,7 @@ def _copied(target: Location, folder: RunFolder) -> Iterator[None]:
 
 
 def _hub_card(folder: Path, uri: Uri) -> str:
-    """The dataset card of a run on the Hugging Face Hub.
-
-    Empty if the run is elsewhere, or has no table that a card could describe.
-    """
+    """The dataset card of a run on the Hugging Face Hub; empty elsewhere, and without a table."""
     tables = tuple(folder.glob("*.parquet"))
     if uri.scheme != "hf" or not tables:
         return ""

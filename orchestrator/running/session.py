@@ -12,7 +12,7 @@ from jobs.record import TrialRecord, skipped
 from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason, with_limit_rule
 from orchestrator.running.earlier_records import is_reusable
-from orchestrator.running.observers.observer import Observer
+from orchestrator.running.observers import Observer
 from orchestrator.search.base import Search
 from orchestrator.search.follow_up_trials import compared_trials
 from orchestrator.storage.run_folder import RunFolder, RunFolderError, RunFolderLostError
@@ -68,18 +68,13 @@ class Session:
         *,
         resume: bool,
     ) -> int:
-        """Tell the search of records that need not be repeated. Returns how many it had planned.
-
-        A search that creates its trials while it runs gets a record when it asks for the trial.
-        """
+        """Tell the search of records that need not be repeated. Returns how many it had planned. A
+        search that creates its trials while it runs gets a record when it asks for the trial."""
         measured_in = list(environments)
         for trial_id, record in earlier.items():
-            if not record.outcome.is_final:
-                continue
-            if is_reusable(record, measured_in, resume=resume):
-                self._reusable[trial_id] = record
-            else:
-                self._second_best[trial_id] = record
+            if record.outcome.is_final:
+                can_stay = is_reusable(record, measured_in, resume=resume)
+                (self._reusable if can_stay else self._second_best)[trial_id] = record
         # The other reusable records are used when the search asks for their trials.
         for planned in list(self.search.pending()):
             self._reuse_record_of(planned.trial_id)
@@ -118,8 +113,8 @@ class Session:
     def start(self, specs: Sequence[TrialSpec]) -> tuple[TrialSpec, ...]:
         """Begin trials that were given out, because a slot is ready. Returns what to run.
 
-        The search may know more by now, and choose another trial or none. Nothing new begins once
-        the session is closed. A trial that lost its slot is begun again in any case.
+        The search may know more by now, and choose another trial or none. A trial that lost its
+        slot is begun again in any case.
         """
         if self._started.isdisjoint(spec.trial_id for spec in specs):
             specs = self._reconsidered(specs)
@@ -152,9 +147,8 @@ class Session:
         self.search.tell(record)
 
     def write_missing_records(self) -> None:
-        """Give every planned trial without a record its own: skipped, with rule and reason.
-
-        Raises RunFolderError if the folder cannot be written, now or when a trial ended.
+        """Skip every planned trial without a record. Raises RunFolderError, also of earlier
+        records.
         """
         # First the records that were refused before.
         while self._unwritten:
@@ -180,8 +174,7 @@ class Session:
 
     def close(self, reason: CloseReason) -> None:
         """Start nothing more; what is running may finish. The first reason stays."""
-        if self.close_reason is None:
-            self.close_reason = reason
+        self.close_reason = self.close_reason or reason
 
     def check_folder(self) -> None:
         """Close the session if the run folder is not ours any more: no record could be written."""
@@ -231,9 +224,7 @@ class Session:
     @property
     def finished(self) -> bool:
         """Whether nothing more will be given out. Some trials may still run, or be taken back."""
-        if self.close_reason is not None:
-            return True
-        return self.search.exhausted and not self._dispatched
+        return self.close_reason is not None or (self.search.exhausted and not self._dispatched)
 
     def seconds_left(self) -> float:
         """Seconds until the time budget ends; infinite without one."""
@@ -245,10 +236,8 @@ class Session:
         return min([self.seconds_left(), *allowed])
 
     def _fail(self, error: RunFolderError) -> None:
-        """Start nothing more, because nothing can be written. Print the reason once.
-
-        ``write_missing_records`` raises the error. If it were raised here, in a callback of Tune,
-        Tune would print a traceback.
+        """Start nothing more, and say why once. The error raised here would be a traceback of
+        Tune's.
         """
         if self.close_reason is None:
             self.message(f"{error}; nothing new is started")
@@ -258,10 +247,10 @@ class Session:
         self.close(CloseReason.UNWRITABLE)
 
     def _is_out_of_time(self) -> bool:
-        if self.seconds_left() > 0:
-            return False
-        self.close(CloseReason.TIME_BUDGET)
-        return True
+        is_over = self.seconds_left() <= 0
+        if is_over:
+            self.close(CloseReason.TIME_BUDGET)
+        return is_over
 
     def _reconsidered(self, specs: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
         """The trials to begin in place of trials that were given out some time ago."""
@@ -274,9 +263,7 @@ class Session:
         # The search may choose a trial that an earlier run measured.
         while chosen is not None and self._reuse_record_of(chosen.trial_id):
             chosen = self.search.ask()
-        if chosen is None:
-            return ()
-        return (chosen,)
+        return () if chosen is None else (chosen,)
 
     def _reuse_record_of(self, trial_id: str) -> bool:
         """Give a trial's earlier record to the search. Returns whether there is one."""

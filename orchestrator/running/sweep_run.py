@@ -15,8 +15,8 @@ from orchestrator.running.early_start import Start
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.measurement import Measurement, measure, slots_in_words
 from orchestrator.running.nodes import Cluster
+from orchestrator.running.observers import Observer
 from orchestrator.running.observers.event_log import EventLog
-from orchestrator.running.observers.observer import Observer
 from orchestrator.running.observers.prometheus import Metrics
 from orchestrator.running.planned_sweep import (
     Machines,
@@ -44,9 +44,9 @@ def run_sweep(
 ) -> SweepEnd:
     """Measure the plan on every GPU model that the cluster has.
 
-    The plan and its searches are made while Ray starts, for this machine. They are made again for
-    a cluster that is unlike it. Raises what ``measure``, ``screened_cluster`` and
-    ``start.check_model`` raise.
+    The plan and its searches are made for this machine while Ray starts, and again for a cluster
+    that is unlike it. Raises what ``measure``, ``screened_cluster`` and ``start.check_model``
+    raise.
     """
     config = start.config
     with ThreadPoolExecutor(max_workers=1) as pool, ExitStack() as stack:
@@ -126,10 +126,8 @@ def _measurement(
 
 def _headline(planned: PlannedSweep, cluster: Cluster) -> str:
     """How many trials are planned, and where they run."""
-    on_models = ""
-    if len(planned.trials) > 1:
-        on_models = f" on each of {len(planned.trials)} GPU models"
-    trials = len(planned.plan.trials)
+    models, trials = len(planned.trials), len(planned.plan.trials)
+    on_models = f" on each of {models} GPU models" if models > 1 else ""
     considered = f"{count(trials, 'configuration')} considered{on_models}"
     if not planned.config.search.is_space:
         ruled_out = len(planned.plan.ruled_out)

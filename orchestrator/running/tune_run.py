@@ -22,20 +22,14 @@ from orchestrator.running.ray_address import is_elsewhere
 from orchestrator.running.sweep_run import SweepEnd, run_sweep
 
 SEARCH_SHARE = 0.75
-"""Share of the GPU time for the search. The rest is for follow-ups, which verify its picks.
-
-A compiled pick is compiled again for its cap check, mostly from the cache of its first trial."""
-_BF16_NEEDS = "capability>=8.0"
-"""What bf16 requires of a GPU (CUDA C++ Programming Guide, compute capabilities)."""
+"""Share of the GPU time for the search. The rest is for follow-ups, which verify its picks. A
+compiled pick is compiled again for its cap check, mostly from the cache of its first trial."""
 
 
 def space_of(
     config: SweepConfig, goal: Goal, gpu_seconds: float, *, has_gpu: bool, is_remote: bool
 ) -> TuneSpace:
-    """The space to search, with a search and follow-ups that stay within the GPU time.
-
-    On a cluster, the packages of this machine are not checked: its nodes may have others.
-    """
+    """The space, a search and follow-ups within the GPU time. A cluster may have other packages."""
 
     # Asked once: each question to NVML takes milliseconds, and many techniques require a GPU.
     capability = None
@@ -69,14 +63,11 @@ def space_of(
 
 
 def run_tune(start: Start, goal: Goal, gpu_seconds: float) -> SweepEnd:
-    """Search the space of a configuration on every GPU model of the cluster.
-
-    Raises what ``run_sweep`` raises.
-    """
+    """Search the space of a configuration on every GPU model. Raises what ``run_sweep`` raises."""
+    is_remote = is_elsewhere(start.options.address)
 
     def make_plan(given: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
         """The space as a plan."""
-        is_remote = is_elsewhere(start.options.address)
         space = space_of(given, goal, gpu_seconds, has_gpu=has_gpu, is_remote=is_remote)
         return space.config, space.plan
 
@@ -84,16 +75,13 @@ def run_tune(start: Start, goal: Goal, gpu_seconds: float) -> SweepEnd:
 
 
 def _is_unmet_here(requirement: str, capability: tuple[int, int] | None) -> bool:
-    """Whether this machine lacks the package, its version or the GPU that is required.
-
-    ``capability`` is the compute capability of its newest GPU; None without a GPU.
-    """
+    """Whether this machine lacks a package, version or GPU; ``capability`` is of its newest GPU."""
     kind, _, name = requirement.partition(":")
     if kind == "package":
         return importlib.util.find_spec(name) is None
-    if requirement == "bf16":  # an older GPU would emulate it slowly
-        requirement = _BF16_NEEDS
-    subject, _, version = requirement.partition(">=")
+    # CUDA C++ Programming Guide, compute capabilities: an older GPU would emulate bf16 slowly.
+    needed = "capability>=8.0" if requirement == "bf16" else requirement
+    subject, _, version = needed.partition(">=")
     if subject == "capability" and capability is not None:
         return capability < tuple(map(int, version.split(".")))
     if subject != "transformers":
@@ -104,21 +92,16 @@ def _is_unmet_here(requirement: str, capability: tuple[int, int] | None) -> bool
 
 
 def not_tried_lines(not_tried: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The values that are not tried, with one line for each axis and reason.
-
-    The values that do not go with the model have one line together.
-    """
-    lines = []
+    """The values that are not tried, by axis and reason; one line for those that do not go."""
+    reasons: dict[tuple[str, str], list[str]] = {}
     unsuited: dict[str, list[str]] = {}
     for axis, values in not_tried.items():
-        reasons: dict[str, list[str]] = {}
         for value, reason in values.items():
             if reason.startswith(DOES_NOT_GO):
                 unsuited.setdefault(axis, []).append(value)
             else:
-                reasons.setdefault(reason, []).append(value)
-        for reason, listed in reasons.items():
-            lines.append(f"  {axis}: {', '.join(listed)}: {reason}")
+                reasons.setdefault((axis, reason), []).append(value)
+    lines = [f"  {axis}: {', '.join(listed)}: {why}" for (axis, why), listed in reasons.items()]
     if unsuited:
         named = [f"{axis} ({', '.join(listed)})" for axis, listed in unsuited.items()]
         lines.append(f"  {DOES_NOT_GO}: {', '.join(named)}")

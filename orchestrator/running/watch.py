@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -23,18 +23,12 @@ from orchestrator.storage.run_metadata import RunMetadata, read_run
 def watch(
     path: Path, *, to_stderr: bool = False, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Print a run's progress until no driver holds the lock of the run folder.
-
-    Prints a line per trial. In a terminal, the last line is the status of the sweep. Raises
-    UnreadableRunError.
-    """
+    """Print a run's progress, a line per trial, while a driver runs. Raises UnreadableRunError."""
     folder = RunFolder(path)
-    with Console(file=_raw(to_stderr)).status("") as status_line:
+    stream = "stderr" if to_stderr else "stdout"
+    with Console(file=raw_stream(getattr(sys, stream))).status("") as status_line:
         # rich has replaced the streams in a terminal by now, to keep its line below the others.
-        stream = sys.stdout
-        if to_stderr:
-            stream = sys.stderr
-        follower = _Follower(path, stream)
+        follower = _Follower(path, getattr(sys, stream))
         while True:
             is_running = folder.in_use()  # read first, so that the last look sees every record
             follower.look()
@@ -47,13 +41,6 @@ def watch(
         follower.progress.message(
             "the sweep has ended unfinished; the same command with --resume continues it"
         )
-
-
-def _raw(to_stderr: bool) -> TextIO:
-    """The stream on which rich draws its status line."""
-    if to_stderr:
-        return raw_stream(sys.stderr)
-    return raw_stream(sys.stdout)
 
 
 class _Follower:
@@ -91,17 +78,12 @@ class _Follower:
                 self.progress.ended(record, measured=measured)
         self._is_first_look = False
 
-    def _new_records(self) -> list[TrialRecord]:
-        records = []
+    def _new_records(self) -> Iterator[TrialRecord]:
         for path in record_files(self._path):
             try:
                 version = (path.name, path.stat().st_mtime_ns)
             except FileNotFoundError:  # removed, because the trial is measured again
                 continue
-            if version in self._files_read:
-                continue
-            record = read_record(path)
-            if record is not None:
+            if version not in self._files_read and (record := read_record(path)) is not None:
                 self._files_read.add(version)
-                records.append(record)
-        return records
+                yield record

@@ -38,11 +38,7 @@ class FolderLock:
 
 
 def acquire(path: Path) -> FolderLock | None:
-    """The lock at ``path``, or None if another process holds it.
-
-    Raises NotLockableError if the path is taken by anything but a regular file. Raises
-    OSError if the file cannot be opened.
-    """
+    """The lock at ``path``; None if another process holds it. Raises OSError."""
     for _ in range(3):
         file = _open(path, os.O_WRONLY | os.O_CREAT)
         if _try_lock(file, fcntl.LOCK_EX) and _leads_to(path, file):

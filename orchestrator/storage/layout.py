@@ -22,10 +22,7 @@ RESULT = "result.json"
 
 
 def record_files(run_folder: Path) -> list[Path]:
-    """The files among the records, by name; none if there is no folder of records.
-
-    Raises OSError if that folder cannot be listed, which ``Path.glob`` would pass over.
-    """
+    """The records' files, by name; none without a folder. Raises OSError if it cannot be listed."""
     folder = run_folder / RECORDS
     # A path that is no run folder has no records. The reader of the tables then reports it.
     if not os.path.isdir(run_folder):

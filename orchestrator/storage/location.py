@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_FROM_THE_ENVIRONMENT = (
-    "credentials and endpoints come from the environment, as the store's own tools read them"
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,11 +34,8 @@ Location = Path | Uri
 
 
 def location(text: str | Path) -> Location:
-    """A folder's path or a URI.
-
-    Raises ValueError on a URI that names no folder, or that carries a credential or a query. The
-    message does not repeat such a URI.
-    """
+    """A folder's path or a URI. Raises ValueError on a URI that names no folder, or that carries a
+    credential or a query. The message does not repeat such a URI."""
     if isinstance(text, Path):
         return text
     match = _URI.fullmatch(text)
@@ -62,7 +56,8 @@ def _check(scheme: str, path: str) -> None:
     # First the credentials: the later messages repeat the URI.
     if _may_hold_credentials(scheme, path):
         raise ValueError(
-            f"a {scheme}:// URI takes no user, revision or query; {_FROM_THE_ENVIRONMENT}"
+            f"a {scheme}:// URI takes no user, revision or query; credentials and endpoints come"
+            " from the environment, as the store's own tools read them"
         )
     if {"", ".", ".."}.intersection(parts):
         raise ValueError(f'"{scheme}://{path}" has an empty or relative part')
@@ -74,18 +69,12 @@ def _check(scheme: str, path: str) -> None:
 
 
 def _may_hold_credentials(scheme: str, path: str) -> bool:
-    """Whether a URI names a user or carries a query.
-
-    A user stands before the host; on the Hub an ``@`` names a revision anywhere in the path.
-    """
-    checked_part = path.partition("/")[0]
-    if scheme == "hf":
-        checked_part = path
-    return "@" in checked_part or re.search(r"[?#]", path) is not None
+    """Whether a URI names a user or carries a query. A user stands before the host; on the Hub an
+    ``@`` names a revision anywhere in the path."""
+    place = path if scheme == "hf" else path.partition("/")[0]
+    return "@" in place or re.search(r"[?#]", path) is not None
 
 
 def folder_of(target: Location) -> Path:
     """The folder on this machine that a run is written to: its own, or a URI's working copy."""
-    if isinstance(target, Path):
-        return target
-    return Path("runs", target.scheme, target.path)
+    return target if isinstance(target, Path) else Path("runs", target.scheme, target.path)

@@ -1,7 +1,4 @@
-"""Reads records and checks them: a file may be damaged, foreign or of another version.
-
-It may also hold values that do not fit into a table.
-"""
+"""Reads records and checks them: files may be damaged, foreign, or unfit for a table."""
 
 from __future__ import annotations
 
@@ -42,14 +39,15 @@ class RecordsFound:
 
     def sentences(self) -> tuple[str, ...]:
         """How many files cannot be read, and which; nothing if all can."""
-        damaged = [path for path in self.unreadable if path not in self.newer]
-        kinds = (
-            (damaged, "cannot be read (damaged, or no record of this program)"),
-            (self.newer, "cannot be read: a newer version of this program wrote it"),
-        )
+        kinds = {
+            "cannot be read (damaged, or no record of this program)": [
+                path for path in self.unreadable if path not in self.newer
+            ],
+            "cannot be read: a newer version of this program wrote it": self.newer,
+        }
         return tuple(
             f"{count(len(paths), 'record')} {reason}: {listed(paths, 4)}"
-            for paths, reason in kinds
+            for reason, paths in kinds.items()
             if paths
         )
 
@@ -67,17 +65,11 @@ def read_record(path: Path) -> TrialRecord | None:
         return None
     # The file is named after its trial. That of a superseded record may have a number, too.
     is_of_its_file = path.stem.partition("-")[0] == record.trial_id
-    if is_of_its_file and _fits_a_table(record):
-        return record
-    return None
+    return record if is_of_its_file and _fits_a_table(record) else None
 
 
 def find_records(run_folder: Path) -> RecordsFound:
-    """Every record of a run folder, and the files that are not readable records.
-
-    Raises UnreadableRunError if the folder of records cannot be listed, because it may hold
-    finished trials.
-    """
+    """All records of a run folder. Raises UnreadableRunError if their folder cannot be listed."""
     try:
         read = {path: read_record(path) for path in record_files(run_folder)}
     except OSError as error:
@@ -96,11 +88,6 @@ def _is_newer(path: Path) -> bool:
         return bool(from_json(read_regular(path))["schema_version"] > SCHEMA_VERSION)
     except _DAMAGE:
         return False
-
-
-def read_records(run_folder: Path) -> tuple[TrialRecord, ...]:
-    """Every readable record, oldest first, those that never started last."""
-    return find_records(run_folder).records
 
 
 def _order(record: TrialRecord) -> tuple[bool, float]:
@@ -123,18 +110,17 @@ def _declared_types() -> Mapping[str, ArrowType]:
 def _fits_a_table(record: TrialRecord) -> bool:
     """Whether every value of a record has a place in the column of its name."""
     arguments = record.spec.settings.training_arguments
-    for name in ("per_device_train_batch_size", "gradient_accumulation_steps"):
-        size = arguments.get(name, 1)
-        # Their product, the effective batch, must fit 64 bits.
-        if not (is_integer(size) and 0 < size < 2**31):
-            return False
+    names = ("per_device_train_batch_size", "gradient_accumulation_steps")
+    sizes = [arguments.get(name, 1) for name in names]
     # A column of integers and fractions is one of doubles.
     whole = [choice for choice in record.spec.choices.values() if isinstance(choice, int)]
-    is_sound_time = is_number(record.slot_seconds) and math.isfinite(record.slot_seconds)
     return (
-        is_integer(record.spec.repeat)
+        # The product of the sizes, the effective batch, must fit 64 bits.
+        all(is_integer(size) and 0 < size < 2**31 for size in sizes)
+        and is_integer(record.spec.repeat)
         and all(map(is_number, whole))
-        and is_sound_time
+        and is_number(record.slot_seconds)
+        and math.isfinite(record.slot_seconds)
         and abs(record.started_at) < _YEAR_2100
         and (record.anatomy is None or is_sound(record.anatomy))
         and all(_is_of_its_type(name, value) for name, value in record.measurements.items())

@@ -10,38 +10,12 @@ from urllib.parse import unquote
 
 REDACTED = "***"
 """The text that replaces a secret."""
-_ALWAYS_SECRET = frozenset(
-    (
-        "password",
-        "passwords",
-        "passwd",
-        "passphrase",
-        "pwd",
-        "secret",
-        "secrets",
-        "credential",
-        "credentials",
-    )
+_ALWAYS_SECRET = frozenset({"password", "passwd", "passphrase", "pwd", "secret", "credential"})
+"""Words of a name whose value is a secret, whatever its type. Their plurals are, too."""
+_SECRET_TEXT = _ALWAYS_SECRET.union(
+    ("token", "key", "apikey", "auth", "authorization", "bearer", "cookie"),
+    ("sig", "signature", "passcode", "jwt", "dsn", "webhook"),
 )
-"""Words of a name whose value is a secret, whatever its type."""
-_SECRET_TEXT = _ALWAYS_SECRET | {
-    "token",
-    "tokens",
-    "key",
-    "keys",
-    "apikey",
-    "apikeys",
-    "auth",
-    "authorization",
-    "bearer",
-    "cookie",
-    "sig",
-    "signature",
-    "passcode",
-    "jwt",
-    "dsn",
-    "webhook",
-}
 """Words of a name whose value is a secret if it is text. ``pad_token_id`` is a number."""
 _NAMED_IN_PROSE = _ALWAYS_SECRET | {"apikey", "authorization", "cookie", "jwt"}
 """Words of a name that precedes a secret in free text, where ``key`` and ``token`` are words."""
@@ -127,10 +101,8 @@ def names_a_user(text: str) -> bool:
 def secret_paths(
     value: Any, at: tuple[str | int, ...] = (), name: str = ""
 ) -> Iterator[tuple[str | int, ...]]:
-    """Where ``redacted`` would replace something: keys and list positions from ``value`` on.
-
-    A key that is itself a secret is not named, only the mapping that holds it.
-    """
+    """Where ``redacted`` would replace something: keys and list positions from ``value`` on. A key
+    that is itself a secret is not named, only the mapping that holds it."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if _redacted_key(key) != key:
@@ -151,23 +123,17 @@ def _is_replaced(value: Any, name: str) -> bool:
 
 
 def _name_inside(name: str, key: str) -> str:
-    """The name to judge a nested value by.
-
-    It is ``name`` if that names a secret, because everything below it is secret. Else it is
-    ``key``.
-    """
-    if _is_secret(name, _SECRET_TEXT):
-        return name
-    return key
+    """The name to judge a nested value by: everything below a secret's name is secret."""
+    return name if _is_secret(name, _SECRET_TEXT) else key
 
 
 def _is_secret(name: str, words: frozenset[str]) -> bool:
     """Whether one of the name's words is in ``words``. ``dbPassword`` has two words."""
     # Full-width letters are letters, too.
-    found = _WORDS.findall(unicodedata.normalize("NFKC", name))
-    if any(word.lower() in words for word in found):
+    found = [word.lower() for word in _WORDS.findall(unicodedata.normalize("NFKC", name))]
+    if any(word in words or word.removesuffix("s") in words for word in found):
         return True
-    return _COMPOUND.search("".join(found[-4:]).lower()) is not None
+    return _COMPOUND.search("".join(found[-4:])) is not None
 
 
 def _redacted_key(key: Any) -> Any:

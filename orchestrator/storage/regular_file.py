@@ -13,11 +13,8 @@ LARGEST_BYTES = 2**28
 
 
 def read_regular(path: Path) -> bytes:
-    """The content of a file.
-
-    Raises FileNotFoundError, or OSError with a reason in words: the path names no regular file,
-    or one of more than ``LARGEST_BYTES``.
-    """
+    """The content of a file. Raises FileNotFoundError, or OSError with a reason in words: the path
+    names no regular file, or one of more than ``LARGEST_BYTES``."""
     with open_regular(path, os.O_RDONLY) as file:
         size = os.fstat(file.fileno()).st_size
         # A file may have a size without having the bytes: a sparse one takes no room on the disk.
@@ -28,9 +25,8 @@ def read_regular(path: Path) -> bytes:
 
 
 def open_regular(path: Path, flags: int) -> IO[bytes]:
-    """The opened file; ``flags`` as of ``os.open``. Never waits for the other end of a pipe.
-
-    Raises FileNotFoundError, or OSError if the path names no regular file.
+    """The opened file (``flags`` of ``os.open``), never waiting for a pipe's other end. Raises
+    OSError.
     """
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:

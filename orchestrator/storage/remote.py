@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -61,9 +62,7 @@ def download(uri: Uri, folder: Path) -> list[str]:
 
 def upload(folder: Path, uri: Uri, *, card: str = "") -> None:
     """Copy every file of a run but the lock to the URI, and remove records that the run dropped.
-
-    ``card`` is the text of the dataset's README.md on the Hub. Raises RemoteError.
-    """
+    ``card`` is the text of the dataset's README.md on the Hub. Raises RemoteError."""
     with _errors_named(uri):
         if uri.scheme == "hf":
             _commit(folder, uri, card)
@@ -84,9 +83,8 @@ def upload(folder: Path, uri: Uri, *, card: str = "") -> None:
 
 
 def fetched(uri: Uri) -> Path:
-    """A folder with the run at a URI, kept until the process ends.
-
-    Raises RemoteError, and FileNotFoundError if there is no run.
+    """The run at a URI, until the process ends. Raises RemoteError, or FileNotFoundError without
+    one.
     """
     folder = Path(tempfile.mkdtemp(dir=_downloads().name), uri.name)
     if not set(download(uri, folder)) - {RUN}:
@@ -115,12 +113,11 @@ class _Folder:
         """The files that are not empty; none if there is no such folder."""
         from pyarrow.fs import FileSelector, FileType
 
-        selector = FileSelector(self.root, recursive=True, allow_not_found=True)
-        names = set()
-        for info in self.files.get_file_info(selector):
-            if info.type == FileType.File and info.size:
-                names.add(info.path.removeprefix(f"{self.root}/"))
-        return names
+        found = self.files.get_file_info(
+            FileSelector(self.root, recursive=True, allow_not_found=True)
+        )
+        files = (info.path for info in found if info.type == FileType.File and info.size)
+        return {path.removeprefix(f"{self.root}/") for path in files}
 
     def write_empty(self, name: str) -> None:
         """Write a file without content."""
@@ -163,29 +160,21 @@ def _at(uri: Uri) -> _Folder:
     if uri.scheme in _BUCKETS:
         # Other S3 servers than Amazon's do not know the checksums that Amazon's now expects.
         os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
-        options = _GCS_RETRY_LIMIT
-        if uri.scheme == "s3":
-            options = ""
+        options = "" if uri.scheme == "s3" else _GCS_RETRY_LIMIT
         files, path = FileSystem.from_uri(f"{uri}{options}")
         return _Folder(files, path.rstrip("/"), is_bucket=True)
     import fsspec
 
     # A cached filesystem would list what lay there before the last upload.
     files, path = fsspec.core.url_to_fs(str(uri), skip_instance_cache=True)
-    root = path.rstrip("/")
-    if uri.scheme == "hf":
-        root = root.lstrip("/")  # a repository's name begins without a slash
+    # The name of a repository on the Hub begins without a slash.
+    root = path.strip("/") if uri.scheme == "hf" else path.rstrip("/")
     return _Folder(PyFileSystem(FSSpecHandler(files)), root)
 
 
 def _records(names: Iterable[str]) -> set[str]:
     """The records among files. Records of a run in a folder below are not this run's."""
-    records = set()
-    for name in names:
-        folder, _, file = name.rpartition("/")
-        if folder == RECORDS and file.endswith(".json"):
-            records.add(name)
-    return records
+    return {name for name in names if re.fullmatch(rf"{RECORDS}/[^/]*\.json", name)}
 
 
 def _needed(names: set[str]) -> set[str]:
@@ -206,9 +195,7 @@ def _keep_later(downloaded: Path, path: Path) -> None:
 def _started_at(path: Path) -> float:
     """When a record's trial started, in Unix time; -1 for any other file."""
     record = read_record(path)
-    if record is None:
-        return -1.0
-    return record.started_at
+    return -1.0 if record is None else record.started_at
 
 
 def _commit(folder: Path, uri: Uri, card: str) -> None:

@@ -1,7 +1,4 @@
-"""Writes the run folder: one file per finished trial, each in one atomic step.
-
-Only one driver at a time can write to a folder.
-"""
+"""Writes the run folder, of one driver at a time: a file per trial, each in one atomic step."""
 
 from __future__ import annotations
 
@@ -40,11 +37,7 @@ class RunFolderLostError(RunFolderError):
 
 
 class RunFolder:
-    """A run's records on disk.
-
-    Each file is written under another name and then moved into place. So a killed driver leaves no
-    incomplete file.
-    """
+    """A run's records on disk. Each file is moved into place, so that none is ever incomplete."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,10 +92,7 @@ class RunFolder:
         return folder_lock.is_held(self.path / _LOCK)
 
     def is_ours(self) -> bool:
-        """Whether this process may write: it holds the lock, and the path leads to that lock.
-
-        A folder that was never locked by this object counts as ours.
-        """
+        """Whether this process may write: the path leads to the lock that it holds, if any."""
         return self._lock is None or self._lock.is_ours()
 
     def check_ours(self) -> None:
@@ -155,10 +145,7 @@ class RunFolder:
         return record
 
     def rename(self, record: TrialRecord, trial_id: str) -> TrialRecord:
-        """Write a record whose trial was called ``trial_id`` before, and drop the old name's file.
-
-        The file under the new name is complete before the old one goes.
-        """
+        """Write a record whose trial was called ``trial_id``, and then drop the old name's file."""
         if record.trial_id == trial_id:
             return record
         written = self.write(record)
@@ -201,10 +188,7 @@ class RunFolder:
             self.superseded.take_tables()
 
     def records(self) -> dict[str, TrialRecord]:
-        """Every readable record by trial id.
-
-        ``unreadable`` lists the other files. Raises RunFolderError if they cannot be listed.
-        """
+        """Every readable record by trial id; ``unreadable`` gets others. Raises RunFolderError."""
         try:
             contents = find_records(self.path)
         except UnreadableRunError as error:

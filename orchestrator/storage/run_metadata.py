@@ -21,10 +21,7 @@ from orchestrator.storage.search_summary import SearchSummary
 
 
 class UnreadableRunError(ValueError):
-    """A file of the run folder is damaged, foreign or of a newer version.
-
-    The message says which file.
-    """
+    """A file of the run folder is damaged, foreign or of a newer version; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,10 +113,7 @@ _SEARCH_SUMMARY = TypeAdapter(SearchSummary)
 
 
 def read_run(run_folder: Path) -> RunMetadata:
-    """Read the folder's ``run.json``. Without it, returns defaults with the folder's name.
-
-    Raises UnreadableRunError if the file is damaged, foreign or of a newer version.
-    """
+    """The folder's ``run.json``, or defaults with the folder's name. Raises UnreadableRunError."""
     path = run_folder / RUN
     advice = "move the file away to read the run without it"
     content = b"{}"

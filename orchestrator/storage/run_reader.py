@@ -10,7 +10,7 @@ from pathlib import Path
 from jobs.anatomy_record import Anatomy
 from jobs.record import TrialRecord
 from orchestrator.storage.layout import TRIALS
-from orchestrator.storage.record_reader import find_records, read_records
+from orchestrator.storage.record_reader import find_records
 from orchestrator.storage.run_metadata import UnreadableRunError, read_run
 from orchestrator.storage.tables.table_reader import (
     losses_in_steps_file,
@@ -32,11 +32,7 @@ class RunContents:
 
 
 def read_run_folder(run_folder: Path) -> RunContents:
-    """The trials and losses of a run.
-
-    Raises FileNotFoundError if the folder holds neither records nor ``trials.parquet``,
-    UnreadableRunError on a file that cannot be read.
-    """
+    """The trials and losses of a run. Raises FileNotFoundError or UnreadableRunError."""
     contents = find_records(run_folder)
     records = contents.records
     unreadable = contents.sentences()
@@ -60,7 +56,7 @@ def losses_of(records: Sequence[TrialRecord]) -> dict[str, Sequence[float]]:
 
 def anatomies_of(run_folder: Path) -> dict[str, Anatomy]:
     """Trial -> its anatomy, for the trials that were profiled."""
-    records = read_records(run_folder)
+    records = find_records(run_folder).records
     if records:
         return {record.trial_id: record.anatomy for record in records if record.anatomy}
     return read_anatomies(run_folder)

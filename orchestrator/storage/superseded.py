@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import time
 from collections.abc import Callable
@@ -24,10 +25,7 @@ _TABLES = (TRIALS, STEPS, ANATOMY, FRONTIER)
 
 
 class Superseded:
-    """Moves files of a run folder to ``superseded/TIME``, which can be read as a run of its own.
-
-    The folder is made when the first file is moved. ``clock`` gives Unix time in seconds.
-    """
+    """Moves files of a run folder to a new ``superseded/TIME``, which can be read as a run."""
 
     def __init__(self, run_folder: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._run_folder = run_folder
@@ -35,8 +33,6 @@ class Superseded:
         self._run_json: bytes | None = None
         self.path: Path | None = None
         """The folder with the moved files; None while there are none."""
-        self.records = 0
-        """Number of record files that were moved."""
         self.tables = 0
         """Number of tables that were moved."""
 
@@ -50,7 +46,6 @@ class Superseded:
         """Move a record's file aside, and its trial's log. Raises OSError."""
         folder = self.folder()
         _move(path, folder / RECORDS)
-        self.records += 1
         log = self._run_folder / LOGS / f"{path.stem}.txt"
         if log.is_file():
             _move(log, folder / LOGS)
@@ -83,9 +78,5 @@ def _move(path: Path, folder: Path) -> None:
 
 def _free(path: Path) -> Path:
     """``path``, or if it exists the first free path with a number, so that nothing is replaced."""
-    candidate = path
-    number = 2
-    while candidate.exists():
-        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
-        number += 1
-    return candidate
+    numbered = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in itertools.count(2))
+    return next(free for free in itertools.chain([path], numbered) if not free.exists())

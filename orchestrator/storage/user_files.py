@@ -12,10 +12,7 @@ _STARTED = frozenset({RECORDS, LOGS, "lock"})
 
 
 def refuse_used_folder(folder: Path, *, force: bool = False) -> None:
-    """Raise FileExistsError if ``folder`` holds files and ``force`` is not given.
-
-    Even with ``force``, raises NotADirectoryError if ``folder`` is something other than a folder.
-    """
+    """Raise FileExistsError without ``force`` if it has files, NotADirectoryError on a file."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -29,10 +26,7 @@ def refuse_used_folder(folder: Path, *, force: bool = False) -> None:
 
 
 def refuse_folder_of_another(folder: Path, *, force: bool = False) -> None:
-    """Raise FileExistsError if ``folder`` holds files that are not a run's.
-
-    A run's folder is accepted, because a sweep can continue in it. ``force`` accepts any folder.
-    """
+    """Raise FileExistsError, without ``force``, if a folder holds files that are not a run's."""
     if not folder.is_dir() or (folder / RUN).exists():
         return
     if {entry.name for entry in folder.iterdir()} <= _STARTED:

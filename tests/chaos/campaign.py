@@ -11,7 +11,7 @@ from jobs.flags import SHARED, has_any
 from jobs.record import Outcome, TrialRecord
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.storage.record_reader import read_records
+from orchestrator.storage.record_reader import find_records
 from tests.chaos import judge, page
 from tests.chaos.arena import ROOT, Arena
 from tests.chaos.control import Arm, Control
@@ -178,7 +178,7 @@ class Campaign:
                 result.wrong["lost"].append(f"{path.name} is another program's and was changed")
         result.wrong["without_row"] += judge.without_row(scene.folder, self._planned)
         result.wrong["repeated"] += _repeated(scene)
-        records = {record.trial_id: record for record in read_records(scene.folder)}
+        records = {record.trial_id: record for record in find_records(scene.folder).records}
         if not faults:
             # Which follow-ups run depends on speeds, so only trials of the plan are compared.
             self._undisturbed = {name: records[name] for name in self._planned if name in records}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from orchestrator.storage.layout import TRIALS, record_files
-from orchestrator.storage.record_reader import read_record, read_records
+from orchestrator.storage.record_reader import find_records, read_record
 
 
 def final_records(folder: Path) -> dict[str, bytes]:
@@ -33,7 +33,7 @@ def without_row(folder: Path, planned: Iterable[str]) -> Iterator[str]:
     rows = []
     if (folder / TRIALS).exists():
         rows = pq.read_table(folder / TRIALS, columns=["trial_id"])["trial_id"].to_pylist()
-    records = [record.trial_id for record in read_records(folder)]
+    records = [record.trial_id for record in find_records(folder).records]
     for trial_id in planned:
         for where, listed in (("records", records), (TRIALS, rows)):
             if listed.count(trial_id) != 1:

@@ -2,7 +2,7 @@
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.running.observers.observer import Observer
+from orchestrator.running.observers import Observer
 
 
 class Recorder(Observer):

@@ -1,6 +1,5 @@
 """Mistakes that text and files can tell before the first trial. Read in this order:
 
-arguments_file.py       the user's own TrainingArguments, without what a measurement decides
 model_configuration.py  the keys and values of a model's configuration, and what is wrong with them
 checkpoints.py          folders and names of models and tokenizers
 lengths.py              sequence lengths against the model's positions

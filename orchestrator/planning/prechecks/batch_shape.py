@@ -22,10 +22,7 @@ Shapes = Mapping[str, tuple[Size, ...]]
 
 
 def batch_shapes(config: SweepConfig, micro_batch: int) -> Shapes:
-    """The shapes of the tensors that a trial gives to the model in one forward pass.
-
-    Empty if the shapes cannot be read from the configuration and the file.
-    """
+    """The shapes of the model's inputs in one forward pass; empty if text and files do not tell."""
     task = config.model.task
     data = config.data_of(config.baseline)
     if all(map(reads_pairs, used_choices(config, "loop"))):
@@ -42,32 +39,31 @@ def batch_shapes(config: SweepConfig, micro_batch: int) -> Shapes:
 
 def in_words(shapes: Shapes) -> str:
     """``input_ids 4 × 512, labels 4``."""
-    words = []
-    for name, sizes in shapes.items():
-        words.append(f"{name} {' × '.join(map(str, sizes))}")
-    return ", ".join(words)
+    return ", ".join(f"{name} {' × '.join(map(str, sizes))}" for name, sizes in shapes.items())
 
 
 def _of_pairs(data: DataSpec, micro_batch: int) -> Shapes:
     """Both answers of each pair, with their prompts, in one batch."""
-    length: Size = f"up to {data.tokens}"
-    if data.synthetic is not None and data.synthetic.lengths is None:
-        length = data.tokens
+    is_equal = data.synthetic is not None and data.synthetic.lengths is None
+    length: Size = data.tokens if is_equal else f"up to {data.tokens}"
     names = ("input_ids", "attention_mask", "completion_mask")
     return dict.fromkeys(names, (2 * micro_batch, length))
 
 
 def _of_text(data: SyntheticData, task: Task, micro_batch: int) -> Shapes:
-    length: Size = data.sequence_length if data.lengths is None else f"up to {data.sequence_length}"
-    tokens = (micro_batch, length)
-    shapes: dict[str, tuple[Size, ...]] = {"input_ids": tokens}
+    is_equal = data.lengths is None
+    length: Size = data.sequence_length if is_equal else f"up to {data.sequence_length}"
+    shapes = _of_tokens(task, micro_batch, length)
     # Rows of one length without padding need no mask.
-    if data.padding or data.lengths is not None:
-        shapes["attention_mask"] = tokens
-    shapes["labels"] = tokens
-    if task == "sequence-classification":
-        shapes["labels"] = (micro_batch,)
+    if is_equal and not data.padding:
+        del shapes["attention_mask"]
     return shapes
+
+
+def _of_tokens(task: Task, micro_batch: int, length: Size) -> dict[str, tuple[Size, ...]]:
+    tokens = (micro_batch, length)
+    labels = (micro_batch,) if task == "sequence-classification" else tokens
+    return {"input_ids": tokens, "attention_mask": tokens, "labels": labels}
 
 
 def _of_images(data: SyntheticData, configuration: ModelConfiguration, micro_batch: int) -> Shapes:
@@ -87,11 +83,7 @@ def _of_file(file: DatasetFile, task: Task, micro_batch: int) -> Shapes:
     if file.tokenizer is None:
         return _of_columns(file, micro_batch)
     # A text is cut at ``max_length``, and padded to the longest text of its batch.
-    tokens: tuple[Size, ...] = (micro_batch, f"up to {file.max_length}")
-    labels = tokens
-    if task == "sequence-classification":
-        labels = (micro_batch,)
-    return {"input_ids": tokens, "attention_mask": tokens, "labels": labels}
+    return _of_tokens(task, micro_batch, f"up to {file.max_length}")
 
 
 def _of_columns(file: DatasetFile, micro_batch: int) -> Shapes:
@@ -100,11 +92,8 @@ def _of_columns(file: DatasetFile, micro_batch: int) -> Shapes:
         data = read_data_file(Path(file.path), file.format)
     except NoDataFileError:
         return {}
-    columns = file.columns or {name: name for name in data.columns}
     shapes: dict[str, tuple[Size, ...]] = {}
-    for ours, theirs in columns.items():
-        lengths = [len(row[theirs]) for row in data.rows if isinstance(row.get(theirs), list)]
-        shapes[ours] = (micro_batch,)
-        if lengths:
-            shapes[ours] = (micro_batch, max(lengths))
+    for name, values in data.values(file.columns).items():
+        lengths = [len(value) for value in values if isinstance(value, list)]
+        shapes[name] = (micro_batch, max(lengths)) if lengths else (micro_batch,)
     return shapes

@@ -13,18 +13,10 @@ from orchestrator.planning.problems import guess_after
 
 CONFIG = "config.json"
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "*.gguf")
-_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "vocab.txt",
-    "vocab.json",
-    "vocab-src.json",
-    "tokenizer.model",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "source.spm",
-    "tekken.json",
-    "added_tokens.json",
-)
+_TOKENIZER_FILES = """
+tokenizer.json vocab.txt vocab.json vocab-src.json tokenizer.model spiece.model
+sentencepiece.bpe.model source.spm tekken.json added_tokens.json
+"""
 """Files of which a tokenizer's folder has at least one."""
 _CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
 """Files and folders with chat templates. Older tokenizers have theirs in tokenizer_config.json."""
@@ -57,13 +49,10 @@ def tokenizer_problem(name: str) -> str:
         return _hub_problem(name)
     folder = Path(name)
     problem = _folder_problem(folder, "tokenizer.json")
-    if problem:
-        return problem
-    if any((folder / file).exists() for file in _TOKENIZER_FILES):
-        return ""
     settings = _json_object(folder / "tokenizer_config.json") or {}
-    if str(settings.get("tokenizer_class", "")).lower().startswith(_WITHOUT_FILES):
-        return ""
+    needs_none = str(settings.get("tokenizer_class", "")).lower().startswith(_WITHOUT_FILES)
+    if problem or needs_none or any((folder / file).exists() for file in _TOKENIZER_FILES.split()):
+        return problem
     return f"{folder} has no tokenizer: no tokenizer.json, vocab.txt, vocab.json or tokenizer.model"
 
 
@@ -75,18 +64,14 @@ def checkpoint_config(name: str) -> dict[str, Any] | None:
 
 def tokenizer_file(name: str) -> Path | None:
     """The tokenizer.json of a name that is on this machine; None if there is none."""
-    for folder in _folders(name):
-        if (folder / "tokenizer.json").is_file():
-            return folder / "tokenizer.json"
-    return None
+    paths = (folder / "tokenizer.json" for folder in _folders(name))
+    return next(filter(Path.is_file, paths), None)
 
 
 def lacks_chat_template(name: str) -> bool:
     """Whether a tokenizer that is on this machine has no chat template; False if it is not here."""
     folders = _folders(name)
-    if not any(folder.is_dir() for folder in folders):
-        return False
-    return not any(map(_has_chat_template, folders))
+    return any(map(Path.is_dir, folders)) and not any(map(_has_chat_template, folders))
 
 
 def _has_chat_template(folder: Path) -> bool:
@@ -195,6 +180,4 @@ def _json_object(path: Path) -> dict[str, Any] | None:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(content, dict):
-        return None
-    return content
+    return content if isinstance(content, dict) else None

@@ -1,16 +1,14 @@
-"""Reads the columns and the first rows of a user's data file.
-
-No message ever contains values of the file.
-"""
+"""Reads the columns and first rows of a user's data file, whose values no message ever contains."""
 
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,15 @@ _SAMPLE_BYTES = 4 * 2**20
 """Characters to read of a text file, at most, because a single line can be of any length."""
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]{0,63}")
 """What looks like the name of a column. Anything else in the first line is never shown."""
+
+_FOLDERS = {
+    "disk": "not a folder that datasets.save_to_disk wrote",
+    "imagefolder": "not a folder of images",
+}
+"""Format whose data is a folder -> what another path is."""
+_A_FOLDER = (
+    "a folder; name one file in it, or give format: disk for a folder of datasets.save_to_disk"
+)
 
 Row = Mapping[str, Any]
 
@@ -47,11 +54,19 @@ class DataFile:
         left_out = len(self.columns) - len(names)
         return ", ".join(names) + (f" and {left_out} more" if left_out else "")
 
+    def values(self, columns: Mapping[str, str]) -> dict[str, list[Any]]:
+        """Column -> its values in the first rows.
+
+        Those that the user names have the name that a trial has for them (``columns``, ours ->
+        theirs). If the user names none, all columns have their own names.
+        """
+        names = columns or {name: name for name in self.columns}
+        return {ours: [row.get(theirs) for row in self.rows] for ours, theirs in names.items()}
+
 
 def read_data_file(path: Path, file_format: str) -> DataFile:
-    """Read the columns and first rows of a file.
-
-    Raises NoDataFileError if the file is missing, is not a file, or is not of the format.
+    """The columns and first rows of a file. Raises NoDataFileError, also if it is not of the
+    format.
     """
     _refuse_what_is_no_file(path, file_format)
     try:
@@ -69,24 +84,14 @@ def read_data_file(path: Path, file_format: str) -> DataFile:
 
 
 def _refuse_what_is_no_file(path: Path, file_format: str) -> None:
-    if problem := problem_of_file(path):
-        raise NoDataFileError(problem)
+    problem = problem_of_file(path)
     try:
-        mode = path.stat().st_mode
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
     except (OSError, ValueError):
-        raise NoDataFileError(f"there is no file {path}") from None
-    if file_format == "disk":
-        if not stat.S_ISDIR(mode):
-            raise NoDataFileError(f"{path} is not a folder that datasets.save_to_disk wrote")
-    elif file_format == "imagefolder":
-        if not stat.S_ISDIR(mode):
-            raise NoDataFileError(f"{path} is not a folder of images")
-    elif stat.S_ISDIR(mode):
-        raise NoDataFileError(
-            f"{path} is a folder; name one file in it, or give format: disk for a folder of "
-            "datasets.save_to_disk"
-        )
-    if problem := problem_of_path(os.fspath(path)):
+        raise NoDataFileError(problem or f"there is no file {path}") from None
+    if is_folder != (file_format in _FOLDERS):
+        problem = problem or f"{path} is {_FOLDERS.get(file_format, _A_FOLDER)}"
+    if problem := problem or problem_of_path(os.fspath(path)):
         raise NoDataFileError(problem)
 
 
@@ -126,12 +131,9 @@ def _csv(path: Path) -> DataFile:
         lines = file.read(_SAMPLE_BYTES).splitlines(keepends=True)
     reader = csv.DictReader(lines)
     columns = tuple(reader.fieldnames or ())
-    rows = []
-    for row in reader:
-        rows.append({name: _typed(row[name]) for name in columns})
-        if len(rows) == SAMPLE_ROWS:
-            break
-    return DataFile(columns=columns, rows=tuple(rows))
+    first = itertools.islice(reader, SAMPLE_ROWS)
+    rows = tuple({name: _typed(row[name]) for name in columns} for row in first)
+    return DataFile(columns=columns, rows=rows)
 
 
 def _typed(text: str | None) -> Any:
@@ -165,16 +167,14 @@ def _arrow(path: Path) -> DataFile:
     for reader in (pyarrow.ipc.open_stream, pyarrow.ipc.open_file):
         try:
             with pyarrow.OSFile(os.fspath(path)) as source, reader(source) as opened:
-                return _of_arrow(opened.schema.names, _first_batch(opened))
+                if reader is pyarrow.ipc.open_stream:
+                    batch = next(iter(opened), None)
+                else:
+                    batch = opened.get_batch(0) if opened.num_record_batches else None
+                return _of_arrow(opened.schema.names, batch)
         except pyarrow.ArrowException:
             continue
     raise NoDataFileError(f"{path} is not an arrow file, or is damaged")
-
-
-def _first_batch(opened: Any) -> Any:
-    if hasattr(opened, "get_batch"):
-        return opened.get_batch(0) if opened.num_record_batches else None
-    return next(iter(opened), None)
 
 
 def _disk(path: Path) -> DataFile:
@@ -194,32 +194,27 @@ def _disk(path: Path) -> DataFile:
 def _image_folder(path: Path) -> DataFile:
     """The texts beside a folder's images: its metadata, in which ``file_name`` is an image."""
     for name, reader in (("metadata.jsonl", _json), ("metadata.csv", _csv)):
-        if not (path / name).is_file():
-            continue
-        data = reader(path / name)
-        # datasets gives the file that ``file_name`` names as the column ``image``.
-        rows = tuple({"image": row.get("file_name"), **row} for row in data.rows)
-        columns = [column for column in data.columns if column != "file_name"]
-        return DataFile(columns=("image", *columns), rows=rows)
+        if (path / name).is_file():
+            data = reader(path / name)
+            # datasets gives the file that ``file_name`` names as the column ``image``.
+            rows = tuple({"image": row.get("file_name"), **row} for row in data.rows)
+            columns = [column for column in data.columns if column != "file_name"]
+            return DataFile(columns=("image", *columns), rows=rows)
     raise NoDataFileError(f"{path} has no metadata.jsonl or metadata.csv with the images' texts")
 
 
 def _of_arrow(names: Sequence[str], batch: Any) -> DataFile:
-    rows: list[Row] = []
-    if batch is not None:
-        rows = batch.slice(0, SAMPLE_ROWS).to_pylist()
+    rows = [] if batch is None else batch.slice(0, SAMPLE_ROWS).to_pylist()
     return DataFile(columns=tuple(names), rows=tuple(rows))
 
 
-def _of_rows(objects: Iterator[Any] | list[Any]) -> DataFile:
+def _of_rows(objects: Iterable[Any]) -> DataFile:
     """The rows of a JSON file. Raises NoDataFileError if one is not a JSON object."""
-    rows = list(objects)
+    rows = tuple(objects)
     if not all(isinstance(row, dict) for row in rows):
         raise NoDataFileError("every line of a json file must be an object with columns as keys")
-    columns: dict[str, None] = {}
-    for row in rows:
-        columns |= dict.fromkeys(row)
-    return DataFile(columns=tuple(columns), rows=tuple(rows))
+    columns = dict.fromkeys(itertools.chain.from_iterable(rows))
+    return DataFile(columns=tuple(columns), rows=rows)
 
 
 _READERS: Mapping[str, Callable[[Path], DataFile]] = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from jobs.spec import SyntheticData, Task
 from jobs.techniques.hooks import service
 from orchestrator.planning.prechecks.lengths import sequence_lengths
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
-from orchestrator.planning.problems import KeyPath
+from orchestrator.planning.problems import KeyPath, KeyProblems
 from orchestrator.planning.settings import SweepConfig
 
 TASK = "image-text-to-text"
@@ -21,9 +20,7 @@ _OTHER_INPUTS = {
 """Model type -> what it takes where other models take an image."""
 
 
-def image_problems(
-    config: SweepConfig, configuration: ModelConfiguration
-) -> Iterator[tuple[KeyPath, str]]:
+def image_problems(config: SweepConfig, configuration: ModelConfiguration) -> KeyProblems:
     """The problems of random images: the path of a key, and a sentence."""
     data = config.data.synthetic
     if data is None:
@@ -47,7 +44,7 @@ def image_problems(
 
 def _for_no_images(
     task: Task, data: SyntheticData, configuration: ModelConfiguration
-) -> Iterator[tuple[KeyPath, str]]:
+) -> KeyProblems:
     """Problems of keys about images, for a task without texts beside images."""
     if data.images != 1:
         yield ("data", "synthetic", "images"), f"is for the task {TASK} only"
@@ -67,7 +64,7 @@ def _for_no_images(
 
 def _layout_problems(
     config: SweepConfig, data: SyntheticData, configuration: ModelConfiguration
-) -> Iterator[tuple[KeyPath, str]]:
+) -> KeyProblems:
     """Problems of the image's size, and of samples that are too short for their images."""
     try:
         layout = _layout(data, configuration)
@@ -95,32 +92,22 @@ def image_shapes(
         layout = _layout(data, configuration)
     except ValueError:
         return {}
-    tokens = (micro_batch, data.sequence_length)
-    shapes: dict[str, tuple[int, ...]] = {}
-    for name in ("input_ids", "attention_mask", "labels"):
-        shapes[name] = tokens
+    names = ["input_ids", "attention_mask", "labels"]
     family = service("family_of")(configuration.model_type)
     if family.type_ids:
-        shapes[family.type_ids] = tokens
-    shapes["pixel_values"] = _joined(layout, layout.pixel_values, data.images, micro_batch)
-    for name, shape in layout.masks.items():
-        shapes[name] = _joined(layout, shape, data.images, micro_batch)
+        names.append(family.type_ids)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(names, (micro_batch, data.sequence_length))
+    for name, shape in {"pixel_values": layout.pixel_values, **layout.masks}.items():
+        # All images of a batch, stacked by sample or joined.
+        first = data.images * shape[0]
+        stacked = (micro_batch, first) if layout.is_stacked else (micro_batch * first,)
+        shapes[name] = (*stacked, *shape[1:])
     for name, values in layout.sizes.items():
         shapes[name] = (data.images * micro_batch, len(values))
     return shapes
 
 
 def _layout(data: SyntheticData, configuration: ModelConfiguration) -> Any:
-    """The ``ImageLayout`` of one random image. Raises ValueError if there is none.
-
-    The error is also a LookupError if it is about a value that is not known from the text alone.
-    """
+    """The ``ImageLayout`` of one random image. Raises ValueError if there is none. The error is
+    also a LookupError if it is about a value that is not known from the text alone."""
     return service("layout_of")(configuration.model_type, configuration.value, data.image_size)
-
-
-def _joined(layout: Any, shape: tuple[int, ...], images: int, micro_batch: int) -> tuple[int, ...]:
-    """The shape of all images of a batch, from that of one image."""
-    first = images * shape[0]
-    if layout.is_stacked:
-        return (micro_batch, first, *shape[1:])
-    return (micro_batch * first, *shape[1:])

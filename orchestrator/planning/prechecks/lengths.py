@@ -20,27 +20,26 @@ def sequence_lengths(config: SweepConfig) -> Iterator[Length]:
     if config.model.task == "image-classification":
         return
     if AXES[SEQUENCE_LENGTH].default in used_choices(config, SEQUENCE_LENGTH):
-        yield from _of_data(config)
+        synthetic, file = config.data.synthetic, config.data.file
+        if synthetic is not None:
+            yield ("data", "synthetic", "sequence_length"), synthetic.sequence_length
+        # Without a tokenizer the file holds token ids, which stay as they are.
+        if file is not None and file.tokenizer is not None:
+            yield ("data", "file", "max_length"), file.max_length
     yield from lengths_of_axis(config)
 
 
 def lengths_of_axis(config: SweepConfig) -> Iterator[Length]:
     """The lengths that a trial has by the axis, wherever the file names them."""
-    places: list[tuple[KeyPath, Mapping[str, Any]]] = [(("axes",), config.axes)]
-    for name, subset in config.subsets.items():
-        places.append((("subsets", name, "axes"), subset))
-    for index, trial in enumerate(config.trials):
-        places.append((("trials", index), trial))
-    named = set()
+    places: dict[KeyPath, Mapping[str, Any]] = {("axes",): config.axes}
+    places |= {("subsets", name, "axes"): subset for name, subset in config.subsets.items()}
+    places |= {("trials", index): trial for index, trial in enumerate(config.trials)}
     used = used_choices(config, SEQUENCE_LENGTH)
-    for place, grid in places:
-        for at, value in _of_axis(grid, place):
-            named.add(value)
-            if value in used:
-                yield at, value
+    named = [found for place, grid in places.items() for found in _of_axis(grid, place)]
+    yield from (found for found in named if found[1] in used)
     # A baseline that no grid names is a key of its own.
     for at, value in _of_axis(config.baseline, ("baseline",)):
-        if value in used - named:
+        if value in used - {length for _, length in named}:
             yield at, value
 
 
@@ -53,21 +52,9 @@ def used_choices(config: SweepConfig, axis: str) -> set[Choice]:
     return used
 
 
-def _of_data(config: SweepConfig) -> Iterator[Length]:
-    synthetic = config.data.synthetic
-    if synthetic is not None:
-        yield ("data", "synthetic", "sequence_length"), synthetic.sequence_length
-    file = config.data.file
-    # Without a tokenizer the file holds token ids, which stay as they are.
-    if file is not None and file.tokenizer is not None:
-        yield ("data", "file", "max_length"), file.max_length
-
-
 def _of_axis(grid: Mapping[str, Any], at: KeyPath) -> Iterator[Length]:
     """The integers that a grid or an assignment has on the axis."""
     values = grid.get(SEQUENCE_LENGTH, ())
-    if not isinstance(values, tuple):
-        values = (values,)
-    for value in values:
+    for value in values if isinstance(values, tuple) else (values,):
         if isinstance(value, int):
             yield (*at, SEQUENCE_LENGTH), value

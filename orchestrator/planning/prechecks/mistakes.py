@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,13 +86,11 @@ def check_files(
     return tuple(map(str, _at_their_lines(config, found)))
 
 
-def _at_their_lines(config: SweepConfig, findings: Iterable[Finding]) -> list[Problem]:
+def _at_their_lines(config: SweepConfig, findings: Sequence[Finding]) -> list[Problem]:
     """The findings with their lines in the file."""
     # Reading the file again takes a while, and only a finding needs its lines.
-    if not findings:
-        return []
-    document = read_document(config.path)
-    return [document.problem(at, message) for at, message, _ in findings]
+    document = read_document(config.path) if findings else None
+    return [document.problem(at, message) for at, message, _ in findings] if document else []
 
 
 def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], object]) -> ModelFacts:
@@ -110,12 +109,11 @@ def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], obje
 def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
     """Problems of the checkpoint and the tokenizer."""
     file = config.data.file
-    named: list[tuple[KeyPath, str | None, Callable[[str], str]]] = [
-        (("model", "name_or_path"), config.model.name_or_path, checkpoints.model_problem)
-    ]
-    if file is not None:
-        key = ("data", "file", "tokenizer")
-        named.append((key, file.tokenizer, checkpoints.tokenizer_problem))
+    tokenizer = None if file is None else file.tokenizer
+    named: tuple[tuple[KeyPath, str | None, Callable[[str], str]], ...] = (
+        (("model", "name_or_path"), config.model.name_or_path, checkpoints.model_problem),
+        (("data", "file", "tokenizer"), tokenizer, checkpoints.tokenizer_problem),
+    )
     for at, name, check in named:
         if name is None:
             continue
@@ -142,18 +140,15 @@ def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) ->
         problems += pair_problems(file)
     if False in kinds:
         problems += data_problems(file, config.model.task, configuration)
-    for below, message in problems:
-        yield Finding(("data", "file", *below), message)
+    yield from (Finding(("data", "file", *below), message) for below, message in problems)
 
 
 def _problems_of_text(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Finding]:
     """Sequence lengths of images, random images without a layout, and unknown keys."""
     if config.model.task == "image-classification":
-        for at, _ in lengths_of_axis(config):
-            message = "images have no tokens: remove this axis; their size is in model.config"
-            yield Finding(at, message)
-    for at, message in image_problems(config, configuration):
-        yield Finding(at, message)
+        message = "images have no tokens: remove this axis; their size is in model.config"
+        yield from (Finding(at, message) for at, _ in lengths_of_axis(config))
+    yield from itertools.starmap(Finding, image_problems(config, configuration))
     if config.model.name_or_path is None:
         return  # ``load_config`` has checked the keys of an architecture
     saved = checkpoints.checkpoint_config(config.model.name_or_path) or {}

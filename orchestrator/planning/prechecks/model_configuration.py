@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jobs.spec import ModelSpec
 from orchestrator.planning.library_facts import facts
 from orchestrator.planning.prechecks import checkpoints
-from orchestrator.planning.problems import KeyPath, advice, closest
-
-_POSITIONS = "max_position_embeddings"
+from orchestrator.planning.problems import KeyPath, KeyProblems, advice, closest, did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,9 +75,8 @@ class ModelConfiguration:
             model_type = saved.get("model_type")
             if isinstance(model_type, str):
                 given = {**saved, **given}
-        if not isinstance(model_type, str):
-            model_type = ""
-        return cls(model_type=model_type, given=given, known=configuration_class(model_type))
+        name = model_type if isinstance(model_type, str) else ""
+        return cls(model_type=name, given=given, known=configuration_class(name))
 
     def value(self, key: str) -> Any:
         """The value under a key such as ``vocab_size`` or ``vision_config.patch_size``.
@@ -95,11 +92,9 @@ class ModelConfiguration:
         if self.known is None:
             return self.given.get(key)
         names = sorted({key, self.known.other_names.get(key, key)})
-        for values in (self.given, self.known.defaults):
-            for name in names:
-                if name in values:
-                    return values[name]
-        return None
+        sources = (self.given, self.known.defaults)
+        found = (values[name] for values in sources for name in names if name in values)
+        return next(found, None)
 
     def part(self, key: str, values: Mapping[str, Any]) -> ModelConfiguration:
         """The configuration under a key, of its own model type or of what its class says."""
@@ -111,64 +106,52 @@ class ModelConfiguration:
     @property
     def labels(self) -> int | None:
         """The number of classes; None if it is not known."""
-        names = self.given.get("id2label")
         if self.known is None:
             return None
-        if isinstance(names, Mapping) and "num_labels" not in self.given:
-            return len(names)
-        count = self.given.get("num_labels", 2)  # transformers' default
-        return count if isinstance(count, int) else None
+        names = self.given.get("id2label")
+        default = len(names) if isinstance(names, Mapping) else 2  # transformers' default
+        return _integer(self.given.get("num_labels", default))
 
     @property
     def vocabulary(self) -> int | None:
         """The number of token ids; None if it is not known."""
-        count = self.value("vocab_size")
-        return count if isinstance(count, int) else None
+        return _integer(self.value("vocab_size"))
 
     def usable_positions(self) -> int | None:
-        """Tokens that a sequence may have.
-
-        None if the model has no table of positions (T5), may go beyond what it was trained for
-        (rotary positions), or is not known.
+        """Tokens that a sequence may have; None without a table of positions (T5, rotary), or
+        unknown.
         """
-        positions = self.value(_POSITIONS)
-        if self.known is None or "rope_parameters" in self.known.keys:
+        positions = _integer(self.value("max_position_embeddings"))
+        if self.known is None or "rope_parameters" in self.known.keys or positions is None:
             return None
-        if not self.known.source.get("has_position_table") or not isinstance(positions, int):
+        if not self.known.source.get("has_position_table"):
             return None
         if self.known.source["counts_from_padding"]:
             # The first token has the position after the padding token's.
-            token = self.value("pad_token_id")
-            positions -= 1 + (token if isinstance(token, int) else 0)
+            positions -= 1 + (_integer(self.value("pad_token_id")) or 0)
         return positions
 
     def trained_positions(self) -> int | None:
         """Tokens that a model with rotary positions was made for; None for every other."""
-        if self.known is None or "rope_parameters" not in self.known.keys:
-            return None
-        positions = self.value(_POSITIONS)
-        return positions if isinstance(positions, int) else None
+        is_rotary = self.known is not None and "rope_parameters" in self.known.keys
+        return _integer(self.value("max_position_embeddings")) if is_rotary else None
 
 
-_QUANTIZATION = "quantization_config"
-_SYNONYMS = (
-    ("hidden_size", "d_model", "n_embd", "n_embed", "dim", "embed_dim", "model_dim"),
-    ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "layers", "depth"),
-    ("num_attention_heads", "num_heads", "n_head", "n_heads", "heads"),
-    ("num_key_value_heads", "num_kv_heads", "n_kv_heads"),
-    ("intermediate_size", "d_ff", "n_inner", "hidden_dim", "ffn_dim", "mlp_dim"),
-    (
-        "max_position_embeddings",
-        "n_positions",
-        "n_ctx",
-        "max_seq_len",
-        "max_length",
-        "max_sequence_length",
-    ),
-    ("vocab_size", "vocabulary_size", "n_vocab"),
-    ("num_labels", "n_labels", "num_classes"),
-)
-"""Names that architectures and papers give to the same size."""
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+_SYNONYMS = """
+hidden_size d_model n_embd n_embed dim embed_dim model_dim
+num_hidden_layers num_layers n_layer n_layers layers depth
+num_attention_heads num_heads n_head n_heads heads
+num_key_value_heads num_kv_heads n_kv_heads
+intermediate_size d_ff n_inner hidden_dim ffn_dim mlp_dim
+max_position_embeddings n_positions n_ctx max_seq_len max_length max_sequence_length
+vocab_size vocabulary_size n_vocab
+num_labels n_labels num_classes
+"""
+"""Names that architectures and papers give to the same size, a line for each size."""
 _NO_QUANTIZATION = (
     "would be dropped in silence: weights are trained as they are, never quantized; remove it, and "
     "see the axes optimizer, adapter and precision for what saves memory"
@@ -177,11 +160,8 @@ _NO_QUANTIZATION = (
 
 def model_key_problems(
     configuration: ModelConfiguration, keys: Mapping[str, Any], at: KeyPath = ()
-) -> Iterator[tuple[KeyPath, str]]:
-    """Those of the keys that the configuration would drop.
-
-    Yields the path of each key below ``model.config``, and a sentence.
-    """
+) -> KeyProblems:
+    """Those of the keys, as paths below ``model.config``, that the configuration would drop."""
     known = configuration.known
     if known is None:
         return
@@ -191,26 +171,21 @@ def model_key_problems(
             if isinstance(value, Mapping):
                 rest = {name: item for name, item in value.items() if name != "model_type"}
                 yield from model_key_problems(configuration.part(key, value), rest, (*at, key))
-        elif key == _QUANTIZATION:
+        elif key == "quantization_config":
             yield (*at, key), _NO_QUANTIZATION
         elif key not in known.keys and key not in known.source.get("names", ()):
             yield (*at, key), _unknown(known, key)
 
 
 def _unknown(known: ConfigurationClass, key: str) -> str:
-    name = known.name
-    hint = advice(key, sorted(known.keys))
     synonym = _synonym(key, known.keys)
-    if synonym:
-        hint = f'did you mean "{synonym}"?'
-    return f"{name} has no such key, and transformers would drop it in silence; {hint}"
+    hint = did_you_mean(synonym) if synonym else advice(key, sorted(known.keys))
+    return f"{known.name} has no such key, and transformers would drop it in silence; {hint}"
 
 
 def _synonym(key: str, keys: frozenset[str]) -> str:
     """The class's own name for a size that others call ``key``; empty if it has none."""
-    for names in _SYNONYMS:
-        candidates = [name for name in names if name in keys]
-        if key in names and candidates:
-            # Some classes take two of the names. Suggest the one that resembles the key.
-            return closest(key, candidates) or candidates[0]
-    return ""
+    sizes = map(str.split, _SYNONYMS.splitlines())
+    candidates = [name for names in sizes if key in names for name in names if name in keys]
+    # Some classes take two of the names. Suggest the one that resembles the key.
+    return closest(key, candidates) or next(iter(candidates), "")

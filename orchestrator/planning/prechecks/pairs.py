@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from jobs.spec import Choice, DatasetFile
@@ -18,7 +20,7 @@ from orchestrator.planning.prechecks.data_columns import (
 )
 from orchestrator.planning.prechecks.data_file import DataFile, Row
 from orchestrator.planning.prechecks.lengths import Length
-from orchestrator.planning.problems import Finding, KeyPath, shared_length
+from orchestrator.planning.problems import Finding, KeyProblems, shared_length
 
 _ANSWERS = ("chosen", "rejected")
 _COLUMNS = ("prompt", *_ANSWERS)
@@ -32,45 +34,35 @@ def reads_pairs(loop: Choice) -> bool:
         return False
 
 
-def pair_problems(file: DatasetFile) -> Iterator[tuple[KeyPath, str]]:
-    """The problems of a file of pairs: the path of the key below ``data.file``, and a sentence."""
+def pair_problems(file: DatasetFile) -> KeyProblems:
+    """The problems of a file of pairs, with paths below ``data.file``."""
     data = read_or_problem(file)
     if not isinstance(data, DataFile):
         yield ("path",), data
         return
-    missing = [*missing_columns(file, data), *_missing_answers(file, data)]
+    missing = list(missing_columns(file, data))
+    ours = data.values(file.columns)
+    for name in _ANSWERS:
+        if name not in ours:
+            missing.append(lacks_column(data, name, "a training on pairs of answers "))
+    if {"images", "image"} & ours.keys():
+        missing.append(((), "has images, and pairs of answers are made from texts alone"))
     yield from missing
     if file.tokenizer is None:
         yield (), "needs a tokenizer: pairs of answers are read as texts or chats"
     if not missing:
-        yield from _row_problem(file, data)
-
-
-def _missing_answers(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
-    """A problem for each answer that the file does not have, and one for images."""
-    ours = set(file.columns) or set(data.columns)
-    for name in _ANSWERS:
-        if name not in ours:
-            yield lacks_column(data, name, "a training on pairs of answers ")
-    if ours.intersection(("images", "image")):
-        yield (), "has images, and pairs of answers are made from texts alone"
-
-
-def _row_problem(file: DatasetFile, data: DataFile) -> Iterator[tuple[KeyPath, str]]:
-    """The problem of the first row that has one."""
-    for number, row in enumerate(_our_rows(file, data), 1):
-        problem = service("pair_problem")(row)
-        if problem:
+        problems = enumerate(map(service("pair_problem"), _our_rows(file, data)), 1)
+        # The first row that has one.
+        for number, problem in itertools.islice(filter(itemgetter(1), problems), 1):
             yield ("path",), f"row {number} {problem}"
-            return
 
 
-def _our_rows(file: DatasetFile, data: DataFile) -> Iterator[Row]:
+def _our_rows(file: DatasetFile, data: DataFile) -> list[Row]:
     """The first rows, with the columns of pairs under our names."""
-    names = file.columns or {name: name for name in data.columns}
-    present = {ours: theirs for ours, theirs in names.items() if ours in _COLUMNS}
-    for row in data.rows:
-        yield {ours: row.get(theirs) for ours, theirs in present.items()}
+    columns = data.values(file.columns)
+    present = [name for name in columns if name in _COLUMNS]
+    rows = zip(*(columns[name] for name in present), strict=True)
+    return [dict(zip(present, row, strict=True)) for row in rows]
 
 
 def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Finding]:
@@ -82,7 +74,7 @@ def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Findi
     data = read_or_problem(file)
     if not isinstance(data, DataFile):
         return
-    rows = list(_our_rows(file, data))
+    rows = _our_rows(file, data)
     for number, row in enumerate(rows, 1):
         # The answers of some rows do not show where their common prompt ends.
         note = service("implicit_prompt_note")(row)
@@ -102,12 +94,10 @@ def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Findi
 
 
 def _sentence(too_long: Sequence[int], rows: int, limit: int) -> str:
-    share = f"{len(too_long)} of the first {rows} prompts have"
-    if len(too_long) == 1:
-        share = f"1 of the first {rows} prompts has"
+    prompts = "prompts have" if len(too_long) > 1 else "prompts has"
     return (
-        f"is {limit} tokens, and {share} as many or more (row {too_long[0]} first): TRL leaves out "
-        "such pairs, because no token of an answer is left"
+        f"is {limit} tokens, and {len(too_long)} of the first {rows} {prompts} as many or more (row"
+        f" {too_long[0]} first): TRL leaves out such pairs, because no token of an answer is left"
     )
 
 
@@ -115,32 +105,22 @@ def _tokens_of_prompt(row: Row, tokenizer: Any) -> int:
     """Tokens with which both answers begin, as TRL counts them; of a chat, those of its texts."""
     prompt = service("prompt_of_pair")(row)
     if isinstance(prompt, list):
-        texts = [_text_of(message) for message in prompt]
+        contents = [message.get("content") for message in prompt]
+        texts = [content for content in contents if isinstance(content, str)]
         return sum(len(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
     before = tokenizer.encode(prompt).ids
-    lengths = []
-    for name in _ANSWERS:
-        answer = row[name]
-        whole = answer if "prompt" not in row else prompt + answer
-        lengths.append(shared_length(before, tokenizer.encode(whole).ids))
-    return min(lengths)
-
-
-def _text_of(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    return content if isinstance(content, str) else ""
+    start = prompt if "prompt" in row else ""
+    whole = [tokenizer.encode(start + row[name]).ids for name in _ANSWERS]
+    return min(shared_length(before, ids) for ids in whole)
 
 
 @functools.cache
 def _tokenizer(name: str) -> Any:
-    """The tokenizer by its tokenizer.json; None if it has none on this machine.
-
-    The package tokenizers is imported, because transformers would take seconds.
-    """
+    """The tokenizer of a tokenizer.json on this machine; None if there is none."""
     path = tokenizer_file(name)
     if path is None or importlib.util.find_spec("tokenizers") is None:
         return None
-    from tokenizers import Tokenizer
+    from tokenizers import Tokenizer  # transformers would take seconds
 
     try:
         tokenizer = Tokenizer.from_file(str(path))

@@ -1,7 +1,7 @@
 """Finds unmet requirements of techniques, as far as the configuration shows them.
 
-``jobs.trial.requirements`` checks all requirements on the node. This file checks those that can be
-checked without a node, so that the plan rules such a trial out at once.
+``jobs.trial.requirements`` checks all of them on the node. What can be checked without a node is
+checked here, so that the plan rules such a trial out at once.
 """
 
 from __future__ import annotations
@@ -18,45 +18,24 @@ from orchestrator.planning.prechecks.model_configuration import ModelConfigurati
 _ALL_WEIGHTS = "weights_that_train"
 """What a trial without an adapter needs."""
 
-_ATTENTION_DROPOUTS = (
-    "attention_probs_dropout_prob",
-    "attention_dropout",
-    "attn_pdrop",
-    "attn_dropout",
-)
+_ATTENTION_DROPOUTS = "attention_probs_dropout_prob attention_dropout attn_pdrop attn_dropout"
 """What architectures call the dropout of attention in their configuration."""
-_DROPOUTS = (
-    *_ATTENTION_DROPOUTS,
-    "activation_dropout",
-    "drop_path_rate",
-    "dropout",
-    "dropout_rate",
-    "embd_pdrop",
-    "hidden_dropout",
-    "hidden_dropout_prob",
-    "resid_pdrop",
-    "residual_dropout",
-)
+_DROPOUTS = f"""
+{_ATTENTION_DROPOUTS} activation_dropout drop_path_rate dropout dropout_rate embd_pdrop
+hidden_dropout hidden_dropout_prob resid_pdrop residual_dropout
+"""
 """What they call the dropouts of their layers, attention included."""
 
 
 def unmet_requirement(spec: TrialSpec, variants: Iterable[Variant]) -> tuple[str, str] | None:
-    """The first requirement that the configuration shows to be unmet, and why.
-
-    ``variants`` are the rows of the trial's techniques. None if every requirement is met, or if
-    only a node can tell.
-    """
-    traits: set[str] = set()
-    for variant in variants:
-        traits.update(variant.traits)
+    """The first requirement that the configuration shows to be unmet, and why. ``variants`` are the
+    rows of the trial's techniques. None if every requirement is met, or if only a node can tell."""
+    traits: set[str] = set().union(*(variant.traits for variant in variants))
     if "peft" not in traits:
         traits.add(_ALL_WEIGHTS)
     for requirement in (*spec.settings.requires, *sorted(traits)):
         for prefix, answer in _ANSWERS.items():
-            if not requirement.startswith(prefix):
-                continue
-            reason = answer(requirement, spec)
-            if reason:
+            if requirement.startswith(prefix) and (reason := answer(requirement, spec)):
                 return requirement, reason
     return None
 
@@ -100,23 +79,19 @@ def _recomputed_dropout(requirement: str, spec: TrialSpec) -> str:
 
 def _adapter_dropout(spec: TrialSpec) -> str:
     """The dropout of a LoRA adapter, if it is not zero, as ``name=rate``."""
-    for hook in spec.settings.hooks.values():
-        rate = (hook.arguments.get("parameters") or {}).get("lora_dropout")
-        if rate:
-            return f"lora_dropout={rate}"
-    return ""
+    parameters = (hook.arguments.get("parameters") or {} for hook in spec.settings.hooks.values())
+    rates = (of_hook.get("lora_dropout") for of_hook in parameters)
+    return next((f"lora_dropout={rate}" for rate in rates if rate), "")
 
 
-def _dropout_of(spec: TrialSpec, names: tuple[str, ...]) -> str:
+def _dropout_of(spec: TrialSpec, names: str) -> str:
     """The first dropout of the model that is not zero, as ``name=rate``; empty if there is none."""
     configuration = ModelConfiguration.of(spec.model)
     if configuration.known is None:
         return ""
-    for name in names:
-        rate = configuration.value(name)
-        if isinstance(rate, (int, float)) and rate:
-            return f"{name}={rate}"
-    return ""
+    rates = ((name, configuration.value(name)) for name in names.split())
+    asked = (f"{name}={rate}" for name, rate in rates if isinstance(rate, (int, float)) and rate)
+    return next(asked, "")
 
 
 def _liger_architecture(requirement: str, spec: TrialSpec) -> str:

@@ -11,62 +11,27 @@ from orchestrator.planning.config_model import OwnCodeSection
 from orchestrator.planning.problems import KeyPath
 
 KeyProblem = tuple[KeyPath, str]
-"""The path of a key, and what is wrong with its value."""
+"""The path of a key, and what is wrong with its value, or the value."""
 
 
 def read_user_code(
     asked: OwnCodeSection, path: Path, *, is_allowed: bool
 ) -> tuple[UserCode | None, list[KeyProblem]]:
-    """The user's own code with the digest of its sources, and what is wrong with it.
-
-    Without ``is_allowed`` nothing of it is read, and its presence is the problem.
-    """
-    own = UserCode(
-        trainer=asked.trainer or "",
-        callbacks=tuple(asked.callbacks),
-        collator=asked.collator or "",
-        entry=asked.entry or "",
-        folder=str(path.absolute().parent),
-    )
+    """The user's own code with the digest of its sources, and what is wrong with it. Without
+    ``is_allowed`` nothing of it is read, and its presence is the problem."""
+    texts = {name: value or "" for name, value in asked.model_dump(exclude={"callbacks"}).items()}
+    own = UserCode(**texts, callbacks=asked.callbacks, folder=str(path.absolute().parent))
     if not is_allowed:
-        return None, [(("own_code",), _refused(own))]
+        message = (
+            f"runs code of your own ({', '.join(own.names)}); to allow it, give --allow-own-code on"
+            " the command line, too"
+        )
+        return None, [(("own_code",), message)]
     problems = _name_problems(own)
     if problems:
         return None, problems
-    return _with_digest(own)
-
-
-def _refused(own: UserCode) -> str:
-    return (
-        f"runs code of your own ({', '.join(own.names)}); to allow it, give --allow-own-code on "
-        "the command line, too"
-    )
-
-
-def _name_problems(own: UserCode) -> list[KeyProblem]:
-    problems: list[KeyProblem] = []
-    for at, name in _named(own):
-        if not is_object_name(name):
-            message = (
-                f'"{name}" is not of the form module:object, such as my_package.train:MyTrainer'
-            )
-            problems.append((at, message))
-    if not own.names:
-        problems.append(
-            (("own_code",), "names nothing: give trainer, callbacks, collator or entry")
-        )
-    if own.entry and own.trainer:
-        message = "contradicts entry, which makes the Trainer itself; remove one of them"
-        problems.append((("own_code", "trainer"), message))
-    return problems
-
-
-def _with_digest(own: UserCode) -> tuple[UserCode | None, list[KeyProblem]]:
-    """The code with its digest.
-
-    Each object is first looked up alone, so that a problem names the key of the missing object.
-    """
     digest = service("source_digest")
+    # Each object is first looked up alone, so that a problem names the key of the missing object.
     for at, name in _named(own):
         try:
             digest(UserCode(entry=name, folder=own.folder))
@@ -75,12 +40,23 @@ def _with_digest(own: UserCode) -> tuple[UserCode | None, list[KeyProblem]]:
     return replace(own, digest=digest(own)), []
 
 
-def _named(own: UserCode) -> list[tuple[KeyPath, str]]:
+def _name_problems(own: UserCode) -> list[KeyProblem]:
+    form = "is not of the form module:object, such as my_package.train:MyTrainer"
+    named = _named(own)
+    problems = [(at, f'"{name}" {form}') for at, name in named if not is_object_name(name)]
+    if not named:
+        message = "names nothing: give trainer, callbacks, collator or entry"
+        problems.append((("own_code",), message))
+    if own.entry and own.trainer:
+        message = "contradicts entry, which makes the Trainer itself; remove one of them"
+        problems.append((("own_code", "trainer"), message))
+    return problems
+
+
+def _named(own: UserCode) -> list[KeyProblem]:
     """Key path and text of each object."""
-    named: list[tuple[KeyPath, str]] = []
-    for key, name in (("trainer", own.trainer), ("collator", own.collator), ("entry", own.entry)):
-        if name:
-            named.append((("own_code", key), name))
-    for index, name in enumerate(own.callbacks):
-        named.append((("own_code", "callbacks", index), name))
-    return named
+    keys: list[KeyPath] = [("trainer",), ("collator",), ("entry",)]
+    keys += [("callbacks", index) for index in range(len(own.callbacks))]
+    names = (own.trainer, own.collator, own.entry, *own.callbacks)
+    named = zip(keys, names, strict=True)
+    return [(("own_code", *key), name) for key, name in named if name]

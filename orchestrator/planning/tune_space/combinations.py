@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jobs.spec import Choice
 from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
@@ -52,31 +52,6 @@ class _Level:
         return self.changes + len(self.fixed) > _FEW_CHANGES
 
 
-@dataclass(kw_only=True, slots=True)
-class _Sets:
-    """The sets of techniques so far, and what forbids the others."""
-
-    technique_sets: list[TechniqueSet] = field(default_factory=list)
-    obstacles: dict[tuple[str, Choice], str] = field(default_factory=dict)
-    """Axis and value -> the obstacle of the smallest set with it that cannot run."""
-
-    def add(self, techniques: TechniqueSet, reason: str) -> None:
-        """Add a set that can run, which has no reason, or the reason why it cannot."""
-        if not reason:
-            self.technique_sets.append(techniques)
-            return
-        for item in techniques.items():
-            self.obstacles.setdefault(item, reason)
-
-    def with_batches(self, batches: Sequence[Batch]) -> Combinations:
-        """The sets that can run, at these batches."""
-        possible = {item for techniques in self.technique_sets for item in techniques.items()}
-        obstacles = {item: why for item, why in self.obstacles.items() if item not in possible}
-        return Combinations(
-            technique_sets=tuple(self.technique_sets), batches=batches, obstacles=obstacles
-        )
-
-
 def combinations(
     values: TriedValues,
     obstacle: Obstacle,
@@ -85,39 +60,39 @@ def combinations(
     has_gpu: bool,
     limit: int,
 ) -> Combinations:
-    """The most changed axes at a time, then the most micro-batches, that fit the limit.
-
-    The limit is on combinations that can run.
-    """
+    """The most changed axes, then the most micro-batches, that fit the limit and can run."""
     # From one power of two to the next, the most micro-batches first.
     choices_of_batches = [
         _batches(effective_batch, per_octave, has_gpu=has_gpu) for per_octave in (8, 4, 2, 1)
     ]
     own = {axis: listed[0] for axis, listed in values.items()}
-    sets = _Sets()
-    best = sets.with_batches([])
+    sets: list[TechniqueSet] = []
+    obstacles: dict[tuple[str, Choice], str] = {}
+    best = Combinations(technique_sets=(), batches=(), obstacles={})
     for level in _levels(values, has_gpu=has_gpu):
-        most = len(sets.technique_sets) + _count(level)
+        most = len(sets) + _count(level)
         # Checking what cannot run takes time, so no level is checked that is far beyond the limit.
         if most * len(choices_of_batches[-1]) > 4 * limit:
             break
         for changed in _changed_values(level):
             techniques = {**own, **level.fixed, **changed}
-            sets.add(techniques, obstacle(techniques))
-        accepted = choices_of_batches
+            reason = obstacle(techniques)
+            if not reason:
+                sets.append(techniques)
+                continue
+            for item in techniques.items():
+                # That of the smallest set with a value counts.
+                obstacles.setdefault(item, reason)
         # Fewer changed axes are better than micro-batches so coarse that the best is missing.
-        if level.is_deep:
-            accepted = choices_of_batches[:-1]
-        batches = _finest(accepted, limit // max(1, len(sets.technique_sets)))
-        if not batches:
+        accepted = choices_of_batches[:-1] if level.is_deep else choices_of_batches
+        fitting = [listed for listed in accepted if len(listed) * max(1, len(sets)) <= limit]
+        if not fitting:
             break
-        best = sets.with_batches(batches)
-    return best
-
-
-def _finest(choices_of_batches: Sequence[Sequence[Batch]], most: int) -> Sequence[Batch]:
-    """The first list of batches with at most ``most``; empty if there is none."""
-    return next((batches for batches in choices_of_batches if len(batches) <= most), [])
+        found = dict(obstacles)
+        best = Combinations(technique_sets=tuple(sets), batches=fitting[0], obstacles=found)
+    possible = {item for techniques in best.technique_sets for item in techniques.items()}
+    surely = {item: why for item, why in best.obstacles.items() if item not in possible}
+    return replace(best, obstacles=surely)
 
 
 def _levels(values: TriedValues, *, has_gpu: bool) -> Iterator[_Level]:
@@ -143,10 +118,9 @@ def _faster_values(values: TriedValues) -> dict[str, Choice]:
     """Axis -> the faster value that is tried in place of the user's, by ``policy.FASTER``."""
     faster: dict[str, Choice] = {}
     for (axis, own), listed in policy.FASTER.items():
-        tried = values.get(axis, ())
-        better = [value for value in listed if value in tried]
-        if better and tried[0] == own:
-            faster[axis] = better[0]
+        tried = values.get(axis, (None,))
+        if tried[0] == own:
+            faster.update((axis, value) for value in reversed(listed) if value in tried)
     return faster
 
 
@@ -162,26 +136,18 @@ def _batches(
     """The batches to try: any micro-batch without accumulation, or those of the effective batch."""
     largest = 1024 if has_gpu else 32
     if effective_batch is None:
-        listed = micro_batches(largest, per_octave)
-        return [{MICRO_BATCH: size, ACCUMULATION: 1} for size in listed]
-    divisors = range(1, min(effective_batch, largest) + 1)
-    return [
-        {MICRO_BATCH: size, ACCUMULATION: effective_batch // size}
-        for size in divisors
-        if effective_batch % size == 0
-    ]
+        return [{MICRO_BATCH: n, ACCUMULATION: 1} for n in micro_batches(largest, per_octave)]
+    sizes = range(1, min(effective_batch, largest) + 1)
+    divisors = (size for size in sizes if effective_batch % size == 0)
+    return [{MICRO_BATCH: n, ACCUMULATION: effective_batch // n} for n in divisors]
 
 
 def micro_batches(largest: int, per_octave: int) -> list[int]:
-    """Integers from 1, evenly spaced in each octave: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16 ...
-
-    ``per_octave`` is a power of two.
-    """
+    """Integers evenly spaced in each octave: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20 ..."""
     sizes: list[int] = []
     power = 1
     while power <= largest:
-        step = max(1, power // per_octave)
-        sizes += [size for size in range(power, 2 * power, step) if size <= largest]
+        sizes += range(power, min(2 * power, largest + 1), max(1, power // per_octave))
         power *= 2
     return sizes
 

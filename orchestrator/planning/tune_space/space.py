@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
@@ -59,10 +60,7 @@ def tune_space(
     is_missing: IsMissing,
     limit: int = policy.MAX_CONFIGURATIONS,
 ) -> TuneSpace:
-    """The space for the user's configuration: at most ``limit`` configurations.
-
-    Pure and deterministic.
-    """
+    """The space for the user's configuration, of at most ``limit`` configurations; pure."""
     tuned = _tuned(config, goal)
     effective_batch = goal.effective_batch or _own_effective_batch(tuned.baseline)
     tuned = replace(tuned, baseline=_with_accumulation(tuned.baseline))
@@ -90,16 +88,8 @@ def tune_space(
 
 def _tuned(config: SweepConfig, goal: Goal) -> SweepConfig:
     """The user's configuration without its axes, and measured as ``tune`` measures."""
-    return replace(
-        config,
-        axes={},
-        subsets={},
-        exclude=(),
-        trials=(),
-        repeats=1,
-        budgets=goal.budgets or config.budgets,
-        measure=quick_measure(config.measure),
-    )
+    budgets = goal.budgets or config.budgets
+    return replace(config.of_trials(()), budgets=budgets, measure=quick_measure(config.measure))
 
 
 def _obstacle(config: SweepConfig) -> Obstacle:
@@ -117,10 +107,8 @@ def _obstacle(config: SweepConfig) -> Obstacle:
                 return reason
         # Some rules forbid accumulation, and none needs it.
         choices = {**config.baseline, **techniques, ACCUMULATION: 1}
-        rule = rules.forbidding(choices, chosen_variants(choices, config))
-        if rule is None:
-            return ""
-        return rule.reason
+        _, reason = rules.forbidding(choices, chosen_variants(choices, config)) or ("", "")
+        return reason
 
     return obstacle
 
@@ -142,21 +130,19 @@ def _runs_with_another(axis: str, value: Choice, values: Values, config: SweepCo
     """Whether a value can run together with a value of another axis."""
     own = {name: listed[0] for name, listed in values.tried.items()}
     obstacle = _obstacle(config)
-    others = [(other, choice) for other, listed in values.tried.items() for choice in listed]
     return any(
         not obstacle({**own, axis: value, other: choice})
-        for other, choice in others
+        for other, listed in values.tried.items()
+        for choice in listed
         if other != axis
     )
 
 
 def _shown_axes(values: Values, chosen: Combinations) -> dict[str, tuple[Choice, ...]]:
     """Axis -> its values, for the axes with several values in the space."""
-    axes: dict[str, tuple[Choice, ...]] = {}
-    for axis in BATCH_AXES:
-        axes[axis] = tuple(dict.fromkeys(batch[axis] for batch in chosen.batches))
-    axes |= values.tried
-    return {axis: listed for axis, listed in axes.items() if len(listed) > 1}
+    sizes = {axis: dict.fromkeys(batch[axis] for batch in chosen.batches) for axis in BATCH_AXES}
+    axes = {**sizes, **values.tried}
+    return {axis: tuple(listed) for axis, listed in axes.items() if len(listed) > 1}
 
 
 def _own_effective_batch(baseline: Mapping[str, Choice]) -> int | None:
@@ -164,8 +150,7 @@ def _own_effective_batch(baseline: Mapping[str, Choice]) -> int | None:
     named = baseline.get(EFFECTIVE_BATCH)
     if isinstance(named, int):
         return named
-    micro_batch = baseline[MICRO_BATCH]
-    accumulation = baseline.get(ACCUMULATION, 1)
+    micro_batch, accumulation = baseline[MICRO_BATCH], baseline.get(ACCUMULATION, 1)
     if isinstance(micro_batch, int) and isinstance(accumulation, int) and accumulation > 1:
         return micro_batch * accumulation
     return None
@@ -181,10 +166,7 @@ def _with_accumulation(baseline: Choices) -> dict[str, Choice]:
     return choices
 
 
-def _crossed(chosen: Combinations, baseline: Choices) -> list[dict[str, Choice]]:
+def _crossed(chosen: Combinations, baseline: Choices) -> Iterator[dict[str, Choice]]:
     """Each technique set at each batch; all other axes have the user's value."""
-    return [
-        {**baseline, **techniques, **batch}
-        for techniques in chosen.technique_sets
-        for batch in chosen.batches
-    ]
+    for techniques, batch in itertools.product(chosen.technique_sets, chosen.batches):
+        yield {**baseline, **techniques, **batch}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES, Variant
 from jobs.techniques.sample_kind import same_workload
+from orchestrator.planning.arguments import CUSTOM
 from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
-from orchestrator.planning.base_arguments import CUSTOM
 from orchestrator.planning.plan import trial_spec
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
@@ -48,38 +48,33 @@ def listed_values(
     config: SweepConfig, *, any_recipe: bool, has_gpu: bool, is_missing: IsMissing
 ) -> Values:
     """The values that go with the user's model, data and arguments, each looked at by itself."""
+    axes = [name for name in AXES if name not in BATCH_AXES]
+
     tried: dict[str, tuple[Choice, ...]] = {}
     not_tried: dict[str, dict[str, str]] = {}
-    for name, axis in AXES.items():
-        if name in BATCH_AXES:
-            continue
+    for name in axes:
         own = config.baseline[name]
-        chosen: list[Choice] = [own]
-        for value in axis.variants:
-            if value == own:
-                continue
-            reason = _why_not(name, value, own, any_recipe)
-            reason = reason or _why_not_here(name, value, config, has_gpu=has_gpu)
-            if not reason and is_missing(axis.variants[value]):
-                reason = "needs what this machine lacks"
-            if reason:
-                not_tried.setdefault(name, {})[value] = reason
-            else:
-                chosen.append(value)
-        tried[name] = tuple(chosen)
-    return Values(tried=tried, not_tried=not_tried)
+        reasons = {}
+        for value, variant in AXES[name].variants.items():
+            if value != own:
+                reasons[value] = (
+                    _why_not(name, value, own, any_recipe)
+                    or _why_not_here(name, value, config, has_gpu=has_gpu)
+                    or ("needs what this machine lacks" if is_missing(variant) else "")
+                )
+        tried[name] = (own, *(value for value, reason in reasons.items() if not reason))
+        not_tried[name] = {value: reason for value, reason in reasons.items() if reason}
+    return Values(tried=tried, not_tried={name: why for name, why in not_tried.items() if why})
 
 
 def _why_not(axis: str, value: str, own: Choice, any_recipe: bool) -> str:
     """The reason why a value is not tried; empty if it is tried."""
-    variants = AXES[axis].variants
     if own == CUSTOM:
         return "your own arguments decide this axis"
-    if axis in policy.OTHER_WORKLOADS:
-        return policy.OTHER_WORKLOADS[axis]
-    if value in policy.NOT_TRIED.get(axis, {}):
-        return policy.NOT_TRIED[axis][value]
-    effects = {variants[value].numerical_effect, _effect_of(axis, own)}
+    listed = policy.OTHER_WORKLOADS.get(axis) or policy.NOT_TRIED.get(axis, {}).get(value)
+    if listed:
+        return listed
+    effects = {AXES[axis].variants[value].numerical_effect, _effect_of(axis, own)}
     if "training" in effects and not any_recipe:
         return "trains differently from your own arguments"
     return ""

@@ -47,21 +47,15 @@ _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = '\n  File "'
 """What a traceback contains: its first line, and the beginning of a line for each call."""
 _JOIN_SECONDS = START_SECONDS + 10.0
-"""How long Ray may take to start or to be joined.
-
-If Ray is started here, ``watched_start`` gives up ten seconds earlier, and its message says more.
-But its thread cannot run while Ray's start blocks all of Python.
-"""
+"""How long Ray may take to start or to be joined. ``watched_start`` gives up earlier and says more,
+but its thread cannot run while Ray's start blocks all of Python."""
 _SHUTDOWN_SECONDS = 20.0
 """How long Ray may take to shut down before its processes are killed."""
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Cluster]:
-    """The Ray cluster at ``address`` or ``RAY_ADDRESS``, or one started here.
-
-    Raises ClusterError if it cannot be joined, for example because it runs another Ray version.
-    """
+    """The Ray cluster at ``address`` or ``RAY_ADDRESS``, or one of here. Raises ClusterError."""
     with contextlib.ExitStack() as stack:
         is_own = False
         if not ray.is_initialized():
@@ -95,10 +89,7 @@ def _ray_at(address: str) -> Iterator[None]:
 
 
 def _shut_down(guard: Guard) -> None:
-    """End a Ray that was started here, with all its processes.
-
-    Ray asks its raylet to end. A stopped raylet never answers, and Ray leaves it behind.
-    """
+    """End a Ray that was started here, also a stopped raylet, which never answers Ray."""
     timer = threading.Timer(_SHUTDOWN_SECONDS, guard.end_marked)
     timer.daemon = True
     timer.start()
@@ -121,10 +112,7 @@ def _errors_of_ray() -> Iterator[None]:
 
 
 def _one_line(error: Exception) -> str:
-    """The error's message in one line.
-
-    Some errors of Ray have a whole traceback as their message. Its last line has the error itself.
-    """
+    """The error's message in one line: the last one if it is a whole traceback."""
     text = str(error).strip()
     if _TRACEBACK in text or _FRAME in text:
         text = text.splitlines()[-1]
@@ -137,18 +125,11 @@ def _join(address: str, guard: Guard, folder: str | None = None) -> None:
     if reason:
         raise ClusterError(f"cannot join the Ray cluster: {reason}")
     # A cluster that is started for one sweep needs no dashboard. A joined cluster decides itself.
-    options: dict[str, Any] = {}
-    if address == LOCAL:
-        options = {"include_dashboard": False, "_temp_dir": folder}
+    own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": folder}
+    options = {"log_to_driver": False, "configure_logging": True} | (own if folder else {})
     try:
         with _limited_start(guard, address), guard.marking():
-            ray.init(
-                address=address,
-                logging_level=logging.ERROR,
-                log_to_driver=False,
-                configure_logging=True,
-                **options,
-            )
+            ray.init(address=address, logging_level=logging.ERROR, **options)
     except Exception as error:  # Ray also raises bare Exception; in any case Ray is not usable
         raise ClusterError(_why_not_joined(address, error)) from error
 
@@ -185,12 +166,8 @@ def _why_not_joined(address: str, error: Exception) -> str:
 def ask_nodes(
     address: str, question: Callable[[], Any], timeout_seconds: float
 ) -> list[tuple[str, Any]]:
-    """(address, answer or RayError) of every live node.
-
-    The question reserves no GPU, so that a busy cluster answers, too.
-
-    Raises ConnectionError, RuntimeError or ValueError if the cluster cannot be joined.
-    """
+    """(address, answer or RayError) of every live node, by a task that reserves no GPU. Raises
+    ConnectionError, RuntimeError or ValueError if the cluster cannot be joined."""
     try:
         with guarded() as guard, _limited_start(guard, address):
             context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
@@ -198,20 +175,18 @@ def ask_nodes(
         raise ConnectionError(str(error)) from None
     with context:
         # All nodes are asked before the first answer is awaited.
-        references = {}
-        for node in list_nodes():
-            if node["Alive"]:
-                task = on_node(node["NodeID"], gpus=0)(question)
-                references[task.remote()] = node["NodeManagerAddress"]
+        references = {
+            on_node(node["NodeID"], gpus=0)(question).remote(): node["NodeManagerAddress"]
+            for node in list_nodes()
+            if node["Alive"]
+        }
         ray.wait(list(references), num_returns=len(references), timeout=timeout_seconds)
         return [(address, answer_of(reference)) for reference, address in references.items()]
 
 
 def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
-    """Build DeepSpeed ops on every node that runs trials.
-
-    Returns node address -> op -> seconds of its build, or the reason why it cannot be built.
-    """
+    """Build DeepSpeed ops on every node that runs trials. Returns node address -> op -> seconds of
+    its build, or the reason why it cannot be built."""
     if not ops:
         return {}
     nodes = cluster.trial_nodes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 import time
@@ -19,16 +18,11 @@ from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnhealthyGpu
 
 INFRASTRUCTURE_RETRIES = 2
-"""How often a trial may lose its slot, its actor or its node, or share its GPU.
-
-Within a slot this is the number of attempts. After the loss of an actor or a node, it is the number
-of restarts.
-"""
+"""How often a trial may lose its slot or share its GPU (attempts), and lose its actor or its node
+(restarts)."""
 RELEASE_SECONDS = 10.0
-"""How long to wait until other processes free their GPU memory.
-
-Some processes end soon, and the driver takes a moment to free the memory of a killed process.
-"""
+"""How long to wait until other processes free their GPU memory. Some end soon, and the driver takes
+a moment to free the memory of a killed one."""
 OWN_RELEASE_SECONDS = 120.0
 """How much longer to wait, at most, for our own processes that are ending."""
 _RAY_KILLED_FOR_MEMORY = ("OutOfMemoryError", "memory pressure", "low on memory")
@@ -39,17 +33,10 @@ _CUDA_ERROR = re.compile("CUDA|cuBLAS|cuDNN", re.IGNORECASE)
 class GpuProbe:
     """Checks of the visible GPU. Each returns why the GPU is unhealthy, or "" if it is fit."""
 
-    def session(self) -> contextlib.AbstractContextManager[object]:
-        """Keeps NVML initialised. Without it, each check initialises NVML anew."""
-        return nvml.session()
-
-    def lost(self) -> str:
-        """Why the GPU does not answer NVML."""
-        return gpu_fitness.lost()
-
-    def dead(self) -> str:
-        """Why CUDA cannot compute on the GPU. Starts a process to find out, which takes seconds."""
-        return gpu_fitness.dead()
+    session = staticmethod(nvml.session)
+    """Keeps NVML initialised. Without it, each check initialises NVML anew."""
+    lost = staticmethod(gpu_fitness.lost)
+    dead = staticmethod(gpu_fitness.dead)
 
     def shared(self, own_processes: int) -> str:
         """Which other processes use the GPU. ``own_processes`` of ours may wait on it."""
@@ -158,11 +145,10 @@ class GpuSlot:
     def _should_repeat(self, record: TrialRecord) -> bool:
         """Whether other processes disturbed the trial, and a second attempt may be undisturbed.
 
-        That is likely if the other processes have left again, or if the trial can go to another
-        GPU. The trial is not repeated if the one before it was disturbed as well.
+        That is likely if they have left again, or if the trial can go to another GPU. After two
+        disturbed trials in a row they will probably stay, and repeating every trial would double
+        the time of the sweep.
         """
-        # After two disturbed trials in a row, the other processes will probably stay. Repeating
-        # every trial would then double the time of the sweep.
         was_shared = self._was_shared
         self._was_shared = has_any(record.flags, SHARED)
         has_time = self._ends_at - self._clock() > record.slot_seconds
@@ -175,19 +161,17 @@ class GpuSlot:
 
     def _check_before(self) -> UnhealthyGpu | None:
         """Why no trial can start on the GPU now; None if one can."""
+        may_share = self._assignment.may_share
         with self._probe.session():
-            reason = self._probe.lost()
-            if reason:
+            if reason := self._probe.lost():
                 return self._found_unhealthy(GpuProblem.LOST, reason)
             gpu_model = self._probe.gpu_model()
             if gpu_model and gpu_model != self._assignment.gpu_model:
-                reason = f"it is a {gpu_model}"
-                return self._found_unhealthy(GpuProblem.OTHER_MODEL, reason, gpu_model)
-            may_share = self._assignment.may_share
-            if may_share and self._slot is not None:
-                # The slot waited for other processes to leave before its first trial.
-                return None
-            reason = self._shared_persistently()
+                return self._found_unhealthy(
+                    GpuProblem.OTHER_MODEL, f"it is a {gpu_model}", gpu_model
+                )
+            # A shared GPU's slot waits for other processes to leave before its first trial only.
+            reason = "" if may_share and self._slot is not None else self._shared_persistently()
             if reason and not may_share:
                 return self._found_unhealthy(GpuProblem.SHARED, reason)
         return None
@@ -196,13 +180,10 @@ class GpuSlot:
         """Why the GPU is unhealthy. None if it is fit, or if the trial ended in another way."""
         if not _may_blame_gpu(record):
             return None
-        for problem, ask in (
-            (GpuProblem.LOST, self._probe.lost),
-            (GpuProblem.DEAD, self._probe.dead),
-        ):
-            reason = ask()
-            if reason:
-                return self._found_unhealthy(problem, reason)
+        if reason := self._probe.lost():
+            return self._found_unhealthy(GpuProblem.LOST, reason)
+        if reason := self._probe.dead():
+            return self._found_unhealthy(GpuProblem.DEAD, reason)
         return None
 
     def _found_unhealthy(
@@ -218,10 +199,11 @@ class GpuSlot:
     def _current_reason(self) -> str:
         """Why the GPU is still unhealthy; empty once it is fit again."""
         assert self._unhealthy is not None
-        if self._unhealthy.problem is GpuProblem.LOST:
-            return self._probe.lost()
-        if self._unhealthy.problem is GpuProblem.SHARED:
-            return self._shared()
+        match self._unhealthy.problem:
+            case GpuProblem.LOST:
+                return self._probe.lost()
+            case GpuProblem.SHARED:
+                return self._shared()
         return self._unhealthy.reason  # a dead GPU, or one of another model, does not become fit
 
     def _shared_persistently(self) -> str:
@@ -244,26 +226,17 @@ class GpuSlot:
     @property
     def _own_processes(self) -> int:
         """How many of our own processes use the GPU now, or used it a moment ago."""
-        if self._slot is None:
-            return 0
-        return self._slot.children
+        return 0 if self._slot is None else self._slot.children
 
 
 def crashed(spec: TrialSpec, reason: str, where: Mapping[str, Any]) -> TrialRecord:
     """The record of a trial that was lost with its slot, its actor or its node."""
-    outcome = Outcome.CRASHED
     # Ray's memory monitor kills a worker before the kernel would.
-    if any(words in reason for words in _RAY_KILLED_FOR_MEMORY):
-        outcome = Outcome.HOST_OUT_OF_MEMORY
-    return with_provenance(
-        TrialRecord(
-            spec=spec,
-            outcome=outcome,
-            reason=shortened(reason.partition(". ")[0]),
-            environment=where,
-        ),
-        started_at=time.time(),
-    )
+    is_full = any(words in reason for words in _RAY_KILLED_FOR_MEMORY)
+    outcome = Outcome.HOST_OUT_OF_MEMORY if is_full else Outcome.CRASHED
+    why = shortened(reason.partition(". ")[0])
+    record = TrialRecord(spec=spec, outcome=outcome, reason=why, environment=where)
+    return with_provenance(record, started_at=time.time())
 
 
 def _with_earlier_attempt(earlier: TrialRecord | None, record: TrialRecord) -> TrialRecord:

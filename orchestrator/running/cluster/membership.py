@@ -1,4 +1,4 @@
-"""Follows the nodes that join and leave a cluster during a sweep. Without a node the sweep ends."""
+"""Follows the nodes that join and leave during a sweep, which ends without a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.running.cluster.messages import UNHEALTHY
 from orchestrator.running.cluster.ray_nodes import ModelQueries, RayNode, list_nodes
 from orchestrator.running.cluster.searcher import LOOK_SECONDS, StatelessPickle
 from orchestrator.running.cluster.unhealthy_gpus import UnhealthyGpus
-from orchestrator.running.nodes import Cluster, Placement
+from orchestrator.running.nodes import Cluster
 from orchestrator.running.session import Session
 
 NO_NODE_SECONDS = 600.0
@@ -23,10 +23,7 @@ NO_NODE_SECONDS = 600.0
 
 
 class Slots:
-    """Follows the nodes that can run trials.
-
-    ``asked`` is what the configuration wants a trial to reserve.
-    """
+    """Follows the nodes that can run trials; ``asked`` is what a trial wants to reserve."""
 
     def __init__(self, cluster: Cluster, asked: Needs) -> None:
         # Each GPU model is a cluster of its own with its own reservation.
@@ -62,10 +59,7 @@ class Slots:
         return hardware if hardware in self.placements else ""
 
     def use(self, node_id: str, hardware: str) -> bool:
-        """Let trials run on a node that has joined.
-
-        Returns False, and does nothing, if no trial is planned for the node's GPU model.
-        """
+        """Let trials run on a node that has joined. False if none is planned for its GPU model."""
         model = self.model_of(hardware)
         placement = self.placements.get(model)
         if not self.has_gpus or placement is None or placement.hardware != hardware:
@@ -76,33 +70,27 @@ class Slots:
         return True
 
     def update(self, alive: Mapping[str, RayNode]) -> list[str]:
-        """Count the slots again; ``alive`` maps a node's id to the node.
-
-        Returns sentences about the nodes that were lost or joined since the last update.
-        """
+        """Count the slots of the nodes ``alive``, by id. Returns sentences about changes since."""
         # A trial needs a GPU, unless the sweep runs without any. Such a node is one slot.
         resource = "GPU" if self.has_gpus else "CPU"
-        there = {}
-        for node_id, node in alive.items():
-            is_ours = not self.is_pinned or node_id in self._models
-            if is_ours and node["Resources"].get(resource):
-                there[node_id] = int(node["Resources"].get("GPU", 0)) or 1
-        sentences = []
+        there = {
+            node_id: int(node["Resources"].get("GPU", 0)) or 1
+            for node_id, node in alive.items()
+            if (not self.is_pinned or node_id in self._models) and node["Resources"].get(resource)
+        }
         lost = self._there.keys() - there.keys()
-        if lost:
-            sentences.append(f"lost {len(lost)} of {len(self._there)} nodes")
-        for node_id in there.keys() - self._there.keys():
-            sentences.append(f"a node joined: {alive[node_id]['NodeManagerAddress']}")
+        joined = [alive[node_id] for node_id in there.keys() - self._there.keys()]
+        sentences = [f"lost {len(lost)} of {len(self._there)} nodes"] if lost else []
         self._there = there
-        return sentences
+        return sentences + [f"a node joined: {node['NodeManagerAddress']}" for node in joined]
 
 
 class Membership(StatelessPickle, tune.Callback, tune.Stopper):
     """Looks at the cluster every few seconds, and takes the reports about unhealthy GPUs.
 
     A node that joins is used if trials are planned for its GPU model. If trials are kept on certain
-    nodes, the new node is first asked for its model. Otherwise Ray places trials on it at once, and
-    its actor reports another model as an unhealthy GPU.
+    nodes, it is first asked for its model. Otherwise Ray places trials on it at once, and its actor
+    reports another model as an unhealthy GPU.
     """
 
     def __init__(
@@ -132,26 +120,20 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
         self._empty_since: float | None = None
 
     @property
-    def placements(self) -> Mapping[str, Placement]:
-        """GPU model of a trial ("" for any) -> where it may run by now."""
-        return self.slots.placements
-
-    @property
     def trials_at_once(self) -> int:
-        """How many Tune trials may exist at once.
-
-        There is one per slot, unhealthy GPUs included. For each GPU model one more waits, so that a
-        free slot finds its next trial at once.
+        """How many Tune trials may exist at once: one per slot, unhealthy GPUs included, and one
+        more for each GPU model, so that a free slot finds its next trial at once.
         """
-        return self.slots.total + len(self.placements)
+        return self.slots.total + len(self.slots.placements)
 
     def may_share(self, gpu_model: str) -> bool:
-        """Whether a trial for this model runs on a GPU that other processes use.
-
-        That is so if no other GPU of the model is left.
+        """Whether a trial for this model runs on a GPU that other processes use, as no other is
+        left.
         """
         is_last = self.slots.by_model()[gpu_model] <= 1
-        return is_last or self.placements[gpu_model].hardware in self.unhealthy.measured_shared
+        return (
+            is_last or self.slots.placements[gpu_model].hardware in self.unhealthy.measured_shared
+        )
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Look at the cluster, every few seconds."""
@@ -218,11 +200,8 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
         # Only the models of waiting trials count. Without such trials, a model may be absent.
         waiting = self._session.waiting_gpu_models
         slots = self.slots.by_model()
-        is_empty = bool(waiting)
-        for model in waiting:
-            unhealthy = self.unhealthy.count(self.placements[model].hardware)
-            is_empty = is_empty and slots[model] <= unhealthy
-        if not is_empty:
+        hardware = {model: self.slots.placements[model].hardware for model in waiting}
+        if not waiting or any(slots[m] > self.unhealthy.count(hardware[m]) for m in waiting):
             self._empty_since = None
         elif self._empty_since is None:
             self._empty_since = now

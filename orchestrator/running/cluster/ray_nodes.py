@@ -27,9 +27,9 @@ def list_nodes() -> Sequence[RayNode]:
 def on_node(node_id: str, gpus: int) -> Any:
     """A decorator for functions whose method ``remote`` then runs them on one node.
 
-    They see one GPU if ``gpus`` is above 0. The function is called through this module, so that
-    the worker imports ``orchestrator`` first. That import makes sure that ``jobs`` is our package,
-    and not a folder of the same name where the sweep was started.
+    They see one GPU if ``gpus`` is above 0. The function is called through this module, so that the
+    worker imports ``orchestrator`` first, which makes sure that ``jobs`` is our package, and not a
+    folder of the same name where the sweep was started.
     """
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
     options: dict[str, Any] = {"num_cpus": 0, "num_gpus": min(gpus, 1)}
@@ -51,10 +51,7 @@ def answer_of(reference: Any) -> Any:
 
 
 def survey() -> tuple[Node, ...]:
-    """Every live node with a core, described by a task on it.
-
-    Raises ClusterError if there is no such node.
-    """
+    """Every live node with a core, described by a task on it. Raises ClusterError."""
     # All nodes are asked at once, because a cold node takes seconds to answer.
     nodes = _live_nodes()
     references = [on_node(node.node_id, node.gpus)(environment.of_node).remote() for node in nodes]
@@ -73,10 +70,7 @@ def survey() -> tuple[Node, ...]:
 
 
 def this_machine() -> tuple[Node, ...]:
-    """The only node of a Ray that was started here. A task on it would take seconds to start.
-
-    Raises ClusterError if Ray gives the node no core.
-    """
+    """The only node of a Ray started here, without a slow task on it. Raises ClusterError."""
     nodes = tuple(_described(node, *environment.of_node()) for node in _live_nodes())
     if not nodes:
         raise ClusterError("Ray was started here without a core to run trials on")
@@ -84,12 +78,19 @@ def this_machine() -> tuple[Node, ...]:
 
 
 def _live_nodes() -> list[Node]:
-    """The nodes that are alive and have a core."""
-    nodes = []
-    for raw in list_nodes():
-        if raw["Alive"] and raw["Resources"].get("CPU"):
-            nodes.append(_node(raw))
-    return nodes
+    """The nodes that are alive and have a core. Their environment is filled in later."""
+    return [
+        Node(
+            node_id=raw["NodeID"],
+            address=raw["NodeManagerAddress"],
+            gpus=int(raw["Resources"].get("GPU", 0)),
+            cpus=int(raw["Resources"]["CPU"]),
+            host_bytes=int(0.9 * raw["Resources"].get("memory", 0)),
+            environment={},
+        )
+        for raw in list_nodes()
+        if raw["Alive"] and raw["Resources"].get("CPU")
+    ]
 
 
 def _described(node: Node, node_environment: Mapping[str, Any], cores: int) -> Node:
@@ -97,19 +98,6 @@ def _described(node: Node, node_environment: Mapping[str, Any], cores: int) -> N
     # Ray may have been started with more cores than the process may use.
     cpus = min(node.cpus, cores)
     return dataclasses.replace(node, environment=node_environment, cpus=cpus)
-
-
-def _node(raw: RayNode) -> Node:
-    """A node as Ray describes it. Its environment is filled in later."""
-    resources = raw["Resources"]
-    return Node(
-        node_id=raw["NodeID"],
-        address=raw["NodeManagerAddress"],
-        gpus=int(resources.get("GPU", 0)),
-        cpus=int(resources["CPU"]),
-        host_bytes=int(0.9 * resources.get("memory", 0)),
-        environment={},
-    )
 
 
 class ModelQueries:
@@ -125,14 +113,14 @@ class ModelQueries:
 
     def answers(self) -> dict[str, str]:
         """Node id -> GPU model, of the nodes that have answered; "" if the node was lost again."""
+        references = list(self._asked)
+        ready = (
+            ray.wait(references, num_returns=len(references), timeout=0)[0] if references else ()
+        )
         models = {}
-        if self._asked:
-            references = list(self._asked)
-            ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
-            for reference in ready:
-                answer = answer_of(reference)
-                model = ""
-                if not isinstance(answer, ray.exceptions.RayError):
-                    model = str(answer[0].get("gpu_model") or "")
-                models[self._asked.pop(reference)] = model
+        for reference in ready:
+            answer = answer_of(reference)
+            is_lost = isinstance(answer, ray.exceptions.RayError)
+            model = "" if is_lost else str(answer[0].get("gpu_model") or "")
+            models[self._asked.pop(reference)] = model
         return models

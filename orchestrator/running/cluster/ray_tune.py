@@ -49,15 +49,15 @@ def run_trials(
 ) -> tuple[str, ...]:
     """Run the session's trials until it has finished; returns sentences about unfit GPUs.
 
-    ``asked`` is what the configuration wants a trial to reserve. A zero in it stands for the share
-    of the node that belongs to one GPU. ``on_slots`` is called with the slots of each GPU model
-    when they may have changed. ``trainable`` is the class of a slot's actor; it has the method
-    ``assign``. A trial that lost its actor is started again at most ``retries`` times. Raises
-    ClusterError if no slot can be started.
+    ``asked`` is what the configuration wants a trial to reserve; a zero stands for a GPU's share of
+    the node. ``on_slots`` is called with the slots of each GPU model when they may have changed.
+    ``trainable`` is the class of a slot's actor; it has the method ``assign``. A trial that lost
+    its actor is started again at most ``retries`` times. Raises ClusterError if no slot can be
+    started.
     """
     # Three parts report to the session: nodes that join, trials that run, actors that are lost.
     membership = Membership(session, cluster, asked)
-    searcher = SessionSearcher(session, membership.placements)
+    searcher = SessionSearcher(session, membership.slots.placements)
     limiter = ConcurrencyLimiter(searcher, membership.trials_at_once)
 
     def listen(slots: Mapping[str, int]) -> None:
@@ -135,9 +135,7 @@ def _equal_reservation(
     bundle: tuple[tuple[str, float], ...], label_selector: str
 ) -> tune.PlacementGroupFactory:
     """One object for all equal reservations. Otherwise Tune would keep one for every trial."""
-    selectors = None
-    if label_selector:
-        selectors = [{"ray.io/node-id": label_selector}]
+    selectors = [{"ray.io/node-id": label_selector}] if label_selector else None
     return tune.PlacementGroupFactory([dict(bundle)], bundle_label_selector=selectors)
 
 

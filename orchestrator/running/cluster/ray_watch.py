@@ -1,8 +1,8 @@
 """Watches Ray during a sweep. If Ray is lost, this process ends with a sentence.
 
 Most of Ray's calls then block, or end this process with a message that helps no user. A Ray that
-was started for the sweep has one node, and no other can join, so its GCS and its raylet do not come
-back. Any Ray is lost with its head. Every record that has arrived is on disk by then.
+was started for the sweep has one node, so its GCS and its raylet do not come back. Any Ray is lost
+with its head. Every record that has arrived is on disk by then.
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ _LONGEST_FOLDER = 40
 
 
 class StartedRay:
-    """The GCS and the raylet among this process's children: tells if one of them is lost.
-
-    Children that are there when the object is made do not belong to this Ray.
-    """
+    """Tells if the GCS or the raylet is lost, among this process's children from now on."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -121,10 +118,7 @@ class Head:
 
 @contextlib.contextmanager
 def watched_start() -> Iterator[StartedRay]:
-    """End this process if the Ray that starts during the context is lost meanwhile.
-
-    Enter the context before Ray starts.
-    """
+    """End this process if the Ray that starts in the context, entered before, is lost meanwhile."""
     started = StartedRay()
 
     def sentence(loss: str) -> str:
@@ -181,8 +175,8 @@ def temporary_folder() -> Iterator[str]:
 def _children() -> set[int]:
     """The pids of this process's children, also of those that ended and were not waited for.
 
-    By the kernel's own list. psutil leaves a child out that seems older than its parent, as it does
-    where the system's clock is moved.
+    By the kernel's own list: where the system's clock is moved, psutil leaves out a child that
+    seems older than its parent.
     """
     pids: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):

@@ -20,9 +20,9 @@ BETWEEN_TRIALS_SECONDS = 3.0
 class SlotScheduler(StatelessPickle, FIFOScheduler):
     """First come, first served, except that a trial waits for the slot that starts for it.
 
-    By default Tune gives its first waiting trial to the next free slot. It then cancels the slot
-    that is starting for this trial. So a new slot, or a replacement for a lost one, would never
-    start while other slots are busy. ``slots`` returns how many slots there are now.
+    By default Tune gives its first waiting trial to the next free slot, and cancels the slot that
+    is starting for this trial. So a new slot, or a replacement for a lost one, would never start
+    while others are busy. ``slots`` returns how many slots there are now.
     """
 
     def __init__(
@@ -59,6 +59,4 @@ class SlotScheduler(StatelessPickle, FIFOScheduler):
         if running >= self._started_slots or now > self._started_slots_at + BETWEEN_TRIALS_SECONDS:
             self._started_slots = running
             self._started_slots_at = now
-        if not self._started_slots:
-            return 0
-        return max(0, self._slots() - self._started_slots)
+        return max(0, self._slots() - self._started_slots) if self._started_slots else 0

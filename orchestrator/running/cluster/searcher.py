@@ -16,10 +16,7 @@ LOOK_SECONDS = 1.0
 
 
 class StatelessPickle:
-    """Base of the objects that Tune pickles to restore a run.
-
-    Their state is left out, because our runs are resumed from their records.
-    """
+    """Base of what Tune pickles to restore a run, without its state: records resume our runs."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}

@@ -27,7 +27,7 @@ class SlotTrainable(tune.Trainable):
     """An actor that keeps one slot for as long as it lives. Each step is one of our trials.
 
     The driver calls ``assign`` before ``train``; calls of one actor run in order. Ray offers no way
-    to leave a GPU out. So the actor of an unfit GPU reports it and keeps the GPU. Its next steps
+    to leave a GPU out, so the actor of an unfit GPU reports it and keeps the GPU. Its next steps
     only check whether the GPU is fit again; if it is, the Tune trial ends.
     """
 

@@ -1,7 +1,7 @@
 """A time limit for slots: one that does not answer is killed, and its trial runs in another slot.
 
-A slot's parent process enforces the timeout of a trial. It cannot if the actor itself hangs
-(SIGSTOP, a dead network filesystem, a hung node).
+A slot's parent process enforces the timeout of a trial, but not if the actor itself hangs (SIGSTOP,
+a dead network filesystem, a hung node).
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ from orchestrator.running.cluster.searcher import LOOK_SECONDS, StatelessPickle
 from orchestrator.units import duration
 
 ANSWER_SECONDS = 120.0
-"""Time that a slot may take in addition to its trial.
-
-In this time the slot may start a new parent, wait for a busy GPU, or check a GPU.
-"""
+"""Time that a slot may take beyond its trial: to start a parent, or to wait for or check a GPU."""
 START_SECONDS = 300.0
 """If no slot starts for so long while none runs, a Ray without other users counts as stuck."""
 
@@ -55,9 +52,8 @@ class _Wait:
 class SlotWatch(StatelessPickle, tune.Callback):
     """Gives up on slots that do not answer. Tune then reports a lost actor, as after a crash.
 
-    ``say`` takes messages. ``on_stall`` is called with a sentence if no slot starts at all. With
-    None that is no error, because slots may wait for other users of the cluster. ``clock`` returns
-    seconds.
+    ``say`` takes messages. ``on_stall`` is called with a sentence if no slot starts at all; None:
+    slots may wait for other users of the cluster. ``clock`` returns seconds.
     """
 
     def __init__(
@@ -171,10 +167,7 @@ def kill_tree(pid: int, start_ticks: int) -> None:
 
 
 def start_ticks_of(pid: int) -> int:
-    """When a process started, in clock ticks since the boot. Raises OSError if there is none.
-
-    ``psutil.Process.create_time`` moves with the system's clock.
-    """
+    """When a process started, in clock ticks since the boot, whatever the clock. Raises OSError."""
     stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     # The second field is the name in brackets, which may contain spaces; the start is field 22.
     return int(stat.rpartition(")")[2].split()[22 - 3])

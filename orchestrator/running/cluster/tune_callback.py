@@ -47,10 +47,7 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
         self._first_ended: Any = None
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """A slot is ready. Tune calls this just before it schedules ``train`` on the actor.
-
-        The calls of an actor run in order, so ``assign`` runs first.
-        """
+        """A slot is ready. ``train`` follows on the actor, whose calls run in order."""
         assignment = self._assignment(trial.trial_id)
         actor = trial.temporary_state.ray_actor
         process = actor.assign.remote(assignment)
@@ -67,9 +64,8 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
             self._session.requeue(self._searcher.forget(trial.trial_id))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Free the memory of a trial that has ended, because Tune keeps the object until it ends.
-
-        Only what Tune itself still reads remains. Equal parts are shared with the first trial.
+        """Free the memory of a trial that has ended, but for what Tune, which keeps it, still
+        reads.
         """
         self._searcher.forget(trial.trial_id)
         trial.metric_analysis.clear()  # 20 kB of statistics per trial
@@ -87,9 +83,8 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """An actor died. Its unfinished trials start again in another Tune trial, twice at most.
 
-        After that the trial that the actor ran gets a record: it crashed.
-
-        Tune's own recovery is not used: it gives up on a trial whose actor dies before the start.
+        After that the trial that the actor ran gets a record: it crashed. Tune's own recovery gives
+        up on a trial whose actor dies before the start.
         """
         unended = self._searcher.forget(trial.trial_id)
         if unended:
@@ -106,25 +101,17 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
 
     def _assignment(self, tune_trial_id: str) -> Assignment:
         specs = self._searcher.start(tune_trial_id)
-        may_share = False
-        hardware = ""
-        if specs:
-            may_share = self._membership.may_share(specs[0].gpu_model)
-            hardware = self._membership.placements[specs[0].gpu_model].hardware
+        model = specs[0].gpu_model if specs else None
         return Assignment(
             specs=specs,
             seconds_left=self._session.seconds_for(specs),
-            may_share=may_share,
-            gpu_model=hardware,
+            may_share=model is not None and self._membership.may_share(model),
+            gpu_model="" if model is None else self._membership.slots.placements[model].hardware,
         )
 
 
 def _actor_error(trial: Any) -> str:
     """The last line of the error file that Tune keeps of an actor."""
-    error_file = getattr(trial, "error_file", None)
-    if error_file and Path(error_file).exists():
-        lines = Path(error_file).read_text().split("\n")
-        for line in reversed(lines):
-            if line.strip():
-                return shortened(line)
-    return "the actor died"
+    path = Path(getattr(trial, "error_file", None) or "")
+    lines = path.read_text().split("\n") if path.is_file() else []
+    return next((shortened(line) for line in reversed(lines) if line.strip()), "the actor died")

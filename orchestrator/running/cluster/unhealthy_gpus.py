@@ -17,10 +17,9 @@ _WHAT_HAPPENED = {
 class UnhealthyGpus:
     """The unhealthy GPUs of a sweep.
 
-    The Tune trial that found a GPU unhealthy keeps the GPU until it is fit (see
-    ``SlotTrainable``). If all GPUs of a model are unhealthy, trials run on the shared ones
-    nevertheless. ``say`` takes messages. ``first_nodes`` are the ids of the nodes that the sweep
-    began with.
+    The Tune trial that found a GPU unhealthy keeps it until it is fit (see ``SlotTrainable``). If
+    all GPUs of a model are unhealthy, trials run on the shared ones nevertheless. ``say`` takes
+    messages. ``first_nodes`` are the ids of the nodes that the sweep began with.
     """
 
     def __init__(self, say: Callable[[str], object], first_nodes: Collection[str]) -> None:
@@ -39,9 +38,8 @@ class UnhealthyGpus:
         return list(self._keepers.values()).count(gpu_model)
 
     def report(self, tune_trial_id: str, gpu: UnhealthyGpu, *, slots: int) -> bool:
-        """Take an actor's report. Returns whether its Tune trial must give the GPU back.
-
-        ``slots`` are those of the GPU's model, unhealthy GPUs included.
+        """Take an actor's report on one of ``slots`` GPUs. Returns whether it must give the GPU
+        back.
         """
         if not gpu.reason:
             self._say(f"{gpu.gpu} is fit again")

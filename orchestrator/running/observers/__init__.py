@@ -1,8 +1,32 @@
-"""What watches a sweep.
+"""What watches a sweep: progress, logs, metrics and experiment loggers.
 
-observer.py     the interface of an observer
 progress.py     lines in the terminal
 event_log.py    log.jsonl, a line per event
 prometheus.py   metrics, through Ray's exporter
 loggers/        TensorBoard, MLflow, Weights & Biases
 """
+
+from __future__ import annotations
+
+from jobs.record import TrialRecord
+from jobs.spec import TrialSpec
+
+
+class Observer:
+    """Terminal progress, ``log.jsonl``, Prometheus metrics and experiment loggers.
+
+    Each overrides the methods that it needs. None may raise, because a log on a full disk would end
+    the sweep.
+    """
+
+    def started(self, spec: TrialSpec) -> None:
+        """A slot has begun a trial. A trial that lost its slot is begun again."""
+
+    def ended(self, record: TrialRecord, *, measured: bool) -> None:
+        """A trial has its record; ``measured``: now. Else it was kept, or says why none ran."""
+
+    def message(self, text: str) -> None:
+        """A sentence about the sweep that its user should know."""
+
+    def closed(self) -> None:
+        """The session has ended; nothing more comes."""

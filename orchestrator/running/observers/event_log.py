@@ -13,7 +13,7 @@ from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.running.observers.observer import Observer
+from orchestrator.running.observers import Observer
 from orchestrator.storage.regular_file import open_regular
 
 LOG = "log.jsonl"
@@ -23,8 +23,8 @@ class EventLog(Observer):
     """An observer that writes a line for every event of a trial, and for every message.
 
     The events are ``started``, ``ended`` (measured in this session) and ``settled`` (kept or
-    skipped). ``clock`` returns Unix time in seconds. If ``may_write`` returns False, nothing is
-    written, because the folder now belongs to another driver.
+    skipped). ``clock`` gives Unix time. If ``may_write`` returns False, the folder now belongs to
+    another driver.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from jobs.techniques.sample_kind import Workload, workload_of
 from orchestrator.labels import trial_label
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.terminal.shortening import shortened
-from orchestrator.running.observers.observer import Observer
+from orchestrator.running.observers import Observer
 from orchestrator.units import duration, memory, number
 
 _STATUS_EVERY = 10
@@ -125,43 +125,32 @@ class Progress(Observer):
         return pace * (self._planned - done)
 
     def _line(self, record: TrialRecord) -> str:
-        parts = [
-            f"[{self._position(record.spec)}]",
-            f"{_OUTCOME_WORDS[record.outcome]:<9}",
-            trial_label(record.spec, self._axes),
-            _result(record),
-            record.trial_id,
-        ]
-        return "  ".join(part for part in parts if part)
+        label = trial_label(record.spec, self._axes)
+        outcome = f"{_OUTCOME_WORDS[record.outcome]:<9}"
+        position = f"[{self._position(record.spec)}]"
+        parts = (position, outcome, label, _result(record), record.trial_id)
+        return "  ".join(filter(None, parts))
 
     def _position(self, spec: TrialSpec) -> str:
         """``12/24``, or what a follow-up is run for."""
+        if spec.follow_up is not None and spec.purpose is Purpose.TIE_BREAK:
+            return f"round {spec.follow_up.round + 1}"
+        if spec.follow_up is not None and spec.measure.memory_cap is not None:
+            return f"cap {memory(spec.measure.memory_cap.device_bytes)}"
         if spec.follow_up is not None:
-            return _follow_up_words(spec)
-        done = self._counts.total()
-        if not self._planned:
-            return str(done)
-        return f"{done:>{len(str(self._planned))}}/{self._planned}"
-
-
-def _follow_up_words(spec: TrialSpec) -> str:
-    if spec.follow_up is not None and spec.purpose is Purpose.TIE_BREAK:
-        return f"round {spec.follow_up.round + 1}"
-    if spec.measure.memory_cap is not None:
-        return f"cap {memory(spec.measure.memory_cap.device_bytes)}"
-    return spec.purpose.value
+            return spec.purpose.value
+        done, planned = str(self._counts.total()), str(self._planned or "")
+        return f"{done:>{len(planned)}}/{planned}" if planned else done
 
 
 def _speed(record: TrialRecord | None) -> float:
-    if record is None:
-        return 0.0
-    return float(record.measurements.get("samples_per_second") or 0.0)
+    return float((record and record.measurements.get("samples_per_second")) or 0.0)
 
 
 def _result(record: TrialRecord) -> str:
     if record.outcome is not Outcome.OK:
         return shortened(record.reason, _REASON_CHARACTERS)
-    peak = record.measurements.get("device_peak_bytes")
-    if peak is None:  # without a GPU
-        peak = record.measurements.get("peak_allocated_bytes")
+    measured = record.measurements
+    peak = measured.get("device_peak_bytes")  # None without a GPU
+    peak = measured.get("peak_allocated_bytes") if peak is None else peak
     return f"{number(_speed(record))} samples/s  {memory(peak)}  ({record.slot_seconds:.1f} s)"

@@ -10,18 +10,20 @@ from ray.util.metrics import Counter, Gauge
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason
-from orchestrator.running.observers.observer import Observer
+from orchestrator.running.observers import Observer
 
-_SWEEP = ("sweep",)
+_GAUGES = {
+    "slot_seconds_saved": "Slot seconds of the trials that the search skipped, at the mean of those"
+    " measured",
+    "trials_waiting": "Planned trials without a record",
+    "trials_running": "Trials on slots",
+}
 _CUT_SHORT = {reason.value for reason in CloseReason}
 """Rules of trials that were skipped because the sweep ended, not because of what it measured."""
 
 
 class Metrics(Observer):
-    """An observer that counts trials by outcome, slot seconds, and trials that wait or run.
-
-    ``counter`` and ``gauge`` make the metrics.
-    """
+    """An observer that counts trials by outcome, slot seconds, and trials that wait or run."""
 
     def __init__(
         self,
@@ -34,20 +36,14 @@ class Metrics(Observer):
         self._tags = {"sweep": sweep}
         # Counters only grow; gauges follow the sweep.
         self._trials = counter(
-            "orchestrator_trials", "Trials that have their record", (*_SWEEP, "outcome")
+            "orchestrator_trials", "Trials that have their record", ("sweep", "outcome")
         )
         self._slot_seconds = counter(
-            "orchestrator_slot_seconds", "Slot seconds of trials", (*_SWEEP, "gpu_model")
+            "orchestrator_slot_seconds", "Slot seconds of trials", ("sweep", "gpu_model")
         )
-        self._saved = gauge(
-            "orchestrator_slot_seconds_saved",
-            "Slot seconds of the trials that the search skipped, at the mean of those measured",
-            _SWEEP,
+        self._saved, self._waiting, self._running = (
+            gauge(f"orchestrator_{name}", about, ("sweep",)) for name, about in _GAUGES.items()
         )
-        self._waiting = gauge(
-            "orchestrator_trials_waiting", "Planned trials without a record", _SWEEP
-        )
-        self._running = gauge("orchestrator_trials_running", "Trials on slots", _SWEEP)
         self._planned = planned
         self._ended_count = 0
         self._started_ids: set[str] = set()

@@ -30,21 +30,14 @@ _SHAPE = TypeAdapter(Anatomy)
 def is_sound(anatomy: Anatomy) -> bool:
     """Whether a page can show it: figures finite, and a timeline whose columns are equally long."""
     timeline = anatomy.timeline
-    figures = [*timeline.seconds]
+    figures = [*timeline.seconds, *(seconds for _, seconds in timeline.phases)]
     for entry in anatomy.entries:
-        figures.append(entry.value)
-        if entry.expected is not None:
-            figures.append(entry.expected)
-    figures += [seconds for _, seconds in timeline.phases]
-    if not all(map(math.isfinite, figures)):
-        return False
-    return all(_is_sound_column(sizes, len(timeline.seconds)) for sizes in timeline.held.values())
-
-
-def _is_sound_column(sizes: Sequence[int], length: int) -> bool:
-    """Whether a timeline's column has a size for each moment, each of which a double holds."""
+        figures += [entry.value, 0.0 if entry.expected is None else entry.expected]
     # 2**53: a page computes in JavaScript's numbers, which are doubles.
-    return len(sizes) == length and all(0 <= size < 2**53 for size in sizes)
+    return all(map(math.isfinite, figures)) and all(
+        len(sizes) == len(timeline.seconds) and all(0 <= size < 2**53 for size in sizes)
+        for sizes in timeline.held.values()
+    )
 
 
 def rows_of(trial_id: str, anatomy: Anatomy) -> Iterator[dict[str, Any]]:
@@ -54,48 +47,28 @@ def rows_of(trial_id: str, anatomy: Anatomy) -> Iterator[dict[str, Any]]:
     timeline = anatomy.timeline
     # A class of memory: its highest figure as the row's value, all of them as a list.
     for name, sizes in timeline.held.items():
-        yield {
-            "trial_id": trial_id,
-            "part": TIMELINE,
-            "name": name,
-            "value": max(sizes, default=0),
-            "unit": "B",
-            "timeline_seconds": timeline.seconds,
-            "timeline_bytes": sizes,
-        }
+        figures = {"value": max(sizes, default=0), "unit": "B"}
+        over_time = {"timeline_seconds": timeline.seconds, "timeline_bytes": sizes}
+        yield {"trial_id": trial_id, "part": TIMELINE, "name": name, **figures, **over_time}
     for name, seconds in timeline.phases:
-        yield {
-            "trial_id": trial_id,
-            "part": BEGINNINGS,
-            "name": name,
-            "value": seconds,
-            "unit": "s",
-        }
+        figures = {"value": seconds, "unit": "s"}
+        yield {"trial_id": trial_id, "part": BEGINNINGS, "name": name, **figures}
 
 
 def anatomy_of(rows: Sequence[Mapping[str, Any]]) -> Anatomy:
-    """The inverse for one trial's rows.
-
-    Raises ValueError or TypeError if they are not an anatomy.
-    """
+    """The inverse for one trial's rows. Raises ValueError or TypeError if they are no anatomy."""
     timeline: dict[str, Any] = {"seconds": [], "held": {}, "phases": []}
     entries = []
     for row in rows:
-        if row["part"] in (TIMELINE, BEGINNINGS):
-            _add_to_timeline(timeline, row)
+        if row["part"] == BEGINNINGS:
+            timeline["phases"].append((row["name"], row["value"]))
+        elif row["part"] == TIMELINE:
+            # All rows of the part carry the same moments.
+            timeline["seconds"] = row["timeline_seconds"]
+            timeline["held"][row["name"]] = row["timeline_bytes"]
         else:
             entries.append({name: row[name] for name in Entry.__dataclass_fields__})
     anatomy = _SHAPE.validate_python({"entries": entries, "timeline": timeline})
     if not is_sound(anatomy):
         raise ValueError("an anatomy with a figure that is not finite, or with an unfit timeline")
     return anatomy
-
-
-def _add_to_timeline(timeline: dict[str, Any], row: Mapping[str, Any]) -> None:
-    """Add a row of memory over time, or the beginning of a phase."""
-    if row["part"] == BEGINNINGS:
-        timeline["phases"].append((row["name"], row["value"]))
-        return
-    # All rows of the part carry the same moments.
-    timeline["seconds"] = row["timeline_seconds"]
-    timeline["held"][row["name"]] = row["timeline_bytes"]

@@ -36,50 +36,34 @@ def build_table(
     value is not of its declared type.
     """
     axes = axis_of_column or {}
-    fields = []
-    arrays = []
-    for column in columns:
-        fields.append(field_of(column, axes.get(column.name)))
-        values = [row.get(column.name) for row in rows]
-        arrays.append(pa.array(values, ARROW_TYPES[column.type]))
+    fields = [field_of(column, axes.get(column.name)) for column in columns]
+    arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in fields]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=dict(metadata)))
 
 
 def field_of(column: Column, axis: str | None = None) -> pa.Field:
     """The Arrow field of a column; its metadata carries unit, meaning and, if it has one, axis."""
-    about = {"unit": column.unit, "doc": column.doc}
-    if axis is not None:
-        about["axis"] = axis
+    about = {"unit": column.unit, "doc": column.doc} | ({"axis": axis} if axis else {})
     return pa.field(column.name, ARROW_TYPES[column.type], metadata=about)
 
 
 def type_name(kind: pa.DataType) -> ArrowType:
     """The declared type of an Arrow type; "string" if it belongs to none."""
-    for name, arrow_type in ARROW_TYPES.items():
-        if arrow_type == kind:
-            return name
-    return "string"
+    return next((name for name, declared in ARROW_TYPES.items() if declared == kind), "string")
 
 
 def metadata_of(table: pa.Table) -> dict[str, str]:
     """The schema's metadata as text, without Arrow's own entry."""
-    raw = table.schema.metadata or {}
-    metadata = {}
-    for key, value in raw.items():
-        # Arrow keeps its own schema there, as bytes that are not text.
-        if key != b"ARROW:schema":
-            metadata[key.decode()] = value.decode()
-    return metadata
+    raw = dict(table.schema.metadata or {})
+    # Arrow keeps its own schema there, as bytes that are not text.
+    raw.pop(b"ARROW:schema", None)
+    return {key.decode(): value.decode() for key, value in raw.items()}
 
 
 def axes_of(table: pa.Table) -> dict[str, str]:
     """Axis -> the name of its column."""
-    axes = {}
-    for field in table.schema:
-        axis = (field.metadata or {}).get(b"axis")
-        if axis is not None:
-            axes[axis.decode()] = field.name
-    return axes
+    axes = {field.name: (field.metadata or {}).get(b"axis") for field in table.schema}
+    return {axis.decode(): name for name, axis in axes.items() if axis is not None}
 
 
 def tool_metadata() -> dict[str, str]:

@@ -1,10 +1,8 @@
-"""The columns of the published tables: identity and axes here, measurements as their trackers
-declare them.
-"""
+"""The columns of the published tables. Measurements have those that their trackers declare."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from jobs.record import ArrowType, Column, TrialRecord
 from jobs.spec import Choice
@@ -125,66 +123,37 @@ ANATOMY_COLUMNS: tuple[Column, ...] = (
 
 def declared_columns() -> tuple[Column, ...]:
     """The columns that the trackers, the effective configuration and the trial itself measure."""
-    columns: list[Column] = []
-    for tracker in TRACKERS:
-        columns += tracker.columns
-    return (*columns, *effective_config.COLUMNS, *trial_columns.COLUMNS)
+    tracked = (column for tracker in TRACKERS for column in tracker.columns)
+    return (*tracked, *effective_config.COLUMNS, *trial_columns.COLUMNS)
 
 
 def trial_table_columns(
     records: Sequence[TrialRecord] = (), declared: Sequence[Column] | None = None
 ) -> tuple[Column, ...]:
-    """The trials table's columns: identity, the axes that ``records`` chose on, then what was
-    measured.
-    """
-    measured = declared_columns()
-    if declared is not None:
-        measured = tuple(declared)
+    """The columns of the trials' table: identity, the axes that ``records`` chose on, measured."""
+    measured = declared_columns() if declared is None else declared
     # Micro-batch and accumulation are axes, too, and already among the columns of every table.
-    base_names = {column.name for column in BASE}
-    axes = []
-    for column in axis_columns(records, measured).values():
-        if column.name not in base_names:
-            axes.append(column)
+    axes = [axis for axis in axis_columns(records, measured).values() if axis not in BASE]
     return (*BASE, *FOLLOW_UP, *axes, *measured, *PROVENANCE, *COMPARED)
 
 
 def axis_columns(
     records: Sequence[TrialRecord], declared: Iterable[Column] = ()
 ) -> dict[str, Column]:
-    """Axis -> its column, for every axis on which a record has a choice.
-
-    A training argument with the name of another column becomes ``argument_<name>``.
-    """
+    """Axis of the records -> its column, ``argument_<name>`` if another has its name."""
     base = {column.name: column for column in BASE}
     taken = {column.name for column in (*BASE, *FOLLOW_UP, *PROVENANCE, *declared)}
-    columns: dict[str, Column] = {}
-    for axis, choices in _choices_by_axis(records).items():
-        if axis in ("micro_batch", "accumulation"):
-            columns[axis] = base[axis]
-        else:
-            columns[axis] = _axis_column(axis, choices, taken)
-    return columns
-
-
-def _axis_column(axis: str, choices: Sequence[Choice], taken: Collection[str]) -> Column:
-    """The column of a technique axis or of a training argument. Other columns have the names
-    ``taken``."""
-    doc = f"TrainingArguments.{axis}"
-    if axis in AXES:
-        doc = AXES[axis].doc
-    name = axis
-    if axis in taken:
-        name = f"argument_{axis}"
-    return Column(name, _type_of(axis, choices), doc)
-
-
-def _choices_by_axis(records: Iterable[TrialRecord]) -> dict[str, list[Choice]]:
     values: dict[str, list[Choice]] = {}
     for record in records:
         for axis, value in record.spec.choices.items():
             values.setdefault(axis, []).append(value)
-    return values
+    columns: dict[str, Column] = {}
+    for axis, choices in values.items():
+        name = f"argument_{axis}" if axis in taken else axis
+        doc = AXES[axis].doc if axis in AXES else f"TrainingArguments.{axis}"
+        is_batch = axis in ("micro_batch", "accumulation")
+        columns[axis] = base[axis] if is_batch else Column(name, _type_of(axis, choices), doc)
+    return columns
 
 
 def _type_of(axis: str, values: Iterable[Choice]) -> ArrowType:

@@ -1,13 +1,11 @@
-"""Writes the Parquet files of a run.
-
-The metadata of a field hold its unit and meaning. The metadata of the schema describe the run.
-"""
+"""Writes the Parquet files of a run, with units and meanings of the columns as metadata."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,41 +41,24 @@ def arrow_table(trials: TrialTable) -> pa.Table:
 
 
 def steps_table(records: Sequence[TrialRecord]) -> pa.Table:
-    """One row for every optimizer step of every trial, warm-up included.
-
-    A value that a step does not have is null.
-    """
-    rows: list[dict[str, Any]] = []
-    for record in records:
-        rows += _step_rows(record)
+    """One row for every optimizer step of every trial, warm-up included."""
+    rows = [row for record in records for row in _step_rows(record)]
     return build_table(STEP_COLUMNS, rows, tool_metadata())
 
 
-def _step_rows(record: TrialRecord) -> list[dict[str, Any]]:
-    steps = max(map(len, record.steps.values()), default=0)
+def _step_rows(record: TrialRecord) -> Iterator[dict[str, Any]]:
     # The trial may have extended the warm-up that it was given. Its own count says how far.
     warmup_steps = record.measurements.get("warmup_steps", record.spec.measure.warmup_steps)
-    rows = []
-    for step in range(steps):
-        row = {"trial_id": record.trial_id, "step": step, "counted": step >= warmup_steps}
-        for name, values in record.steps.items():
-            # A trial that ended within a step has no loss of it.
-            row[name] = None
-            if step < len(values):
-                row[name] = values[step]
-        rows.append(row)
-    return rows
+    # A trial that ended within a step has no loss of it.
+    for step, values in enumerate(itertools.zip_longest(*record.steps.values())):
+        identity = {"trial_id": record.trial_id, "step": step, "counted": step >= warmup_steps}
+        yield {**identity, **dict(zip(record.steps, values, strict=True))}
 
 
 def anatomy_table(records: Sequence[TrialRecord]) -> pa.Table:
-    """The anatomies of all profiled trials, one row for every figure.
-
-    The memory over a step has one row for every kind of memory.
-    """
-    rows: list[dict[str, Any]] = []
-    for record in records:
-        if record.anatomy is not None:
-            rows += anatomy_rows.rows_of(record.trial_id, record.anatomy)
+    """The anatomies of all profiled trials, one row for every figure."""
+    profiled = ((record.trial_id, record.anatomy) for record in records if record.anatomy)
+    rows = [row for profile in profiled for row in anatomy_rows.rows_of(*profile)]
     return build_table(ANATOMY_COLUMNS, rows, tool_metadata())
 
 
@@ -93,10 +74,7 @@ def append_columns(
 
 
 def write(table: pa.Table, path: Path) -> Path:
-    """Write a table under another name and move it into place.
-
-    So no reader ever finds an incomplete file. Returns ``path``.
-    """
+    """Write a table beside ``path``, and move it there once it is complete."""
     with written_beside(path) as partial:
         # With checksums a reader notices a damaged page.
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)

@@ -19,10 +19,7 @@ _BATCH_AXES = ("micro_batch", "accumulation")
 
 
 def rows_of(records: Sequence[TrialRecord], axes: Mapping[str, Column]) -> list[dict[str, Any]]:
-    """A row for each record, in their order.
-
-    ``axes`` maps each axis to its column (``columns.axis_columns``).
-    """
+    """A row for each record, in their order, with the columns of ``axes``."""
     return [row_of(record, axes) for record in records]
 
 
@@ -39,10 +36,7 @@ def row_of(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
 
 
 def is_of_the_search(row: Row) -> bool:
-    """Whether a row is of a trial of the search, and not of a follow-up.
-
-    Follow-ups check other trials and are never ranked.
-    """
+    """Whether a row is of a trial of the search; follow-ups check others and are never ranked."""
     return row.get("purpose") in (None, Purpose.SEARCH)
 
 
@@ -57,12 +51,12 @@ def _recipe_of_text(text: str) -> TrainingRecipe:
     return TrainingRecipe.of(json.loads(text))
 
 
-def environment_id(record: TrialRecord) -> str:
+def environment_id(environment: Mapping[str, Any]) -> str:
     """A hash of the hardware and versions of a record; empty if it has none."""
     # The record of a trial that never ran has no machine.
-    if not record.environment:
+    if not environment:
         return ""
-    text = json.dumps(record.environment, sort_keys=True, default=str)
+    text = json.dumps(environment, sort_keys=True, default=str)
     # Eight hexadecimal digits are 32 bits, enough for the few environments of a run.
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -77,7 +71,7 @@ def _identity(record: TrialRecord) -> dict[str, Any]:
         "repeat": record.spec.repeat,
         "training_recipe": json.dumps(to_json(record.spec.training_recipe), sort_keys=True),
         "gpu_model": str(record.environment.get("gpu_model") or ""),
-        "environment_id": environment_id(record),
+        "environment_id": environment_id(record.environment),
     }
 
 
@@ -115,17 +109,14 @@ def _follow_up(record: TrialRecord) -> dict[str, Any]:
 
 def _provenance(record: TrialRecord) -> dict[str, Any]:
     provenance = record.provenance
-    started_at = None
-    overhead_seconds = None
-    if provenance.started_at > 0:
-        # Arrow's timestamps are whole microseconds.
-        started_at = round(provenance.started_at * 1e6)
-        # The slot time outside the counted steps: start, model, warm-up, inspection and end.
-        overhead_seconds = provenance.slot_seconds - record.measurements.get("counted_seconds", 0.0)
+    has_started = provenance.started_at > 0
+    # The slot time outside the counted steps: start, model, warm-up, inspection and end.
+    overhead_seconds = provenance.slot_seconds - record.measurements.get("counted_seconds", 0.0)
     return {
-        "started_at": started_at,
+        # Arrow's timestamps are whole microseconds.
+        "started_at": round(provenance.started_at * 1e6) if has_started else None,
         "slot_seconds": provenance.slot_seconds,
-        "overhead_seconds": overhead_seconds,
+        "overhead_seconds": overhead_seconds if has_started else None,
         "isolation": provenance.isolation,
         "isolation_fallback": provenance.isolation_fallback or None,
         "node": provenance.node or None,

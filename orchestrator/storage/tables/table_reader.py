@@ -27,26 +27,14 @@ from orchestrator.storage.tables.columns import (
 )
 from orchestrator.storage.tables.trial_table import TrialTable
 
-_NEVER_NULL = (
-    "trial_id",
-    "outcome",
-    "repeat",
-    "training_recipe",
-    "micro_batch",
-    "effective_batch",
-    "gpu_model",
-    "environment_id",
-)
-"""Columns that every row has a value in."""
+_MAY_BE_NULL = ("reason", "rule", "phase", "accumulation", "started_at")
+"""Columns of ``BASE`` in which a row may have no value."""
 _BATCH = ("micro_batch", "accumulation", "effective_batch")
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
 def read_trials_file(path: Path) -> TrialTable:
-    """A table of trials that this program wrote.
-
-    Raises FileNotFoundError or UnreadableRunError.
-    """
+    """A table of trials of this program. Raises FileNotFoundError or UnreadableRunError."""
     table = _read(path)
     try:
         return _trial_table(path, table)
@@ -93,13 +81,10 @@ def trial_ids_in_file(path: Path) -> frozenset[str] | None:
 
 
 def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Raises UnreadableRunError if a declared column holds a value of another type.
-
-    A table from elsewhere may be sound Parquet, and still hold what no trial measures.
-    """
+    """Raises UnreadableRunError if a column holds what no trial measures."""
     for column in trial_table_columns():
         values = [row.get(column.name) for row in rows]
-        has_gap = column.name in _NEVER_NULL and None in values
+        has_gap = column in BASE and column.name not in _MAY_BE_NULL and None in values
         if has_gap or not all(is_of_type(value, column.type) for value in values):
             raise UnreadableRunError(f"{path}: column {column.name} holds a value of another type")
         if not all(is_possible(column.name, value) for value in values):
@@ -118,20 +103,18 @@ def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
     """Today's columns, with the columns of the table's axes after ``BASE`` and ``FOLLOW_UP``."""
-    todays_columns = trial_table_columns()
-    todays_names = {column.name for column in todays_columns}
-    axis_columns = []
-    for name in axes.values():
-        if name in todays_names:
-            continue
-        field = table.schema.field(name)
-        doc = (field.metadata or {}).get(b"doc", b"").decode()
-        axis_columns.append(Column(name, type_name(field.type), doc))
+    todays = list(trial_table_columns())
+    names = {column.name for column in todays}
+    fields = [table.schema.field(name) for name in axes.values() if name not in names]
     if PRESENT_TRIAL_ID.name in table.column_names:
-        todays_columns = (*todays_columns, PRESENT_TRIAL_ID)
+        todays.append(PRESENT_TRIAL_ID)
     # ``trial_table_columns`` puts the axes of records at the same place.
     first = len(BASE) + len(FOLLOW_UP)
-    return (*todays_columns[:first], *axis_columns, *todays_columns[first:])
+    todays[first:first] = [
+        Column(field.name, type_name(field.type), (field.metadata or {}).get(b"doc", b"").decode())
+        for field in fields
+    ]
+    return tuple(todays)
 
 
 def read_steps(run_folder: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -154,10 +137,7 @@ def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:
 
 
 def read_anatomies(run_folder: Path) -> dict[str, Anatomy]:
-    """Trial -> its anatomy, from ``anatomy.parquet``; none if there is no such file.
-
-    Raises UnreadableRunError on a damaged or foreign file.
-    """
+    """Trial -> its anatomy of ``anatomy.parquet``, if there is one. Raises UnreadableRunError."""
     path = run_folder / ANATOMY
     try:
         table = _read(path)
@@ -191,7 +171,6 @@ def _read(path: Path, columns: list[str] | None = None) -> pa.Table:
 
 
 def _unreadable(path: Path, error: Exception) -> UnreadableRunError:
-    lines = str(error).splitlines() or [type(error).__name__]
-    if isinstance(error, OSError) and error.strerror:
-        lines = [error.strerror]
-    return UnreadableRunError(f"{path} is damaged or no table of this program ({lines[0]})")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    first, *_ = reason.splitlines() or [type(error).__name__]
+    return UnreadableRunError(f"{path} is damaged or no table of this program ({first})")

@@ -14,7 +14,7 @@ from orchestrator.storage.tables.columns import (
     declared_columns,
     trial_table_columns,
 )
-from orchestrator.storage.tables.rows import rows_of
+from orchestrator.storage.tables.rows import environment_id, rows_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,22 +46,15 @@ def table_of_records(
     ``declared`` are the columns of what was measured; None: those of the installed trackers.
     ``unreadable`` are sentences about records that cannot be read.
     """
-    measured = declared_columns()
-    if declared is not None:
-        measured = tuple(declared)
+    measured = declared_columns() if declared is None else declared
     axes = axis_columns(records, measured)
-    rows = rows_of(records, axes)
-    # Each environment once, under the digest that its rows carry.
-    environments = {}
-    for row, record in zip(rows, records, strict=True):
-        if record.environment:
-            environments[row["environment_id"]] = dict(record.environment)
+    environments = (record.environment for record in records if record.environment)
     return TrialTable(
-        rows=rows,
+        rows=rows_of(records, axes),
         columns=trial_table_columns(records, measured),
         axes={axis: column.name for axis, column in axes.items()},
         run=run or RunMetadata(),
-        environments=environments,
+        environments={environment_id(one): dict(one) for one in environments},
         tool_version=tool_version(),
         unreadable=tuple(unreadable),
     )

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.spec import PLAIN
 from jobs.techniques import AXES, Variant
-from orchestrator.planning.own_values import with_own_values
+from orchestrator.planning.arguments import with_own_values
 from orchestrator.planning.tune_space import policy
 from orchestrator.planning.tune_space.combinations import micro_batches
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space

@@ -7,7 +7,7 @@ import yaml
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.planning.validity import RULES, traits_of
+from orchestrator.planning.validity import broken_rules, traits_of
 from tests.support.commands import ROOT
 
 CASES = (ROOT / "tests/golden/rules.txt").read_text().splitlines()
@@ -18,8 +18,7 @@ def rules_against(choices: Mapping[str, Choice]) -> set[str]:
     """The names of the rules that forbid these choices; other axes keep their default."""
     chosen = {axis.name: axis.default for axis in AXES.values()} | dict(choices)
     variants = {name: AXES[name].variant(value) for name, value in chosen.items()}
-    traits = traits_of(chosen, variants)
-    return {rule.name for rule in RULES if rule.applies(traits)}
+    return {name for name, _ in broken_rules(traits_of(chosen, variants))}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -14,7 +14,7 @@ from orchestrator.running.earlier_records import sort_earlier
 from orchestrator.running.run_lock import locked_run_folder
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
-from orchestrator.storage.record_reader import read_records
+from orchestrator.storage.record_reader import find_records
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.support.commands import python
 from tests.support.damages import WHOLE, damaged
@@ -58,7 +58,7 @@ def test_resumed_sweep_keeps_intact_records_and_writes_the_rest(block, tmp_path)
             # A folder stands where a record belongs: it is named, and left alone.
             assert "Is a directory" in refusal, seed
             continue
-        rows = {row.trial_id: row for row in read_records(folder)}
+        rows = {row.trial_id: row for row in find_records(folder).records}
         assert sorted(rows) == planned, seed
         for trial_id in intact & set(final):
             assert rows[trial_id] == final[trial_id], seed

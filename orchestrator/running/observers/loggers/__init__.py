@@ -19,7 +19,7 @@ from jobs.spec import Choice
 from orchestrator.labels import trial_label
 from orchestrator.planning.loggers import LOGGERS, Logger, LoggerError
 from orchestrator.reporting.terminal.shortening import shortened
-from orchestrator.running.observers.observer import Observer
+from orchestrator.running.observers import Observer
 
 METRICS = (
     "samples_per_second",
@@ -81,16 +81,13 @@ def logger_observers(
     """An observer for each chosen logger, ready to log.
 
     ``folder`` is the run folder, ``sweep`` the sweep's name, and ``axes`` the axes of the labels.
-    If ``may_write`` returns False, nothing is logged, because the folder now belongs to another
-    driver.
+    If ``may_write`` returns False, the folder now belongs to another driver, and nothing is logged.
     Raises LoggerError if a logger refuses to start.
     """
     observers = []
     for name, arguments in choices.items():
         row = rows[name]
-        defaults = {}
-        if row.name_argument:
-            defaults[row.name_argument] = sweep
+        defaults = {row.name_argument: sweep} if row.name_argument else {}
         try:
             make = pkgutil.resolve_name(row.class_path)
             logger = make(folder / name, **{**defaults, **arguments})
@@ -142,23 +139,22 @@ class LoggerObserver(Observer):
 
 def logged_trial(record: TrialRecord, axes: Sequence[str]) -> LoggedTrial:
     """The data that loggers write about a record."""
-    metrics: dict[str, float] = {
-        "slot_seconds": record.slot_seconds,
-        "ok": int(record.outcome is Outcome.OK),
+    measured = {name: record.measurements.get(name) for name in METRICS}
+    # Some libraries refuse NaN and infinity, and others draw them as zero.
+    finite = {
+        name: value
+        for name, value in measured.items()
+        if isinstance(value, (int, float)) and math.isfinite(value)
     }
-    for name in METRICS:
-        value: Any = record.measurements.get(name)
-        # Some libraries refuse NaN and infinity, and others draw them as zero.
-        if isinstance(value, (int, float)) and math.isfinite(value):
-            metrics[name] = value
     # The id and the purpose are parameters, because every library can filter by parameters.
     spec = record.spec
     identity = {"trial_id": spec.trial_id, "purpose": spec.purpose.value}
+    is_ok = int(record.outcome is Outcome.OK)
     return LoggedTrial(
         trial_id=spec.trial_id,
         name=trial_label(spec, axes),
         parameters={**spec.choices, **identity},
-        metrics=metrics,
+        metrics={"slot_seconds": record.slot_seconds, "ok": is_ok, **finite},
         started_at=record.started_at,
         ended_at=record.started_at + record.slot_seconds,
     )

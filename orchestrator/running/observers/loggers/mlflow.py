@@ -45,7 +45,5 @@ class MlflowLogger:
         )
         run_id = run.info.run_id
         self._client.log_batch(run_id, metrics=metrics, params=params, tags=self._tags)
-        status = "FAILED"
-        if trial.is_ok:
-            status = "FINISHED"
+        status = "FINISHED" if trial.is_ok else "FAILED"
         self._client.set_terminated(run_id, status=status, end_time=ended_ms)

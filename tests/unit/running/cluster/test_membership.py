@@ -106,7 +106,7 @@ class Sweep:
             clock=lambda: self.now,
         )
         self.membership.on_slots = slots.update
-        self.searcher = SessionSearcher(self.session, self.membership.placements)
+        self.searcher = SessionSearcher(self.session, self.membership.slots.placements)
         self.callback = TuneCallback(
             self.session, self.searcher, self.membership, SlotWatch(self.session.message), {}
         )
@@ -307,7 +307,7 @@ def test_new_model_that_joins_unlike_gpus_is_announced_once(gpus, tmp_path):
     sweep.queries.ready = {"third": "A100", "fourth": "A100"}
     sweep.look(20.0)
     assert sweep.observer.messages.count(NEW_MODEL) == 1
-    assert "A100" not in sweep.membership.placements
+    assert "A100" not in sweep.membership.slots.placements
     sweep.look(30.0)
     assert sweep.queries.asked == ["third", "fourth"]
 

@@ -36,7 +36,7 @@ def test_tune_keeps_nothing_large_of_an_ended_trial(tmp_path):
     node = Node(node_id="a", address="a", gpus=1, cpus=1, host_bytes=1, environment={})
     session = Session(Grid([]), RunFolder(tmp_path))
     membership = Membership(session, Cluster(nodes=(node,)))
-    searcher = SessionSearcher(session, membership.placements)
+    searcher = SessionSearcher(session, membership.slots.placements)
     callback = TuneCallback(session, searcher, membership, SlotWatch(session.message), {})
     first, _ = ended_trial()
     second, large = ended_trial()
