@@ -13,7 +13,7 @@ KeyProblems = Iterator[tuple[KeyPath, str]]
 """The paths of keys, and what is wrong with their values."""
 
 
-class Finding(NamedTuple):
+class Remark(NamedTuple):
     """A sentence about the value of a key."""
 
     at: KeyPath

@@ -10,10 +10,10 @@ from jobs.library_facts.value_types import accepts, described_type, listed_value
 from jobs.techniques import Axis, Family
 from jobs.techniques.written_form import ParametersError, read, written
 from orchestrator.planning.library_facts import facts, is_ours
-from orchestrator.planning.problems import Finding, advice, described
+from orchestrator.planning.problems import Remark, advice, described
 
 
-def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[Finding]]:
+def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[Remark]]:
     """The value of a technique axis in its written form, and what is wrong with it.
 
     ``source`` is the value as the file has it. A mapping ``{lora: {r: 16}}`` and the text
@@ -25,45 +25,45 @@ def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[
         return _read_mapping(axis, value)
     if isinstance(value, str) and axis.families:
         return _read_text(axis, value)
-    return "", [Finding((), _unknown_name(axis, value, source))]
+    return "", [Remark((), _unknown_name(axis, value, source))]
 
 
-def _read_text(axis: Axis, text: str) -> tuple[str, list[Finding]]:
+def _read_text(axis: Axis, text: str) -> tuple[str, list[Remark]]:
     if "(" not in text and text not in axis.families:
-        return "", [Finding((), _unknown_name(axis, text, text))]
+        return "", [Remark((), _unknown_name(axis, text, text))]
     try:
         name, parameters = read(text)
     except ParametersError as error:
-        return "", [Finding((), f'"{text}" is not a technique with parameters: {error}')]
+        return "", [Remark((), f'"{text}" is not a technique with parameters: {error}')]
     if name not in axis.families:
-        return "", [Finding((), _no_family(axis, name))]
+        return "", [Remark((), _no_family(axis, name))]
     content, mistakes = _read_family(axis, name, parameters)
     # Inside a text there are no keys with lines of their own.
-    return content, [Finding((), f"{name}: {mistake.message}") for mistake in mistakes]
+    return content, [Remark((), f"{name}: {mistake.message}") for mistake in mistakes]
 
 
-def _read_mapping(axis: Axis, value: Mapping[str, Any]) -> tuple[str, list[Finding]]:
+def _read_mapping(axis: Axis, value: Mapping[str, Any]) -> tuple[str, list[Remark]]:
     if len(value) != 1:
         example = next(iter(axis.families))
         message = f"must be one name with its parameters, as in {{{example}: {{...}}}}"
-        return "", [Finding((), message)]
+        return "", [Remark((), message)]
     ((name, parameters),) = value.items()
     # A YAML key without a value has the value None.
     if parameters is not None and not isinstance(parameters, dict):
         message = f"must be a mapping of parameters, not {described(parameters)}"
-        return "", [Finding((name,), message)]
+        return "", [Remark((name,), message)]
     content, mistakes = _read_family(axis, name, parameters or {})
-    return content, [Finding((name, *mistake.at), mistake.message) for mistake in mistakes]
+    return content, [Remark((name, *mistake.at), mistake.message) for mistake in mistakes]
 
 
-def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[str, list[Finding]]:
+def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[str, list[Remark]]:
     family = axis.families.get(name)
     if family is None:
-        return "", [Finding((), _no_family(axis, name))]
+        return "", [Remark((), _no_family(axis, name))]
     types = _types_of(family)
     mistakes = list(_mistakes(family, types, parameters))
     if not mistakes and family.problem is not None and (why := family.problem(parameters)):
-        mistakes = [Finding((), why)]
+        mistakes = [Remark((), why)]
     if mistakes:
         return "", mistakes
     plain = dict(parameters)
@@ -74,7 +74,7 @@ def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[
     try:
         return written(name, plain), []
     except ParametersError as error:
-        return "", [Finding((), str(error))]
+        return "", [Remark((), str(error))]
 
 
 def _no_family(axis: Axis, name: str) -> str:
@@ -98,7 +98,7 @@ def _types_of(family: Family) -> Mapping[str, Any]:
 
 def _mistakes(
     family: Family, types: Mapping[str, Any], parameters: Mapping[str, Any]
-) -> Iterator[Finding]:
+) -> Iterator[Remark]:
     for name, value in parameters.items():
         problem = ""
         if name in family.decided:
@@ -106,7 +106,7 @@ def _mistakes(
         elif types:
             problem = _problem(family, types, name, value)
         if problem:
-            yield Finding((name,), problem)
+            yield Remark((name,), problem)
 
 
 def _problem(family: Family, types: Mapping[str, Any], name: str, value: Any) -> str:

@@ -18,7 +18,7 @@ from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.early_start import Start
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.measurement import (
-    Measurement,
+    RunRequest,
     measure,
     run_description,
     slots_in_words,
@@ -119,14 +119,14 @@ def _measurement(
     searches: Sequence[BatchSizeSearch],
     cluster: Cluster,
     spent_seconds: float,
-) -> Measurement:
+) -> RunRequest:
     """The searches of all technique sets on one GPU model."""
     differing = [axis for axis in sets[0].choices if len({str(s.choices[axis]) for s in sets}) > 1]
     # All trials of a set need the same operators and reservation: the trial of one sample names
     # them. A set that is ruled out has none.
     trials = [one.trial(config, 1, 1, has_gpu=cluster.gpus > 0) for one in sets]
     smallest = [trial for trial in trials if isinstance(trial, TrialSpec)]
-    return Measurement(
+    return RunRequest(
         config=config,
         verb=VERB,
         headline=f"now on {slots_in_words(cluster)}",

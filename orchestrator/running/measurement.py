@@ -28,7 +28,7 @@ from orchestrator.units import count
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measurement:
+class RunRequest:
     """What a verb measures on one cluster."""
 
     config: SweepConfig
@@ -74,7 +74,7 @@ def run_description(config: SweepConfig, verb: str) -> dict[str, Any]:
     }
 
 
-def _time_budget_seconds(work: Measurement, options: RunOptions, cluster: Cluster) -> float | None:
+def _time_budget_seconds(work: RunRequest, options: RunOptions, cluster: Cluster) -> float | None:
     """What is left of the command's time budget, or without a GPU of the file's, if any."""
     budget = options.time_budget_seconds
     if budget is None and not cluster.gpus:
@@ -87,7 +87,7 @@ def progress_stream(options: RunOptions) -> TextIO:
     return sys.stderr if options.as_json else sys.stdout
 
 
-def measure(work: Measurement, screening: Screening, start: Start, folder: RunFolder) -> Session:
+def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFolder) -> Session:
     """Run the search on the cluster until every trial has its record. Returns the closed session.
 
     Raises NoSuchGpuError if the run has rows of GPUs and no GPU is found, LoggerError if a logger
@@ -125,7 +125,7 @@ def measure(work: Measurement, screening: Screening, start: Start, folder: RunFo
 
 def _run_to_end(
     session: Session,
-    work: Measurement,
+    work: RunRequest,
     cluster: Cluster,
     folder: RunFolder,
     run: Mapping[str, Any],
@@ -157,7 +157,7 @@ def _run_to_end(
 
 
 def _opening_lines(
-    work: Measurement, cluster: Cluster, folder: RunFolder, time_budget_seconds: float | None
+    work: RunRequest, cluster: Cluster, folder: RunFolder, time_budget_seconds: float | None
 ) -> Iterator[str]:
     """Lines to print before the first trial: about the machine, the time budget and the folder."""
     if not cluster.gpus:

@@ -13,7 +13,7 @@ from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.early_start import Start
 from orchestrator.running.gpu_screening import screened_cluster
-from orchestrator.running.measurement import Measurement, measure, slots_in_words
+from orchestrator.running.measurement import RunRequest, measure, slots_in_words
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.observers import Observer
 from orchestrator.running.observers.event_log import EventLog
@@ -88,7 +88,7 @@ def why_none_ok(records: Iterable[TrialRecord]) -> str:
 
 def _measurement(
     planned: PlannedSweep, cluster: Cluster, folder: RunFolder, verb: str
-) -> Measurement:
+) -> RunRequest:
     """A planned sweep on a cluster."""
     config = planned.config
     planned_ids = {spec.trial_id for specs in planned.trials.values() for spec in specs}
@@ -109,7 +109,7 @@ def _measurement(
     # Only a few configurations of a space are measured. So it has no number of planned trials, no
     # records of those that are ruled out, and operators that are built when they are needed.
     is_space = config.search.is_space
-    return Measurement(
+    return RunRequest(
         config=config,
         verb=verb,
         headline=_headline(planned, cluster),

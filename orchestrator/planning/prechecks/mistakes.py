@@ -27,7 +27,7 @@ from orchestrator.planning.prechecks.model_configuration import (
     model_key_problems,
 )
 from orchestrator.planning.prechecks.pairs import long_prompts, pair_problems, reads_pairs
-from orchestrator.planning.problems import ConfigError, Finding, KeyPath, Problem
+from orchestrator.planning.problems import ConfigError, KeyPath, Problem, Remark
 from orchestrator.planning.settings import SweepConfig
 
 
@@ -73,20 +73,20 @@ def check_files(
         found += long_prompts(config.data.file, list(sequence_lengths(config)))
     if runs_elsewhere:
         suffix = " (on this machine; the trials run on others)"
-        missing = [Finding(at, f"{message}{suffix}", True) for at, message, _ in missing]
+        missing = [Remark(at, f"{message}{suffix}", True) for at, message, _ in missing]
     found += missing
     if asks_hub and config.own_code is not None and all(finding.is_note for finding in found):
         # Last, because it runs the user's modules, which takes seconds.
         message = service("user_code_problem")(config.own_code)
         if message:
-            found.append(Finding(("own_code",), message))
+            found.append(Remark(("own_code",), message))
     mistakes = [finding for finding in found if not finding.is_note]
     if mistakes:
         raise ConfigError(_at_their_lines(config, mistakes))
     return tuple(map(str, _at_their_lines(config, found)))
 
 
-def _at_their_lines(config: SweepConfig, findings: Sequence[Finding]) -> list[Problem]:
+def _at_their_lines(config: SweepConfig, findings: Sequence[Remark]) -> list[Problem]:
     """The findings with their lines in the file."""
     # Reading the file again takes a while, and only a finding needs its lines.
     document = read_document(config.path) if findings else None
@@ -102,11 +102,11 @@ def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], obje
     size = model_size(config.model, say)
     if size.mistake:
         message = f"transformers cannot build this model: {size.mistake}"
-        raise ConfigError(_at_their_lines(config, [Finding(("model", "config"), message)]))
+        raise ConfigError(_at_their_lines(config, [Remark(("model", "config"), message)]))
     return ModelFacts(size=size, shapes=batch_shapes(config, micro_batch))
 
 
-def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Finding]:
+def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Remark]:
     """Problems of the checkpoint and the tokenizer."""
     file = config.data.file
     tokenizer = None if file is None else file.tokenizer
@@ -121,7 +121,7 @@ def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Fin
         if not problem and asks_hub and not checkpoints.is_on_this_machine(name):
             problem = checkpoints.unreachable(name)
         if problem:
-            yield Finding(at, problem)
+            yield Remark(at, problem)
 
 
 def _kinds_of_rows(config: SweepConfig) -> set[bool]:
@@ -129,7 +129,7 @@ def _kinds_of_rows(config: SweepConfig) -> set[bool]:
     return set(map(reads_pairs, used_choices(config, "loop")))
 
 
-def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Finding]:
+def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:
     """Problems of the data file, for each kind of rows that a loop of the plan reads from it."""
     file = config.data.file
     if file is None:
@@ -140,24 +140,24 @@ def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) ->
         problems += pair_problems(file)
     if False in kinds:
         problems += data_problems(file, config.model.task, configuration)
-    yield from (Finding(("data", "file", *below), message) for below, message in problems)
+    yield from (Remark(("data", "file", *below), message) for below, message in problems)
 
 
-def _problems_of_text(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Finding]:
+def _problems_of_text(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:
     """Sequence lengths of images, random images without a layout, and unknown keys."""
     if config.model.task == "image-classification":
         message = "images have no tokens: remove this axis; their size is in model.config"
-        yield from (Finding(at, message) for at, _ in lengths_of_axis(config))
-    yield from itertools.starmap(Finding, image_problems(config, configuration))
+        yield from (Remark(at, message) for at, _ in lengths_of_axis(config))
+    yield from itertools.starmap(Remark, image_problems(config, configuration))
     if config.model.name_or_path is None:
         return  # ``load_config`` has checked the keys of an architecture
     saved = checkpoints.checkpoint_config(config.model.name_or_path) or {}
     for at, message in model_key_problems(configuration, config.model.config):
         if at[0] not in saved:
-            yield Finding(("model", "config", *at), message)
+            yield Remark(("model", "config", *at), message)
 
 
-def _long_sequences(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Finding]:
+def _long_sequences(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:
     """Sequences that are longer than the model can be given, or than it was made for."""
     usable, trained = configuration.usable_positions(), configuration.trained_positions()
     name = configuration.model_type
@@ -167,10 +167,10 @@ def _long_sequences(config: SweepConfig, configuration: ModelConfiguration) -> I
                 f"is {length} tokens, and {name} has positions for {usable}; give at most {usable},"
                 " or a larger model.config.max_position_embeddings"
             )
-            yield Finding(at, message)
+            yield Remark(at, message)
         if trained is not None and length > trained:
             message = f"is {length} tokens, and {name} was made for {trained}; it runs all the same"
-            yield Finding(at, message, is_note=True)
+            yield Remark(at, message, is_note=True)
 
 
 _SHIPPED = Path(__file__).with_name("shipped_sizes.json")

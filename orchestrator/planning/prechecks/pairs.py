@@ -20,7 +20,7 @@ from orchestrator.planning.prechecks.data_columns import (
 )
 from orchestrator.planning.prechecks.data_file import DataFile, Row
 from orchestrator.planning.prechecks.lengths import Length
-from orchestrator.planning.problems import Finding, KeyProblems, shared_length
+from orchestrator.planning.problems import KeyProblems, Remark, shared_length
 
 _ANSWERS = ("chosen", "rejected")
 _COLUMNS = ("prompt", *_ANSWERS)
@@ -65,7 +65,7 @@ def _our_rows(file: DatasetFile, data: DataFile) -> list[Row]:
     return [dict(zip(present, row, strict=True)) for row in rows]
 
 
-def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Finding]:
+def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Remark]:
     """What TRL would leave out, because a prompt alone has all tokens of a row.
 
     ``lengths`` are the numbers of tokens to which trials cut rows, each with its key. Nothing is
@@ -79,7 +79,7 @@ def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Findi
         # The answers of some rows do not show where their common prompt ends.
         note = service("implicit_prompt_note")(row)
         if note:
-            yield Finding(("data", "file", "path"), f"row {number} {note}", is_note=True)
+            yield Remark(("data", "file", "path"), f"row {number} {note}", is_note=True)
             break
     tokenizer = _tokenizer(file.tokenizer or "")
     if tokenizer is None:
@@ -90,7 +90,7 @@ def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Findi
         if too_long:
             # Without any pair nothing is left to train on.
             is_note = len(too_long) < len(counts)
-            yield Finding(at, _sentence(too_long, len(counts), limit), is_note)
+            yield Remark(at, _sentence(too_long, len(counts), limit), is_note)
 
 
 def _sentence(too_long: Sequence[int], rows: int, limit: int) -> str:
