@@ -7,9 +7,9 @@ import pytest
 
 from orchestrator import api
 from orchestrator.planning.arguments import argument_names
+from orchestrator.planning.base_arguments import _FORMER
 from orchestrator.planning.config import ConfigError, SweepConfig
 from orchestrator.planning.plan import plan
-from orchestrator.planning.base_arguments import _FORMER
 from tests.support.config_files import config_of
 from tests.support.recorded_runs import RECORDED
 
