@@ -147,7 +147,6 @@ class Grids:
     def size(self) -> int:
         """The number of configurations before any is excluded."""
         grids = grids_of(self.axes, self.subsets, self.trials)
-        # A grid has one configuration for each combination of its axes' values.
         return len(self.trials) + sum(math.prod(map(len, grid.values())) for grid in grids)
 
 
@@ -178,7 +177,6 @@ def _name_problem(name: str) -> str | None:
     axes = [*AXES, EFFECTIVE_BATCH]
     if name in axes:
         return None
-    # The problem names the axis or key to use instead.
     owner = owned_arguments().get(name)
     if owner:
         return f'the technique axis "{owner}" sets this argument; use {owner} instead'

@@ -130,7 +130,6 @@ def _part(document: Document, key: str, problems: list[Problem]) -> DocumentPart
     try:
         return part_of(document, key)
     except ConfigError as error:
-        # The file that the key names cannot be read.
         problems += error.problems
         return None
 
@@ -257,7 +256,6 @@ def baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Choices:
     named: set[str] = set().union(*grids.subsets.values(), *grids.trials, *grids.exclude)
     arguments = sorted(named - {*AXES, EFFECTIVE_BATCH})
     choices = {name: base.training_arguments.get(name, DEFAULT) for name in arguments}
-    # Technique axes, then what the sweep's own axes and baseline lay over them.
     choices |= _base_choices(base.training_arguments, base.deepspeed)
     if SEQUENCE_LENGTH in {*grids.axes, *named} and data.synthetic is not None:
         # Lengths that are numbers can be compared. What a file has is known only when it is read.

@@ -55,7 +55,6 @@ def load_config(
     if not isinstance(file, ConfigFile):
         problems += itertools.starmap(document.problem, file)
         raise ConfigError(problems)
-    # A value of the right type may still name something that does not exist.
     found = [*_size_problems(file, grids), *_model_problems(file, trust_remote_code)]
     user_code = None
     if file.own_code is not None:
@@ -140,7 +139,6 @@ def _checked(
 
 
 def _model(file: ConfigFile, folder: Path) -> ModelSpec:
-    # The spec's fields have the names of the file's keys.
     fields = file.model.model_dump()
     fields["config"] = _of_the_model(fields["config"])
     return ModelSpec(**{**fields, "name_or_path": _located(file.model.name_or_path, folder)})

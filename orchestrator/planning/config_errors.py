@@ -76,7 +76,6 @@ def _without_plugins() -> Iterator[None]:
 
 def _message(detail: Mapping[str, Any]) -> str:
     kind = detail["type"]
-    # An unknown key is most often a misspelling of another key of the same section.
     if kind == "extra_forbidden":
         return _unknown_key(detail["loc"])
     if kind == "missing":

@@ -1,7 +1,4 @@
-"""The file's keys, their types and meanings: the one declaration of each.
-
-The check of a file, configs/schema.json, docs/configuration.md and the messages come from it.
-"""
+"""The file's keys, types and meanings: the one declaration for checks, schema and docs."""
 
 from __future__ import annotations
 
@@ -146,10 +143,6 @@ class DataSection(Section, json_schema_extra=_exactly_one("synthetic", "file")):
         return self
 
 
-def _synthetic_data() -> DataSection:
-    return DataSection.model_construct(synthetic=SyntheticSection.model_construct())
-
-
 class MeasureSection(Section):
     """How long and how carefully to measure each trial."""
 
@@ -265,7 +258,9 @@ class ConfigFile(Section):
     """The sweep's name. Default: the file's name."""
     model: ModelSection
     """The model to train."""
-    data: DataSection = Field(default_factory=_synthetic_data)
+    data: DataSection = Field(
+        default_factory=lambda: DataSection.model_construct(synthetic=SyntheticSection())
+    )
     """What to train on. Default: synthetic samples."""
     training_arguments: MappingOrPath = Field(default_factory=dict)
     """Fields of TrainingArguments for every trial, or the path of a JSON or YAML file with them."""

@@ -74,9 +74,7 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
     # difflib's own threshold, 0.6 of the letters in common, finds transposed and missing letters.
     matches = difflib.get_close_matches(written, by_lower, n=len(by_lower) or 1)
-    if not matches:
-        return None
-    return by_lower[max(matches, key=similarity)]
+    return by_lower[max(matches, key=similarity)] if matches else None
 
 
 def shared_length(first: Sequence[object], second: Sequence[object]) -> int:

@@ -12,11 +12,26 @@ SCHEMA = "schema.json"
 
 
 def write_shipped(name: str, target: Path, *, force: bool) -> tuple[Path, ...]:
-    """Write the configuration of this name. As ``write_configuration``; raises LookupError, too."""
+    """Copy the configuration of this name, and the schema that editors use for completion.
+
+    Returns the files that changed. Raises LookupError for another name, and FileExistsError if a
+    different file has either name, unless ``force``.
+    """
     shipped = shipped_configurations()
     if name not in shipped:
         raise LookupError(f'no configuration "{name}"; {advice(name, list(shipped))}')
-    return write_configuration(shipped[name], target, force=force)
+    source = shipped[name]
+    copies = {target: source, target.parent / SCHEMA: source.parent / SCHEMA}
+    contents = {path: original.read_text(encoding="utf-8") for path, original in copies.items()}
+    # Check both files before writing either. A file that is already equal stays as it is.
+    changed = [path for path, content in contents.items() if not _has_content(path, content)]
+    for path in changed:
+        refuse_used_file(path, force=force)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for path in changed:
+        with written_beside(path) as partial:
+            partial.write_text(contents[path], encoding="utf-8")
+    return tuple(changed)
 
 
 def configurations_folder() -> Path:
@@ -31,25 +46,6 @@ def configurations_folder() -> Path:
 def shipped_configurations() -> dict[str, Path]:
     """Name of each shipped configuration -> its file, in the order of the names."""
     return {path.stem: path for path in sorted(configurations_folder().glob("*.yaml"))}
-
-
-def write_configuration(source: Path, target: Path, *, force: bool) -> tuple[Path, ...]:
-    """Copy a configuration, and beside it the schema that editors use for completion.
-
-    Returns the files that changed. Raises FileExistsError if a different file has either name,
-    unless ``force``.
-    """
-    copies = {target: source, target.parent / SCHEMA: source.parent / SCHEMA}
-    contents = {path: original.read_text(encoding="utf-8") for path, original in copies.items()}
-    # Check both files before writing either. A file that is already equal stays as it is.
-    changed = [path for path, content in contents.items() if not _has_content(path, content)]
-    for path in changed:
-        refuse_used_file(path, force=force)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    for path in changed:
-        with written_beside(path) as partial:
-            partial.write_text(contents[path], encoding="utf-8")
-    return tuple(changed)
 
 
 def _has_content(path: Path, content: str) -> bool:

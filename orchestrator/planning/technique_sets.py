@@ -91,9 +91,7 @@ def _candidates(config: SweepConfig, over: Choices, *, every: bool) -> list[Choi
     if not every and not names_sets:
         return [config.baseline]
     planned: list[Choices] = [trial.choices for trial in plan(config).trials]
-    if every or len(_distinct(planned, over)) <= 12:
-        return planned
-    return [config.baseline]
+    return planned if every or len(_distinct(planned, over)) <= 12 else [config.baseline]
 
 
 def _distinct(candidates: Iterable[Choices], over: Choices) -> list[Choices]:

@@ -40,9 +40,7 @@ class Session:
         self._folder = folder
         self._observers = tuple(observers)
         self._clock = clock
-        self._ends_at = float("inf")
-        if time_budget_seconds is not None:
-            self._ends_at = clock() + time_budget_seconds
+        self._ends_at = math.inf if time_budget_seconds is None else clock() + time_budget_seconds
         self.close_reason: CloseReason | None = None
         """Why nothing more is started; None while the search goes on."""
         self.reused = 0
@@ -147,10 +145,9 @@ class Session:
         self.search.tell(record)
 
     def write_missing_records(self) -> None:
-        """Skip every planned trial without a record. Raises RunFolderError, also of earlier
-        records.
+        """Skip every planned trial without a record. Raises RunFolderError, also for earlier
+        refusals.
         """
-        # First the records that were refused before.
         while self._unwritten:
             try:
                 record = self._folder.write(self._unwritten[0])

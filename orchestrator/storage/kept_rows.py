@@ -29,9 +29,7 @@ def refuse_fewer_rows(
     lost = sorted(in_table - set(trial_ids) - _superseded(run_folder))
     if not lost:
         return
-    reason = "their records are not in the folder"
-    if unreadable:
-        reason = "; ".join(unreadable)
+    reason = "; ".join(unreadable) or "their records are not in the folder"
     raise FewerRowsError(
         f"{path} has {count(len(lost), 'row')} that would be lost ({listed(lost, 6)}): {reason}. "
         f"Nothing was written; --allow-fewer-rows moves today's tables to {SUPERSEDED}/ and writes"

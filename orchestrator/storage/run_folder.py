@@ -56,7 +56,6 @@ class RunFolder:
         """
         is_new = not self.path.exists()
         try:
-            # The lock file lies in the folder, so the folder comes first.
             (self.path / RECORDS).mkdir(parents=True, exist_ok=True)
             lock = folder_lock.acquire(self.path / _LOCK)
         except folder_lock.NotLockableError as error:
@@ -82,7 +81,6 @@ class RunFolder:
         """Remove the folder if it has only the lock, and no records."""
         with contextlib.suppress(OSError):
             if {path.name for path in self.path.iterdir()} <= {RECORDS, _LOCK}:
-                # This fails if there are records.
                 (self.path / RECORDS).rmdir()
                 (self.path / _LOCK).unlink()
                 self.path.rmdir()

@@ -75,9 +75,7 @@ class RunMetadata:
     @property
     def search_summary(self) -> SearchSummary | None:
         """What the search says of itself, typed; None if it measured everything."""
-        if not self.search:
-            return None
-        return _SEARCH_SUMMARY.validate_python(self.search)
+        return _SEARCH_SUMMARY.validate_python(self.search) if self.search else None
 
 
 class _ModelConfig(TypedDict, total=False):

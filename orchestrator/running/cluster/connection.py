@@ -200,6 +200,4 @@ def _build(ops: list[str]) -> Any:
     command = self_process.command("jobs.isolation.build_ops", *ops)
     variables = {**os.environ, **process_variables(environment.cores())}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
-    if done.returncode != 0:
-        return {"failed": done.returncode}
-    return json.loads(done.stdout)
+    return {"failed": done.returncode} if done.returncode else json.loads(done.stdout)

@@ -44,9 +44,7 @@ class SessionSearcher(StatelessPickle, Searcher):
             self._specs[trial_id] = specs
             placement = self._placements[specs[0].gpu_model]
             return {"bundle": dict(placement.bundle), "label_selector": placement.label_selector}
-        if self._session.finished:
-            return Searcher.FINISHED
-        return None
+        return Searcher.FINISHED if self._session.finished else None
 
     def start(self, trial_id: str) -> tuple[TrialSpec, ...]:
         """Start the trials of a Tune trial. Returns the trials for its slot to run."""

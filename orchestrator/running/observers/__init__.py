@@ -23,7 +23,7 @@ class Observer:
         """A slot has begun a trial. A trial that lost its slot is begun again."""
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
-        """A trial has its record; ``measured``: now. Else it was kept, or says why none ran."""
+        """A trial has its record. ``measured``: it ran now; else it was kept, or did not run."""
 
     def message(self, text: str) -> None:
         """A sentence about the sweep that its user should know."""

@@ -34,7 +34,6 @@ class Metrics(Observer):
         gauge: Callable[..., Any] = Gauge,
     ) -> None:
         self._tags = {"sweep": sweep}
-        # Counters only grow; gauges follow the sweep.
         self._trials = counter(
             "orchestrator_trials", "Trials that have their record", ("sweep", "outcome")
         )

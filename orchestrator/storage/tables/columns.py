@@ -169,6 +169,4 @@ def _type_of(axis: str, values: Iterable[Choice]) -> ArrowType:
         return "bool"
     if types == {int}:
         return "int64"
-    if types and types <= {int, float}:
-        return "float64"
-    return "string"
+    return "float64" if types and types <= {int, float} else "string"

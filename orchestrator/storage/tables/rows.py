@@ -95,7 +95,6 @@ def _batch(record: TrialRecord) -> dict[str, Any]:
 def _follow_up(record: TrialRecord) -> dict[str, Any]:
     spec = record.spec
     row: dict[str, Any] = {"purpose": spec.purpose.value}
-    # Columns that do not apply to a trial stay null.
     if spec.measure.memory_cap:
         row["memory_cap_bytes"] = spec.measure.memory_cap.device_bytes
     if spec.follow_up:
@@ -134,9 +133,8 @@ def _axis_values(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, A
     for axis, column in axes.items():
         if axis in _BATCH_AXES:
             continue
-        value = record.spec.choices.get(axis)
-        if axis not in record.spec.choices and axis in AXES:
-            value = AXES[axis].default
+        default = AXES[axis].default if axis in AXES else None
+        value = record.spec.choices.get(axis, default)
         # The column of an argument with values of several types holds text.
         if column.type == "string" and value is not None:
             value = str(value)

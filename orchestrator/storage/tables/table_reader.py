@@ -46,7 +46,6 @@ def read_trials_file(path: Path) -> TrialTable:
 
 def _trial_table(path: Path, table: pa.Table) -> TrialTable:
     """Raises UnreadableRunError, KeyError, TypeError or ValueError."""
-    # The file's metadata gives the axes and the run.
     metadata = metadata_of(table)
     axes = axes_of(table)
     rows = table.to_pylist()
