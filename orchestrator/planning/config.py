@@ -109,12 +109,15 @@ def _checked(
 ) -> SweepConfig:
     """The configuration of a file without problems."""
     name = file.name or path.stem.strip(".") or "sweep"
-    data = _data(file, path.absolute().parent)
+    folder = path.absolute().parent
+    model, measure, follow_up = _model(file, folder), _measure(file), _follow_up(file.follow_up)
+    notes = (*_notes_on_the_model(file), *base.notes)
+    data = _data(file, folder)
     choices, arguments = with_own_values(baseline(grids, base, data), base.training_arguments)
     return SweepConfig(
         name=name,
         path=path,
-        model=_model(file, path.absolute().parent),
+        model=model,
         data=data,
         training_arguments=arguments,
         left_aside=base.left_aside,
@@ -124,9 +127,9 @@ def _checked(
         exclude=grids.exclude,
         trials=grids.trials,
         baseline=choices,
-        measure=_measure(file),
+        measure=measure,
         repeats=file.measure.repeats,
-        follow_up=_follow_up(file.follow_up),
+        follow_up=follow_up,
         cpu_fallback=file.cpu_fallback,
         resources=file.resources,
         budgets=tuple(file.budgets),
@@ -134,7 +137,7 @@ def _checked(
         loggers=file.loggers.model_dump(exclude_unset=True),
         output=location(file.output or f"runs/{name}"),
         own_code=user_code,
-        notes=(*_notes_on_the_model(file), *base.notes),
+        notes=notes,
     )
 
 
