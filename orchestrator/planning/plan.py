@@ -72,8 +72,7 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
 
 def trials_with_ids(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> list[TrialSpec]:
     """The trials whose ids have one of the prefixes, or all. Raises ValueError for one that none
-    has.
-    """
+    has."""
     for prefix in prefixes:
         if not any(trial.trial_id.startswith(prefix) for trial in trials):
             raise ValueError(f"no trial {prefix} in this plan; without an id all are predicted")

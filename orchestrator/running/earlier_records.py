@@ -39,8 +39,7 @@ class EarlierRecords:
 
     def sentences(self, environments: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
         """What the user should know of records that today's search, in ``environments``, does not
-        use.
-        """
+        use."""
         for gpu_model, amount in self.of_absent_models.items():
             kept = count(amount, "record")
             yield f"{kept} of {gpu_model} stay in the run: no such GPU is there today"

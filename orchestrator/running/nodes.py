@@ -112,8 +112,7 @@ class Cluster:
 
     def by_hardware(self) -> tuple[Cluster, ...]:
         """A cluster per GPU model, kept to its nodes; the whole one if there is one model, or no
-        GPU.
-        """
+        GPU."""
         models = frozenset(node.hardware for node in self.trial_nodes)
         if not self.gpus or len(models) < 2:
             return (self,)

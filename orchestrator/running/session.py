@@ -146,8 +146,7 @@ class Session:
 
     def write_missing_records(self) -> None:
         """Skip every planned trial without a record. Raises RunFolderError, also for earlier
-        refusals.
-        """
+        refusals."""
         while self._unwritten:
             try:
                 record = self._folder.write(self._unwritten[0])
@@ -234,8 +233,7 @@ class Session:
 
     def _fail(self, error: RunFolderError) -> None:
         """Start nothing more, and say why once. The error raised here would be a traceback of
-        Tune's.
-        """
+        Tune's."""
         if self.close_reason is None:
             self.message(f"{error}; nothing new is started")
         self._write_error = error

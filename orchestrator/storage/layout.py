@@ -45,8 +45,7 @@ def _move(partial: Path, path: Path) -> None:
 @contextlib.contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
     """A temporary path for a file's new content, moved to ``path`` at the end unless there was an
-    error.
-    """
+    error."""
     # In the same folder, because only a move within one filesystem is atomic. The process id keeps
     # two writers apart.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

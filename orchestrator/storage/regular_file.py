@@ -26,8 +26,7 @@ def read_regular(path: Path) -> bytes:
 
 def open_regular(path: Path, flags: int) -> IO[bytes]:
     """The opened file (``flags`` of ``os.open``), never waiting for a pipe's other end. Raises
-    OSError.
-    """
+    OSError."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         _require_regular(os.fstat(descriptor).st_mode, path)

@@ -84,8 +84,7 @@ def upload(folder: Path, uri: Uri, *, card: str = "") -> None:
 
 def fetched(uri: Uri) -> Path:
     """The run at a URI, until the process ends. Raises RemoteError, or FileNotFoundError without
-    one.
-    """
+    one."""
     folder = Path(tempfile.mkdtemp(dir=_downloads().name), uri.name)
     if not set(download(uri, folder)) - {RUN}:
         raise FileNotFoundError(str(uri))

@@ -199,8 +199,7 @@ class RunFolder:
 
     def _set_aside_replaced(self, path: Path, record: TrialRecord) -> None:
         """Move aside what ``record`` would replace: another measurement, or a file that is no
-        record of this version.
-        """
+        record of this version."""
         if not path.is_file():
             return
         earlier = read_record(path)

@@ -66,8 +66,7 @@ class DataFile:
 
 def read_data_file(path: Path, file_format: str) -> DataFile:
     """The columns and first rows of a file. Raises NoDataFileError, also if it is not of the
-    format.
-    """
+    format."""
     _refuse_what_is_no_file(path, file_format)
     try:
         data = _READERS[file_format](path)

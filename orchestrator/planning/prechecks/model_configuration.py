@@ -119,8 +119,7 @@ class ModelConfiguration:
 
     def usable_positions(self) -> int | None:
         """Tokens that a sequence may have; None without a table of positions (T5, rotary), or
-        unknown.
-        """
+        unknown."""
         positions = _integer(self.value("max_position_embeddings"))
         if self.known is None or "rope_parameters" in self.known.keys or positions is None:
             return None

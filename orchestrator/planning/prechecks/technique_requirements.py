@@ -111,26 +111,18 @@ def _trainable_weights(requirement: str, spec: TrialSpec) -> str:
     )
 
 
-def _experts(requirement: str, spec: TrialSpec) -> str:
-    configuration = ModelConfiguration.of(spec.model)
-    if _source(configuration).get("has_experts", True):
-        return ""
-    return f"{configuration.model_type} has no experts whose implementation transformers can choose"
+def _unless(fact: str, sentence: str) -> Callable[[str, TrialSpec], str]:
+    """An answer by what the source of the model in transformers says, if that is known."""
 
+    def answer(requirement: str, spec: TrialSpec) -> str:
+        configuration = ModelConfiguration.of(spec.model)
+        # A checkpoint with code of its own is not in transformers' folders.
+        if configuration.known is None or configuration.given.get("auto_map"):
+            return ""
+        is_met = configuration.known.source.get(fact, True)
+        return "" if is_met else f"{configuration.model_type} {sentence}"
 
-def _checkpointing(requirement: str, spec: TrialSpec) -> str:
-    configuration = ModelConfiguration.of(spec.model)
-    if _source(configuration).get("can_checkpoint", True):
-        return ""
-    return f"{configuration.model_type} does not support activation checkpointing"
-
-
-def _source(configuration: ModelConfiguration) -> Mapping[str, Any]:
-    """What the source of the model in transformers says, if that is known."""
-    # A checkpoint with code of its own is not in transformers' folders.
-    if configuration.known is None or configuration.given.get("auto_map"):
-        return {}
-    return configuration.known.source
+    return answer
 
 
 _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
@@ -139,8 +131,10 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "virtual_tokens:": _virtual_tokens,
     "no_attention_dropout": _attention_dropout,
     "activation_budget": _recomputed_dropout,
-    "checkpointing": _checkpointing,
-    "experts": _experts,
+    "checkpointing": _unless("can_checkpoint", "does not support activation checkpointing"),
+    "experts": _unless(
+        "has_experts", "has no experts whose implementation transformers can choose"
+    ),
     "liger_architecture": _liger_architecture,
     _ALL_WEIGHTS: _trainable_weights,
 }

@@ -122,14 +122,12 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
     @property
     def trials_at_once(self) -> int:
         """How many Tune trials may exist at once: one per slot, unhealthy GPUs included, and one
-        more for each GPU model, so that a free slot finds its next trial at once.
-        """
+        more for each GPU model, so that a free slot finds its next trial at once."""
         return self.slots.total + len(self.slots.placements)
 
     def may_share(self, gpu_model: str) -> bool:
         """Whether a trial for this model runs on a GPU that other processes use, as no other is
-        left.
-        """
+        left."""
         is_last = self.slots.by_model()[gpu_model] <= 1
         return (
             is_last or self.slots.placements[gpu_model].hardware in self.unhealthy.measured_shared

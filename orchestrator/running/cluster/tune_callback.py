@@ -65,8 +65,7 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Free the memory of a trial that has ended, but for what Tune, which keeps it, still
-        reads.
-        """
+        reads."""
         self._searcher.forget(trial.trial_id)
         trial.metric_analysis.clear()  # 20 kB of statistics per trial
         trial.metric_n_steps.clear()

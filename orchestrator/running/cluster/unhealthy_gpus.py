@@ -39,8 +39,7 @@ class UnhealthyGpus:
 
     def report(self, tune_trial_id: str, gpu: UnhealthyGpu, *, slots: int) -> bool:
         """Take an actor's report on one of ``slots`` GPUs. Returns whether it must give the GPU
-        back.
-        """
+        back."""
         if not gpu.reason:
             self._say(f"{gpu.gpu} is fit again")
             return False
