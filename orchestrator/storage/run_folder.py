@@ -60,11 +60,9 @@ class RunFolder:
             lock = folder_lock.acquire(self.path / _LOCK)
         except folder_lock.NotLockableError as error:
             raise RunFolderError(f"cannot lock {error.filename}: {error.strerror}") from error
-        except FileExistsError as error:
-            taken = f"{error.filename} is no folder; move it away"
-            raise RunFolderError(f"cannot write to {self.path}: {taken}") from error
         except OSError as error:
-            reason = error.strerror or error
+            taken = f"{error.filename} is no folder; move it away"
+            reason = taken if isinstance(error, FileExistsError) else error.strerror or error
             raise RunFolderError(f"cannot write to {self.path}: {reason}") from error
         if lock is None:
             raise RunFolderBusyError(f"{self.path} is in use by another running sweep")
@@ -81,7 +79,7 @@ class RunFolder:
         """Remove the folder if it has only the lock, and no records."""
         with contextlib.suppress(OSError):
             if {path.name for path in self.path.iterdir()} <= {RECORDS, _LOCK}:
-                (self.path / RECORDS).rmdir()
+                (self.path / RECORDS).rmdir()  # fails if there are records
                 (self.path / _LOCK).unlink()
                 self.path.rmdir()
 
