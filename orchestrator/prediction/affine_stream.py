@@ -50,10 +50,7 @@ class Stream:
 
 
 def between(low: Stream, high: Stream, samples: int) -> Stream | None:
-    """The stream at another micro-batch, whose sizes are affine in it.
-
-    None if the two streams do not have the same events.
-    """
+    """The stream at a micro-batch, whose sizes are affine in it; None if the events differ."""
     if samples == low.samples:
         return low
     if samples == high.samples:

@@ -47,10 +47,7 @@ class CachingAllocator:
     peak_allocated: int = 0
     peak_reserved: int = 0
     _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=_empty_pools)
-    """Whether the pool is that of small blocks -> its free blocks.
-
-    A pool is a sorted list of (size, address, block).
-    """
+    """Whether blocks are small -> the free ones as (size, address, block), sorted."""
 
     def allocate(self, nbytes: int) -> Block | None:
         """A block for a tensor of ``nbytes``; None for an empty tensor, which takes no memory."""

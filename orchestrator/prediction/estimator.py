@@ -6,32 +6,34 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any
 
 from jobs.spec import TrialSpec, to_json
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.model_group import ModelGroup
+from orchestrator.prediction.model_group import predictions
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.unsupported import unpredictable
 
-_BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _UPDATE_ARGUMENTS = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
-_UNTRACED_ARGUMENTS = (*_BATCH_ARGUMENTS, *_UPDATE_ARGUMENTS, "tf32")
+_UNTRACED_ARGUMENTS = (
+    *_UPDATE_ARGUMENTS,
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "tf32",
+)
 """Training arguments that do not change how a micro-batch runs through the model."""
 _UNTRACED_PREFIXES = ("dataloader_", "logging_")
 
 
 def predict(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
     """Predictions in the order of the trials. Output of libraries goes to stderr."""
-    predictions: dict[str, Prediction] = {}
+    by_id: dict[str, Prediction] = {}
     with _quiet_libraries():
-        for trials_of_model in sharing_traces(trials):
-            group = ModelGroup(trials_of_model, gpu, update_key=_update_key)
-            for prediction in group.predictions():
-                predictions[prediction.trial_id] = prediction
-    return [predictions[trial.trial_id] for trial in trials]
+        for group in sharing_traces(trials):
+            for prediction in predictions(group, gpu, update_key=_update_key):
+                by_id[prediction.trial_id] = prediction
+    return [by_id[trial.trial_id] for trial in trials]
 
 
 @contextmanager
@@ -56,12 +58,17 @@ def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
 def _model_key(spec: TrialSpec) -> str:
     """A key that is equal for trials with the same model and the same way to run a micro-batch."""
     settings = to_json(spec.settings)
+    arguments = {
+        name: value
+        for name, value in settings["training_arguments"].items()
+        if name not in _UNTRACED_ARGUMENTS and not name.startswith(_UNTRACED_PREFIXES)
+    }
     # Leave out the optimizer's hook, which changes only the update.
     hooks = {place: hook for place, hook in settings["hooks"].items() if place != "optimizer"}
     parts = [
         to_json(spec.model),
         to_json(spec.data),
-        _traced_arguments(settings["training_arguments"]),
+        arguments,
         settings["model_kwargs"],
         hooks,
         settings["deepspeed"],
@@ -69,14 +76,6 @@ def _model_key(spec: TrialSpec) -> str:
         bool(unpredictable(spec)),
     ]
     return json.dumps(parts, sort_keys=True)
-
-
-def _traced_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    traced = {}
-    for name, value in arguments.items():
-        if name not in _UNTRACED_ARGUMENTS and not name.startswith(_UNTRACED_PREFIXES):
-            traced[name] = value
-    return traced
 
 
 def _update_key(spec: TrialSpec) -> str:

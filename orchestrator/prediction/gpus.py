@@ -14,10 +14,6 @@ from orchestrator.units import KIB, MIB
 
 FOLDER = Path(__file__).parent / "gpus"
 _CARDS = FOLDER.with_name("cards.yaml")
-_COMPLETE = "h200"
-"""The GPU with a value for every constant."""
-_DESCRIPTIONS = ("name", "source", "assumed")
-"""Fields of ``Gpu`` that are not measured constants."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,13 +62,12 @@ def load_gpu(name: str) -> Gpu:
     if path.is_file():
         return Gpu(name=name.lower(), **yaml.safe_load(path.read_text(encoding="utf-8")))
     if card := _cards().get(name.lower()):
-        rest = {key: value for key, value in card.items() if key != "mib"}
-        constants = {"total_bytes": card["mib"] * MIB, **rest}
+        constants = {"total_bytes": card["mib"] * MIB, **card}
         # PyTorch's defaults, from aten/src/ATen/cuda/CublasHandlePool.cpp: 32 MiB on Hopper and
         # the data centre's Blackwell, else :4096:2:16:8.
         if constants["capability"] not in (9.0, 10.0):
             constants["cublas_workspace_bytes"] = 2 * 4 * MIB + 8 * 16 * KIB
-        return _completed(constants, name.lower(), str(_CARDS.name))
+        return _completed(constants, name.lower(), _CARDS.name)
     if Path(name).is_file():
         # The file is a list of GPUs. Take the first.
         measured = (yaml.safe_load(Path(name).read_text(encoding="utf-8")) or [{}])[0]
@@ -89,15 +84,11 @@ def _cards() -> dict[str, dict[str, Any]]:
 
 def _completed(measured: Mapping[str, Any], name: str, source: str) -> Gpu:
     """A GPU whose other constants are the H200's. They are listed in ``assumed``."""
-    constants: dict[str, Any] = {}
-    assumed = []
-    for field in fields(Gpu):
-        if field.name in measured:
-            constants[field.name] = measured[field.name]
-        elif field.name not in _DESCRIPTIONS:
-            assumed.append(field.name)
-    constants |= {"name": name, "source": source, "assumed": tuple(assumed)}
-    return replace(load_gpu(_COMPLETE), **constants)
+    described: dict[str, Any] = {"name": name, "source": source}
+    names = [field.name for field in fields(Gpu) if field.name not in (*described, "assumed")]
+    constants = {key: measured[key] for key in names if key in measured}
+    assumed = tuple(key for key in names if key not in measured)
+    return replace(load_gpu("h200"), **described, **constants, assumed=assumed)
 
 
 def known_gpus() -> list[str]:

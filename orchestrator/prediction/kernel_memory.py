@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from operator import attrgetter, itemgetter
 
@@ -31,8 +30,20 @@ def column_sum_bytes(gpu: Gpu, *layout: int) -> int:
     # A block lies along the dimension that is closest in memory.
     along = not kept or reduced[0][0] < kept[0][0]
     width, vector = _vectorized(reduced, kept, along=along)
-    block = _block(width, outputs if along else inputs, vector, along=along)
-    return _shared_bytes(gpu, block, inputs, outputs)
+    columns, rows = _block(width, outputs if along else inputs, vector)
+    # Outputs that a block computes, in vectors; inputs of an output that a row of threads reads at
+    # a time. Divisions are rounded up, because a rest needs a whole block.
+    block_outputs, step_inputs = (1, columns) if along else (columns, 1)
+    # Few inputs are summed without splitting them over the rows of a block.
+    if -(-inputs // step_inputs) < min(rows * 16, 256):
+        return 0
+    sharing = _blocks_an_output(
+        blocks=-(-(outputs // vector) // block_outputs),
+        blocks_at_once=gpu.multiprocessors * (gpu.threads_per_multiprocessor // (columns * rows)),
+        inputs_a_thread=-(-inputs // (step_inputs * rows)),
+    )
+    # Each block writes one partial sum for every output that it shares.
+    return FLOAT_BYTES * outputs * sharing * block_outputs * vector if sharing > 1 else 0
 
 
 def _vectorized(reduced: list[Dimension], kept: list[Dimension], *, along: bool) -> tuple[int, int]:
@@ -54,66 +65,20 @@ def _vectorized(reduced: list[Dimension], kept: list[Dimension], *, along: bool)
     return width, 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _ThreadBlock:
-    """The shape that PyTorch gives a block of a reduction."""
+def _block(width: int, height: int, vector: int) -> tuple[int, int]:
+    """``ReduceConfig::set_block_dimension``: powers of two, a warp wide if the data allows it.
 
-    width: int
-    height: int
-    vector: int
-    """Outputs that a thread computes."""
-    along: bool
-    """Whether a block's width lies along the summed dimension."""
-
-    @property
-    def threads(self) -> int:
-        """Threads of the block."""
-        return self.width * self.height
-
-    @property
-    def outputs(self) -> int:
-        """Outputs that a block computes, in vectors."""
-        return 1 if self.along else self.width
-
-    @property
-    def inputs_a_step(self) -> int:
-        """Inputs of an output that a row of threads reads at a time."""
-        return self.width if self.along else 1
-
-
-def _block(width: int, height: int, vector: int, *, along: bool) -> _ThreadBlock:
-    """``ReduceConfig::set_block_dimension``: powers of two, a warp wide if the data allows it."""
+    ``vector`` outputs are those of a thread. Returns the threads in a row, and the rows.
+    """
     # A block has 512 threads at most, fewer if each of them sums several outputs (Reduce.cuh).
     most_threads = 512 // vector
     columns = min(_last_power_of_2(width), most_threads)
-    rows = min(_last_power_of_2(height), most_threads)
-    block_width = min(columns, _WARP)
-    block_height = min(rows, most_threads // block_width)
-    block_width = min(columns, most_threads // block_height)
-    return _ThreadBlock(width=block_width, height=block_height, vector=vector, along=along)
+    rows = min(_last_power_of_2(height), most_threads // min(columns, _WARP))
+    return min(columns, most_threads // rows), rows
 
 
-def _shared_bytes(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> int:
-    """Bytes of the buffer through which the blocks of one output exchange what they summed."""
-    # Few inputs are summed without splitting them over the rows of a block.
-    if -(-inputs // block.inputs_a_step) < min(block.height * 16, 256):
-        return 0
-    sharing = _blocks_an_output(gpu, block, inputs, outputs)
-    if sharing <= 1:
-        return 0
-    # Each block writes one partial sum for every output that it shares.
-    partial_sums = outputs * sharing * block.outputs
-    if not block.along:
-        partial_sums *= block.vector
-    return FLOAT_BYTES * partial_sums
-
-
-def _blocks_an_output(gpu: Gpu, block: _ThreadBlock, inputs: int, outputs: int) -> int:
+def _blocks_an_output(*, blocks: int, blocks_at_once: int, inputs_a_thread: int) -> int:
     """How many blocks sum the inputs of one output; 1 if they share nothing."""
-    # Divisions are rounded up, because a rest needs a whole block.
-    inputs_a_thread = -(-inputs // (block.inputs_a_step * block.height))
-    blocks_at_once = gpu.multiprocessors * (gpu.threads_per_multiprocessor // block.threads)
-    blocks = -(-(outputs // block.vector) // block.outputs)
     # Blocks share no output if all of them already fill the GPU, or if each thread sums little.
     if inputs_a_thread < 256 or blocks > blocks_at_once:
         return 1

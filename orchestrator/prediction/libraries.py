@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -35,22 +35,10 @@ def quick_imports() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def without_gpus() -> Iterator[None]:
-    """Within it, PyTorch sees no GPU.
-
-    Otherwise it would open a CUDA context on a GPU, which takes memory from a measurement there.
-    """
+def without_gpus() -> AbstractContextManager[Any]:
+    """Within it, PyTorch sees no GPU: a CUDA context would take memory from a measurement there."""
     # PyTorch reads the variable when CUDA is first used, so it can be restored afterwards.
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    try:
-        yield
-    finally:
-        if visible is None:
-            del os.environ["CUDA_VISIBLE_DEVICES"]
-        else:
-            os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    return patch.dict(os.environ, CUDA_VISIBLE_DEVICES="")
 
 
 def _not_compiled(function: Any = None, **_: Any) -> Any:

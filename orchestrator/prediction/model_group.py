@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec
@@ -19,85 +19,81 @@ if TYPE_CHECKING:
     from orchestrator.prediction.tracing.batches import BatchShapes
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _MicroBatches:
-    """The traces of one batch."""
-
-    first: Stream
-    """The first micro-batch of a step. No gradients are in memory when it begins."""
-    later: Stream | None
-    """Any later micro-batch of a step, which adds to the gradients. None without accumulation."""
+MicroBatches = tuple[Stream, Stream | None]
+"""The traces of one batch: as the first of a step, which finds no gradients in memory, and as any
+later one, which adds to the gradients. Without accumulation there is no later one."""
+UpdateKey = Callable[[TrialSpec], str]
+"""A function whose result is equal for trials with the same optimizer step."""
 
 
-class ModelGroup:
-    """Trials of one model. If they have three or more micro-batches, only two sizes are traced.
+def predictions(
+    trials: list[TrialSpec], gpu: Gpu, *, update_key: UpdateKey
+) -> Iterator[Prediction]:
+    """One for each trial, in order. The trials are of one model."""
+    reason = unpredictable(trials[0])
+    if reason:
+        for spec in trials:
+            yield _unknown(spec, unpredictable(spec) or reason)
+        return
+    with quick_imports():
+        from orchestrator.prediction.tracing.fake_step import FakeStep
+    try:
+        group = _ModelGroup(trials, FakeStep(trials[0], gpu), gpu, update_key)
+    except Exception as error:  # a model or a file of the user's may raise anything
+        for spec in trials:
+            yield _unknown(spec, _first_line(error))
+        return
+    for spec in trials:
+        try:
+            yield group.prediction(spec)
+        except Exception as error:
+            yield _unknown(spec, _first_line(error))
 
-    The sizes between are interpolated. ``update_key`` is equal for trials with the same optimizer
-    step.
-    """
+
+class _ModelGroup:
+    """Trials of one model. Micro-batches between the smallest and the largest are interpolated."""
 
     def __init__(
-        self, trials: list[TrialSpec], gpu: Gpu, *, update_key: Callable[[TrialSpec], str]
+        self, trials: list[TrialSpec], step: FakeStep, gpu: Gpu, update_key: UpdateKey
     ) -> None:
-        self._trials = trials
+        self._step = step
         self._gpu = gpu
         self._update_key = update_key
         self._accumulates = any(trial.accumulation > 1 for trial in trials)
-        self._traces: dict[tuple[tuple[int, ...], ...], _MicroBatches] = {}
+        sizes = sorted({trial.micro_batch for trial in trials})
+        self._affine = [size for size in sizes if size > 1]
+        """Micro-batches whose memory is an affine function of the size: a single sample has another
+        memory layout."""
+        self._traces: dict[tuple[tuple[int, ...], ...], MicroBatches] = {}
         """Shapes of a batch -> its streams."""
         self._updates: dict[str, Updates] = {}
         self._predicted: dict[tuple[str, int, int], Prediction] = {}
         """Optimizer step, micro-batch and accumulation -> the prediction of all such trials."""
         self._evaluation: Stream | None = None
 
-    def predictions(self) -> Iterator[Prediction]:
-        """One for each trial, in order."""
-        reason = unpredictable(self._trials[0])
-        if reason:
-            for spec in self._trials:
-                yield _unknown(spec, unpredictable(spec) or reason)
-            return
-        with quick_imports():
-            from orchestrator.prediction.tracing.fake_step import FakeStep
-
-        try:
-            step = FakeStep(self._trials[0], self._gpu)
-        except Exception as error:  # a model or a file of the user's may raise anything
-            for spec in self._trials:
-                yield _unknown(spec, _first_line(error))
-            return
-        for spec in self._trials:
-            try:
-                yield self._shared_prediction(spec, step)
-            except Exception as error:
-                yield _unknown(spec, _first_line(error))
-
-    def _shared_prediction(self, spec: TrialSpec, step: FakeStep) -> Prediction:
-        """The prediction of the first trial with the same batch and the same optimizer step.
-
-        Trials of a group differ in nothing else that takes memory.
-        """
+    def prediction(self, spec: TrialSpec) -> Prediction:
+        """That of the first trial with the same batch and optimizer step: nothing else differs."""
         key = (self._update_key(spec), spec.micro_batch, spec.accumulation)
         if key not in self._predicted:
-            self._predicted[key] = self._prediction(spec, step)
+            self._predicted[key] = self._prediction(spec)
         return replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
 
-    def _prediction(self, spec: TrialSpec, step: FakeStep) -> Prediction:
+    def _prediction(self, spec: TrialSpec) -> Prediction:
         """The figures of the worst batch, and beside them those of a typical one."""
         from orchestrator.prediction.tracing.positions import why_beyond
 
         # What cannot run has no memory to predict.
-        batch = step.batches.worst(spec.micro_batch)
-        refused = why_beyond(step.model, batch)
+        batches = self._step.batches
+        batch = batches.worst(spec.micro_batch)
+        refused = why_beyond(self._step.model, batch)
         if refused:
             return Prediction(trial_id=spec.trial_id, choices=spec.choices, refused=refused)
-        worst = self._predicted_on(batch, spec, step)
-        if not step.batches.is_ragged or worst.device is None:
+        worst = self._predicted_on(batch, spec)
+        if not batches.is_ragged or worst.device is None:
             return worst
         # Rows of a data file: the worst batch decides, the typical one is shown beside it.
-        typical_batch = step.batches.typical(spec.micro_batch)
-        typical = self._predicted_on(typical_batch, spec, step)
+        typical_batch = batches.typical(spec.micro_batch)
+        typical = self._predicted_on(typical_batch, spec)
         return replace(
             worst,
             typical_device=typical.device,
@@ -105,118 +101,91 @@ class ModelGroup:
             typical_tokens=typical_batch.tokens(),
         )
 
-    def _predicted_on(self, batch: BatchShapes, spec: TrialSpec, step: FakeStep) -> Prediction:
+    def _predicted_on(self, batch: BatchShapes, spec: TrialSpec) -> Prediction:
         """The trial's figures if all its micro-batches have these shapes."""
-        micro_batches = self._micro_batches(batch, spec.micro_batch, step)
-        if spec.settings.deepspeed is not None:
-            return self._predicted_under_deepspeed(batch, spec, step, micro_batches)
-        # The trial as streams: its model, its micro-batches, its updates.
-        updates = self._updates_of(spec, step)
-        streams = TrialStreams(
-            model=step.weights,
-            first=micro_batches.first,
-            later=micro_batches.later,
-            accumulation=spec.accumulation,
-            first_update=updates.first,
-            update=updates.later,
-            evaluation=self._evaluation_of(spec, step),
-        )
-        replayed = Replayed(
-            peaks=replay(streams, self._gpu),
-            outside=_outside_allocator(micro_batches.first, self._gpu),
-            paged=updates.paged,
-            mask_bytes=_mask_bytes(batch, step),
-            needs_ampere=NEEDS_AMPERE in micro_batches.first.kernels,
-        )
-        return predicted(spec, replayed, self._gpu)
+        first, later = self._micro_batches(batch, spec.micro_batch)
+        outside = self._gpu.context_bytes + self._gpu.kernels_bytes
+        if "cudnn" in first.kernels:
+            outside += self._gpu.cudnn_bytes
+        paged: tuple[int, ...] = ()
+        if spec.settings.deepspeed is None:
+            updates = self._updates_of(spec)
+            paged = updates.paged
+            streams = TrialStreams(
+                model=self._step.weights,
+                first=first,
+                later=later,
+                accumulation=spec.accumulation,
+                first_update=updates.first,
+                update=updates.later,
+            )
+        else:
+            from orchestrator.prediction import zero
 
-    def _predicted_under_deepspeed(
-        self, batch: BatchShapes, spec: TrialSpec, step: FakeStep, micro_batches: _MicroBatches
-    ) -> Prediction:
-        from orchestrator.prediction import zero
-
-        # The engine holds weights, gradients and states in buffers of its own.
-        engine = zero.ZeroEngine.of(spec, step.hidden_size)
-        reason = engine.unpredictable(step.model)
-        if reason:
-            return _unknown(spec, reason)
-        streams = zero.trial_streams(
-            step.model, engine, micro_batches.first, micro_batches.later, spec.accumulation
-        )
-        streams = replace(streams, evaluation=self._evaluation_of(spec, step))
-        # The engine's communicator and its own context lie outside the allocator.
-        outside = _outside_allocator(micro_batches.first, self._gpu)
-        is_stage_3 = engine.stage == 3
-        outside += self._gpu.deepspeed_zero3_bytes if is_stage_3 else self._gpu.deepspeed_bytes
+            # The engine holds weights, gradients and states in buffers of its own.
+            engine = zero.ZeroEngine.of(spec, self._step.model)
+            if reason := engine.unpredictable(self._step.model):
+                return _unknown(spec, reason)
+            streams = zero.trial_streams(self._step.model, engine, first, later, spec.accumulation)
+            outside += engine.outside_bytes(self._gpu)
+        streams = replace(streams, evaluation=self._evaluation_of(spec))
         replayed = Replayed(
             peaks=replay(streams, self._gpu),
             outside=outside,
-            mask_bytes=_mask_bytes(batch, step),
-            needs_ampere=NEEDS_AMPERE in micro_batches.first.kernels,
-            under_deepspeed=True,
+            paged=paged,
+            mask_bytes=self._mask_bytes(batch),
+            needs_ampere=NEEDS_AMPERE in first.kernels,
+            under_deepspeed=spec.settings.deepspeed is not None,
         )
         return predicted(spec, replayed, self._gpu)
 
-    def _evaluation_of(self, spec: TrialSpec, step: FakeStep) -> Stream | None:
+    def _evaluation_of(self, spec: TrialSpec) -> Stream | None:
         if spec.measure.evaluate_and_save and self._evaluation is None:
-            self._evaluation = step.evaluation(step.evaluation_rows)
+            self._evaluation = self._step.evaluation()
         return self._evaluation
 
-    def _updates_of(self, spec: TrialSpec, step: FakeStep) -> Updates:
+    def _updates_of(self, spec: TrialSpec) -> Updates:
         key = self._update_key(spec)
         if key not in self._updates:
-            self._updates[key] = step.updates(spec)
+            self._updates[key] = self._step.updates(spec)
         return self._updates[key]
 
-    def _micro_batches(self, batch: BatchShapes, samples: int, step: FakeStep) -> _MicroBatches:
+    def _mask_bytes(self, batch: BatchShapes) -> int:
+        """A 32-bit attention bias for each head and pair of positions; 0 without padding."""
+        if not batch.is_padded:
+            return 0
+        heads = int(getattr(self._step.model.config, "num_attention_heads", 0) or 1)
+        samples = batch.tensors["attention_mask"].shape[0]
+        return 4 * samples * heads * batch.tokens() ** 2
+
+    def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
         """A micro-batch, interpolated between the smallest and the largest if it can be."""
-        sizes = sorted({trial.micro_batch for trial in self._trials})
-        affine = [size for size in sizes if size > 1]  # a single sample has another memory layout
         # For batches of unequal length, memory is not an affine function of the size.
-        if not step.batches.is_ragged and len(affine) > 2 and samples in affine[1:-1]:
-            smallest = self._traced(step.batches.worst(affine[0]), affine[0], step)
-            largest = self._traced(step.batches.worst(affine[-1]), affine[-1], step)
+        if not self._step.batches.is_ragged and samples in self._affine[1:-1]:
+            low, high = self._affine[0], self._affine[-1]
+            smallest = self._traced(self._step.batches.worst(low), low)
+            largest = self._traced(self._step.batches.worst(high), high)
             interpolated = _interpolated(smallest, largest, samples)
             if interpolated is not None:
                 return interpolated
-        return self._traced(batch, samples, step)
+        return self._traced(batch, samples)
 
-    def _traced(self, batch: BatchShapes, samples: int, step: FakeStep) -> _MicroBatches:
+    def _traced(self, batch: BatchShapes, samples: int) -> MicroBatches:
         key = tuple(tensor.shape for tensor in batch.tensors.values())
         if key not in self._traces:
-            first, later = step.micro_batches(batch, samples=samples, accumulated=self._accumulates)
-            self._traces[key] = _MicroBatches(first=first, later=later)
+            self._traces[key] = self._step.micro_batches(
+                batch, samples=samples, accumulated=self._accumulates
+            )
         return self._traces[key]
 
 
-def _interpolated(low: _MicroBatches, high: _MicroBatches, samples: int) -> _MicroBatches | None:
+def _interpolated(low: MicroBatches, high: MicroBatches, samples: int) -> MicroBatches | None:
     """The streams between two traces; None if the traces do not have the same events."""
-    first = between(low.first, high.first, samples)
-    if first is None:
-        return None
-    if low.later is None or high.later is None:
-        return _MicroBatches(first=first, later=None)
-    later = between(low.later, high.later, samples)
-    if later is None:
-        return None
-    return _MicroBatches(first=first, later=later)
-
-
-def _outside_allocator(stream: Stream, gpu: Gpu) -> int:
-    """Bytes of the device that a training takes outside the caching allocator."""
-    outside = gpu.context_bytes + gpu.kernels_bytes
-    if "cudnn" in stream.kernels:
-        outside += gpu.cudnn_bytes
-    return outside
-
-
-def _mask_bytes(batch: BatchShapes, step: FakeStep) -> int:
-    """A 32-bit attention bias for each head and pair of positions; 0 without padding."""
-    if not batch.is_padded:
-        return 0
-    tokens = batch.tokens()
-    samples = batch.tensors["attention_mask"].shape[0]
-    return 4 * samples * step.attention_heads * tokens * tokens
+    first = between(low[0], high[0], samples)
+    if first is None or low[1] is None or high[1] is None:
+        return None if first is None else (first, None)
+    later = between(low[1], high[1], samples)
+    return None if later is None else (first, later)
 
 
 def _unknown(spec: TrialSpec, reason: str) -> Prediction:

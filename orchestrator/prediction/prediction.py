@@ -72,10 +72,7 @@ class Prediction:
     measured_bytes: int | None = None
     """Memory of the GPU whose constants were all measured; None if some were not."""
     anatomy: Mapping[str, int] = field(default_factory=dict)
-    """Kind of memory -> bytes at the peak; they add up to ``allocated.bytes``.
-
-    The kinds are those of ``jobs.anatomy.memory.kinds``.
-    """
+    """Kind of memory (``jobs.anatomy.memory.kinds``) -> bytes at the peak of ``allocated``."""
     unknown: str = ""
     """Why nothing is predicted; empty if something is."""
     refused: str = ""

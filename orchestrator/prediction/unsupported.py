@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 from jobs.spec import TrialSpec
+from jobs.techniques.hooks import hook_name
 
 _ARGUMENTS = {
     "label_smoothing_factor": "label smoothing computes its loss outside the model",
@@ -29,114 +33,90 @@ _HOOK_PLACES = {
     "kernels": "the trace cannot restrict attention to one kernel",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
-_PLAIN_LORA = frozenset(
-    {
-        "alpha_pattern",
-        "exclude_modules",
-        "layers_pattern",
-        "layers_to_transform",
-        "lora_alpha",
-        "r",
-        "rank_pattern",
-        "target_modules",
-        "use_rslora",
-    }
-)
+_PLAIN_LORA = {
+    "alpha_pattern",
+    "exclude_modules",
+    "layers_pattern",
+    "layers_to_transform",
+    "lora_alpha",
+    "r",
+    "rank_pattern",
+    "target_modules",
+    "use_rslora",
+}
 """Parameters of LoRA with which it still computes two products beside each layer, and no more."""
 
 
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
-    return (
-        _untraced_inputs(spec)
-        or _untraced_kernels(spec)
-        or _untraced_states(spec)
-        or _untraced_arguments(spec)
-        or _unmodelled_deepspeed(spec)
+    reasons = itertools.chain(
+        _untraced_inputs(spec),
+        _untraced_kernels(spec),
+        _untraced_states(spec),
+        _unmodelled_deepspeed(spec),
     )
+    return next(reasons, "")
 
 
-def _untraced_inputs(spec: TrialSpec) -> str:
+def _untraced_inputs(spec: TrialSpec) -> Iterator[str]:
     if spec.own_code is not None:
-        return "what your own code computes is not traced"
+        yield "what your own code computes is not traced"
     if spec.model.task == "image-text-to-text":
-        return "image positions depend on the tokens of a batch, which a trace does not have"
+        yield "image positions depend on the tokens of a batch, which a trace does not have"
     if "batching" in spec.settings.hooks:
-        return "rows in one sequence need a mask that depends on their lengths"
-    return ""
+        yield "rows in one sequence need a mask that depends on their lengths"
 
 
-def _untraced_kernels(spec: TrialSpec) -> str:
+def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
+    hooks = spec.settings.hooks
     if spec.settings.training_arguments.get("torch_compile"):
-        return "torch.compile plans its own buffers"
-    for place, reason in _HOOK_PLACES.items():
-        if place in spec.settings.hooks:
-            return reason
-    loss = spec.settings.hooks.get("loss")
-    if loss is not None and loss.name != "chunked_loss":
-        return "the kernels of this loss are not traced"
+        yield "torch.compile plans its own buffers"
+    yield from (reason for place, reason in _HOOK_PLACES.items() if place in hooks)
+    if hook_name(spec, "loss") not in ("", "chunked_loss"):
+        yield "the kernels of this loss are not traced"
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
     if attention.startswith(("flash_attention", "flex", "kernels-community/")):
-        return f"{attention} runs kernels that are not traced"
+        yield f"{attention} runs kernels that are not traced"
     if "experts_implementation" in spec.settings.model_kwargs:
-        return "the kernels of a chosen experts implementation are not traced"
-    base = spec.settings.hooks.get("base")
-    if base is not None and base.name in ("fp16_base", "dequantized_base"):
-        return "a base in this format was never compared with a GPU"
-    if base is not None and base.name != "bf16_base":
-        return "the kernels of a quantized base are not traced"
-    return _untraced_adapter(spec)
+        yield "the kernels of a chosen experts implementation are not traced"
+    base = hook_name(spec, "base")
+    if base in ("fp16_base", "dequantized_base"):
+        yield "a base in this format was never compared with a GPU"
+    if base not in ("", "bf16_base"):
+        yield "the kernels of a quantized base are not traced"
+    if hook_name(spec, "model") == "peft_adapter":
+        arguments = hooks["model"].arguments
+        # Other methods compute more than two products beside a layer, and no GPU has checked them.
+        if arguments["method"] != "lora" or not _PLAIN_LORA.issuperset(arguments["parameters"]):
+            yield f"the operators of this {arguments['method']} adapter are not traced"
 
 
-def _untraced_adapter(spec: TrialSpec) -> str:
-    adapter = spec.settings.hooks.get("model")
-    if adapter is None or adapter.name != "peft_adapter":
-        return ""
-    method = adapter.arguments["method"]
-    parameters = adapter.arguments["parameters"]
-    # Other methods compute more than two products beside a layer, and no GPU has checked them.
-    if method != "lora" or not _PLAIN_LORA.issuperset(parameters):
-        return f"the operators of this {method} adapter are not traced"
-    return ""
-
-
-def _untraced_states(spec: TrialSpec) -> str:
+def _untraced_states(spec: TrialSpec) -> Iterator[str]:
     arguments = spec.settings.training_arguments
     if str(arguments.get("optim", "")).startswith(("adamw_torch_8bit", "adamw_torch_4bit")):
-        return "torchao compiles its optimizers"
-    optimizer = spec.settings.hooks.get("optimizer")
-    if optimizer is not None and optimizer.name == "muon":
-        return "the temporary matrices of Muon's update were never compared with a GPU"
+        yield "torchao compiles its optimizers"
+    if hook_name(spec, "optimizer") == "muon":
+        yield "the temporary matrices of Muon's update were never compared with a GPU"
     if (arguments.get("gradient_checkpointing_kwargs") or {}).get("offload"):
-        return "activations offloaded to the host overlap with the computation"
-    return ""
+        yield "activations offloaded to the host overlap with the computation"
+    yield from (reason for name, reason in _ARGUMENTS.items() if arguments.get(name))
 
 
-def _untraced_arguments(spec: TrialSpec) -> str:
-    for name, reason in _ARGUMENTS.items():
-        if spec.settings.training_arguments.get(name):
-            return reason
-    return ""
-
-
-def _unmodelled_deepspeed(spec: TrialSpec) -> str:
+def _unmodelled_deepspeed(spec: TrialSpec) -> Iterator[str]:
     config = spec.settings.deepspeed
     if config is None:
-        return ""
+        return
     # Where the optimizer's states and the parameters live.
     zero = config.get("zero_optimization", {})
-    devices = {}
-    for part in ("optimizer", "param"):
-        devices[part] = str((zero.get(f"offload_{part}") or {}).get("device", "none"))
-    if "nvme" in devices.values():
-        return "NVMe offload keeps buffers whose number depends on the disk"
-    if (zero.get("offload_optimizer") or {}).get("super_offload"):
-        return "the buffers of SuperOffload are not modelled"
-    if devices["optimizer"] != "none":
-        return ""
-    optimizer = str(spec.settings.training_arguments.get("optim", "adamw_torch_fused"))
-    if not optimizer.startswith("adamw_torch"):
-        return "DeepSpeed flattens parameters before this optimizer sees them"
+    optimizer, parameters = (zero.get(f"offload_{part}") or {} for part in ("optimizer", "param"))
+    if "nvme" in (optimizer.get("device"), parameters.get("device")):
+        yield "NVMe offload keeps buffers whose number depends on the disk"
+    if optimizer.get("super_offload"):
+        yield "the buffers of SuperOffload are not modelled"
+    if str(optimizer.get("device", "none")) != "none":
+        return
+    name = str(spec.settings.training_arguments.get("optim", "adamw_torch_fused"))
+    if not name.startswith("adamw_torch"):
+        yield "DeepSpeed flattens parameters before this optimizer sees them"
     if spec.accumulation > 1:
-        return "how DeepSpeed accumulates gradients on the GPU is not modelled"
-    return ""
+        yield "how DeepSpeed accumulates gradients on the GPU is not modelled"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FLOAT_BYTES
 from orchestrator.prediction.replay import TrialStreams
 
@@ -24,18 +26,15 @@ class ZeroEngine:
     """Most parameters whose gathered weights stage 3 keeps between their uses."""
 
     @classmethod
-    def of(cls, spec: TrialSpec, hidden_size: int) -> ZeroEngine:
-        """The engine of a trial's configuration.
-
-        If the bucket size is "auto", transformers takes the square of the model's ``hidden_size``.
-        """
+    def of(cls, spec: TrialSpec, model: Any) -> ZeroEngine:
+        """The engine of a trial's configuration."""
         config = spec.settings.deepspeed or {}
         zero = config.get("zero_optimization", {})
         # The numbers are DeepSpeed's own defaults.
         bucket = zero.get("reduce_bucket_size", 500_000_000)
         if bucket == "auto":
             # As in ``HfTrainerDeepSpeedConfig.trainer_config_finalize`` of transformers.
-            bucket = hidden_size**2
+            bucket = int(getattr(model.config, "hidden_size", 0) or 0) ** 2
         live = zero.get("stage3_max_live_parameters", 1_000_000_000)
         return cls(
             stage=int(zero.get("stage", 0)),
@@ -46,32 +45,16 @@ class ZeroEngine:
 
     def unpredictable(self, model: torch.nn.Module) -> str:
         """Why memory cannot be predicted for this model with the engine; empty if it can."""
-        elements = sum(parameter.numel() for parameter in model.parameters())
-        if self.stage == 3 and elements > self.live_elements:
+        if self.stage == 3 and _elements(model.parameters()) > self.live_elements:
             return (
                 "ZeRO-3 gathers and releases the weights of a model beyond its limit of live "
                 "parameters"
             )
         return ""
 
-
-def cast(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Cast parameters and buffers as the engine does; shared parameters stay shared."""
-    # The loop meets shared parameters more than once, but casts them once. The key is the id of the
-    # old and of the new parameter.
-    casts: dict[int, torch.nn.Parameter] = {}
-    for module in model.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is None:
-                continue
-            if id(parameter) not in casts:
-                weights = parameter.detach().to(dtype)
-                copy = torch.nn.Parameter(weights, parameter.requires_grad)
-                casts |= {id(parameter): copy, id(copy): copy}
-            module._parameters[name] = casts[id(parameter)]
-        for name, buffer in module._buffers.items():
-            if buffer is not None and buffer.is_floating_point():
-                module._buffers[name] = buffer.to(dtype)
+    def outside_bytes(self, gpu: Gpu) -> int:
+        """Memory of the communicator and the engine's own context, outside the allocator."""
+        return gpu.deepspeed_zero3_bytes if self.stage == 3 else gpu.deepspeed_bytes
 
 
 def trial_streams(
@@ -89,11 +72,11 @@ def trial_streams(
     memory no other stream can use.
     """
     is_stage_3 = engine.stage == 3
-    element_bytes = _Trained.of(model).element_bytes
+    element_bytes = _trained(model)[0].element_size()
     bucket_bytes = engine.bucket_elements * element_bytes if engine.stage else 0
     update = Stream(events=tuple(_update_events(model, engine)))
     return TrialStreams(
-        model=Stream(events=tuple(_resident_events(model, engine))),
+        model=Stream(events=tuple(_allocations(_resident_sizes(model, engine)))),
         first=_bucketed(first, bucket_bytes, from_start=is_stage_3),
         later=later and _bucketed(later, bucket_bytes, from_start=is_stage_3),
         accumulation=accumulation,
@@ -103,43 +86,25 @@ def trial_streams(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Trained:
-    """Sizes of a model's trained parameters."""
-
-    elements: int
-    element_bytes: int
-    largest_elements: int
-    """Elements of the largest parameter."""
-
-    @classmethod
-    def of(cls, model: torch.nn.Module) -> _Trained:
-        """The sizes of the parameters of a model that get gradients."""
-        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        sizes = [parameter.numel() for parameter in parameters]
-        return cls(
-            elements=sum(sizes),
-            element_bytes=parameters[0].element_size(),
-            largest_elements=max(sizes),
-        )
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all trained parameters in the training precision."""
-        return self.elements * self.element_bytes
+def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The parameters that get gradients. All have the training precision."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _resident_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Event]:
-    """Allocations that live from the first step to the last."""
-    for number, (nbytes, kind) in enumerate(_resident_sizes(model, engine), start=1):
-        yield Allocation(number=number, formula="tensor", integers=(nbytes,), kind=kind)
+def _allocations(sizes: Iterable[tuple[int, str]]) -> list[Allocation]:
+    """Allocations of tensors, from their bytes and kinds."""
+    return [
+        Allocation(number=number, formula="tensor", integers=(nbytes,), kind=kind)
+        for number, (nbytes, kind) in enumerate(sizes, 1)
+    ]
 
 
 def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tuple[int, str]]:
     """Bytes and kind of each buffer that lives during all steps, in order of allocation."""
-    trained = _Trained.of(model)
+    trained = _trained(model)
+    trained_bytes = sum(parameter.nbytes for parameter in trained)
     # All trained weights lie in one flat buffer. Others have their own.
-    yield trained.nbytes, "weights"
+    yield trained_bytes, "weights"
     for parameter in model.parameters():
         if not parameter.requires_grad:
             yield parameter.nbytes, "weights"
@@ -147,32 +112,32 @@ def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tupl
         yield buffer.nbytes, "weights"
     if not engine.optimizer_on_host:
         for _ in ("32-bit weights", "first moment", "second moment"):
-            yield FLOAT_BYTES * trained.elements, "optimizer states"
+            yield FLOAT_BYTES * _elements(trained), "optimizer states"
     if engine.stage in (1, 2) and engine.optimizer_on_host:
-        yield trained.largest_elements * trained.element_bytes, "ZeRO buffers"
+        yield max(parameter.nbytes for parameter in trained), "ZeRO buffers"
     if engine.stage == 3 and not engine.optimizer_on_host:
-        yield trained.nbytes, "gradients"
+        yield trained_bytes, "gradients"
 
 
-def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[Event]:
+def _elements(parameters: Iterable[torch.nn.Parameter]) -> int:
+    return sum(parameter.numel() for parameter in parameters)
+
+
+def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> list[Event]:
     """The temporary buffers of an update; none if the optimizer is on the host.
 
     An update on the GPU flattens the gradients and converts them to 32 bits.
     """
     if engine.optimizer_on_host:
-        return
+        return []
     # Stages 1 and 2 make a flat copy of the gradients in the training precision. All make one in
     # 32 bits.
-    trained = _Trained.of(model)
-    sizes = [FLOAT_BYTES * trained.elements]
+    trained = _trained(model)
+    sizes = [FLOAT_BYTES * _elements(trained)]
     if engine.stage in (1, 2):
-        sizes.insert(0, trained.nbytes)
-    numbers = range(1, len(sizes) + 1)
-    for number, nbytes in zip(numbers, sizes, strict=True):
-        kind = "temporary buffers"
-        yield Allocation(number=number, formula="tensor", integers=(nbytes,), kind=kind)
-    for number in numbers:
-        yield Free(number=number)
+        sizes.insert(0, sum(parameter.nbytes for parameter in trained))
+    buffers = _allocations((nbytes, "temporary buffers") for nbytes in sizes)
+    return [*buffers, *(Free(number=buffer.number) for buffer in buffers)]
 
 
 def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,7 +18,6 @@ from orchestrator.prediction.tracing.workspaces import workspaces
 _aten = torch.ops.aten
 _PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
 _ALL = {_aten.all.default, _aten.all.dim, _aten.all.dims}
-_SUMS = {_aten.sum.default}
 _KERNELS = {
     _aten.convolution.default: "cudnn",
     _aten._scaled_dot_product_cudnn_attention.default: "cudnn",
@@ -40,7 +38,6 @@ _KIND_LEFT_BY = {
     "update": "optimizer states",
 }
 """Phase -> the kind of its allocations that are still in memory when the phase ends."""
-_TEMPORARY = "temporary buffers"
 
 
 def _has_no_older_kernel(query: torch.Tensor, key: torch.Tensor) -> bool:
@@ -49,20 +46,10 @@ def _has_no_older_kernel(query: torch.Tensor, key: torch.Tensor) -> bool:
 
 
 @dataclass(slots=True)
-class _Taken:
-    """A recorded allocation, without its kind, which is known only when its phase has ended."""
-
-    number: int
-    formula: str
-    integers: tuple[int, ...]
-    once: str
-
-
-@dataclass(slots=True)
 class _Recording:
     """The events that were recorded since the last stream."""
 
-    events: list[_Taken | Free] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     kinds: dict[int, str] = field(default_factory=dict)
     """Number of an allocation -> its kind, once that is known."""
     alive: dict[int, str] = field(default_factory=dict)
@@ -74,11 +61,13 @@ class _Recording:
     def take(self, formula: str, integers: tuple[int, ...], kind: str, *, once: str = "") -> int:
         """Record an allocation. Returns its number."""
         self.last_number += 1
+        number = self.last_number
         if kind:
-            self.kinds[self.last_number] = kind
-        taken = _Taken(self.last_number, formula, integers, once)
-        self.events.append(taken)
-        return self.last_number
+            self.kinds[number] = kind
+        self.events.append(
+            Allocation(number=number, formula=formula, integers=integers, kind=kind, once=once)
+        )
+        return number
 
     def to_stream(self, samples: int) -> Stream:
         """The recorded events in order. Frees between two allocations are sorted by number.
@@ -97,18 +86,11 @@ class _Recording:
                 continue
             events += [Free(number=number) for number in sorted(frees)]
             frees = []
-            events.append(self._allocation(event))
+            # An allocation that outlives its phase gets its kind when the phase has ended.
+            kind = self.kinds.get(event.number, "temporary buffers")
+            events.append(replace(event, kind=kind))
         events += [Free(number=number) for number in sorted(frees)]
         return Stream(events=tuple(events), samples=samples, kernels=frozenset(self.kernels))
-
-    def _allocation(self, taken: _Taken) -> Allocation:
-        return Allocation(
-            number=taken.number,
-            formula=taken.formula,
-            integers=taken.integers,
-            kind=self.kinds.get(taken.number, _TEMPORARY),
-            once=taken.once,
-        )
 
 
 class AllocationRecorder(TorchDispatchMode):
@@ -191,23 +173,20 @@ class AllocationRecorder(TorchDispatchMode):
         if func in _PRODUCTS:
             self._take_library_workspaces(func, args)
         # Run the operator, and record the storages that it makes.
-        results = run_as_cuda(func, args, kwargs)
-        for tensor in (*results.intermediate, *_tensors(results.output)):
+        output, intermediate = run_as_cuda(func, args, kwargs)
+        for tensor in (*intermediate, *_tensors(output)):
             self._record_storage(tensor, func, args)
-        self._note_conditions(func, args, results.output)
+        self._note_conditions(func, args, output)
         if func in _KERNELS:
             self._recording.kernels.add(_KERNELS[func])
         if func in _NEW_ATTENTION and _has_no_older_kernel(*args[:2]):
             self._recording.kernels.add(NEEDS_AMPERE)
         # Record the workspaces that are free again when the kernel has run.
         self._record_kernel_workspaces(func, args)
-        return results.output
+        return output
 
     def _value_of(self, tensor: torch.Tensor) -> bool:
-        """The value that is read from a tensor without data.
-
-        It is 1, or False for a condition. A condition about all positions is True unless padded.
-        """
+        """The value that is read from a tensor without data; see the class."""
         if tensor.dtype is not torch.bool:
             return True
         is_about_all = tensor.untyped_storage()._cdata in self._results_of_all
@@ -217,7 +196,7 @@ class AllocationRecorder(TorchDispatchMode):
         """Remember results about all positions, as of ``mask.all()`` or ``mask.sum() == numel``."""
         if func in _ALL:
             self._results_of_all.add(output.untyped_storage()._cdata)
-        elif func in _SUMS and args[0].dtype in (torch.bool, torch.int64):
+        elif func is _aten.sum.default and args[0].dtype in (torch.bool, torch.int64):
             self._counts.add(output.untyped_storage()._cdata)
         elif func is _aten.eq.Scalar and args[0].untyped_storage()._cdata in self._counts:
             self._results_of_all.add(output.untyped_storage()._cdata)
@@ -240,9 +219,11 @@ class AllocationRecorder(TorchDispatchMode):
 
     def _record_kernel_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
         """Record the workspaces of an operator's kernel, which are freed when it has run."""
-        take = functools.partial(self._recording.take, kind="kernel workspaces")
-        numbers = [take(formula, integers) for formula, integers in workspaces(func, args)]
-        self._recording.events += [Free(number=number) for number in numbers]
+        recording = self._recording
+        numbers = []
+        for formula, integers in workspaces(func, args):
+            numbers.append(recording.take(formula, integers, "kernel workspaces"))
+        recording.events += [Free(number=number) for number in numbers]
 
     def _record_storage(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
         """Record a tensor's storage if it is new."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import transformers
@@ -43,20 +43,7 @@ class BatchShapes:
         return 0
 
 
-class Batches(Protocol):
-    """Where the batches of a trial come from."""
-
-    is_ragged: bool
-    """Whether batches of one size differ in length."""
-
-    def worst(self, samples: int) -> BatchShapes:
-        """The micro-batch that takes the most memory."""
-
-    def typical(self, samples: int) -> BatchShapes:
-        """A micro-batch of median length."""
-
-
-def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
+def batches_of(spec: TrialSpec) -> tuple[_EqualBatches | _FileBatches, ModelSpec]:
     """The batches of a trial, and its model with as many classes as its data file has.
 
     Raises what reading the user's data file raises.
@@ -75,7 +62,7 @@ def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     return _EqualBatches(sample, is_padded=is_padded), spec.model
 
 
-def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[Batches, ModelSpec]:
+def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[_FileBatches, ModelSpec]:
     """The batches of rows whose lengths differ, and the model fitted to their labels."""
     rows, collate = data.load(
         spec.data, spec.model.task, config, samples=None, seed=spec.measure.seed
@@ -99,6 +86,7 @@ class _EqualBatches:
     """Batches of samples of one shape."""
 
     is_ragged = False
+    """Whether batches of one size differ in length."""
 
     def __init__(self, sample: Mapping[str, Any], *, is_padded: bool) -> None:
         self._sample = {name: torch.as_tensor(value) for name, value in sample.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -87,16 +86,8 @@ def _suits_efficient(gpu: Gpu, query: torch.Tensor, key: torch.Tensor) -> bool:
     return query.shape[1] == key.shape[1] and query.shape[-1] % alignment == 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Options:
-    dropout: float
-    is_causal: bool
-    scale: float | None
-    enable_gqa: bool
-
-
 def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
-    """A ``scaled_dot_product_attention`` that picks kernels as on ``gpu``."""
+    """A ``scaled_dot_product_attention`` that makes the tensors of the kernel picked on ``gpu``."""
 
     def scaled_dot_product_attention(
         query: torch.Tensor,
@@ -112,52 +103,30 @@ def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
         """Has the parameters of ``torch.nn.functional.scaled_dot_product_attention``."""
         # Choose the kernel first, because it decides what is saved and what is temporary.
         kernel = attention_kernel(gpu, query, key, value, attn_mask, dropout_p, is_causal=is_causal)
-        options = _Options(
-            dropout=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
-        )
-        return _computed(kernel, (query, key, value), attn_mask, options)
+        inputs = (query, key, value)
+        mask = attn_mask
+        if mask is not None and mask.dtype is torch.bool:
+            mask = torch.zeros_like(mask, dtype=query.dtype)
+        saves_rows = _saves_rows(inputs)
+        outputs: Any
+        if kernel == "flash":
+            return _flash(inputs, dropout_p, is_causal, scale)
+        if kernel == "cudnn":
+            outputs = _aten._scaled_dot_product_cudnn_attention(
+                *inputs, mask, saves_rows, dropout_p, is_causal, False, scale=scale
+            )
+        elif kernel == "efficient":
+            bias = _aligned(mask, query, key)
+            outputs = _aten._scaled_dot_product_efficient_attention(
+                *inputs, bias, saves_rows, dropout_p, is_causal, scale=scale
+            )
+        else:
+            outputs = _aten._scaled_dot_product_attention_math(
+                *inputs, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        return outputs[0]  # type: ignore[no-any-return]
 
     return scaled_dot_product_attention
-
-
-def _computed(
-    kernel: str, inputs: Inputs, mask: torch.Tensor | None, options: _Options
-) -> torch.Tensor:
-    """The output of a kernel. The call makes the same tensors as the kernel."""
-    if mask is not None and mask.dtype is torch.bool:
-        mask = torch.zeros_like(mask, dtype=inputs[0].dtype)
-    if kernel == "flash":
-        return _flash(inputs, options)
-    if kernel == "cudnn":
-        return _cudnn(inputs, mask, options)
-    if kernel == "efficient":
-        return _efficient(inputs, mask, options)
-    outputs: Any = _aten._scaled_dot_product_attention_math(
-        *inputs,
-        mask,
-        options.dropout,
-        options.is_causal,
-        scale=options.scale,
-        enable_gqa=options.enable_gqa,
-    )
-    return outputs[0]  # type: ignore[no-any-return]
-
-
-def _cudnn(inputs: Inputs, mask: torch.Tensor | None, options: _Options) -> torch.Tensor:
-    dropout, is_causal = options.dropout, options.is_causal
-    outputs: Any = _aten._scaled_dot_product_cudnn_attention(
-        *inputs, mask, _saves_rows(inputs), dropout, is_causal, False, scale=options.scale
-    )
-    return outputs[0]  # type: ignore[no-any-return]
-
-
-def _efficient(inputs: Inputs, mask: torch.Tensor | None, options: _Options) -> torch.Tensor:
-    bias = _aligned(mask, inputs[0], inputs[1])
-    dropout, is_causal = options.dropout, options.is_causal
-    outputs: Any = _aten._scaled_dot_product_efficient_attention(
-        *inputs, bias, _saves_rows(inputs), dropout, is_causal, scale=options.scale
-    )
-    return outputs[0]  # type: ignore[no-any-return]
 
 
 def _saves_rows(inputs: Inputs) -> bool:
@@ -165,26 +134,19 @@ def _saves_rows(inputs: Inputs) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
 
 
-def _flash(inputs: Inputs, options: _Options) -> torch.Tensor:
+def _flash(inputs: Inputs, dropout: float, is_causal: bool, scale: float | None) -> torch.Tensor:
     """FlashAttention on heads padded to a multiple of 8, as the kernel wants them."""
     width = inputs[0].shape[-1]
     missing = -width % 8
-    if not missing:
-        return _flash_kernel(inputs, options, options.scale)
-    padded = tuple(torch.nn.functional.pad(tensor, (0, missing)) for tensor in inputs)
-    scale = options.scale
-    if scale is None:
-        scale = width**-0.5  # from the width before padding
-    return _flash_kernel(padded, options, scale)[..., :width]
-
-
-def _flash_kernel(
-    inputs: tuple[torch.Tensor, ...], options: _Options, scale: float | None
-) -> torch.Tensor:
+    padded: Any = inputs
+    if missing:
+        padded = [torch.nn.functional.pad(tensor, (0, missing)) for tensor in inputs]
+        scale = width**-0.5 if scale is None else scale  # from the width before padding
     outputs: Any = _aten._scaled_dot_product_flash_attention(
-        *inputs, options.dropout, options.is_causal, False, scale=scale
+        *padded, dropout, is_causal, False, scale=scale
     )
-    return outputs[0]  # type: ignore[no-any-return]
+    output: torch.Tensor = outputs[0]
+    return output[..., :width] if missing else output
 
 
 def _aligned(

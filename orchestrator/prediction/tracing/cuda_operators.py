@@ -3,46 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 _aten = torch.ops.aten
-_SOLE_REFERENCES = (4, 2)
-"""References to a tensor, and to its storage, that only an operator's caller holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
-    """An operator's output, and the tensors that CUDA makes on the way."""
+def run_as_cuda(
+    func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, list[torch.Tensor]]:
+    """Run an operator with the allocations that CUDA and autograd make on tensors with data.
 
-    output: Any
-    intermediate: tuple[torch.Tensor, ...] = ()
-
-
-def run_as_cuda(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Results:
-    """Run an operator with the allocations that CUDA and autograd make on tensors with data."""
+    Returns its output, and the tensors that CUDA makes on the way.
+    """
     # Operators that CUDA computes in other ways.
     if func is _aten._grouped_mm.default and args[0].dtype is not torch.bfloat16:
-        return Results(_grouped_product(*args[:3]))
+        return _grouped_product(*args[:3]), []
     if func is _aten.roll.default and len(args[1]) > 1:
         return _rolled(func, *args[:3])
     # Autograd adds gradients in place if nothing else holds the tensor. It does not do so for a
     # subclass of tensors, and tensors without data are one.
     if func is _aten.index_put.default and _in_backward():
-        return Results(args[0])
+        return args[0], []
     if func is _aten.add.Tensor and _in_backward() and _is_sole_owner(*args[:2]):
-        return Results(args[0])
-    return Results(func(*args, **kwargs))
+        return args[0], []
+    return func(*args, **kwargs), []
 
 
-def _rolled(func: Any, tensor: torch.Tensor, shifts: Any, dims: Any) -> Results:
+def _rolled(
+    func: Any, tensor: torch.Tensor, shifts: Any, dims: Any
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """CUDA rolls one dimension after another."""
     rolled = [tensor]
     for shift, dim in zip(shifts, dims, strict=True):
         rolled.append(func(rolled[-1], [shift], [dim]))
-    return Results(rolled[-1], tuple(rolled[1:-1]))
+    return rolled[-1], rolled[1:-1]
 
 
 def _in_backward() -> bool:
@@ -51,17 +47,15 @@ def _in_backward() -> bool:
 
 
 def _is_sole_owner(accumulated: Any, gradient: Any) -> bool:
-    """Whether a sum of gradients holds the last reference to its memory.
-
-    After torch/csrc/autograd/input_buffer.cpp.
-    """
+    """Whether a sum has the last reference to its memory: torch/csrc/autograd/input_buffer.cpp."""
     if not isinstance(gradient, torch.Tensor) or accumulated.shape != gradient.shape:
         return False
     storage = accumulated.untyped_storage()
     if accumulated.nbytes != storage.nbytes():
         return False
+    # References to the tensor, and to its storage, that only an operator's caller holds.
     references = (accumulated._use_count(), torch._C._storage_Use_Count(storage._cdata))
-    return references == _SOLE_REFERENCES
+    return references == (4, 2)
 
 
 def _grouped_product(

@@ -24,10 +24,7 @@ _IN_32_BITS = """
     triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist cdist renorm
     logsumexp
 """
-"""Operators that CUDA's autocast runs in 32 bits, and the CPU's mostly in 16.
-
-AT_FORALL_FP32 of aten/src/ATen/autocast_mode.h.
-"""
+"""Operators that CUDA runs in 32 bits: AT_FORALL_FP32 of aten/src/ATen/autocast_mode.h."""
 _TO_32_BITS = (
     "softmax.int",
     "log_softmax.int",

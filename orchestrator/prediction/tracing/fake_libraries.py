@@ -18,10 +18,7 @@ def movable_modules() -> AbstractContextManager[Any]:
 
 
 def usual_masks() -> AbstractContextManager[Any]:
-    """Leave out attention masks of no effect, as a real step does.
-
-    transformers makes every mask where it sees tensors without data.
-    """
+    """Leave out masks of no effect, which transformers makes only of tensors without data."""
     return patch.object(import_utils, "is_fake_tensor", lambda _: False, create=True)
 
 
@@ -53,20 +50,31 @@ def _plain_tensor(
 
 
 def _apply(
-    module: torch.nn.Module, function: Callable[[Any], Any], recurse: bool = True
+    module: torch.nn.Module,
+    function: Callable[[Any], Any],
+    recurse: bool = True,
+    replaced: dict[int, Any] | None = None,
 ) -> torch.nn.Module:
-    """``Module._apply`` without its swap: new parameters take the old ones' places."""
+    """``Module._apply`` without its swap: new parameters take the old ones' places.
+
+    ``replaced`` has both by their ids, so that shared parameters stay shared.
+    """
+    replaced = {} if replaced is None else replaced
     # Children first, as in PyTorch; then the module's own parameters and buffers.
     if recurse:
         for child in module.children():
-            _apply(child, function)
+            _apply(child, function, replaced=replaced)
     for name, parameter in module._parameters.items():
         if parameter is None:
             continue
-        with torch.no_grad():
-            applied = function(parameter)
-        if applied is not parameter:
-            module._parameters[name] = torch.nn.Parameter(applied, parameter.requires_grad)
+        if id(parameter) not in replaced:
+            with torch.no_grad():
+                applied = function(parameter)
+            new = parameter
+            if applied is not parameter:
+                new = torch.nn.Parameter(applied, parameter.requires_grad)
+            replaced |= {id(parameter): new, id(new): new}
+        module._parameters[name] = replaced[id(parameter)]
     for name, buffer in module._buffers.items():
         if buffer is not None:
             module._buffers[name] = function(buffer)

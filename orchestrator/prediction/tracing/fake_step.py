@@ -23,7 +23,6 @@ from jobs.spec.library_settings import MODEL_PLACES
 from jobs.tasks import auto_class
 from jobs.techniques.hooks import bound
 from jobs.trial import models
-from orchestrator.prediction import zero
 from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
@@ -77,17 +76,14 @@ class FakeStep:
         with self._traced(), self._recorder.phase("build"):
             self.model = self._built_model()
             if spec.settings.deepspeed is not None:
-                zero.cast(self.model, autocast_dtype(spec) or torch.float32)
+                self.model.to(autocast_dtype(spec) or torch.float32)  # as the engine does
         self.weights = self._recorder.stream()
         self._recorder.register_parameters(self.model.parameters())
-        self._set_up_model()
-
-    def _set_up_model(self) -> None:
-        """What the loop does to the model before it trains."""
+        # What the loop does to the model before it trains.
         accelerate_loop.enable_checkpointing(self.model, self._arguments)
-        if _runs_trainer(self._spec) and hasattr(self._arguments, "use_cache"):
-            config: Any = self.model.config
-            config.use_cache = self._arguments.use_cache  # as the Trainer does on being made
+        if _runs_trainer(spec) and hasattr(self._arguments, "use_cache"):
+            # As the Trainer does on being made.
+            self.model.config.use_cache = self._arguments.use_cache
         self.model.train()
 
     @contextmanager
@@ -97,7 +93,7 @@ class FakeStep:
             with cuda_semantics(self._gpu), self._fake_mode, self._recorder:
                 yield
 
-    def _built_model(self) -> torch.nn.Module:
+    def _built_model(self) -> Any:
         spec = self._model_spec
         kwargs = self._spec.settings.model_kwargs
         base = bound(self._spec, "base")
@@ -111,26 +107,12 @@ class FakeStep:
             change = bound(self._spec, place)
             if change is not None:
                 model = change(model, spec.task, self._arguments)
-        built: torch.nn.Module = model
-        return built
-
-    @property
-    def hidden_size(self) -> int:
-        """The model's width, 0 if its configuration does not say."""
-        return int(getattr(self.model.config, "hidden_size", 0) or 0)
-
-    @property
-    def attention_heads(self) -> int:
-        """Heads of an attention layer; 1 if the configuration does not say."""
-        return int(getattr(self.model.config, "num_attention_heads", 0) or 1)
+        return model
 
     def micro_batches(
         self, batch: BatchShapes, *, samples: int, accumulated: bool
     ) -> tuple[Stream, Stream | None]:
-        """The first micro-batch of a step, and the next one, which adds to its gradients.
-
-        The next one is None unless ``accumulated``.
-        """
+        """A step's first micro-batch; if ``accumulated``, the next, which adds to gradients."""
         self.model.zero_grad()
         self._recorder.is_padded = batch.is_padded
         batches: list[Any] = []  # a step keeps the inputs of all its micro-batches
@@ -144,9 +126,9 @@ class FakeStep:
                 later = self._recorder.stream(samples=samples)
         return first, later
 
-    def evaluation(self, rows: int) -> Stream:
+    def evaluation(self) -> Stream:
         """A batch of an evaluation, on the longest rows: forward alone, without gradients."""
-        batch = self.batches.worst(rows)
+        batch = self.batches.worst(int(self._arguments.eval_batch_size))
         self._recorder.is_padded = batch.is_padded
         self.model.eval()
         try:
@@ -159,11 +141,6 @@ class FakeStep:
                 return self._recorder.stream()
         finally:
             self.model.train()
-
-    @property
-    def evaluation_rows(self) -> int:
-        """Rows in a batch of an evaluation."""
-        return int(self._arguments.eval_batch_size)
 
     def _inputs(self, batch: BatchShapes) -> dict[str, torch.Tensor]:
         with self._recorder.phase("inputs"):
@@ -185,7 +162,7 @@ class FakeStep:
         return inputs
 
     def _loss_arguments(self) -> dict[str, Any]:
-        """The count of labels, which the Trainer gives to the models that take it."""
+        """The count of labels, which the Trainer gives to models that take it."""
         if _runs_trainer(self._spec) and _accepts_loss_arguments(self.model):
             return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
         return {}
@@ -252,7 +229,9 @@ class FakeStep:
         """
         paged = []
         # Fused kernels keep the step count on the GPU.
-        counts_on_device = any(map(_counts_on_device, optimizer.param_groups))
+        counts_on_device = any(
+            group.get("fused") or group.get("capturable") for group in optimizer.param_groups
+        )
         for parameter, state in optimizer.state.items():
             # bitsandbytes keeps the states of smaller parameters in plain memory.
             is_paged = getattr(optimizer, "is_paged", False) and parameter.numel() >= 100_000
@@ -265,10 +244,6 @@ class FakeStep:
                 elif name == "step" and not counts_on_device:
                     self._recorder.leave_out(tensor)
         return paged
-
-
-def _counts_on_device(group: dict[str, Any]) -> bool:
-    return bool(group.get("fused") or group.get("capturable"))
 
 
 def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
@@ -299,9 +274,8 @@ def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:
 
 def _arguments(spec: TrialSpec) -> Any:
     """The trial's ``TrainingArguments``, without what only a GPU accepts."""
-    arguments = dict(spec.settings.training_arguments)
-    for name in _GPU_ARGUMENTS:
-        arguments.pop(name, None)
+    given = spec.settings.training_arguments
+    arguments = {name: given[name] for name in given if name not in _GPU_ARGUMENTS}
     plain = replace(spec, settings=replace(spec.settings, training_arguments=arguments))
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -316,7 +290,5 @@ def _accepts_loss_arguments(model: Any) -> bool:
     declared = getattr(inner, "accepts_loss_kwargs", None)
     if declared is not None:
         return bool(declared)
-    for parameter in inspect.signature(inner.forward).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            return True
-    return False
+    parameters = inspect.signature(inner.forward).parameters.values()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

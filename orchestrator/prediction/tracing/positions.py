@@ -20,7 +20,9 @@ def why_beyond(model: torch.nn.Module, batch: BatchShapes) -> str:
     """
     config: Any = model.config
     for name, module in model.named_modules():
-        if not isinstance(module, torch.nn.Embedding) or not _is_of_positions(name):
+        last = name.rpartition(".")[2]
+        is_of_positions = any(part in last for part in _POSITION_NAMES)
+        if not isinstance(module, torch.nn.Embedding) or not is_of_positions:
             continue
         # The inputs of a decoder are the labels, shifted by one.
         of_decoder = bool(config.is_encoder_decoder) and "decoder" in name
@@ -32,11 +34,6 @@ def why_beyond(model: torch.nn.Module, batch: BatchShapes) -> str:
                 f"{positions} ({name})"
             )
     return ""
-
-
-def _is_of_positions(name: str) -> bool:
-    last = name.rpartition(".")[2]
-    return any(part in last for part in _POSITION_NAMES)
 
 
 def _usable_positions(table: torch.nn.Embedding) -> int:

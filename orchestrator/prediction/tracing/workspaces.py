@@ -68,10 +68,7 @@ _BY_OPERATOR: Mapping[Any, Callable[[Arguments], Iterator[Workspace]]] = {
 
 
 def _layout(tensor: torch.Tensor, dims: Any) -> tuple[int, ...]:
-    """Three integers for each dimension: its size, its stride, and 1 if it is summed.
-
-    All dimensions are summed if ``dims`` is empty.
-    """
+    """Each dimension's size, its stride, and 1 if it is summed. Without ``dims`` all are summed."""
     reduced = set(range(tensor.dim()))
     if dims:
         # Negative dimensions count from the end.
