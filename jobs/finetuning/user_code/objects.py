@@ -87,9 +87,7 @@ def user_objects(user_code: UserCode) -> UserObjects:
     # As for a script, modules beside it come first.
     if user_code.folder and user_code.folder not in sys.path:
         sys.path.insert(0, user_code.folder)
-    objects: dict[str, Any] = {}
-    for name in user_code.names:
-        objects[name] = _imported(name, user_code.folder)
+    objects = {name: _imported(name, user_code.folder) for name in user_code.names}
     _check_kinds(user_code, objects)
     return UserObjects(
         trainer=objects.get(user_code.trainer),
@@ -103,17 +101,15 @@ def _check_kinds(user_code: UserCode, objects: Mapping[str, Any]) -> None:
     """Raises UserCodeError if an object has the wrong type for its key, such as ``trainer``."""
     import transformers
 
-    wanted: list[tuple[str, type]] = []
-    for name in user_code.callbacks:
-        wanted.append((name, transformers.TrainerCallback))
-    if user_code.trainer:
-        wanted.append((user_code.trainer, transformers.Trainer))
+    wanted: list[tuple[str, type]] = [
+        *((name, transformers.TrainerCallback) for name in user_code.callbacks),
+        *((name, transformers.Trainer) for name in (user_code.trainer,) if name),
+    ]
     for name, kind in wanted:
         value = objects[name]
         # A callback may be an object of its class, too.
-        may_be_object = kind is transformers.TrainerCallback
-        is_class = isinstance(value, type) and issubclass(value, kind)
-        if not is_class and not (may_be_object and isinstance(value, kind)):
+        is_object = kind is transformers.TrainerCallback and isinstance(value, kind)
+        if not is_object and not (isinstance(value, type) and issubclass(value, kind)):
             raise UserCodeError(f"{name} is {_kind(value)}, and no subclass of {kind.__name__}")
     for name in (user_code.collator, user_code.entry):
         if name and not callable(objects[name]):
@@ -129,11 +125,8 @@ def collator_of(collator: Callable[..., Any], tokenizer: Any) -> Callable[..., A
 
     if not isinstance(collator, type):
         return collator
-    made: Callable[..., Any]
-    if "tokenizer" in inspect.signature(collator).parameters:
-        made = collator(tokenizer=tokenizer)
-    else:
-        made = collator()
+    takes_tokenizer = "tokenizer" in inspect.signature(collator).parameters
+    made: Callable[..., Any] = collator(tokenizer=tokenizer) if takes_tokenizer else collator()
     return made
 
 

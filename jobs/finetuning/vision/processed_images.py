@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,11 @@ def images_of_file(file: DatasetFile, config: PretrainedConfig) -> tuple[Any, Pr
     """
     dataset, source = rows_of_file(file, "image-text-to-text")
     processor = _loaded_processor(tokenizer_name(file, source))
+    if source == "messages" and not getattr(processor, "chat_template", None):
+        raise ValueError(
+            f"the processor {file.tokenizer} has no chat template, which rows of messages need: "
+            "put a chat_template.jinja beside it"
+        )
     rows = _Rows(processor, file, source, config.image_token_id)
     # What the collator needs, and what says how long the row is.
     kept = ("images", "text", "input_ids", "labels")
@@ -60,19 +66,14 @@ class ProcessRows:
         return batch
 
 
+@dataclass(frozen=True, slots=True)
 class _Rows:
     """Makes the text, the token ids and the labels of one row."""
 
-    def __init__(self, processor: Any, file: DatasetFile, source: Source, image_token: int) -> None:
-        self._processor = processor
-        self._file = file
-        self._source = source
-        self._image_token = image_token
-        if source == "messages" and not getattr(processor, "chat_template", None):
-            raise ValueError(
-                f"the processor {file.tokenizer} has no chat template, which rows of messages "
-                "need: put a chat_template.jinja beside it"
-            )
+    _processor: Any
+    _file: DatasetFile
+    _source: Source
+    _image_token: int
 
     def prepared(self, row: Mapping[str, Any], index: int) -> dict[str, Any]:
         """The columns ``text``, ``input_ids`` and ``labels`` of the row."""
