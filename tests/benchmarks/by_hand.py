@@ -32,7 +32,6 @@ TIMEOUT_SECONDS = 600
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.by_hand")
     config = ROOT / "configs" / "bert_large.yaml"
     parser.add_argument("config", type=Path, nargs="?", default=config, help="of BERT-large")

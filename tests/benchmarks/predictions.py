@@ -48,7 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _named_trials(options: argparse.Namespace) -> Iterator[tuple[str, list[TrialSpec]]]:
-    """The trials of each config, and of each group of recorded ones."""
     for config in options.configs:
         yield config.stem, list(plan(load_config(config)).trials)
     if options.recorded is not None:
@@ -56,7 +55,6 @@ def _named_trials(options: argparse.Namespace) -> Iterator[tuple[str, list[Trial
 
 
 def _predicted(trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:
-    """The rows of trials, a few models in each process."""
     models = sharing_traces(trials)
     chunks = []
     for begin in range(0, len(models), _MODELS_A_PROCESS):

@@ -69,7 +69,6 @@ class Replay:
 
     @property
     def trials(self) -> int:
-        """Trials that were run."""
         return len(self.asked)
 
     @property
@@ -141,7 +140,6 @@ def random_order(seed: int) -> MakeSearch:
 
 
 def with_predicted_memory(predicted_bytes: Mapping[str, float]) -> MakeSearch:
-    """The frontier search that knows predicted memory from its start."""
     return partial(FrontierSearch, predicted_bytes=predicted_bytes)
 
 
@@ -202,7 +200,6 @@ def _line(name: str, runs: Sequence[Replay]) -> str:
 
 
 def main() -> None:
-    """Print the figures."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.replay",
         description=__doc__,

@@ -24,7 +24,6 @@ RUN = "docs/results/2026-11-21-bert_large-h200"
 
 
 def main() -> None:
-    """Print one line for each measure."""
     root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     source = {path: path.read_text() for path in python_files(root, "orchestrator", "jobs")}
     trees = {path: ast.parse(text) for path, text in source.items()}

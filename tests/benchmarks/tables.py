@@ -24,14 +24,12 @@ SUBCOMMANDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the lines of one subcommand."""
     options = command_line().parse_args(arguments)
     for line in options.lines(options):
         print(line)
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What every subcommand takes."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.tables")
     subparsers = parser.add_subparsers(required=True, metavar="SUBCOMMAND")
     for name in SUBCOMMANDS:

@@ -366,7 +366,6 @@ def _predicted(
 
 
 def table_of(priors: TechniquePriors) -> Iterator[str]:
-    """Lines: every effect."""
     yield (
         f"{'technique':44} {'time':>7} {'spread':>7} {'memory':>7} {'spread':>7} {'overhead':>9}"
         f" {'models':>6}"
@@ -382,7 +381,6 @@ def table_of(priors: TechniquePriors) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the priors, and write them if asked."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.technique_priors",
         description=__doc__,

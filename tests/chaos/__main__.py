@@ -19,7 +19,6 @@ from tests.chaos.kinds import KINDS
 
 
 def main() -> int:
-    """Exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos", description=__doc__.splitlines()[0]
     )

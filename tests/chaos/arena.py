@@ -72,7 +72,6 @@ class Node:
         return next(one for one in self.ray if one.name() == name)
 
     def kill(self) -> None:
-        """The power fails."""
         for one in self.ray:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for process in (*one.children(recursive=True), one):
@@ -112,13 +111,11 @@ class Arena:
             self._stop()
 
     def restart(self) -> None:
-        """Switch everything off, and on again with as many nodes."""
         nodes = len(self.nodes) - 1
         self._stop()
         self._start(nodes)
 
     def add(self) -> str:
-        """A node joins; its name."""
         self._made += 1
         name, address = f"node{self._made}", f"10.77.0.{self._made + 1}"
         hidden = f"mount -t tmpfs tmpfs {RUN} && exec sleep infinity"
@@ -134,19 +131,15 @@ class Arena:
         return name
 
     def lose(self, name: str) -> None:
-        """A node's power fails."""
         self.nodes.pop(name).kill()
 
     def cut(self, name: str) -> None:
-        """The node's cable is pulled."""
         _do(f"ip link set {name} down")
 
     def heal(self, name: str) -> None:
-        """It is put back."""
         _do(f"ip link set {name} up")
 
     def is_alive(self, name: str) -> bool:
-        """Whether Ray believes so."""
         return self.nodes[name].address in self._ask_gcs("alive")
 
     def set_ray_version(self, version: str) -> str:

@@ -55,7 +55,6 @@ class Control:
         self.write("clock", 0.0)
 
     def write(self, name: str, content: Any) -> None:
-        """Write a file, moved into place."""
         partial = self.folder / f"partial.{os.getpid()}"
         partial.write_text(json.dumps(content))
         partial.replace(self.folder / name)
@@ -67,7 +66,6 @@ class Control:
         return None
 
     def armed(self, trial_id: str) -> Arm | None:
-        """What the trial's child is to do."""
         found = self.read(f"armed/{trial_id}")
         return Arm(**found) if found else None
 
@@ -87,7 +85,6 @@ class Control:
                 time.sleep(0.02)
 
     def victim(self) -> Victim | None:
-        """The child that stands still now."""
         for path in (self.folder / "still").iterdir():
             if (found := self.read(f"still/{path.name}")) is not None:
                 return Victim(**found)

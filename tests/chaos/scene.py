@@ -36,7 +36,6 @@ class Scene:
         """The trial that stands still, and that the fault strikes."""
 
     def start(self, *options: str) -> None:
-        """Start a driver, as a user does."""
         verb = [sys.executable, "-m", "orchestrator.sweep", str(self.config), "--address", ADDRESS]
         with open(self._log, "wb") as log:
             self.driver = subprocess.Popen(
@@ -48,7 +47,6 @@ class Scene:
             )
 
     def resume(self) -> None:
-        """The same sweep goes on under a new driver."""
         self.start("--resume")
 
     def ends(self, status: int, says: str = "") -> None:
@@ -62,7 +60,6 @@ class Scene:
             )
 
     def said(self) -> str:
-        """What the driver has printed."""
         return self._log.read_text(errors="replace")
 
     def says(self, words: str, before: str = "") -> None:
@@ -70,7 +67,6 @@ class Scene:
         self.wait(lambda: words in self.said()[len(before) :], f"the driver says {words!r}")
 
     def kill_driver(self) -> None:
-        """End the driver, and wait for its end."""
         self.driver.kill()
         self.driver.wait()
 

@@ -159,7 +159,6 @@ def prepare_deepspeed() -> None:
 
 
 def run(case: str, *, samples: int, tiny: bool) -> dict[str, Any]:
-    """Train one case for one epoch; its figures."""
     if case == "zero2_offload":
         prepare_deepspeed()
     clock = StepClock()

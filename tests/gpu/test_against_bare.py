@@ -41,8 +41,6 @@ def bare_peaks(request) -> Mapping[str, int]:
 
 @pytest.fixture(scope="module")
 def ours(slot, tmp_path_factory) -> Callable[[str], Figures]:
-    """Returns the measurements of a case's trial, each run once in a forked child of one slot."""
-
     @functools.cache
     def run(case: str) -> Figures:
         folder = tmp_path_factory.mktemp(case)

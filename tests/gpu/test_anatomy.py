@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 import yaml
@@ -52,14 +52,9 @@ CASES: Mapping[str, tuple[Mapping[str, Any], str]] = {
 pytestmark = gpu_marks(timeout_seconds=600)
 
 
-class Measure(Protocol):
-    """Runs a case's short trial, each once."""
-
-    def __call__(self, case: str, *, profile: bool = True) -> TrialRecord: ...
-
-
 @pytest.fixture(scope="module")
-def measure(slot, tmp_path_factory) -> Measure:
+def measure(slot, tmp_path_factory):
+    """Runs a case's short trial, each once."""
     folder = tmp_path_factory.mktemp("anatomy")
 
     @functools.cache

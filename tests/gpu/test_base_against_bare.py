@@ -22,7 +22,6 @@ pytestmark = gpu_marks()
 
 
 def trained(slot: Slot, folder: Path, case: str, model: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a trial of LoRA on the base measured."""
     choices = {
         "base": case,
         "adapter": "lora_r8_all_linear",
@@ -38,7 +37,6 @@ def trained(slot: Slot, folder: Path, case: str, model: Mapping[str, Any]) -> Ma
 
 
 def bare(case: str, *options: str) -> int:
-    """The peak of the script, in bytes."""
     figures = bare_figures("bare_decoder", case, "--micro-batch", str(MICRO_BATCH), *options)
     return int(figures["peak_allocated_bytes"])
 

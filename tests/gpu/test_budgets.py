@@ -38,14 +38,12 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder) -> EnvironmentResults:
-    """What was measured in the run's only environment."""
     (environment,) = load_dataset(folder).environments
     return environment
 
 
 @pytest.fixture(scope="module")
 def records(folder) -> dict[str, TrialRecord]:
-    """The run's records by trial."""
     return RunFolder(folder).records()
 
 

@@ -68,7 +68,6 @@ def with_gpus(*uuids: str, **variables: str) -> dict[str, str]:
 
 @contextmanager
 def other_process(uuid: str, *arguments: str) -> Iterator[None]:
-    """Another process on a GPU."""
     command = [sys.executable, "-m", "tests.gpu.hog", *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -82,8 +81,6 @@ def other_process(uuid: str, *arguments: str) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Swept:
-    """A sweep that has ended."""
-
     folder: Path
     printed: str
     seen: Any = None

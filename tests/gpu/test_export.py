@@ -74,7 +74,6 @@ many samples a step that was measured within it."""
 
 
 def trained_losses(model: Mapping[str, Any], data: Any, choices: str, folder: Path) -> list[float]:
-    """The loss of each step of an exported training."""
     folder.mkdir()
     spec = planned(folder, model, choices, data)
     exported(spec, folder / "train", "--save_strategy", "no", "--logging_steps", "1", steps=STEPS)

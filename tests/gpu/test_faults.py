@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -24,18 +23,14 @@ DRIVER_BYTES = 2**20
 
 pytestmark = gpu_marks(timeout_seconds=600)
 
-Faulty = Callable[[TrialSpec], TrialSpec]
-
 
 def bert(folder: Path, *, micro_batch: int) -> TrialSpec:
-    """BERT-large in bf16, as a sweep would plan it."""
     choices = {"precision": "bf16", "micro_batch": micro_batch}
     return planned(folder, BERT_LARGE, choices, (512, 1024), warmup_steps=1, steps=3)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Where this file's sweeps are written."""
     return tmp_path_factory.mktemp("faults")
 
 
@@ -83,7 +78,6 @@ def test_batch_that_does_not_fit_is_out_of_memory(slot, ok_before, folder):
 
 
 def missing_package(spec: TrialSpec) -> TrialSpec:
-    """The same trial, needing a package that is not installed."""
     return replace(spec, settings=replace(spec.settings, requires=("package:no_such_package",)))
 
 

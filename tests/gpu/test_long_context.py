@@ -23,7 +23,6 @@ pytestmark = gpu_marks()
 def trained(
     slot: Slot, folder: Path, choices: Mapping[str, Any], data: Any, **measure: Any
 ) -> TrialRecord:
-    """One trial of the Llama in bf16."""
     choices = {"precision": "bf16", "micro_batch": MICRO_BATCH, **choices}
     record = measured(slot, planned(folder, LLAMA, choices, data, steps=STEPS - 2, **measure))
     names = ("peak_allocated_bytes", "device_peak_bytes", "samples_per_second")

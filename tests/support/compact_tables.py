@@ -17,7 +17,6 @@ AXIS = b"axis"
 
 
 def compact(path: Path) -> None:
-    """Write one table anew."""
     table = pq.read_table(path)
     filled = [name for name in table.column_names if table[name].null_count < len(table)]
     table = table.select(filled)

@@ -38,6 +38,5 @@ def make_configuration(
 
 
 def measured(records: Sequence[TrialRecord]) -> tuple[Configuration, ...]:
-    """The configurations of records."""
     table = table_of_records(records, declared=COLUMNS)
     return configurations(table.rows, table.axes)

@@ -37,7 +37,6 @@ Damage = Callable[[Path, random.Random], None]
 
 
 def torn(path: Path, chance: random.Random) -> None:
-    """Cut at any byte."""
     whole = path.read_bytes()
     path.write_bytes(whole[: chance.randrange(len(whole))])
 

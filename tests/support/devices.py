@@ -3,31 +3,20 @@
 import bisect
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jobs.record import Outcome, Provenance, TrialRecord
-from jobs.spec import DataSpec, LibrarySettings, MeasureSpec, ModelSpec, SyntheticData, TrialSpec
+from jobs.spec import MeasureSpec, TrialSpec
 from orchestrator.search.base import Search
-from tests.benchmarks.grids import recorded
+from tests.benchmarks.grids import make_spec, recorded
 from tests.support.records import GPU_BOUND
 
 MIB = 2**20
 
 
 def make_trial(micro_batch: int, accumulation: int) -> TrialSpec:
-    """A trial for a simulated device."""
-    return TrialSpec(
-        choices={"micro_batch": micro_batch, "accumulation": accumulation},
-        model=ModelSpec(task="sequence-classification", architecture="bert"),
-        data=DataSpec(synthetic=SyntheticData()),
-        settings=LibrarySettings(
-            training_arguments={
-                "per_device_train_batch_size": micro_batch,
-                "gradient_accumulation_steps": accumulation,
-            }
-        ),
-        measure=MeasureSpec(warmup_steps=1, steps=5),
-    )
+    spec = make_spec({"micro_batch": micro_batch, "accumulation": accumulation})
+    return replace(spec, measure=MeasureSpec(warmup_steps=1, steps=5))
 
 
 @dataclass(kw_only=True)
@@ -68,22 +57,19 @@ class Device:
         return tensors + accumulated + self.context_mib + rounding + self.extra_mib(micro_batch)
 
     def speed(self, micro_batch: int, accumulation: int = 1) -> float:
-        """Samples per second, noise included."""
         draw = random.Random(f"{self.seed} {micro_batch} {accumulation}")
         factor = max(0.2, draw.gauss(1.0, self.noise))
         return micro_batch * accumulation / self._seconds(micro_batch, accumulation) * factor
 
     def run(self, spec: TrialSpec) -> TrialRecord:
-        """The record of a trial on this device."""
         size = spec.micro_batch
         accumulation = spec.accumulation
         needs = self.needs_mib(size, accumulation)
         cap = spec.measure.memory_cap
-        fits = (
-            needs <= self.device_mib
-            if cap is None
-            else needs + self.capped_mib <= cap.device_bytes / MIB
-        )
+        limit_mib, extra_mib = self.device_mib, 0.0
+        if cap is not None:
+            limit_mib, extra_mib = cap.device_bytes / MIB, self.capped_mib
+        fits = needs + extra_mib <= limit_mib
         figures = {
             "device_peak_bytes": round(needs * MIB),
             "peak_reserved_bytes": round((needs - self.context_mib) * MIB),
@@ -105,7 +91,6 @@ class Device:
         return record
 
     def environment(self) -> dict[str, object]:
-        """What the device reports about itself."""
         return {"gpu_model": "SIMULATED", "gpu_memory_bytes": round(self.device_mib * MIB)}
 
     def _seconds(self, micro_batch: int, accumulation: int) -> float:
@@ -138,11 +123,9 @@ class Table(Device):
             for row in recorded().values()
             if tuple(row.spec.choices[axis] for axis in axes) == techniques
         ]
-        ok = [row for row in rows if row.outcome is Outcome.OK]
-        self.speeds = {row.spec.micro_batch: row.measurements["samples_per_second"] for row in ok}
-        self._memory = {
-            row.spec.micro_batch: row.measurements["device_peak_bytes"] / MIB for row in ok
-        }
+        ok = {row.spec.micro_batch: row.measurements for row in rows if row.outcome is Outcome.OK}
+        self.speeds = {size: row["samples_per_second"] for size, row in ok.items()}
+        self._memory = {size: row["device_peak_bytes"] / MIB for size, row in ok.items()}
         self.device_mib = rows[0].environment["gpu_memory_bytes"] / MIB
         self.largest_measured = max(self._memory)
 

@@ -85,7 +85,6 @@ def sleep_between_steps(model: Any, task: str, arguments: Any, *, seconds: float
 
 @hook("faults.kill")
 def kill(model: Any, task: str, arguments: Any) -> None:
-    """End as if another process had killed this one."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -99,7 +98,6 @@ def note_scratch_and_die(model: Any, task: str, arguments: Any, *, file: str) ->
 
 @hook("faults.segfault")
 def segfault(model: Any, task: str, arguments: Any) -> None:
-    """Read invalid memory."""
     ctypes.string_at(0)
 
 
@@ -111,13 +109,11 @@ def abort(model: Any, task: str, arguments: Any) -> NoReturn:
 
 @hook("faults.raise_error")
 def raise_error(model: Any, task: str, arguments: Any) -> NoReturn:
-    """Raise an exception that is no outcome of its own."""
     raise ValueError("the fault that was asked for")
 
 
 @hook("faults.raise_memory_error")
 def raise_memory_error(model: Any, task: str, arguments: Any) -> NoReturn:
-    """The host has no memory left."""
     raise MemoryError("no host memory left")
 
 
@@ -131,7 +127,6 @@ def raise_device_oom(model: Any, task: str, arguments: Any) -> NoReturn:
 
 @hook("faults.exit_silently")
 def exit_silently(model: Any, task: str, arguments: Any) -> NoReturn:
-    """End without a record."""
     os._exit(3)
 
 
@@ -185,5 +180,4 @@ def has_ended(pid: int, seconds: float = 60.0) -> bool:
 
 
 def parent_of(pid: int) -> int:
-    """The id of a process's parent."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -25,7 +25,6 @@ def command(case: str) -> list[str]:
 
 
 def run(slot: Slot, act: str) -> list[str]:
-    """Outcome, rule and reason of one trial."""
     spec = build_tiny_spec()
     try:
         record = slot.run(replace(spec, choices={**spec.choices, "act": act}), 60.0)
@@ -35,7 +34,6 @@ def run(slot: Slot, act: str) -> list[str]:
 
 
 def main(case: str) -> None:
-    """Run a case."""
     with tempfile.TemporaryDirectory() as folder, mounted(Path(folder), 2**20, inodes=100):
         os.environ["TMPDIR"] = folder
         tempfile.tempdir = None
@@ -44,7 +42,6 @@ def main(case: str) -> None:
 
 
 def results(case: str, slot: Slot, folder: Path) -> list[list[str]]:
-    """What came of each trial of the case."""
     acts = {"the trial's own files": "write", "fills in mid-trial": "fill"}
     if case in acts:
         return [run(slot, acts[case]), run(slot, "end")]

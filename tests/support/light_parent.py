@@ -95,7 +95,6 @@ def install() -> None:
 
 
 def main() -> None:
-    """Serve a slot."""
     install()
     # Only now: they take the functions above from their modules when they are imported.
     from jobs.isolation import child_handle, child_main, forkserver, scratch

@@ -8,9 +8,6 @@ from tests.support import light_parent
 
 
 class LightSlotTrainable(SlotTrainable):
-    """A slot with a light parent."""
-
     def setup(self, config: dict[str, Any]) -> None:
-        """Choose the parent, and make the slot."""
         os.environ.update(light_parent.variables())
         super().setup(config)

@@ -13,7 +13,6 @@ class Recorder(Observer):
 
     @property
     def messages(self) -> list[str]:
-        """The messages alone."""
         return [text for kind, text in self.events if kind == "message"]
 
     def started(self, spec: TrialSpec) -> None:

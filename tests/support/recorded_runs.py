@@ -8,7 +8,6 @@ RECORDED = Path(__file__).parents[2] / "docs" / "results"
 
 
 def recorded(run: str) -> EnvironmentResults:
-    """The results of a run's main environment."""
     results = load_dataset(RECORDED / run).main
     assert results is not None
     return results

@@ -83,5 +83,4 @@ def ring(page: Any) -> tuple[float, float]:
 
 
 def decision(page: Any) -> str:
-    """The configuration that the page shows as its decision."""
     return str(page.locator("#decision strong").first.inner_text())

@@ -16,7 +16,6 @@ FILE = Path(prechecks.__file__).with_name("shipped_sizes.json")
 
 
 def main() -> None:
-    """Write the parameters of the models of the files on the command line."""
     sizes = {}
     for path in sys.argv[1:]:
         model = to_json(load_config(path).model)

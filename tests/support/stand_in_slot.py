@@ -27,7 +27,6 @@ class StandInSlot(tune.Trainable):
         return True
 
     def assign(self, assignment: Assignment) -> None:
-        """Take over what to run."""
         self.specs = assignment.specs
 
     def step(self) -> dict[str, Any]:

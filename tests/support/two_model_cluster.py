@@ -52,7 +52,6 @@ def one_slow() -> Mapping[str, Any]:
 
 
 def all_hot() -> Mapping[str, Any]:
-    """A measurement in which every GPU is too hot."""
     return {**measurement(1.0), "slowed": ["hardware thermal limit"]}
 
 
@@ -63,7 +62,6 @@ def measurement(factor: float) -> dict[str, Any]:
 
 
 def add_node(nodes: RayNodes, name: str, gpus: int) -> None:
-    """A node whose processes have its name in their environment."""
     os.environ[NODE] = name
     nodes.add_node(num_cpus=2, num_gpus=gpus)
 
@@ -87,7 +85,6 @@ def model_of(gpus: int) -> str:
 
 
 def main(folder: Path) -> None:
-    """Screen the GPUs, run the sweeps, and print what came of them."""
     nodes = RayNodes(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
     for name, gpus in GPUS.items():
         add_node(nodes, name, gpus)

@@ -42,12 +42,10 @@ DrawGrid = Callable[[int], Grid]
 
 
 def of_recording(path: Path, budgets: tuple[int, ...], seed: int) -> Grid:
-    """A recorded grid."""
     return recorded_grid(path, budgets)
 
 
 def of_simulation(number: int, budgets: tuple[int, ...], seed: int) -> Grid:
-    """A draw of a simulated grid."""
     return simulated_grids(seed, budgets)[number]
 
 
@@ -107,7 +105,6 @@ def _kept(scores: Sequence[Score]) -> str:
 
 
 def main() -> None:
-    """Print the figures."""
     options = _command_line().parse_args()
     budgets = tuple(int(float(size) * GIB) for size in options.budgets.split(","))
     noises = tuple(float(noise) for noise in options.noises.split(","))

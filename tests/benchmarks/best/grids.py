@@ -130,6 +130,5 @@ def simulated_decoder(draw: int, budgets: tuple[int, ...]) -> Grid:
 
 
 def simulated_grids(draw: int, budgets: tuple[int, ...]) -> list[Grid]:
-    """One draw of every simulated grid."""
     grids = [sketched_grid(sketch, draw, budgets) for sketch in SKETCHES]
     return [*grids, simulated_decoder(draw, budgets), law_grid(budgets)]

@@ -129,8 +129,6 @@ class InTurn(Rival):
 
 
 class RandomThatFits(InTurn):
-    """Any trial that is not predicted to exceed the budget."""
-
     def choose_for(self, budget: int, fitting: Sequence[int]) -> int:
         return self.random.choice(fitting)
 

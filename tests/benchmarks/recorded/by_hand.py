@@ -17,14 +17,12 @@ from orchestrator.analysis.dataset import load_dataset
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
     parser.add_argument("sample", type=Path, metavar="FILE.json", help="what by_hand wrote")
     runs = "sweeps of the same plan, to state their share of the price"
     parser.add_argument("--runs", type=Path, nargs="*", default=[], metavar="RUN", help=runs)
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    """The figures of the file and the runs."""
     return report(json.loads(options.sample.read_text()), options.runs)
 
 

@@ -36,7 +36,6 @@ class Verdict:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--slower", type=float, default=0.03, help="planted regression")
 

@@ -11,12 +11,10 @@ from orchestrator.storage.tables.rows import Row
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a sweep of one GPU")
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    """The figures of the run."""
     return report(load_dataset(options.run).rows)
 
 

@@ -46,13 +46,11 @@ class Pair:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("other", type=Path, metavar="OTHER")
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    """The figures of two run folders."""
     return report(pairs(options.run, options.other))
 
 
@@ -72,7 +70,6 @@ def _rows_by_label(run: Path) -> dict[str, Row]:
 
 
 def report(pairs: Sequence[Pair]) -> Iterator[str]:
-    """Equality of peaks, differences of speeds."""
     peaks = [pair.both("peak_allocated_bytes") for pair in pairs]
     equal = sum(first == second for first, second in peaks)
     device = [

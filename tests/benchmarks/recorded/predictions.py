@@ -83,13 +83,11 @@ class Compared:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
     parser.add_argument("predicted", type=Path, metavar="FILE.parquet")
     parser.add_argument("runs", type=Path, metavar="RUNS", help="a folder of run folders")
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    """The figures of a file of predictions and a folder of runs."""
     predictions, versions = read_predictions(options.predicted)
     for prediction in predictions:
         # What `orchestrator.predict` wrote is of one config, and lies in the folder of its run.

@@ -52,12 +52,10 @@ class Pair:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    """The fitted figures of all pairs of runs below these folders."""
     folders = sorted({path.parent for run in options.runs for path in run.rglob("trials.parquet")})
     return report(pairs([(str(folder), load_dataset(folder)) for folder in folders]))
 

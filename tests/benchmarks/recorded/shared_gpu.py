@@ -18,12 +18,10 @@ from orchestrator.units import memory, number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    """Each run's rows, follow-ups included."""
     for run in options.runs:
         dataset = load_dataset(run)
         flags = shared_rows(dataset.table.rows)

@@ -34,13 +34,11 @@ Trial = Sequence[float]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
     runs = "a folder that contains run folders (default: docs/results)"
     parser.add_argument("runs", type=Path, nargs="?", default=RUN.parent, help=runs)
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    """The figures of every run that has its steps."""
     return report(list(trials(options.runs)))
 
 

@@ -69,8 +69,6 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Truth:
-    """What a configuration does."""
-
     seconds: float
     """Of a step; 0 for one that does not run."""
     memory_bytes: float

@@ -42,7 +42,6 @@ def space() -> TuneSpace:
 
 @cache
 def predictable() -> tuple[TrialSpec, ...]:
-    """The trials that `tune` predicts, in order."""
     trials = prediction_shortlist(space().plan.trials)
     return tuple(trial for trial in trials if not unpredictable(trial))
 
@@ -61,7 +60,6 @@ class Machine:
         self.records: dict[str, TrialRecord] = {}
 
     def run(self, trial: TrialSpec) -> TrialRecord:
-        """Measure a trial."""
         factor = max(0.2, self._generator.gauss(1.0, self._noise))
         truth = truth_of(trial.choices, self._seed)
         record = record_of(trial, truth, factor, is_built=self._is_built)

@@ -31,7 +31,6 @@ _MOST_ROUNDS = 4
 
 
 def main() -> int:
-    """Exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos.killer", description=__doc__.splitlines()[0]
     )

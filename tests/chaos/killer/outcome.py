@@ -31,7 +31,6 @@ class Struck:
     """The driver's exit status, if it ended before another record."""
 
     def end(self) -> str:
-        """What became of the driver, in words."""
         if self.status is None:
             return "went on"
         if self.status == 0:
@@ -51,13 +50,11 @@ class SweepOutcome:
     wrong: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def line(self) -> str:
-        """The sweep in one line."""
         struck = ", ".join(f"{strike.name} ({strike.seconds:.0f} s)" for strike in self.strikes)
         return f"{self.trials} trials, {self.drivers} drivers, {self.reads} reads; {struck}"
 
 
 def table(outcomes: Sequence[SweepOutcome], kinds: Sequence[str]) -> Iterator[str]:
-    """Markdown: what held, then a row for each kind of strike."""
     strikes = [strike for outcome in outcomes for strike in outcome.strikes]
     trials = sum(outcome.trials for outcome in outcomes)
     drivers = sum(outcome.drivers for outcome in outcomes)

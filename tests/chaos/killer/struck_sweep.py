@@ -47,7 +47,6 @@ _MARK = "CHAOS_KILLER"
 
 
 def planned_trials() -> list[str]:
-    """The ids of the trials that ``CONFIG`` plans."""
     return [spec.trial_id for spec in plan(load_config(CONFIG), has_gpu=False).trials]
 
 

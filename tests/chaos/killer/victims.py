@@ -50,7 +50,6 @@ class Target:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a run in the folder."""
         return (self.folder / "run.json").exists()
 
     def await_end(self, what: str) -> None:
