@@ -7,20 +7,33 @@ A RUN is a run folder. Every figure needs its files alone: no GPU, and nothing i
 
 import argparse
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-FOLDER = "tests.benchmarks.recorded"
-SUBCOMMANDS = (
-    "by_hand",
-    "false_alarms",
-    "pace",
-    "paired",
-    "predictions",
-    "repeatability",
-    "shared_gpu",
-    "spread",
-)
-"""Modules of the folder. Each has ``add_arguments(parser)`` and ``lines(options)``."""
+RUNS = {"runs": {"type": Path, "nargs": "+", "metavar": "RUN"}}
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+SUBCOMMANDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "by_hand": {
+        "sample": {"type": Path, "metavar": "FILE.json", "help": "what by_hand wrote"},
+        "--runs": {"type": Path, "nargs": "*", "default": [], "help": "sweeps of the same plan"},
+    },
+    "false_alarms": {
+        **RUNS,
+        "--slower": {"type": float, "default": 0.03, "help": "planted regression"},
+    },
+    "paired": {"run": {"type": Path}, "other": {"type": Path}},
+    "predictions": {
+        "predicted": {"type": Path, "metavar": "FILE.parquet"},
+        "runs": {"type": Path, "help": "a folder of run folders"},
+    },
+    "repeatability": RUNS,
+    "shared_gpu": RUNS,
+    "spread": {
+        "runs": {"type": Path, "nargs": "?", "default": RESULTS, "help": "a folder of run folders"}
+    },
+}
+"""Module of ``tests.benchmarks.recorded``, whose function ``lines`` takes these arguments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -32,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.tables")
     subparsers = parser.add_subparsers(required=True, metavar="SUBCOMMAND")
-    for name in SUBCOMMANDS:
-        module = importlib.import_module(f"{FOLDER}.{name}")
+    for name, arguments in SUBCOMMANDS.items():
+        module = importlib.import_module(f"tests.benchmarks.recorded.{name}")
         description = module.__doc__ or ""
         subparser = subparsers.add_parser(
             name,
@@ -41,7 +54,8 @@ def command_line() -> argparse.ArgumentParser:
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        module.add_arguments(subparser)
+        for argument, options in arguments.items():
+            subparser.add_argument(argument, **options)
         subparser.set_defaults(lines=module.lines)
     return parser
 

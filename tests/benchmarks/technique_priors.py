@@ -29,6 +29,7 @@ from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.storage.run_reader import read_run_folder
 from orchestrator.storage.tables.rows import Row, is_of_the_search
+from tests.benchmarks.recorded.runs import folders_below
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FILE = Path(technique_priors.__file__).with_name("technique_priors.json")
@@ -81,11 +82,6 @@ class Measured:
     log_time: float
     log_memory: float
     overhead_seconds: float | None
-
-
-def runs_in(folder: Path) -> list[Path]:
-    """The folders below one that hold a table of trials."""
-    return sorted(path.parent for path in folder.rglob("trials.parquet"))
 
 
 def model_of(run: Path) -> str:
@@ -389,7 +385,7 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="*", help="default: all of docs/results")
     parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")
     options = parser.parse_args()
-    priors = priors_from(options.runs or runs_in(RESULTS))
+    priors = priors_from(options.runs or folders_below([RESULTS]))
     for line in table_of(priors):
         print(line)
     if options.write:

@@ -12,8 +12,9 @@ from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.storage.run_reader import read_run_folder
 from tests.benchmarks.best.sketches import SKETCHES, Sketch, decoder_grid, drawn
 from tests.benchmarks.grids import DATA, PREDICTED, Table, predicted, recorded
+from tests.benchmarks.recorded.runs import folders_below
 from tests.benchmarks.simulated_grids import simulated
-from tests.benchmarks.technique_priors import RESULTS, priors_from, runs_in, shape_of
+from tests.benchmarks.technique_priors import RESULTS, priors_from, shape_of
 from tests.benchmarks.tuned.decoder import RUN as DECODER_1B
 
 BERT_LARGE = RESULTS / "2026-11-21-bert_large-h200"
@@ -72,7 +73,7 @@ def recorded_grid(path: Path, budgets: tuple[int, ...]) -> Grid:
         name=path.name,
         table=table,
         predicted_bytes=predictions,
-        priors=priors_from(runs_in(RESULTS), without=shape),
+        priors=priors_from(folders_below([RESULTS]), without=shape),
         baseline=_baseline_of(path, table),
         budgets=budgets,
     )
@@ -110,7 +111,7 @@ def sketched_grid(sketch: Sketch, draw: int, budgets: tuple[int, ...]) -> Grid:
     return Grid(
         name=sketch.name,
         table=drawn(sketch, draw),
-        priors=priors_from(runs_in(RESULTS), without=left_out),
+        priors=priors_from(folders_below([RESULTS]), without=left_out),
         baseline={axis: values[0] for axis, values in sketch.axes.items()},
         budgets=budgets,
     )
@@ -123,7 +124,7 @@ def simulated_decoder(draw: int, budgets: tuple[int, ...]) -> Grid:
     return Grid(
         name="SIMULATED in part: decoder of 1.2 B, compiled, with budgets",
         table=table,
-        priors=priors_from(runs_in(RESULTS), without=shape_of(DECODER_1B)),
+        priors=priors_from(folders_below([RESULTS]), without=shape_of(DECODER_1B)),
         baseline={**_baseline_of(DATA / "decoder", table), "precision": "bf16", "micro_batch": 8},
         budgets=budgets,
     )

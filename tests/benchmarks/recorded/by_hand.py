@@ -5,9 +5,9 @@ own, for one epoch of 512 samples with a plain Trainer. ``python -m tests.benchm
 measures it.
 """
 
-import argparse
 import json
 import statistics
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,7 @@ from jobs.record import Outcome
 from orchestrator.analysis.dataset import load_dataset
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sample", type=Path, metavar="FILE.json", help="what by_hand wrote")
-    runs = "sweeps of the same plan, to state their share of the price"
-    parser.add_argument("--runs", type=Path, nargs="*", default=[], metavar="RUN", help=runs)
-
-
-def lines(options: argparse.Namespace) -> Iterator[str]:
+def lines(options: Namespace) -> Iterator[str]:
     return report(json.loads(options.sample.read_text()), options.runs)
 
 

@@ -17,9 +17,9 @@ from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.rows import Row
+from tests.benchmarks.recorded.runs import folders_below
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 
 _TRAINED = ("model", "data", "deepspeed", "training_arguments")
@@ -39,8 +39,7 @@ class MeasuredRow:
 
 def recorded_runs(folder: Path) -> Iterator[Dataset]:
     """Every run below a folder, in the order of their paths."""
-    for table in sorted(folder.rglob(TRIALS)):
-        yield load_dataset(table.parent)
+    return map(load_dataset, folders_below([folder]))
 
 
 def measured_rows(dataset: Dataset) -> Iterator[MeasuredRow]:

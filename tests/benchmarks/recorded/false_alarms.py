@@ -5,8 +5,8 @@ differs in speed is a false alarm. Then the GPU-bound rows of the later run are 
 comparison is asked again.
 """
 
-import argparse
 import itertools
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from orchestrator.analysis.comparison.run_differences import VERSIONS, differenc
 from orchestrator.analysis.dataset import Dataset, build_dataset, load_dataset
 from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.run_reader import read_run_folder
+from tests.benchmarks.recorded.runs import folders_below
 
 SPEED_KINDS = ("slower", "faster")
 MIN_ROWS = 5
@@ -35,15 +36,9 @@ class Verdict:
     """Whether the comparison fails over half of the planted regression."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
-    parser.add_argument("--slower", type=float, default=0.03, help="planted regression")
-
-
-def lines(options: argparse.Namespace) -> Iterator[str]:
+def lines(options: Namespace) -> Iterator[str]:
     """One line a pair of runs, then both counts."""
-    folders = sorted({path.parent for run in options.runs for path in run.rglob("trials.parquet")})
-    verdicts = list(judge(folders, options.slower))
+    verdicts = list(judge(folders_below(options.runs), options.slower))
     for verdict in verdicts:
         first, second = verdict.names
         planted = "no GPU-bound rows"

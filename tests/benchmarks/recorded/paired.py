@@ -4,9 +4,9 @@ The confidence interval of a speed describes the steps of one trial. The pairs s
 trial of the same configuration is from it.
 """
 
-import argparse
 import math
 import statistics
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,12 +45,7 @@ class Pair:
         return self.first.get(column) or 0.0, self.second.get(column) or 0.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("other", type=Path, metavar="OTHER")
-
-
-def lines(options: argparse.Namespace) -> Iterator[str]:
+def lines(options: Namespace) -> Iterator[str]:
     return report(pairs(options.run, options.other))
 
 

@@ -5,12 +5,11 @@ rows of its choices, in runs of the same config or of the same model and data. R
 other processes used are left out.
 """
 
-import argparse
 import json
 import statistics
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from jobs.record import Outcome
 from orchestrator.prediction.prediction import CARDS
@@ -82,12 +81,7 @@ class Compared:
         return measured
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("predicted", type=Path, metavar="FILE.parquet")
-    parser.add_argument("runs", type=Path, metavar="RUNS", help="a folder of run folders")
-
-
-def lines(options: argparse.Namespace) -> Iterator[str]:
+def lines(options: Namespace) -> Iterator[str]:
     predictions, versions = read_predictions(options.predicted)
     for prediction in predictions:
         # What `orchestrator.predict` wrote is of one config, and lies in the folder of its run.

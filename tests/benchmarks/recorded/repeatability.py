@@ -9,9 +9,9 @@ all of them, and those of one technique against the others.
 ``orchestrator.analysis.repeatability`` has the printed figures.
 """
 
-import argparse
 import itertools
 import math
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from jobs.flags import SHARED, flags_of, has_any
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.analysis.repeatability import Pace, Variation, is_pace_known, pace_of
 from orchestrator.storage.tables.rows import Row
-from tests.benchmarks.recorded.runs import full_label, ok_rows
+from tests.benchmarks.recorded.runs import folders_below, full_label, ok_rows
 
 MAX_OWN_ERROR = 0.25
 """Rows whose own interval is wider are left out."""
@@ -51,13 +51,8 @@ class Pair:
     """Standard errors of both means by the trials' own steps."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
-
-
-def lines(options: argparse.Namespace) -> Iterator[str]:
-    folders = sorted({path.parent for run in options.runs for path in run.rglob("trials.parquet")})
-    return report(pairs([(str(folder), load_dataset(folder)) for folder in folders]))
+def lines(options: Namespace) -> Iterator[str]:
+    return report(pairs([(str(own), load_dataset(own)) for own in folders_below(options.runs)]))
 
 
 def pairs(runs: Sequence[tuple[str, Dataset]]) -> list[Pair]:

@@ -1,9 +1,18 @@
 """Rows of recorded runs, as the subcommands of ``tests.benchmarks.tables`` read them."""
 
+from collections.abc import Iterable
+from pathlib import Path
+
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.labels import label
+from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.tables.rows import Row
+
+
+def folders_below(runs: Iterable[Path]) -> list[Path]:
+    """The run folders below some folders, or these themselves."""
+    return sorted({path.parent for run in runs for path in run.rglob(TRIALS)})
 
 
 def ok_rows(dataset: Dataset) -> list[Row]:

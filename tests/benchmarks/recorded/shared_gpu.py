@@ -4,9 +4,8 @@ Runs from before 2026-11-23 carry no such flag. Another process that took less m
 libraries may take (``jobs.node.gpu_sharing``) is not found in them.
 """
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from jobs.flags import Flag
 from jobs.node import gpu_sharing
@@ -17,11 +16,7 @@ from orchestrator.storage.tables.rows import Row
 from orchestrator.units import memory, number
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
-
-
-def lines(options: argparse.Namespace) -> Iterator[str]:
+def lines(options: Namespace) -> Iterator[str]:
     for run in options.runs:
         dataset = load_dataset(run)
         flags = shared_rows(dataset.table.rows)

@@ -5,10 +5,10 @@ step, and at most some milliseconds. Fitted to recorded trials whose speed is th
 shown is what the stopping rule would have made of these trials.
 """
 
-import argparse
 import itertools
 import math
 import statistics
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from jobs.steady_state import MIN_STEPS, is_settled
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.layout import STEPS
 from orchestrator.storage.tables.table_reader import read_steps
-from tests.benchmarks.grids import RUN, is_gpus_own
+from tests.benchmarks.grids import is_gpus_own
 
 FREEDOM = np.geomspace(0.5, 3, 28)
 SHARE = np.geomspace(0.003, 0.015, 28)
@@ -33,12 +33,7 @@ Trial = Sequence[float]
 """Seconds of a trial's counted steps."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    runs = "a folder that contains run folders (default: docs/results)"
-    parser.add_argument("runs", type=Path, nargs="?", default=RUN.parent, help=runs)
-
-
-def lines(options: argparse.Namespace) -> Iterator[str]:
+def lines(options: Namespace) -> Iterator[str]:
     return report(list(trials(options.runs)))
 
 

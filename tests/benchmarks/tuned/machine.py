@@ -14,7 +14,8 @@ from orchestrator.running.tune_run import SEARCH_SHARE
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.model.memory.prediction_shortlist import prediction_shortlist
 from orchestrator.units import GIB
-from tests.benchmarks.technique_priors import RESULTS, priors_from, runs_in, shape_of
+from tests.benchmarks.recorded.runs import folders_below
+from tests.benchmarks.technique_priors import RESULTS, priors_from, shape_of
 from tests.benchmarks.tuned.decoder import RUN, record_of, recorded_curves, truth_of
 
 CONFIG = Path(__file__).parents[3] / "configs" / "llm_1b.yaml"
@@ -83,7 +84,7 @@ def best_search(machine: Machine, minutes: float) -> BestSearch:
         budgets=[gib * GIB for gib in (24, 40, 80)],
         baseline=space().config.baseline,
         predicted_bytes=machine.predicted,
-        priors=priors_from(runs_in(RESULTS), without=shape_of(RUN)),
+        priors=priors_from(folders_below([RESULTS]), without=shape_of(RUN)),
         accounts_for_plan=False,
         slot_seconds=60 * minutes * SEARCH_SHARE,
     )

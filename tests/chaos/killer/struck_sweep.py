@@ -50,7 +50,7 @@ def planned_trials() -> list[str]:
     return [spec.trial_id for spec in plan(load_config(CONFIG), has_gpu=False).trials]
 
 
-class StruckSweep:
+class StruckSweep(Target):
     """A sweep of the ``planned`` trials in a folder below ``root``."""
 
     def __init__(
@@ -62,17 +62,16 @@ class StruckSweep:
         *,
         has_mounts: bool,
     ) -> None:
-        self._chance = chance
+        self.chance = chance
         self._planned = planned
         self._has_mounts = has_mounts
         self._mark = uuid.uuid4().hex
         # Ray's sockets lie below the temporary folder, so its path has to be short.
-        self._temporary = root / f"t{number}"
+        self.temporary_disk = root / f"t{number}"
         self._disk = root / f"d{number}"
-        self._folder = self._disk / "run"
+        self.folder = self._disk / "run"
         self._log = root / f"run{number}.log"
-        self._finished: dict[str, bytes] = {}
-        """Trial -> its final record as it was first seen."""
+        self.finished = {}
         self.outcome = SweepOutcome(trials=len(planned))
 
     def run(self, kinds: Sequence[Strike]) -> SweepOutcome:
@@ -83,7 +82,7 @@ class StruckSweep:
         left = list(kinds)
         wrong = self.outcome.wrong
         with contextlib.ExitStack() as stack:
-            for folder, size in ((self._disk, 2**26), (self._temporary, 2**28)):
+            for folder, size in ((self._disk, 2**26), (self.temporary_disk, 2**28)):
                 folder.mkdir()
                 if self._has_mounts:
                     stack.enter_context(mounted(folder, size))
@@ -92,11 +91,11 @@ class StruckSweep:
                     if self.outcome.drivers >= MOST_DRIVERS:
                         wrong["hangs"].append(f"not complete after {MOST_DRIVERS} drivers")
                         break
-            wrong["lost"] += judge.lost(self._folder, self._finished)
-            wrong["without_row"] += judge.without_row(self._folder, self._planned)
-            wrong["repeated"] += _repeated(self._folder / LOG)
+            wrong["lost"] += judge.lost(self.folder, self.finished)
+            wrong["without_row"] += judge.without_row(self.folder, self._planned)
+            wrong["repeated"] += _repeated(self.folder / LOG)
             # torch.compile keeps a cache for all of a user's programs.
-            left_names = [path.name for path in self._temporary.iterdir()]
+            left_names = [path.name for path in self.temporary_disk.iterdir()]
             wrong["temporary"] += [n for n in left_names if not n.startswith("torchinductor_")]
         return self.outcome
 
@@ -125,9 +124,9 @@ class StruckSweep:
 
     def _read(self, *, with_page: bool) -> None:
         for name in (layout.TRIALS, layout.STEPS, layout.ANATOMY, layout.FRONTIER):
-            if (self._folder / name).exists():
-                pq.read_table(self._folder / name)
-        report = Report(dataset=load_dataset(self._folder))
+            if (self.folder / name).exists():
+                pq.read_table(self.folder / name)
+        report = Report(dataset=load_dataset(self.folder))
         markdown.render(report, picture=layout.FRONTIER_PLOT)
         if with_page:
             page.render(report)
@@ -136,29 +135,29 @@ class StruckSweep:
         """One driver, struck until ``kinds`` is empty; whether it completed the sweep."""
         self.outcome.drivers += 1
         begin = self._log.stat().st_size if self._log.exists() else 0
-        driver = self._start()
+        self.driver = self.start()
         awaiting = []
         if kinds and kinds[0].is_at_start:
-            driver = self._start_beside(driver)
+            self._start_beside()
             awaiting.append(Struck(name=kinds.pop(0).name))
             self.outcome.strikes += awaiting
-        self._watch(driver, kinds, awaiting)
+        self._watch(kinds, awaiting)
         printed = self._log.read_bytes()[begin:].decode(errors="replace")
         if "Traceback (most recent call last)" in printed:
             self.outcome.wrong["tracebacks"].append(printed[-1500:])
         self.outcome.wrong["left_over"] += _left_over(self._mark)
         self._see_finished()
         # A trial that met a full disk is repeated by --resume, though the driver ended well.
-        return driver.returncode == 0 and set(self._planned) <= set(self._finished)
+        return self.driver.returncode == 0 and set(self._planned) <= set(self.finished)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> subprocess.Popen[bytes]:
         """A driver. It resumes the sweep if there is one."""
         command = [sys.executable, "-m", "orchestrator.sweep", str(CONFIG)]
-        command += ["--output", str(self._folder)]
-        if self.outcome.drivers > 1 and (self._folder / "run.json").exists():
+        command += ["--output", str(self.folder)]
+        if self.outcome.drivers > 1 and self.is_begun:
             command.append("--resume")
         own = {
-            "TMPDIR": str(self._temporary),
+            "TMPDIR": str(self.temporary_disk),
             "HF_HUB_OFFLINE": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
             _MARK: self._mark,
@@ -173,9 +172,9 @@ class StruckSweep:
                 start_new_session=True,
             )
 
-    def _start_beside(self, first: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-        """Start another driver at the same moment; returns the one that goes on."""
-        second = self._start()
+    def _start_beside(self) -> None:
+        """Start another driver at the same moment; one of the two has to go on."""
+        first, second = self.driver, self.start()
         give_up_at = time.monotonic() + DEADLINE_SECONDS
         while first.poll() is None and second.poll() is None and time.monotonic() < give_up_at:
             time.sleep(0.05)
@@ -187,22 +186,20 @@ class StruckSweep:
             )
             second.kill()
             second.wait()
-        return first
+        self.driver = first
 
-    def _watch(
-        self, driver: subprocess.Popen[bytes], kinds: list[Strike], awaiting: list[Struck]
-    ) -> None:
+    def _watch(self, kinds: list[Strike], awaiting: list[Struck]) -> None:
         """Strike now and then until the driver has ended.
 
         ``awaiting``: strikes that are followed by no record yet.
         """
-        strike_at = time.monotonic() + self._chance.uniform(1, _LONGEST_PAUSE)
+        strike_at = time.monotonic() + self.chance.uniform(1, _LONGEST_PAUSE)
         progress_at = time.monotonic()
         written = self._written()
         status = None
         while status is None:
             time.sleep(0.05)
-            status = driver.poll()
+            status = self.driver.poll()
             now = time.monotonic()
             if self._written() != written or status is not None:
                 written = self._written()
@@ -215,35 +212,19 @@ class StruckSweep:
             elif now - progress_at > DEADLINE_SECONDS:
                 self.outcome.wrong["hangs"].append(f"nothing for {DEADLINE_SECONDS:g} s")
                 progress_at = now
-                driver.kill()
+                self.driver.kill()
             elif kinds and now > strike_at and not awaiting:
                 self._see_finished()
-                if self._strike(driver, kinds[0]):
+                if self._strike(kinds[0]):
                     awaiting = [Struck(name=kinds.pop(0).name)]
                     self.outcome.strikes += awaiting
                     progress_at = now
-                strike_at = time.monotonic() + self._chance.uniform(1, _LONGEST_PAUSE)
+                strike_at = time.monotonic() + self.chance.uniform(1, _LONGEST_PAUSE)
 
-    def _strike(self, driver: subprocess.Popen[bytes], kind: Strike) -> bool:
+    def _strike(self, kind: Strike) -> bool:
         """Strike; whether there was a victim."""
-
-        def has_ended(seconds: float) -> bool:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                driver.wait(seconds)
-                return True
-            return False
-
-        target = Target(
-            driver=psutil.Process(driver.pid),
-            has_ended=has_ended,
-            folder=self._folder,
-            temporary_disk=self._temporary,
-            chance=self._chance,
-            second_driver=lambda: self._start().wait(),
-            forget=self._finished.clear,
-        )
         try:
-            return kind.strike(target)
+            return kind.strike(self)
         except StrikeError as error:
             self.outcome.wrong["unexpected"].append(str(error))
             return True
@@ -251,14 +232,14 @@ class StruckSweep:
     def _written(self) -> frozenset[tuple[str, int]]:
         """The records that there are: name and time of writing."""
         written = set()
-        for path in layout.record_files(self._folder):
+        for path in layout.record_files(self.folder):
             with contextlib.suppress(FileNotFoundError):
                 written.add((path.name, path.stat().st_mtime_ns))
         return frozenset(written)
 
     def _see_finished(self) -> None:
         """Remember every final record as it was first seen."""
-        self._finished = judge.final_records(self._folder) | self._finished
+        self.finished = judge.final_records(self.folder) | self.finished
 
 
 def _repeated(log: Path) -> Iterator[str]:

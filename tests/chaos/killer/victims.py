@@ -32,25 +32,28 @@ class StrikeError(Exception):
     """A strike had another effect than docs/reliability.md promises."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
     """A sweep that runs."""
 
-    driver: psutil.Process
-    has_ended: Callable[[float], bool]
-    """Waits for the driver's end for so many seconds at most; whether it has ended."""
+    driver: subprocess.Popen[bytes]
+    start: Callable[[], subprocess.Popen[bytes]]
+    """Starts another driver on the folder."""
     folder: Path
     """The run folder, the only one on its disk."""
     temporary_disk: Path
     chance: random.Random
-    second_driver: Callable[[], int]
-    """Starts another driver on the folder; its exit status."""
-    forget: Callable[[], None]
-    """The records that there were are deleted by the strike, so they may be measured again."""
+    finished: dict[str, bytes]
+    """Trial -> its final record as it was first seen."""
 
     @property
     def is_begun(self) -> bool:
         return (self.folder / "run.json").exists()
+
+    def has_ended(self, seconds: float) -> bool:
+        """Whether the driver has ended, or ends within so many seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.driver.wait(seconds)
+        return self.driver.returncode is not None
 
     def await_end(self, what: str) -> None:
         """Raises StrikeError if the driver has not ended after ``NOTICE_SECONDS``."""
@@ -83,10 +86,11 @@ def _role(process: psutil.Process) -> str:
 
 def _processes(target: Target, role: str) -> Iterator[psutil.Process]:
     """The processes of a role, below the driver or the driver itself."""
+    driver = psutil.Process(target.driver.pid)
     if role == "driver":
-        yield target.driver
+        yield driver
         return
-    for process in target.driver.children(recursive=True):
+    for process in driver.children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if _role(process) == role:
                 yield process
@@ -129,7 +133,8 @@ def _delete_folder(target: Target) -> bool:
     if not target.is_begun:
         return False
     shutil.rmtree(target.folder, ignore_errors=True)
-    target.forget()
+    # What was measured may be measured again.
+    target.finished.clear()
     target.await_end("the run folder was deleted")
     return True
 
@@ -144,7 +149,7 @@ def _delete_lock(target: Target) -> bool:
 def _start_second_driver(target: Target) -> bool:
     if not target.is_begun:
         return False
-    status = target.second_driver()
+    status = target.start().wait()
     if status != 1 and not target.has_ended(0):
         raise StrikeError(f"a second driver on the folder ended with {status}, not 1")
     return True

@@ -1,6 +1,5 @@
 """Figures of ``tests.benchmarks.tables``, computed from small invented runs."""
 
-import datetime
 import json
 import random
 import re
@@ -15,7 +14,7 @@ from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.prediction.prediction import CARDS
 from orchestrator.storage.tables.predictions import read_predictions
-from tests.benchmarks.recorded import by_hand, pace, paired, predictions, spread
+from tests.benchmarks.recorded import by_hand, paired, predictions, spread
 from tests.benchmarks.recorded.configurations import measured_rows, recorded_runs
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 from tests.benchmarks.tables import SUBCOMMANDS, command_line
@@ -37,10 +36,6 @@ def quoted_commands() -> Iterator[tuple[str, str]]:
                 yield from QUOTED.findall(text)
 
 
-def at(seconds: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-
-
 def test_tables_quoted_in_docs_exist():
     commands = set(quoted_commands())
     assert len(commands) > 10
@@ -55,15 +50,6 @@ def test_tables_has_help_for_every_subcommand(capsys):
         command_line().parse_args(["--help"])
     printed = capsys.readouterr().out
     assert all(name in printed for name in SUBCOMMANDS)
-
-
-def test_pace_counts_trials_that_ran_over_the_whole_span():
-    row = {"slot_seconds": 3.0, "overhead_seconds": 1.5, "outcome": "ok"}
-    rows = [{**row, "started_at": at(100.0 + 4 * number)} for number in range(3)]
-    skipped = {**row, "started_at": None, "outcome": "skipped"}
-    printed = list(pace.report([*rows, skipped]))
-    assert "3 trials (3 ok) in 11.0 s" in printed[0]
-    assert printed[1].startswith("16.4 ")
 
 
 def test_paired_compares_equal_configurations_of_both_runs(tmp_path):
