@@ -1,7 +1,5 @@
 """What every technique must allow: to be exported as files that stand alone."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -42,7 +40,7 @@ def _imported_packages(tree: ast.Module) -> set[str]:
 
 
 @pytest.mark.parametrize("spec", TRIALS, ids=_name)
-def test_technique_exports_a_script_and_the_packages_that_it_imports(spec: TrialSpec) -> None:
+def test_technique_exports_a_script_and_the_packages_that_it_imports(spec):
     tree = ast.parse(script.train_script(spec, "a test", peak_bytes=1))
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     assert len(set(functions)) == len(functions)
@@ -59,7 +57,7 @@ def test_technique_exports_a_script_and_the_packages_that_it_imports(spec: Trial
 
 
 @pytest.mark.parametrize("spec", TRIALS, ids=_name)
-def test_technique_exports_the_settings_it_was_measured_with(spec: TrialSpec) -> None:
+def test_technique_exports_the_settings_it_was_measured_with(spec):
     settings = arguments.training_arguments(spec, epochs=2)
     assert json.loads(json.dumps(settings)) == settings
     assert spec.settings.training_arguments.items() <= settings.items()

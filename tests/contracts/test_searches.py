@@ -4,8 +4,6 @@ Every kind that a sweep can name is tested as its factory builds it. Wrappers jo
 SEARCHES. Searches that make their trials as they go have no plan to account for: they are MAKERS.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -156,9 +154,7 @@ def assert_accounts_for_the_plan(
 @every_search
 @pytest.mark.parametrize("at_once", [1, 3, 100])
 @pytest.mark.parametrize("outcome", [None, *Outcome])
-def test_search_run_to_its_end_accounts_for_the_plan(
-    make: MakeSearch, at_once: int, outcome: Outcome | None
-) -> None:
+def test_search_run_to_its_end_accounts_for_the_plan(make, at_once, outcome):
     search = make(PLAN)
     asked = run_to_the_end(search, at_once=at_once, outcome=outcome)
     assert_accounts_for_the_plan(search, asked)
@@ -170,7 +166,7 @@ def test_search_run_to_its_end_accounts_for_the_plan(
 
 
 @every_search
-def test_search_at_its_end_has_counted_the_plan_and_stays_exhausted(make: MakeSearch) -> None:
+def test_search_at_its_end_has_counted_the_plan_and_stays_exhausted(make):
     search = make(PLAN)
     asked = run_to_the_end(search)
     summary = search.summary()
@@ -184,7 +180,7 @@ def test_search_at_its_end_has_counted_the_plan_and_stays_exhausted(make: MakeSe
 
 @every_search
 @pytest.mark.parametrize("trials", [[], PLAN], ids=["no_trials", "every_record"])
-def test_search_with_nothing_to_run_is_exhausted(make: MakeSearch, trials: list[TrialSpec]) -> None:
+def test_search_with_nothing_to_run_is_exhausted(make, trials):
     search = make(trials)
     for spec in trials:
         search.tell(record_of(spec))
@@ -194,14 +190,14 @@ def test_search_with_nothing_to_run_is_exhausted(make: MakeSearch, trials: list[
 
 
 @every_search
-def test_search_ignores_records_of_foreign_trials(make: MakeSearch) -> None:
+def test_search_ignores_records_of_foreign_trials(make):
     search, control = make(PLAN), make(PLAN)
     search.tell(record_of(build_tiny_spec({"micro_batch": 16})))
     assert ids(run_to_the_end(search)) == ids(run_to_the_end(control))
 
 
 @every_search
-def test_search_that_is_looked_at_makes_the_same_decisions(make: MakeSearch) -> None:
+def test_search_that_is_looked_at_makes_the_same_decisions(make):
     search, control = make(PLAN), make(PLAN)
     list(search.pending()), list(search.skipped()), search.exhausted, search.summary()
     assert ids(run_to_the_end(search)) == ids(run_to_the_end(control))
@@ -210,7 +206,7 @@ def test_search_that_is_looked_at_makes_the_same_decisions(make: MakeSearch) -> 
 @every_search
 @settings(deadline=None, max_examples=50)
 @given(data=st.data())
-def test_search_cut_short_accounts_for_the_plan(make: MakeSearch, data: st.DataObject) -> None:
+def test_search_cut_short_accounts_for_the_plan(make, data):
     search = make(PLAN)
     reused = data.draw(st.lists(st.sampled_from(PLAN), unique_by=id), label="earlier")
     earlier = [record_of(spec) for spec in reused]
@@ -244,9 +240,7 @@ def test_search_cut_short_accounts_for_the_plan(make: MakeSearch, data: st.DataO
 @every_maker
 @pytest.mark.parametrize("at_once", [1, 3])
 @pytest.mark.parametrize("outcome", [None, *Outcome])
-def test_maker_ends_whatever_the_outcomes_and_however_often_it_is_read(
-    make: Callable[[], Search], at_once: int, outcome: Outcome | None
-) -> None:
+def test_maker_ends_whatever_the_outcomes_and_however_often_it_is_read(make, at_once, outcome):
     search, control = make(), make()
     list(search.pending()), list(search.skipped()), search.exhausted
     ran, expected = (
@@ -261,7 +255,7 @@ def test_maker_ends_whatever_the_outcomes_and_however_often_it_is_read(
 
 @every_maker
 @pytest.mark.parametrize("cut", range(0, 13, 3))
-def test_maker_resumed_asks_for_nothing_twice(make: Callable[[], Search], cut: int) -> None:
+def test_maker_resumed_asks_for_nothing_twice(make, cut):
     whole = run_to_the_end(make(), run=on_device)
     search = make()
     unknown = replace(make_trial(16, 1), repeat=99)

@@ -1,7 +1,5 @@
 """What every tracker must keep to: its own declared columns, and silence without its instrument."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest
@@ -79,7 +77,7 @@ def assert_declared(tracker: Tracker) -> None:
         assert not isinstance(value, bool) or declared[name].type == "bool"
 
 
-def test_columns_have_one_style() -> None:
+def test_columns_have_one_style():
     """They become the schema page: sentence case without a full stop, units by name."""
     names = [column.name for column in all_columns()]
     assert len(set(names)) == len(names)
@@ -91,7 +89,7 @@ def test_columns_have_one_style() -> None:
 
 
 @every_tracker
-def test_tracker_of_a_trial_that_never_began_has_no_series(kind: type[Tracker]) -> None:
+def test_tracker_of_a_trial_that_never_began_has_no_series(kind):
     with kind() as tracker:
         assert_declared(tracker)
         assert all(not values for values in tracker.series().values())
@@ -99,14 +97,14 @@ def test_tracker_of_a_trial_that_never_began_has_no_series(kind: type[Tracker]) 
 
 @every_tracker
 @pytest.mark.parametrize("until", Moment)
-def test_tracker_of_a_cut_trial_keeps_to_its_columns(kind: type[Tracker], until: Moment) -> None:
+def test_tracker_of_a_cut_trial_keeps_to_its_columns(kind, until):
     with kind() as tracker:
         run_trial(tracker, until)
         assert_declared(tracker)
 
 
 @every_tracker
-def test_tracker_read_twice_gives_the_same_with_a_value_per_step(kind: type[Tracker]) -> None:
+def test_tracker_read_twice_gives_the_same_with_a_value_per_step(kind):
     with kind() as tracker:
         run_trial(tracker)
         first = tracker.measurements().keys(), tracker.series()
@@ -115,7 +113,7 @@ def test_tracker_read_twice_gives_the_same_with_a_value_per_step(kind: type[Trac
 
 
 @every_tracker
-def test_tracker_lets_an_error_pass(kind: type[Tracker]) -> None:
+def test_tracker_lets_an_error_pass(kind):
     def fail() -> None:
         with kind() as tracker:
             run_trial(tracker, Moment.TRAIN_END)
@@ -127,7 +125,7 @@ def test_tracker_lets_an_error_pass(kind: type[Tracker]) -> None:
 
 @no_cuda
 @pytest.mark.parametrize("kind", [Allocator, Device, LaunchBound], ids=lambda kind: kind.__name__)
-def test_gpu_tracker_without_a_gpu_is_silent(kind: type[Tracker]) -> None:
+def test_gpu_tracker_without_a_gpu_is_silent(kind):
     with kind() as tracker:
         run_trial(tracker)
         assert tracker.measurements() == {}

@@ -1,7 +1,5 @@
 """What every technique must keep to: requirements with answers, registered hooks, plain data."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -13,7 +11,7 @@ import transformers
 from transformers.training_args import OptimizerNames
 
 from jobs.spec import HookPlace, TrialSpec, from_json, to_json
-from jobs.techniques import AXES, Axis, Variant
+from jobs.techniques import AXES
 from jobs.techniques.axes.activations import RENAMED
 from jobs.techniques.hooks import registered
 from jobs.techniques.variant import OTHER_WORKLOAD
@@ -39,20 +37,20 @@ KNOWN_ARGUMENTS = {
 
 
 @every_axis
-def test_axis_with_an_unknown_value_raises(axis: Axis) -> None:
+def test_axis_with_an_unknown_value_raises(axis):
     for value in ("no_such_variant", 0, -1, True, 1.5):
         with pytest.raises(KeyError):
             axis.variant(value)
 
 
 @every_axis
-def test_axis_default_trains_exactly_and_anywhere(axis: Axis) -> None:
+def test_axis_default_trains_exactly_and_anywhere(axis):
     variant = axis.variant(axis.default)
     assert (variant.numerical_effect, variant.requires) == ("exact", ())
 
 
 @every_row
-def test_variant_is_sound(axis: Axis, name: str, variant: Variant) -> None:
+def test_variant_is_sound(axis, name, variant):
     """Everything that a row names exists, and a trial with it survives JSON."""
     spec = build_tiny_spec({axis.name: name})
     for requirement in variant.requires:
@@ -69,7 +67,7 @@ def test_variant_is_sound(axis: Axis, name: str, variant: Variant) -> None:
     assert to_json(copy) == to_json(spec)
 
 
-def test_every_trait_of_a_row_is_asked_for_by_a_rule() -> None:
+def test_every_trait_of_a_row_is_asked_for_by_a_rule():
     asked = {trait.removeprefix("not ") for traits, _ in RULES.values() for trait in traits}
     # Every comparison asks for the first one, and the plan for what the model and the data tell.
     asked = asked | {OTHER_WORKLOAD} | set(_ANSWERS)
@@ -78,7 +76,7 @@ def test_every_trait_of_a_row_is_asked_for_by_a_rule() -> None:
             assert set(variant.traits) <= asked, f"{axis.name}={name}"
 
 
-def test_docs_have_one_style() -> None:
+def test_docs_have_one_style():
     """They become the configuration reference: one line in sentence case without a full stop."""
     docs = [axis.doc for axis in AXES.values()]
     for axis in AXES.values():
@@ -91,7 +89,7 @@ def test_docs_have_one_style() -> None:
     assert len(set(docs)) == len(docs), "two rows have the same description"
 
 
-def test_no_two_variants_are_the_same_trial() -> None:
+def test_no_two_variants_are_the_same_trial():
     """Except for the defaults, which are one trial on every axis."""
     axes = [axis for axis in AXES.values() if axis.variants]
     defaults = {build_tiny_spec({axis.name: axis.default}).trial_id for axis in axes}

@@ -1,7 +1,5 @@
 """Runs from a stranger on every surface: ``python -m tests.hostile --runs 500 --seed 1``."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

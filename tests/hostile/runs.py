@@ -3,8 +3,6 @@
 A payload acts on the program that shows or executes it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

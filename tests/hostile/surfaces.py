@@ -1,7 +1,5 @@
 """What shows, exports or executes a run, each with a judge: it must be inert or refuse."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import importlib

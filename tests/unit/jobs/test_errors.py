@@ -1,7 +1,5 @@
 """Errors, signals and exit codes, in the libraries' own words, and their outcomes."""
 
-from __future__ import annotations
-
 import errno
 import signal
 
@@ -84,17 +82,17 @@ ERRORS: list[tuple[Exception, Outcome]] = [
 
 
 @pytest.mark.parametrize(("error", "outcome"), ERRORS, ids=lambda value: str(value)[:40])
-def test_classify_by_the_libraries_words(error: Exception, outcome: Outcome) -> None:
+def test_classify_by_the_libraries_words(error, outcome):
     assert classify(error)[0] is outcome
 
 
-def test_classify_reason_is_one_line_with_the_errors_name() -> None:
+def test_classify_reason_is_one_line_with_the_errors_name():
     _, rule, reason = classify(torch.OutOfMemoryError(TORCH_OOM))
     assert rule == ""
     assert reason == f"OutOfMemoryError: {TORCH_OOM.splitlines()[0]}"
 
 
-def test_classify_keeps_the_rule_of_an_unmet_requirement() -> None:
+def test_classify_keeps_the_rule_of_an_unmet_requirement():
     error = UnsupportedError("package:apex", "there is no apex")
     assert classify(error) == (Outcome.UNSUPPORTED, "package:apex", "there is no apex")
 
@@ -107,7 +105,7 @@ def wrapped(cause: Exception, *, explicitly: bool) -> Exception:
 
 
 @pytest.mark.parametrize("explicitly", [True, False])
-def test_classify_finds_a_wrapped_out_of_memory(explicitly: bool) -> None:
+def test_classify_finds_a_wrapped_out_of_memory(explicitly):
     error = wrapped(torch.OutOfMemoryError(TORCH_OOM), explicitly=explicitly)
     outcome, _, reason = classify(error)
     assert outcome is Outcome.OUT_OF_MEMORY
@@ -127,7 +125,7 @@ def test_classify_finds_a_wrapped_out_of_memory(explicitly: bool) -> None:
         ("CUDA out of memory.", None),
     ],
 )
-def test_requested_bytes_are_read_from_the_message(message: str, expected: int | None) -> None:
+def test_requested_bytes_are_read_from_the_message(message, expected):
     assert requested_bytes(RuntimeError(message)) == expected
 
 
@@ -145,9 +143,7 @@ def test_requested_bytes_are_read_from_the_message(message: str, expected: int |
         (0, 0, Outcome.CRASHED, "the process exited with status 0 and no result"),
     ],
 )
-def test_classify_exit_of_a_child_without_a_record(
-    status: int, kills: int, outcome: Outcome, reason: str
-) -> None:
+def test_classify_exit_of_a_child_without_a_record(status, kills, outcome, reason):
     result, words = classify_exit(status, host_oom_kills=kills)
     assert result is outcome
     assert words.startswith(reason)
@@ -163,7 +159,7 @@ def test_classify_exit_of_a_child_without_a_record(
     ],
     ids=["bitsandbytes", "abort", "long_ago", "killed"],
 )
-def test_classify_exit_reads_the_logs_end(status: int, last_lines: str, outcome: Outcome) -> None:
+def test_classify_exit_reads_the_logs_end(status, last_lines, outcome):
     log = "step 1\n" * 9 + last_lines
     assert classify_exit(status, host_oom_kills=0, log=log)[0] is outcome
 
@@ -178,7 +174,7 @@ def test_classify_exit_reads_the_logs_end(status: int, last_lines: str, outcome:
         (wrapped(OSError(errno.ENOSPC, "x", "/tmp/y"), explicitly=True), "no room for /tmp/y: /"),
     ],
 )
-def test_reason_of_a_full_disk_names_the_file_if_it_is_known(error: Exception, reason: str) -> None:
+def test_reason_of_a_full_disk_names_the_file_if_it_is_known(error, reason):
     outcome, rule, words = classify(error)
     assert (outcome, rule) == (Outcome.SKIPPED, DISK_FULL)
     assert words.startswith(reason)

@@ -1,7 +1,5 @@
 """The facts of the installed libraries are those that the libraries have."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys
@@ -25,7 +23,7 @@ BITSANDBYTES = "transformers.utils.quantization_config:BitsAndBytesConfig"
 
 
 @pytest.mark.slow
-def test_every_key_and_field_of_transformers_is_known() -> None:
+def test_every_key_and_field_of_transformers_is_known():
     import transformers
 
     fields = dataclasses.fields(transformers.TrainingArguments)
@@ -50,16 +48,16 @@ def test_every_key_and_field_of_transformers_is_known() -> None:
         ("trl.trainer.dpo_config:DPOConfig", "beta", "float"),
     ],
 )
-def test_parameters_have_their_librarys_types(reference: str, parameter: str, text: str) -> None:
+def test_parameters_have_their_librarys_types(reference, parameter, text):
     assert facts()["parameters"][reference][parameter]["text"] == text
 
 
-def test_settings_of_the_trainer_are_no_parameters_of_trl() -> None:
+def test_settings_of_the_trainer_are_no_parameters_of_trl():
     for name in ("sft_config:SFTConfig", "dpo_config:DPOConfig"):
         assert "max_steps" not in facts()["parameters"][f"trl.trainer.{name}"]
 
 
-def test_liger_is_read_without_an_import(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_liger_is_read_without_an_import(tmp_path, monkeypatch):
     package = tmp_path / "liger_kernel"
     (package / "transformers").mkdir(parents=True)
     (package / "__init__.py").write_text("raise SystemExit('imported')")
@@ -83,13 +81,13 @@ def test_liger_is_read_without_an_import(tmp_path: Any, monkeypatch: pytest.Monk
         (dataclasses.Field, [1, "a", None], []),
     ],
 )
-def test_value_of_the_type_is_accepted(kind: Any, valid: list[Any], wrong: list[Any]) -> None:
+def test_value_of_the_type_is_accepted(kind, valid, wrong):
     alternatives = described_type(kind)["accepts"]
     assert all(accepts(alternatives, value) for value in valid)
     assert not any(accepts(alternatives, value) for value in wrong)
 
 
-def test_listed_values_are_found_inside_lists() -> None:
+def test_listed_values_are_found_inside_lists():
     kind = Literal["ipo"] | list[Literal["ipo", "apo"]]
     assert list(listed_values(described_type(kind)["accepts"])) == ["ipo", "ipo", "apo"]
 
@@ -110,7 +108,7 @@ def _has_torch(process: psutil.Process) -> bool:
         return False
 
 
-def test_counter_of_a_killed_command_ends() -> None:
+def test_counter_of_a_killed_command_ends():
     with subprocess.Popen([sys.executable, "-c", ASK], cwd=Path(__file__).parents[4]) as asker:
         give_up_at = time.monotonic() + 150.0
         while not (children := psutil.Process(asker.pid).children()) or not _has_torch(children[0]):
@@ -131,6 +129,6 @@ def test_counter_of_a_killed_command_ends() -> None:
         ({"is_decoder": "maybe"}, "'is_decoder' expected bool"),
     ],
 )
-def test_value_that_the_model_refuses_is_a_mistake(wrong: dict[str, object], said: str) -> None:
+def test_value_that_the_model_refuses_is_a_mistake(wrong, said):
     model = ModelSpec(task="sequence-classification", architecture="bert", config=wrong)
     assert said in size_of(model)["mistake"]

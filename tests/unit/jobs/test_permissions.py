@@ -1,9 +1,6 @@
 """What a trial may not have, perhaps from a stranger, is refused, however it comes."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -60,13 +57,8 @@ OWN_CODE = UserCode(callbacks=("os:abort",), folder="/stranger")
     ],
 )
 def test_main_runs_foreign_code_with_its_option_only(
-    spec: TrialSpec,
-    option: str,
-    other: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    spec, option, other, tmp_path, monkeypatch, capsys
+):
     record = json.dumps({"spec": to_json(spec), "outcome": "ok"})
     with pytest.raises(SystemExit) as ended:
         start(record, tmp_path, monkeypatch, other)
@@ -85,13 +77,7 @@ def test_main_runs_foreign_code_with_its_option_only(
         (build_tiny_spec(seed=2**32), "measure.seed is 4294967296: it must be from 0 to"),
     ],
 )
-def test_main_says_what_is_wrong_with_a_file(
-    content: Any,
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_main_says_what_is_wrong_with_a_file(content, sentence, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         start(content, tmp_path, monkeypatch)
     assert ended.value.code == 2
@@ -174,19 +160,14 @@ def by_export(spec: TrialSpec, folder: Path, _: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize(("part", "key"), CASES)
-def test_refusal_of_what_is_not_allowed_names_the_part(part: str, key: str) -> None:
+def test_refusal_of_what_is_not_allowed_names_the_part(part, key):
     assert part in refusal(naming(part, key))
 
 
 @pytest.mark.parametrize(
     ("way", "ends_with"), [(by_jobs, "2"), (by_child, "permissions"), (by_export, "False")]
 )
-def test_no_way_in_takes_what_is_not_allowed(
-    way: Callable[[TrialSpec, Path, pytest.MonkeyPatch], str],
-    ends_with: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_way_in_takes_what_is_not_allowed(way, ends_with, tmp_path, monkeypatch):
     assert way(naming("hooks", "loop"), tmp_path, monkeypatch) == ends_with
 
 
@@ -194,7 +175,7 @@ def test_no_way_in_takes_what_is_not_allowed(
     ("part", "key"),
     [case for case in CASES if case[0] in {"training_arguments", "deepspeed", "config"}],
 )
-def test_a_config_names_nothing_that_is_not_allowed(part: str, key: str, tmp_path: Path) -> None:
+def test_a_config_names_nothing_that_is_not_allowed(part, key, tmp_path):
     model: dict[str, Any] = {"task": "causal-lm", "architecture": "llama"}
     value = {key: REFUSED[part][key]}
     model |= {"config": value} if part == "config" else {}
@@ -213,18 +194,18 @@ def test_a_config_names_nothing_that_is_not_allowed(part: str, key: str, tmp_pat
     assert key in str(refused.value)
 
 
-def test_what_is_switched_off_may_stay() -> None:
+def test_what_is_switched_off_may_stay():
     settings = replace(SPEC.settings, deepspeed={"tensorboard": {"enabled": False}, "fp16": {}})
     assert refusal(replace(SPEC, settings=settings)) == ""
 
 
-def test_no_technique_names_what_is_refused() -> None:
+def test_no_technique_names_what_is_refused():
     for axis in AXES.values():
         for name in axis.variants:
             assert refusal(build_tiny_spec({axis.name: name})) == "", name
 
 
-def test_each_training_argument_is_allowed_or_has_a_reason() -> None:
+def test_each_training_argument_is_allowed_or_has_a_reason():
     names = {field.name for field in fields(TrainingArguments) if field.init}
     assert {name for name in names - allowed_arguments() if runner_reason(name) is None} == set()
     assert {name for name in allowed_arguments() if runner_reason(name) is not None} == set()
@@ -233,23 +214,23 @@ def test_each_training_argument_is_allowed_or_has_a_reason() -> None:
 @pytest.mark.parametrize(
     "measure", [{"seed": 0}, {"seed": MAX_SEED}, {"timeout_seconds": MAX_TIMEOUT_SECONDS}]
 )
-def test_problem_of_what_can_run_is_empty(measure: dict[str, Any]) -> None:
+def test_problem_of_what_can_run_is_empty(measure):
     assert problem_of(build_tiny_spec(**measure)) == ""
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**80])
-def test_problem_of_another_seed_names_the_largest(seed: int) -> None:
+def test_problem_of_another_seed_names_the_largest(seed):
     problem = problem_of(build_tiny_spec(seed=seed))
     assert problem.startswith(f"measure.seed is {seed}: it must be from 0 to 4294967295, the")
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, 1e12, float("inf"), float("nan")])
-def test_problem_of_a_timeout_that_no_clock_holds(seconds: float) -> None:
+def test_problem_of_a_timeout_that_no_clock_holds(seconds):
     problem = problem_of(build_tiny_spec(timeout_seconds=seconds))
     assert problem.endswith("it must be above zero and at most a year")
 
 
-def test_problem_of_an_unknown_data_format_names_the_known() -> None:
+def test_problem_of_an_unknown_data_format_names_the_known():
     kind: Any = "evil/loader.py"
     spec = replace(build_tiny_spec(), data=DataSpec(file=DatasetFile(path="x", format=kind)))
     assert problem_of(spec) == (

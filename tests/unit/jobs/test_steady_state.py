@@ -1,7 +1,5 @@
 """When enough steps were measured, and the flags of a row that is not reliable."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics
@@ -38,18 +36,18 @@ STEADY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("seconds", [[], [0.1]])
-def test_interval_of_too_few_steps_is_infinite(seconds: list[float]) -> None:
+def test_interval_of_too_few_steps_is_infinite(seconds):
     assert relative_half_width(seconds) == mean_step_error(seconds) == math.inf
 
 
-def test_interval_is_students() -> None:
+def test_interval_is_students():
     # scipy.stats.t.interval(0.95, 3, loc=1.0, scale=sem([0.9, 1.0, 1.1, 1.0])) is 1 ± 0.12992
     assert relative_half_width([0.9, 1.0, 1.1, 1.0]) == pytest.approx(0.12992, rel=2e-3)
     # scipy.stats.t.ppf(0.975, 1) is 12.7062; the standard error of the two is 0.1.
     assert relative_half_width([0.9, 1.1]) == pytest.approx(1.27062, rel=1e-4)
 
 
-def test_prior_spread_is_worth_one_degree_of_freedom() -> None:
+def test_prior_spread_is_worth_one_degree_of_freedom():
     steps = [0.099, 0.1, 0.101]
     mean = 0.1
     # The root of the variance: the prior has one degree of freedom, the three steps two.
@@ -59,14 +57,14 @@ def test_prior_spread_is_worth_one_degree_of_freedom() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "fewest"), [(0.01, 3), (0.5, 3), (1.5, 2), (8.0, 2)])
-def test_is_settled_after_fewer_steps_if_they_are_long(seconds: float, fewest: int) -> None:
+def test_is_settled_after_fewer_steps_if_they_are_long(seconds, fewest):
     for steps in (1, 2, 3):
         assert is_settled([seconds] * steps, 0.01) is (steps >= fewest)
     assert not is_settled([seconds, 1.02 * seconds], 0.01)
 
 
 @given(st.floats(min_value=0.001, max_value=20), st.integers(min_value=2, max_value=30))
-def test_prior_spread_of_a_long_step_is_milliseconds(seconds: float, steps: int) -> None:
+def test_prior_spread_of_a_long_step_is_milliseconds(seconds, steps):
     usual = min(PRIOR_SPREAD, PRIOR_SECONDS / seconds)
     # Equal steps have no spread of their own: the interval is the prior's.
     error_of_short_steps = mean_step_error([0.001] * steps)
@@ -87,18 +85,18 @@ def test_prior_spread_of_a_long_step_is_milliseconds(seconds: float, steps: int)
         ([1.1, 1.0, 1.2, 0.9], 0),
     ],
 )
-def test_steady_from_leaves_out_steps_unlike_later_ones(seconds: list[float], first: int) -> None:
+def test_steady_from_leaves_out_steps_unlike_later_ones(seconds, first):
     assert steady_from(seconds, 0.01) == first
 
 
 @given(st.lists(SECONDS, min_size=1, max_size=40), st.floats(min_value=0, max_value=0.5))
-def test_steady_from_keeps_at_least_half(seconds: list[float], relative_error: float) -> None:
+def test_steady_from_keeps_at_least_half(seconds, relative_error):
     assert steady_from(seconds, relative_error) <= len(seconds) // 2
     assert steady_from(seconds, 0.0) == 0
 
 
 @given(st.lists(st.floats(min_value=0.1, max_value=0.2), min_size=1, max_size=40, unique=True))
-def test_is_settled_with_an_error_of_zero_is_false(seconds: list[float]) -> None:
+def test_is_settled_with_an_error_of_zero_is_false(seconds):
     assert not is_settled(seconds, 0.0)
 
 
@@ -116,9 +114,7 @@ NOISY = [0.71, 0.74, 0.793, 0.715]
         ([9.0, *[1.0] * MIN_STEPS_TO_GIVE_UP], 0.01, False),
     ],
 )
-def test_is_out_of_reach_for_long_steps_with_a_large_spread(
-    seconds: list[float], relative_error: float, is_given_up: bool
-) -> None:
+def test_is_out_of_reach_for_long_steps_with_a_large_spread(seconds, relative_error, is_given_up):
     assert is_out_of_reach(seconds, relative_error, 10) is is_given_up
 
 
@@ -126,7 +122,7 @@ def test_is_out_of_reach_for_long_steps_with_a_large_spread(
     st.lists(st.floats(min_value=0.6, max_value=0.7), max_size=20),
     st.floats(min_value=0, max_value=0.5),
 )
-def test_settled_steps_are_never_out_of_reach(seconds: list[float], relative_error: float) -> None:
+def test_settled_steps_are_never_out_of_reach(seconds, relative_error):
     assert not (
         is_settled(seconds, relative_error) and is_out_of_reach(seconds, relative_error, 20)
     )
@@ -142,9 +138,7 @@ def test_settled_steps_are_never_out_of_reach(seconds: list[float], relative_err
         ([9.0, *NOISY], 1.0, False),
     ],
 )
-def test_is_enough_of_the_host_after_some_steps(
-    seconds: list[float], host_bound_share: float, is_enough: bool
-) -> None:
+def test_is_enough_of_the_host_after_some_steps(seconds, host_bound_share, is_enough):
     assert is_enough_of_the_host(seconds, 0.01, host_bound_share) is is_enough
 
 
@@ -167,7 +161,7 @@ def test_is_enough_of_the_host_after_some_steps(
         ({"allocator_retries": 2}, Flag(FlagKind.THRASHING, 2)),
     ],
 )
-def test_flags_of_a_row_beyond_the_bounds(figures: dict[str, Any], flag: Flag | None) -> None:
+def test_flags_of_a_row_beyond_the_bounds(figures, flag):
     assert flags(**{**STEADY, **figures}) == ([] if flag is None else [flag])
 
 
@@ -175,11 +169,11 @@ def test_flags_of_a_row_beyond_the_bounds(figures: dict[str, Any], flag: Flag | 
     ("asked", "device_type", "wanted"),
     [(0.01, "cuda", 0.01), (0.01, "cpu", 0.05), (0.2, "cpu", 0.2), (0.0, "cpu", 0.0)],
 )
-def test_wanted_error_of_a_cpu_is_in_reach(asked: float, device_type: str, wanted: float) -> None:
+def test_wanted_error_of_a_cpu_is_in_reach(asked, device_type, wanted):
     assert wanted_error(asked, device_type) == wanted
 
 
-def test_wanted_error_on_a_cpu_lets_steps_settle_that_vary_by_eight_percent() -> None:
+def test_wanted_error_on_a_cpu_lets_steps_settle_that_vary_by_eight_percent():
     draw = random.Random(3)
     steps = [0.3 * draw.gauss(1.0, 0.08) for _ in range(20)]
     # At 1 % the trial gives up after a second; at 5 % it goes on until the mean is known.
@@ -189,7 +183,7 @@ def test_wanted_error_on_a_cpu_lets_steps_settle_that_vary_by_eight_percent() ->
     assert is_settled(steps, error)
 
 
-def test_launch_bound_share_adds_forward_passes_and_updates() -> None:
+def test_launch_bound_share_adds_forward_passes_and_updates():
     row = {"launch_bound_forward_share": 0.2, "launch_bound_update_share": None}
     assert launch_bound_share(row) == 0.2
     assert launch_bound_share({**row, "launch_bound_update_share": 0.25}) == pytest.approx(0.45)

@@ -1,7 +1,5 @@
 """An anatomy's extra steps, and the published rules of thumb that it is compared with."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -50,14 +48,14 @@ def make_observer(timed_steps: int) -> StepProfiler:
     ("micro_batches", "trained", "repetitions"), [(1, 1, 1.0), (2, 2, 1.0), (5, 2, 2.5)]
 )
 def test_observer_trains_no_more_than_it_needs(
-    timed_steps: int, steps: int, micro_batches: int, trained: int, repetitions: float
-) -> None:
+    timed_steps, steps, micro_batches, trained, repetitions
+):
     observer = make_observer(timed_steps)
     assert train(observer, micro_batches) == (steps, steps * trained)
     assert observer.repetitions == repetitions
 
 
-def test_observer_times_phases_and_caps_the_data_wait() -> None:
+def test_observer_times_phases_and_caps_the_data_wait():
     observer = make_observer(timed_steps=3)
     train(observer, micro_batches=1)
     assert list(observer.phase_seconds) == ["upkeep", "data", "forward", "backward"]
@@ -65,7 +63,7 @@ def test_observer_times_phases_and_caps_the_data_wait() -> None:
     assert observer.phase_seconds["forward"] > 0.0
 
 
-def test_observer_profiles_every_phase_of_its_last_step() -> None:
+def test_observer_profiles_every_phase_of_its_last_step():
     observer = make_observer(timed_steps=1)
     train(observer, micro_batches=5)
     assert observer.profile is not None
@@ -93,7 +91,7 @@ def compared(peaks: Mapping[str, int], row: Mapping[str, Any]) -> dict[str, Entr
     return {entry.name: entry for entry in rules_of_thumb.memory_rules(peaks, row)}
 
 
-def test_memory_rules_hold_for_textbook_mixed_precision() -> None:
+def test_memory_rules_hold_for_textbook_mixed_precision():
     entries = compared(PEAKS, ROW)
     assert {name for name, entry in entries.items() if entry.held} == {
         "weights, fp32",
@@ -104,7 +102,7 @@ def test_memory_rules_hold_for_textbook_mixed_precision() -> None:
     }
 
 
-def test_memory_rules_of_full_training_leave_adapters_out() -> None:
+def test_memory_rules_of_full_training_leave_adapters_out():
     peaks = {**PEAKS, "LoRA adapters": 200, "weights": 3800}
     entries = compared(peaks, {**ROW, "parameters_trainable": 50})
     assert not entries["optimizer states, AdamW"].held
@@ -112,13 +110,13 @@ def test_memory_rules_of_full_training_leave_adapters_out() -> None:
     assert "all but activations, mixed precision with AdamW" not in entries
 
 
-def test_memory_rules_do_not_apply_to_deepspeed_or_another_optimizer() -> None:
+def test_memory_rules_do_not_apply_to_deepspeed_or_another_optimizer():
     assert compared(PEAKS, {**ROW, "zero_stage": 2}) == {}
     other_optimizer = compared(PEAKS, {**ROW, "optimizer_class": "transformers.Adafactor"})
     assert "optimizer states, AdamW" not in other_optimizer
 
 
-def test_time_shares_are_of_the_three_groups_alone() -> None:
+def test_time_shares_are_of_the_three_groups_alone():
     seconds = {"tensor contractions": 2.0, "idle": 9.0}
     entries = {entry.name: entry for entry in rules_of_thumb.time_shares(seconds)}
     assert entries["tensor contractions, share of the three groups"].value == 1.0
@@ -126,11 +124,11 @@ def test_time_shares_are_of_the_three_groups_alone() -> None:
     assert list(rules_of_thumb.time_shares({"idle": 9.0})) == []
 
 
-def test_backward_ratio_holds_near_two() -> None:
+def test_backward_ratio_holds_near_two():
     assert [rules_of_thumb.backward_ratio(ratio).held for ratio in (1.9, 3.0)] == [True, False]
 
 
-def test_peak_check_holds_for_an_equal_step_only() -> None:
+def test_peak_check_holds_for_an_equal_step_only():
     (equal,) = rules_of_thumb.peak_check(20_001, ROW)
     (other,) = rules_of_thumb.peak_check(19_000, ROW)
     assert (equal.held, other.held) == (True, False)

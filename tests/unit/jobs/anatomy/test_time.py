@@ -3,12 +3,9 @@
 Backward work belongs to the module that ran forward.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -24,7 +21,7 @@ from jobs.loops.accumulated_loss import is_compiled
 from tests.support.traces import BUSY_STEP, PHASES, kernel, nanoseconds
 
 
-def test_operations_list_each_groups_time_and_the_idle_rest() -> None:
+def test_operations_list_each_groups_time_and_the_idle_rest():
     assert nanoseconds(operations(BUSY_STEP, 80e-9), "operations") == {
         "tensor contractions": 10,
         "statistical normalizations": 10,
@@ -35,7 +32,7 @@ def test_operations_list_each_groups_time_and_the_idle_rest() -> None:
     }
 
 
-def test_operations_weight_the_passes_by_their_repetitions() -> None:
+def test_operations_weight_the_passes_by_their_repetitions():
     trace = replace(BUSY_STEP, repetitions=3.0)
     found = nanoseconds(operations(trace, 200e-9), "operations")
     assert (found["tensor contractions"], found["optimizer and clipping"]) == (30, 4)
@@ -56,7 +53,7 @@ def test_operations_weight_the_passes_by_their_repetitions() -> None:
         ("", "aten::mul", "forward", "element-wise operators"),
     ],
 )
-def test_group_of_a_kernel(name: str, operator: str, phase: str, group: str) -> None:
+def test_group_of_a_kernel(name, operator, phase, group):
     assert group_of(name, operator, phase) == group
 
 
@@ -64,7 +61,7 @@ TIMED = {"data": 10e-9, "forward": 30e-9, "backward": 30e-9, "optimizer": 10e-9,
 """Phase -> seconds: 85 ns, of which the kernels of ``BUSY_STEP`` fill 30."""
 
 
-def test_phases_split_a_step_into_busy_and_idle_time() -> None:
+def test_phases_split_a_step_into_busy_and_idle_time():
     entries = list(phases(BUSY_STEP, TIMED, step_seconds=85e-9, host_updates=False, on_gpu=True))
     assert nanoseconds(entries, "phases") == {name: round(s * 1e9) for name, s in TIMED.items()}
     assert nanoseconds(entries, "step") == {
@@ -80,12 +77,12 @@ def test_phases_split_a_step_into_busy_and_idle_time() -> None:
     assert ratio == pytest.approx(4 / 20)
 
 
-def test_phases_with_updates_on_the_host_count_their_idle_time_as_work() -> None:
+def test_phases_with_updates_on_the_host_count_their_idle_time_as_work():
     entries = phases(BUSY_STEP, TIMED, step_seconds=85e-9, host_updates=True, on_gpu=True)
     assert nanoseconds(entries, "step")["optimizer"] == 10
 
 
-def test_phases_on_a_cpu_have_no_idle_time() -> None:
+def test_phases_on_a_cpu_have_no_idle_time():
     entries = phases(BUSY_STEP, TIMED, step_seconds=85e-9, host_updates=False, on_gpu=False)
     step = nanoseconds(entries, "step")
     assert "launch-bound idle" not in step
@@ -93,7 +90,7 @@ def test_phases_on_a_cpu_have_no_idle_time() -> None:
 
 
 @pytest.mark.parametrize(("counted", "idle"), [(85e-9, 42), (58e-9, 21), (30e-9, 0)])
-def test_phases_scale_the_idle_time_to_the_counted_step(counted: float, idle: int) -> None:
+def test_phases_scale_the_idle_time_to_the_counted_step(counted, idle):
     entries = phases(BUSY_STEP, TIMED, step_seconds=counted, host_updates=False, on_gpu=True)
     step = nanoseconds(entries, "step")
     assert step.get("launch-bound idle", 0) == pytest.approx(idle, abs=2)
@@ -116,11 +113,11 @@ def test_phases_scale_the_idle_time_to_the_counted_step(counted: float, idle: in
         ),
     ],
 )
-def test_flop_follows_from_shapes(operator: str, shapes: Any, expected: int) -> None:
+def test_flop_follows_from_shapes(operator, shapes, expected):
     assert flop(Call(operator=f"aten::{operator}", shapes=shapes, recomputed=False)) == expected
 
 
-def test_efficiency_counts_all_micro_batches_and_leaves_recomputation_out_of_the_mfu() -> None:
+def test_efficiency_counts_all_micro_batches_and_leaves_recomputation_out_of_the_mfu():
     product = Call(operator="aten::mm", shapes=((100, 100), (100, 100)), recomputed=False)
     trace = Trace(calls=(product, replace(product, recomputed=True)), repetitions=3.0)
     entries = efficiency(trace, device="NVIDIA H200", precision="bf16", step_seconds=3e-6)
@@ -129,7 +126,7 @@ def test_efficiency_counts_all_micro_batches_and_leaves_recomputation_out_of_the
     assert values["MFU"] == pytest.approx(2e12 / 989.4e12)
 
 
-def test_peak_is_of_the_model_by_its_words() -> None:
+def test_peak_is_of_the_model_by_its_words():
     assert peak("NVIDIA H100 PCIe", "bf16") != peak("NVIDIA H100 80GB HBM3", "bf16")
     assert peak("NVIDIA B9999", "bf16") is None
 
@@ -179,7 +176,7 @@ def callers(trace: Trace) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(("checkpointed", "sines"), [(False, 2), (True, 4)])
-def test_read_credits_operators_to_modules_in_both_passes(checkpointed: bool, sines: int) -> None:
+def test_read_credits_operators_to_modules_in_both_passes(checkpointed, sines):
     model = Model(checkpointed=checkpointed)
     trace = traced(model, module_ranges(model))
     called_in = callers(trace)
@@ -194,7 +191,7 @@ def test_read_credits_operators_to_modules_in_both_passes(checkpointed: bool, si
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
-def test_read_credits_compiled_code_to_one_name() -> None:
+def test_read_credits_compiled_code_to_one_name():
     model = Model()
     compiled = torch.compile(model, backend="aot_eager")
     assert is_compiled(compiled)
@@ -210,14 +207,14 @@ def work(module: str, time: int) -> Work:
     return replace(kernel(time, time + 2, "k", launched=time), module=module)
 
 
-def test_modules_add_up_to_both_passes() -> None:
+def test_modules_add_up_to_both_passes():
     done = [work("A", 10), work("B", 10), work("A", 30), work("", 30), work("A", 60)]
     entries = modules(Trace(work=done, phases=PHASES, repetitions=3.0))
     found = [(entry.name, round(entry.value * 1e9)) for entry in entries]
     assert found == [("A", 12), ("B", 6), (OUTSIDE, 6)]
 
 
-def test_class_name_has_its_package_where_torch_has_that_name_too() -> None:
+def test_class_name_has_its_package_where_torch_has_that_name_too():
     other = type("Linear", (torch.nn.Module,), {"__module__": "peft.tuners.lora.layer"})()
     names = [class_name(module) for module in (other, torch.nn.Linear(1, 1), Wave())]
     assert names == ["peft.Linear", "Linear", "Wave"]

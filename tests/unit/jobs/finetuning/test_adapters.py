@@ -1,9 +1,6 @@
 """Adapters and quantized bases put into tiny models on the CPU."""
 
-from __future__ import annotations
-
 import functools
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,7 +58,7 @@ def maker(architecture: str = "llama", **config: Any) -> functools.partial[Any]:
 # PEFT warns of layers that a method is rarely put into, and of an extension that needs CUDA.
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("method", METHODS)
-def test_peft_adapter_trains_with_its_own_parameters_only(method: str) -> None:
+def test_peft_adapter_trains_with_its_own_parameters_only(method):
     model = peft_adapter(
         maker()(), "causal-lm", ARGUMENTS, method=method, parameters=NEEDED.get(method, {})
     )
@@ -88,7 +85,7 @@ def test_peft_adapter_trains_with_its_own_parameters_only(method: str) -> None:
         ("gpt_neox", {}, {"query_key_value"}),
     ],
 )
-def test_lora_adapts_query_and_value(architecture: str, config: Any, modules: set[str]) -> None:
+def test_lora_adapts_query_and_value(architecture, config, modules):
     adapted = {
         name.split(".lora_A")[0].rpartition(".")[2]
         for name, _ in lora(maker(architecture, **config)()).named_parameters()
@@ -97,7 +94,7 @@ def test_lora_adapts_query_and_value(architecture: str, config: Any, modules: se
     assert adapted == modules
 
 
-def test_lora_of_a_model_without_query_and_value_needs_modules() -> None:
+def test_lora_of_a_model_without_query_and_value_needs_modules():
     config = transformers.AutoConfig.for_model(
         "resnet", embedding_size=8, hidden_sizes=[8], depths=[1]
     )
@@ -116,7 +113,7 @@ def test_lora_of_a_model_without_query_and_value_needs_modules() -> None:
         ("prompt_tuning", {"tokenizer_name_or_path": "x"}, "_path may not be set here"),
     ],
 )
-def test_adapter_that_peft_cannot_make_says_why(method: str, parameters: Any, reason: str) -> None:
+def test_adapter_that_peft_cannot_make_says_why(method, parameters, reason):
     with pytest.raises(ValueError, match=reason):
         peft_adapter(maker()(), "causal-lm", ARGUMENTS, method=method, parameters=parameters)
 
@@ -124,7 +121,7 @@ def test_adapter_that_peft_cannot_make_says_why(method: str, parameters: Any, re
 @pytest.mark.parametrize(
     ("method", "bits"), [("bnb_4bit", 4), ("bnb_8bit", 8), ("torchao_int8", 8)]
 )
-def test_quantized_base_packs_every_layer_but_the_output(method: str, bits: int) -> None:
+def test_quantized_base_packs_every_layer_but_the_output(method, bits):
     torch.manual_seed(0)
     if method == "torchao_int8":
         model = torchao_int8_base(maker(), False, CPU)
@@ -145,16 +142,14 @@ def test_quantized_base_packs_every_layer_but_the_output(method: str, bits: int)
     assert loss == pytest.approx(torch.log(torch.tensor(256.0)).item(), rel=0.05)
 
 
-def test_quantized_base_upcast_false_keeps_the_rest_in_16_bits() -> None:
+def test_quantized_base_upcast_false_keeps_the_rest_in_16_bits():
     prepared = packed(maker())
     plain = packed(maker(), upcast=False)
     assert weight_formats.measurements(prepared)["weights_16bit_bytes"] == 0
     assert weight_formats.measurements(plain)["weights_32bit_bytes"] == 0
 
 
-def test_quantized_base_of_a_checkpoint_packs_what_transformers_packs(
-    tmp_path: Path,
-) -> None:
+def test_quantized_base_of_a_checkpoint_packs_what_transformers_packs(tmp_path):
     maker(tie_word_embeddings=True)().save_pretrained(tmp_path)
     load = functools.partial(transformers.AutoModelForCausalLM.from_pretrained, tmp_path)
     loaded = quantized_base(load, True, CPU, method="bnb_4bit", parameters={})
@@ -167,7 +162,7 @@ def test_quantized_base_of_a_checkpoint_packs_what_transformers_packs(
     assert weight_formats.measurements(loaded) == weight_formats.measurements(drawn)
 
 
-def test_quantized_base_of_fused_experts_is_flagged() -> None:
+def test_quantized_base_of_fused_experts_is_flagged():
     # transformers 5 holds all experts of a layer in one parameter, which no quantizer replaces.
     model = packed(mixture())
     assert code(model)["experts_implementation"] == "eager"
@@ -182,7 +177,7 @@ def test_quantized_base_of_fused_experts_is_flagged() -> None:
 
 
 @pytest.mark.parametrize("make_base", [bf16_base, fp16_base])
-def test_16_bit_base_has_adapters_in_32_bits(make_base: Any) -> None:
+def test_16_bit_base_has_adapters_in_32_bits(make_base):
     model = lora(make_base(maker(), False, CPU))
     row = weight_formats.measurements(model)
     assert row["weights_16bit_bytes"] == 2 * sum(p.numel() for p in maker()().parameters())
@@ -199,7 +194,7 @@ def mixture() -> functools.partial[Any]:
 
 
 @pytest.mark.parametrize(("method", "bits"), [("bnb_4bit", 4), ("bnb_8bit", 8)])
-def test_quantized_base_packs_experts_beside_a_trained_adapter(method: str, bits: int) -> None:
+def test_quantized_base_packs_experts_beside_a_trained_adapter(method, bits):
     torch.manual_seed(0)
     base = packed(mixture(), method, **PACKED)
     row = weight_formats.measurements(base)
@@ -219,7 +214,7 @@ def test_quantized_base_packs_experts_beside_a_trained_adapter(method: str, bits
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
-def test_peft_adapter_of_experts_is_refused_where_they_are_packed() -> None:
+def test_peft_adapter_of_experts_is_refused_where_they_are_packed():
     targets = {"target_modules": ["o_proj"], "target_parameters": ["experts.down_proj"]}
     model = lora(mixture()(), **targets)
     assert any("experts.lora_A" in name for name, _ in model.named_parameters())
@@ -227,6 +222,6 @@ def test_peft_adapter_of_experts_is_refused_where_they_are_packed() -> None:
         lora(packed(mixture(), **PACKED), **targets)
 
 
-def test_quantized_base_without_such_experts_says_so() -> None:
+def test_quantized_base_without_such_experts_says_so():
     with pytest.raises(ValueError, match="does not support quantize_experts"):
         packed(maker(), quantize_experts=True)

@@ -1,7 +1,5 @@
 """Frozen bases in fp16, from checkpoints in MXFP4, and with experts in 8 bits; LoftQ's adapters."""
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path
@@ -29,7 +27,7 @@ from tests.unit.jobs.finetuning.test_adapters import (
 
 
 @pytest.mark.parametrize("method", ["bnb_4bit", "bnb_8bit"])
-def test_quantized_base_in_fp16_has_no_other_format_beside_its_codes(method: str) -> None:
+def test_quantized_base_in_fp16_has_no_other_format_beside_its_codes(method):
     model = packed(maker(), method, dtype="float16", upcast=False)
     wide = {item.dtype for item in model.parameters() if item.is_floating_point()}
     assert wide == {torch.float16}
@@ -67,7 +65,7 @@ def packed_checkpoint(folder: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def test_dequantized_base_of_an_mxfp4_checkpoint_trains_in_bf16(tmp_path: Path) -> None:
+def test_dequantized_base_of_an_mxfp4_checkpoint_trains_in_bf16(tmp_path):
     # The eight positive codes of 4 bits (OCP MX specification, table 5); bit 3 is the sign.
     values = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
     codes = torch.cat([values, -values])
@@ -81,13 +79,13 @@ def test_dequantized_base_of_an_mxfp4_checkpoint_trains_in_bf16(tmp_path: Path) 
     lora(model, r=4)(input_ids=TOKENS, labels=TOKENS).loss.backward()
 
 
-def test_dequantized_base_of_a_checkpoint_in_16_bits_is_refused(tmp_path: Path) -> None:
+def test_dequantized_base_of_a_checkpoint_in_16_bits_is_refused(tmp_path):
     maker()().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="not quantized"):
         dequantized_base(loader(tmp_path), True, CPU)
 
 
-def test_loftq_fills_in_what_its_configuration_leaves_out() -> None:
+def test_loftq_fills_in_what_its_configuration_leaves_out():
     chosen = "lora(init_lora_weights=loftq,loftq_config={loftq_bits:4},r=4)"
     variant = AXES["adapter"].variant(chosen)
     assert "cuda" in variant.requires  # PEFT computes the weights on an accelerator
@@ -102,7 +100,7 @@ def test_loftq_fills_in_what_its_configuration_leaves_out() -> None:
     assert layer.lora_B["default"].weight.abs().max() > 0
 
 
-def test_experts_in_8_bits_are_the_weights_rounded_to_their_rows_scale() -> None:
+def test_experts_in_8_bits_are_the_weights_rounded_to_their_rows_scale():
     torch.manual_seed(0)
     plain: Any = bf16_base(mixture(), False, CPU)
     experts = plain.model.layers[0].mlp.experts

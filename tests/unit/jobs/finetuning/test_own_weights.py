@@ -1,7 +1,5 @@
 """The model's own weights: which are trained, by Muon, rounded, or by the entropy-weighted loss."""
 
-from __future__ import annotations
-
 import copy
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +25,7 @@ def trained_names(model: Any) -> set[str]:
     return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def test_trained_weights_are_those_that_a_pattern_matches_anywhere() -> None:
+def test_trained_weights_are_those_that_a_pattern_matches_anywhere():
     model = trained_weights(
         decoder(), "causal-lm", PLAIN, patterns=[r"layers\.1\.mlp", r"^lm_head"]
     )
@@ -39,7 +37,7 @@ def test_trained_weights_are_those_that_a_pattern_matches_anywhere() -> None:
     assert with_gradients == trained_names(model)
 
 
-def test_trained_weights_below_reentrant_checkpointing_get_gradients() -> None:
+def test_trained_weights_below_reentrant_checkpointing_get_gradients():
     model = checkpointed(decoder(), use_reentrant=True)
     arguments = SimpleNamespace(gradient_checkpointing_kwargs={"use_reentrant": True})
     trained_weights(model, "causal-lm", arguments, patterns=[r"layers\.0\."])
@@ -55,7 +53,7 @@ def test_trained_weights_below_reentrant_checkpointing_get_gradients() -> None:
         (["("], "is not a regular expression"),
     ],
 )
-def test_pattern_without_a_match_is_refused(patterns: list[str], reason: str) -> None:
+def test_pattern_without_a_match_is_refused(patterns, reason):
     with pytest.raises(ValueError, match=reason):
         trained_weights(decoder(), "causal-lm", PLAIN, patterns=patterns)
 
@@ -64,7 +62,7 @@ SCHEMES = [name for name in AXES["qat"].variants if name not in ("none", "nvfp4"
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_qat_rounds_every_layer_but_the_output_and_trains(scheme: str) -> None:
+def test_qat_rounds_every_layer_but_the_output_and_trains(scheme):
     sizes = {"hidden_size": 128, "intermediate_size": 256}
     plain = decoder(**sizes).to(torch.bfloat16)
     model = fake_quantized_linears(
@@ -80,14 +78,14 @@ def test_qat_rounds_every_layer_but_the_output_and_trains(scheme: str) -> None:
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
 
-def test_qat_group_size_is_that_of_the_parameter() -> None:
+def test_qat_group_size_is_that_of_the_parameter():
     hook = AXES["qat"].variant("int8_int4(group_size=16)").hooks["rounding"]
     model = fake_quantized_linears(decoder(), "causal-lm", None, **hook.arguments)
     layer = model.model.layers[0].mlp.up_proj
     assert layer.weight_fake_quantizer.config.group_size == 16
 
 
-def test_qat_of_layers_smaller_than_a_group_is_unsupported() -> None:
+def test_qat_of_layers_smaller_than_a_group_is_unsupported():
     with pytest.raises(ValueError, match="multiple of 512") as caught:
         fake_quantized_linears(decoder(), "causal-lm", None, scheme="int4", group_size=512)
     assert classify(caught.value)[0] is Outcome.UNSUPPORTED
@@ -111,7 +109,7 @@ def assert_equal_weights(one: Any, other: Any) -> None:
         torch.testing.assert_close(left, right, rtol=0, atol=0)
 
 
-def test_muon_updates_matrices_of_layers_and_adamw_the_rest() -> None:
+def test_muon_updates_matrices_of_layers_and_adamw_the_rest():
     model, apart = decoder(), decoder()
     train(model, muon(model, ARGUMENTS, ns_steps=3))
     named = dict(apart.named_parameters())
@@ -129,7 +127,7 @@ def test_muon_updates_matrices_of_layers_and_adamw_the_rest() -> None:
     assert_equal_weights(model, apart)
 
 
-def test_muon_follows_the_learning_rate_of_its_groups() -> None:
+def test_muon_follows_the_learning_rate_of_its_groups():
     model, before = decoder(), decoder()
     optimizer = muon(model, ARGUMENTS)
     for group in optimizer.param_groups:
@@ -138,7 +136,7 @@ def test_muon_follows_the_learning_rate_of_its_groups() -> None:
     assert_equal_weights(model, before)
 
 
-def test_muon_of_a_loaded_checkpoint_goes_on_as_without_a_break() -> None:
+def test_muon_of_a_loaded_checkpoint_goes_on_as_without_a_break():
     model = decoder()
     optimizer = muon(model, ARGUMENTS)
     train(model, optimizer)
@@ -150,14 +148,14 @@ def test_muon_of_a_loaded_checkpoint_goes_on_as_without_a_break() -> None:
     assert_equal_weights(model, resumed)
 
 
-def test_muon_below_an_adapter_trains_its_matrices_alone() -> None:
+def test_muon_below_an_adapter_trains_its_matrices_alone():
     lora = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
     optimizer = muon(peft.get_peft_model(decoder(), lora), ARGUMENTS)
     shapes = [tuple(p.shape) for group in optimizer.param_groups for p in group["params"]]
     assert sorted(shapes) == [(2, 32), (2, 32), (32, 2), (32, 2)]
 
 
-def test_muon_without_a_matrix_to_train_is_unsupported() -> None:
+def test_muon_without_a_matrix_to_train_is_unsupported():
     model = decoder()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("norm" in name)
@@ -186,7 +184,7 @@ def expected(logits: torch.Tensor, alpha: float, k: int) -> float:
 
 
 @pytest.mark.parametrize(("alpha", "k"), [(1.0, 20), (0.5, 3), (2.0, 1000)])
-def test_eaft_loss_is_cross_entropy_times_entropy(alpha: float, k: int) -> None:
+def test_eaft_loss_is_cross_entropy_times_entropy(alpha, k):
     model = entropy_weighted_loss(unsure(), "causal-lm", PLAIN, alpha=alpha, k=k)
     outputs = model(input_ids=TOKENS, labels=LABELS)
     total = expected(outputs.logits.detach(), alpha, k)
@@ -196,7 +194,7 @@ def test_eaft_loss_is_cross_entropy_times_entropy(alpha: float, k: int) -> None:
     assert accumulated.loss.item() == pytest.approx(total / 100, rel=1e-4)
 
 
-def test_eaft_with_exponent_0_trains_as_the_plain_loss() -> None:
+def test_eaft_with_exponent_0_trains_as_the_plain_loss():
     plain, weighted = unsure(), entropy_weighted_loss(unsure(), "causal-lm", PLAIN, alpha=0.0)
     for model in (plain, weighted):
         model(input_ids=TOKENS, labels=LABELS).loss.backward()
@@ -205,12 +203,12 @@ def test_eaft_with_exponent_0_trains_as_the_plain_loss() -> None:
     assert code(weighted)["loss_implementation"] == "eaft"
 
 
-def test_eaft_leaves_the_evaluation_as_it_is() -> None:
+def test_eaft_leaves_the_evaluation_as_it_is():
     plain, weighted = unsure(), entropy_weighted_loss(unsure(), "causal-lm", PLAIN)
     losses = [model.eval()(input_ids=TOKENS, labels=LABELS).loss for model in (plain, weighted)]
     assert torch.equal(*losses)
 
 
-def test_eaft_with_label_smoothing_is_refused() -> None:
+def test_eaft_with_label_smoothing_is_refused():
     with pytest.raises(NotImplementedError, match="does not support a weighted loss"):
         entropy_weighted_loss(unsure(), "causal-lm", SimpleNamespace(label_smoothing_factor=0.1))

@@ -1,7 +1,5 @@
 """A Trainer, callbacks and a collator of the user's own: found, hashed, and run in whole trials."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,20 +33,20 @@ def own(tmp_path: Path) -> UserCode:
 
 
 @pytest.mark.parametrize("file", ["__init__.py", "train.py", "loss.py"])
-def test_digest_changes_with_every_module_that_the_trainer_runs(file: str, own: UserCode) -> None:
+def test_digest_changes_with_every_module_that_the_trainer_runs(file, own):
     before = source_digest(own)
     path = Path(own.folder, "pack", file)
     path.write_text(path.read_text() + "# edited\n")
     assert source_digest(own) != before
 
 
-def test_digest_stays_when_another_module_changes(own: UserCode) -> None:
+def test_digest_stays_when_another_module_changes(own):
     before = source_digest(own)
     Path(own.folder, "pack/unused.py").write_text("")
     assert source_digest(own) == before
 
 
-def test_digest_follows_a_module_beside_the_config(own: UserCode) -> None:
+def test_digest_follows_a_module_beside_the_config(own):
     Path(own.folder, "helper.py").write_text("one = 1\n")
     Path(own.folder, "mine.py").write_text("def f():\n    import helper\n")
     own = replace(own, trainer="", entry="mine:f")
@@ -66,7 +64,7 @@ def test_digest_follows_a_module_beside_the_config(own: UserCode) -> None:
         ("broken:Mine", "cannot be read as Python"),
     ],
 )
-def test_digest_of_a_mistake_is_a_sentence(name: str, sentence: str, own: UserCode) -> None:
+def test_digest_of_a_mistake_is_a_sentence(name, sentence, own):
     Path(own.folder, "broken.py").write_text("class Mine(:\n")
     with pytest.raises(SourceError, match=sentence):
         source_digest(replace(own, trainer=name))
@@ -87,7 +85,7 @@ def test_digest_of_a_mistake_is_a_sentence(name: str, sentence: str, own: UserCo
         (None, False),
     ],
 )
-def test_is_object_name_takes_plain_names_only(text: object, is_name: bool) -> None:
+def test_is_object_name_takes_plain_names_only(text, is_name):
     assert is_object_name(text) is is_name
 
 
@@ -150,7 +148,7 @@ def _trial(
     return measured(replace(build_tiny_spec(choices), own_code=own), folder, outcome)
 
 
-def test_own_trainer_callbacks_and_collator_are_what_runs(folder: str, tmp_path: Path) -> None:
+def test_own_trainer_callbacks_and_collator_are_what_runs(folder, tmp_path):
     plain = _trial(None, tmp_path)
     names = {"trainer": "mine:Doubled", "collator": "mine:Collate"}
     own = _own(folder, callbacks=("mine:CountSteps",), **names)
@@ -165,7 +163,7 @@ def test_own_trainer_callbacks_and_collator_are_what_runs(folder: str, tmp_path:
     assert record.measurements["samples_per_second"] > 0
 
 
-def test_own_trainer_with_a_wrong_loss_is_flagged_and_kept(folder: str, tmp_path: Path) -> None:
+def test_own_trainer_with_a_wrong_loss_is_flagged_and_kept(folder, tmp_path):
     # BERT's classifier ignores the count, as does this Trainer.
     own = _own(folder, trainer="mine:Doubled")
     record = _trial(own, tmp_path, accumulation=2)
@@ -183,14 +181,12 @@ def test_own_trainer_with_a_wrong_loss_is_flagged_and_kept(folder: str, tmp_path
         ({"collator": "mine:number"}, "is an object of the class int, which cannot be called"),
     ],
 )
-def test_own_object_of_the_wrong_type_is_a_sentence(
-    names: dict[str, Any], sentence: str, folder: str, tmp_path: Path
-) -> None:
+def test_own_object_of_the_wrong_type_is_a_sentence(names, sentence, folder, tmp_path):
     record = _trial(_own(folder, **names), tmp_path, Outcome.FAILED)
     assert sentence in record.reason
 
 
-def test_edited_trainer_is_another_trial_and_the_old_refused(folder: str, tmp_path: Path) -> None:
+def test_edited_trainer_is_another_trial_and_the_old_refused(folder, tmp_path):
     own = _own(folder, trainer="mine:Doubled")
     spec = replace(build_tiny_spec(), own_code=own)
     path = Path(folder, "mine.py")
@@ -205,7 +201,7 @@ def test_edited_trainer_is_another_trial_and_the_old_refused(folder: str, tmp_pa
     assert spec.trial_id != build_tiny_spec().trial_id
 
 
-def test_probe_names_what_an_import_raises(tmp_path: Path) -> None:
+def test_probe_names_what_an_import_raises(tmp_path):
     (tmp_path / "raises_at_import.py").write_text("import no_such_library\nclass Mine: ...\n")
     own = UserCode(trainer="raises_at_import:Mine", folder=str(tmp_path))
     problem = probe.user_code_problem(replace(own, digest=source_digest(own)))

@@ -1,7 +1,5 @@
 """How a slot's parent accounts its children's GPU memory, with SIMULATED children and GPU."""
 
-from __future__ import annotations
-
 import functools
 import json
 import socket
@@ -31,7 +29,7 @@ class Gpu:
     others: int = 600 * MIB
     contexts: int = 0
     outcome: Outcome = Outcome.OK
-    children: list[FakeChild] = field(default_factory=list)
+    children: list["FakeChild"] = field(default_factory=list)
 
     @property
     def used(self) -> int:
@@ -116,14 +114,14 @@ def run(gpu: Gpu, runner: ChildRunner) -> Run:
     return run
 
 
-def test_runner_measures_the_context_once_for_all_children(gpu: Gpu, run: Run) -> None:
+def test_runner_measures_the_context_once_for_all_children(gpu, run):
     ran = [run("fork") for _ in range(3)]
     assert [child.context_bytes for child in ran] == [CONTEXT] * 3
     assert ran == gpu.children[:3]
     assert (len(gpu.children), gpu.contexts) == (4, 1), "the fourth is forked ahead"
 
 
-def test_requests_end_the_idle_child_if_none_comes(gpu: Gpu, runner: ChildRunner) -> None:
+def test_requests_end_the_idle_child_if_none_comes(gpu, runner):
     runner.fork_ahead(runner.run(build_tiny_spec(), 10.0, "fork"))
     ours, slots = socket.socketpair()
     requests = forkserver._requests(ours, runner, idle_seconds=0.0)
@@ -136,15 +134,13 @@ def test_requests_end_the_idle_child_if_none_comes(gpu: Gpu, runner: ChildRunner
     ours.close()
 
 
-def test_runner_with_a_fresh_trial_ends_the_child_forked_ahead(gpu: Gpu, run: Run) -> None:
+def test_runner_with_a_fresh_trial_ends_the_child_forked_ahead(gpu, run):
     run("fork")
     assert run("fresh") is gpu.children[2]
     assert (gpu.children[1].context_bytes, gpu.contexts) == (-1, 0)
 
 
-def test_runner_on_a_gpu_that_others_begin_to_use_measures_each_context_anew(
-    gpu: Gpu, run: Run
-) -> None:
+def test_runner_on_a_gpu_that_others_begin_to_use_measures_each_context_anew(gpu, run):
     run("fork")
     gpu.others = 2 * gpu_fitness.IDLE_BYTES
     assert run("fork").context_bytes == CONTEXT
@@ -154,17 +150,13 @@ def test_runner_on_a_gpu_that_others_begin_to_use_measures_each_context_anew(
 
 
 @pytest.mark.parametrize(("outcome", "ahead"), [(Outcome.FAILED, 0), (Outcome.OUT_OF_MEMORY, 1)])
-def test_runner_after_a_suspicious_outcome_forks_nothing_ahead(
-    outcome: Outcome, ahead: int, gpu: Gpu, run: Run
-) -> None:
+def test_runner_after_a_suspicious_outcome_forks_nothing_ahead(outcome, ahead, gpu, run):
     gpu.outcome = outcome
     run("fork")
     assert gpu.contexts == ahead
 
 
-def test_runner_without_a_context_forks_nothing_ahead(
-    gpu: Gpu, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runner_without_a_context_forks_nothing_ahead(gpu, run, monkeypatch):
     monkeypatch.setattr(FakeChild, "is_ready", lambda self, deadline, owner: False)
     assert [run("fork").context_bytes, run("fork").context_bytes] == [0, 0]
     assert len(gpu.children) == 2

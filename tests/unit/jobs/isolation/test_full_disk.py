@@ -1,7 +1,5 @@
 """Trials whose temporary disk is full: the disk is named, and a resumed run repeats the trial."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -22,7 +20,7 @@ ROOT = Path(__file__).parents[4]
 @pytest.mark.parametrize(
     "case", ["no bytes", "no inodes", "fills in mid-trial", "the trial's own files"]
 )
-def test_trial_on_a_full_disk_is_to_be_repeated(case: str) -> None:
+def test_trial_on_a_full_disk_is_to_be_repeated(case):
     try:
         subprocess.run([*full_disk.UNSHARE, "true"], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -40,7 +38,7 @@ def test_trial_on_a_full_disk_is_to_be_repeated(case: str) -> None:
     assert after == [Outcome.OK, "", ""], "the same slot goes on once there is room"
 
 
-def test_prewarming_on_a_full_disk_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prewarming_on_a_full_disk_is_left_out(monkeypatch):
     def no_room(*_: object, **__: object) -> str:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

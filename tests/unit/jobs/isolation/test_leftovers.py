@@ -1,7 +1,5 @@
 """What killed builds, linkers and owners leave behind is removed; what is in use stays."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -33,7 +31,7 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return lock
 
 
-def test_remove_abandoned_locks_takes_old_ones_and_those_of_a_killed_trial(lock: Path) -> None:
+def test_remove_abandoned_locks_takes_old_ones_and_those_of_a_killed_trial(lock):
     made_at = lock.stat().st_mtime
     remove_abandoned_locks()
     remove_abandoned_locks(begun_since=made_at + 1)
@@ -46,7 +44,7 @@ def test_remove_abandoned_locks_takes_old_ones_and_those_of_a_killed_trial(lock:
     assert not lock.exists()
 
 
-def test_remove_abandoned_locks_leaves_an_open_one(lock: Path) -> None:
+def test_remove_abandoned_locks_leaves_an_open_one(lock):
     os.utime(lock, (0, 0))
     with lock.open():
         remove_abandoned_locks(begun_since=time.time() - 60)
@@ -70,7 +68,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 
 @pytest.mark.parametrize("size", [0, 40, 4_096, len(LIBRARY) // 2])
-def test_incomplete_library_alone_is_removed(write: Write, size: int) -> None:
+def test_incomplete_library_alone_is_removed(write, size):
     kept = {
         write("complete.so", LIBRARY),
         write("older.so", b"", SINCE - 5),
@@ -81,7 +79,7 @@ def test_incomplete_library_alone_is_removed(write: Write, size: int) -> None:
     assert {*path.parent.iterdir()} == kept
 
 
-def test_library_still_being_written_is_kept(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_still_being_written_is_kept(write, monkeypatch):
     path = write("other.so", b"")
     monkeypatch.setattr(
         compiler_cache.time, "sleep", lambda seconds: os.utime(path, (SINCE + 6, SINCE + 6))
@@ -90,7 +88,7 @@ def test_library_still_being_written_is_kept(write: Write, monkeypatch: pytest.M
     assert path.exists()
 
 
-def test_folder_is_that_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_that_of_torch(monkeypatch):
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
@@ -112,9 +110,7 @@ with own_folder('slot-') as folder:
 """
 
 
-def test_own_folder_removes_those_of_killed_owners_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_folder_removes_those_of_killed_owners_only(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with subprocess.Popen(

@@ -1,7 +1,5 @@
 """Prewarmed parents that do not answer: one slot waits for them, and no other."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
@@ -41,9 +39,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproc
         parent.kill()
 
 
-def test_slot_after_one_that_waited_in_vain_starts_its_own_parent(
-    stopped: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_slot_after_one_that_waited_in_vain_starts_its_own_parent(stopped, monkeypatch, tmp_path):
     monkeypatch.setenv(light_parent.NOTE_VARIABLE, str(tmp_path / "note"))
     # The slot that tries the stopped parent is given up: only this much of it is left.
     first = prewarm.take_over(cpus=1)
@@ -69,7 +65,7 @@ sys.stdin.read()
 """
 
 
-def test_parent_that_is_stopped_at_its_start_ends_with_its_killed_driver(tmp_path: Path) -> None:
+def test_parent_that_is_stopped_at_its_start_ends_with_its_killed_driver(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", STARTER, str(tmp_path / "cpu-1")],
         cwd=ROOT,
@@ -87,9 +83,7 @@ def test_parent_that_is_stopped_at_its_start_ends_with_its_killed_driver(tmp_pat
             parent.kill()
 
 
-def test_folder_of_a_parent_that_had_to_be_killed_is_removed_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_of_a_parent_that_had_to_be_killed_is_removed_at_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(prewarm, "_gpu_uuids", list)
     with prewarm.parents(cpus=1):

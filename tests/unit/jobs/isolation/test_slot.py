@@ -1,7 +1,5 @@
 """A slot and its parent as real processes: who hangs is killed, and its trial is not to blame."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -79,7 +77,7 @@ def wait_for_idle_child(slot: Slot) -> int:
 # Parents that do not answer.
 
 
-def test_stopped_parent_during_a_trial_is_killed_and_replaced(note: Path, slot: Slot) -> None:
+def test_stopped_parent_during_a_trial_is_killed_and_replaced(note, slot):
     stopped = slot.parent_pid
     assert stopped is not None
 
@@ -102,7 +100,7 @@ def test_stopped_parent_during_a_trial_is_killed_and_replaced(note: Path, slot: 
     assert record.provenance.slot_pid == slot.parent_pid != stopped
 
 
-def test_parent_that_beats_is_waited_for_longer_than_its_silence(slot: Slot) -> None:
+def test_parent_that_beats_is_waited_for_longer_than_its_silence(slot):
     begin = time.monotonic()
     record = slot.run(trial("hang"), timeout_seconds=1.5 * LIMITS.silence)
     assert record.outcome is Outcome.TIMED_OUT
@@ -110,7 +108,7 @@ def test_parent_that_beats_is_waited_for_longer_than_its_silence(slot: Slot) -> 
     assert slot.parents_started == 1
 
 
-def test_parent_that_never_says_hello_is_killed() -> None:
+def test_parent_that_never_says_hello_is_killed():
     limits = replace(LIMITS, start=0.5)
     with Slot(cpus=1, limits=limits, parent_command=("sleep", "600")) as slot:
         with pytest.raises(SlotDiedError, match=r"did not answer for 0\.5 s"):
@@ -118,7 +116,7 @@ def test_parent_that_never_says_hello_is_killed() -> None:
         assert slot.parent_pid is None
 
 
-def test_closing_a_slot_with_a_stopped_parent_ends_it(slot: Slot) -> None:
+def test_closing_a_slot_with_a_stopped_parent_ends_it(slot):
     slot._limits = replace(LIMITS, end=0.5)
     stopped = slot.parent_pid
     assert stopped is not None
@@ -127,7 +125,7 @@ def test_closing_a_slot_with_a_stopped_parent_ends_it(slot: Slot) -> None:
     assert has_ended(stopped, seconds=5.0)
 
 
-def test_stopped_parent_of_a_killed_owner_ends(note: Path) -> None:
+def test_stopped_parent_of_a_killed_owner_ends(note):
     owner = os.fork()
     if owner == 0:
         try:
@@ -156,9 +154,7 @@ with Slot(cpus=1, parent_command=light_parent.COMMAND) as slot:
 """
 
 
-def test_parent_killed_between_trials_is_replaced_by_the_next_run(
-    slot: Slot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parent_killed_between_trials_is_replaced_by_the_next_run(slot, monkeypatch):
     killed = slot.parent_pid
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
@@ -173,7 +169,7 @@ def test_parent_killed_between_trials_is_replaced_by_the_next_run(
     assert record.provenance.slot_pid == slot.parent_pid != killed
 
 
-def test_parent_of_a_killed_owner_ends_with_its_hanging_trial(tmp_path: Path) -> None:
+def test_parent_of_a_killed_owner_ends_with_its_hanging_trial(tmp_path):
     announcement = Announcement(tmp_path / "announcement")
     hanging = "hang_with_stubborn_grandchild"
     spec = with_fault(trial(), hanging, announce=announcement.path)
@@ -190,7 +186,7 @@ def test_parent_of_a_killed_owner_ends_with_its_hanging_trial(tmp_path: Path) ->
 # Children that end before they have begun a trial.
 
 
-def test_idle_child_killed_as_its_trial_comes_gives_it_to_another(slot: Slot, note: Path) -> None:
+def test_idle_child_killed_as_its_trial_comes_gives_it_to_another(slot, note):
     slot.run(trial(), 60.0)
     idle = wait_for_idle_child(slot)
     # Stopped, it looks alive when the trial is given out, and dies without having read it.
@@ -201,9 +197,7 @@ def test_idle_child_killed_as_its_trial_comes_gives_it_to_another(slot: Slot, no
     assert int(note.read_text()) != idle
 
 
-def test_trial_whose_processes_never_begin_is_repeated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_trial_whose_processes_never_begin_is_repeated(monkeypatch):
     monkeypatch.setenv(light_parent.DIE_VARIABLE, "1")
     with Slot(cpus=1, limits=LIMITS, parent_command=light_parent.COMMAND) as slot:
         record = slot.run(trial(), 60.0)
@@ -212,7 +206,7 @@ def test_trial_whose_processes_never_begin_is_repeated(
     assert not record.outcome.is_final
 
 
-def test_trial_with_an_endless_timeout_runs(slot: Slot) -> None:
+def test_trial_with_an_endless_timeout_runs(slot):
     assert slot.run(trial(), math.inf).outcome is Outcome.OK
     assert slot.parents_started == 1
 
@@ -220,7 +214,7 @@ def test_trial_with_an_endless_timeout_runs(slot: Slot) -> None:
 # Messages.
 
 
-def test_channel_without_a_reader_gives_up_on_a_long_message() -> None:
+def test_channel_without_a_reader_gives_up_on_a_long_message():
     ours, parents = socket.socketpair()
     channel = Channel(ours)
     with parents, pytest.raises(TimeoutError, match="did not read its next trial"):
@@ -228,7 +222,7 @@ def test_channel_without_a_reader_gives_up_on_a_long_message() -> None:
     channel.close()
 
 
-def test_owner_that_reads_nothing_blocks_no_heartbeat() -> None:
+def test_owner_that_reads_nothing_blocks_no_heartbeat():
     ours, slots = socket.socketpair()
     owner = Owner(ours)
     for _ in range(2**14):
@@ -242,9 +236,7 @@ def test_owner_that_reads_nothing_blocks_no_heartbeat() -> None:
 # Full disks: see tests/unit/jobs/isolation/test_full_disk.py for real ones.
 
 
-def test_parent_without_room_is_not_the_trials_fault(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_parent_without_room_is_not_the_trials_fault(monkeypatch):
     monkeypatch.setenv(light_parent.FULL_VARIABLE, "1")
     slot = Slot(cpus=1, limits=LIMITS, parent_command=light_parent.COMMAND)
     with slot, pytest.raises(SlotDiedError, match="No space left on device") as died:

@@ -1,11 +1,8 @@
 """Accumulated trainings have the loss of trainings without accumulation, for every model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,7 +54,7 @@ def only_ask(total: torch.Tensor, count: Any) -> torch.Tensor:
         (only_ask, False),
     ],
 )
-def test_is_used_after_a_forward_pass(loss: Loss, expected: bool) -> None:
+def test_is_used_after_a_forward_pass(loss, expected):
     plain = torch.tensor(8.0)
     count = watched(plain)
     result = loss(torch.tensor(4.0, requires_grad=True), count)
@@ -86,7 +83,7 @@ def compute_loss(model: Any, inputs: Mapping[str, Any], count: Any) -> Any:
 @pytest.mark.parametrize(
     ("loss", "expected"), [(divide, True), (divide_after_a_copy, True), (ignore, False)]
 )
-def test_is_used_by_draws_no_number_and_keeps_weights(loss: Loss, expected: bool) -> None:
+def test_is_used_by_draws_no_number_and_keeps_weights(loss, expected):
     model = Model(loss)
     weights = model.layer.weight.clone()
     state = torch.get_rng_state()
@@ -96,7 +93,7 @@ def test_is_used_by_draws_no_number_and_keeps_weights(loss: Loss, expected: bool
     assert torch.equal(model.layer.weight, weights)
 
 
-def test_is_used_by_a_model_that_needs_values_raises() -> None:
+def test_is_used_by_a_model_that_needs_values_raises():
     model = Model(lambda total, count: total if float(total) > 0 else -total)
     with pytest.raises(Exception, match="_local_scalar_dense"):
         is_used_by(compute_loss, model, {"inputs": torch.ones(2, 4)}, torch.tensor(8.0))
@@ -107,7 +104,7 @@ def accumulated(**choices: Any) -> TrialSpec:
 
 
 @pytest.mark.parametrize("compiler", ["none", "aot_eager"])
-def test_run_corrects_a_model_that_ignores_the_count(tmp_path: Path, compiler: str) -> None:
+def test_run_corrects_a_model_that_ignores_the_count(tmp_path, compiler):
     corrected = measured(accumulated(compile=compiler), tmp_path)
     plain = measured(build_tiny_spec({"micro_batch": 8}, inspect=False), tmp_path)
     assert corrected.measurements["accumulation_loss_scaling"] == "corrected"
@@ -120,13 +117,13 @@ def test_run_corrects_a_model_that_ignores_the_count(tmp_path: Path, compiler: s
 
 
 @pytest.mark.parametrize("compiler", ["none", "aot_eager"])
-def test_run_leaves_a_model_alone_that_divides(tmp_path: Path, compiler: str) -> None:
+def test_run_leaves_a_model_alone_that_divides(tmp_path, compiler):
     record = measured(replace(accumulated(compile=compiler), model=MODEL), tmp_path)
     assert record.measurements["accumulation_loss_scaling"] == "native"
     assert record.measurements["accumulation_loss_ratio"] == pytest.approx(1.0, rel=1e-5)
 
 
-def test_accelerates_loop_weighs_micro_batches_by_their_labels(tmp_path: Path) -> None:
+def test_accelerates_loop_weighs_micro_batches_by_their_labels(tmp_path):
     losses = []
     for micro_batch, accumulation in ((8, 1), (2, 4), (1, 8)):
         spec = accumulated(loop="accelerate", micro_batch=micro_batch, accumulation=accumulation)
@@ -138,9 +135,7 @@ def test_accelerates_loop_weighs_micro_batches_by_their_labels(tmp_path: Path) -
     assert losses[2] == pytest.approx(losses[0], rel=1e-5)
 
 
-def test_run_flags_accumulation_of_the_users_own_arguments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_flags_accumulation_of_the_users_own_arguments(tmp_path, monkeypatch):
     """The check knows nothing of the correction: without it, it finds the mistake."""
     monkeypatch.setattr(LossScale, "_decide", lambda self, *, used: setattr(self, "scaling", "?"))
     spec = build_tiny_spec(inspect=False)
@@ -152,7 +147,7 @@ def test_run_flags_accumulation_of_the_users_own_arguments(
     assert record.flags == (Flag(FlagKind.LOSS_TIMES_ACCUMULATION, ratio),)
 
 
-def test_loss_scale_without_a_count_says_divided() -> None:
+def test_loss_scale_without_a_count_says_divided():
     trainer: Any = SimpleNamespace(args=SimpleNamespace(gradient_accumulation_steps=2))
     scale = LossScale(trainer)
     scale.compute(lambda *args, **kwargs: 1.0, None, {})
@@ -160,10 +155,10 @@ def test_loss_scale_without_a_count_says_divided() -> None:
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.004, 0.99, None, math.nan])
-def test_scaling_flag_of_a_right_or_unchecked_loss_is_none(ratio: float | None) -> None:
+def test_scaling_flag_of_a_right_or_unchecked_loss_is_none(ratio):
     assert scaling_flag(ratio, 4) is None
 
 
 @pytest.mark.parametrize("ratio", [0.25, 0.0, 1.5, 3.0])
-def test_scaling_flag_of_another_factor_is_a_mismatch(ratio: float) -> None:
+def test_scaling_flag_of_another_factor_is_a_mismatch(ratio):
     assert scaling_flag(ratio, 4) == Flag(FlagKind.LOSS_MISMATCH, ratio)

@@ -1,7 +1,5 @@
 """What the meter reports of a training, when it stops, and the rates that follow."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 
@@ -88,7 +86,7 @@ def train(
     return steps, announced
 
 
-def test_meter_counts_the_steps_after_the_warm_up(clock: Clock) -> None:
+def test_meter_counts_the_steps_after_the_warm_up(clock):
     recorder = Recorder()
     _, announced = train(clock, [9.0, 1.0, 2.0, 3.0], recorder, warmup_steps=2)
     assert recorder.reports == [
@@ -103,7 +101,7 @@ def test_meter_counts_the_steps_after_the_warm_up(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("total", [1, 2, 3])
-def test_meter_of_a_short_training_counts_one_step(clock: Clock, total: int) -> None:
+def test_meter_of_a_short_training_counts_one_step(clock, total):
     steps, announced = train(clock, [1.0] * total, warmup_steps=5)
     assert announced[:2] == ["first_step", "warm_up"]
     assert len(steps.series()["step_seconds"]) == total
@@ -121,13 +119,8 @@ def test_meter_of_a_short_training_counts_one_step(clock: Clock, total: int) -> 
     ],
 )
 def test_meter_stops_as_soon_as_more_steps_would_tell_no_more(
-    clock: Clock,
-    seconds: list[float],
-    relative_error: float,
-    warmup: int,
-    counted: int,
-    counted_seconds: float,
-) -> None:
+    clock, seconds, relative_error, warmup, counted, counted_seconds
+):
     steps, _ = train(clock, seconds, relative_error=relative_error)
     values = steps.measurements()
     assert (values["warmup_steps"], values["steps_counted"]) == (warmup, counted)
@@ -135,7 +128,7 @@ def test_meter_stops_as_soon_as_more_steps_would_tell_no_more(
     assert values["samples_per_second"] == pytest.approx(2 * counted / counted_seconds)
 
 
-def test_rates_are_totals_and_losses_sums_over_the_micro_batches(clock: Clock) -> None:
+def test_rates_are_totals_and_losses_sums_over_the_micro_batches(clock):
     losses = Losses()
     steps, _ = train(clock, [5.0, 1.0, 1.0, 1.0], losses, accumulation=3)
     assert steps.measurements() == pytest.approx(
@@ -158,6 +151,6 @@ def test_rates_are_totals_and_losses_sums_over_the_micro_batches(clock: Clock) -
     assert losses.measurements() == pytest.approx({"loss_first": 2.0, "loss_last": 2.0})
 
 
-def test_steps_of_an_interrupted_training_have_no_rates(clock: Clock) -> None:
+def test_steps_of_an_interrupted_training_have_no_rates(clock):
     steps, _ = train(clock, [2.0], total_steps=10)
     assert steps.measurements() == {"first_step_seconds": 2.0}

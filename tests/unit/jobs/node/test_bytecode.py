@@ -1,7 +1,5 @@
 """Bytecode is kept in a cache where Python keeps none, and nowhere else."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess
@@ -30,7 +28,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_process_started_afterwards_keeps_bytecode_in_the_cache(cache: Path) -> None:
+def test_process_started_afterwards_keeps_bytecode_in_the_cache(cache):
     keep_bytecode()
     (cache / "own_module.py").write_text("x = 1\n")
     subprocess.run([sys.executable, "-c", "import own_module"], cwd=cache, check=True)
@@ -40,14 +38,14 @@ def test_process_started_afterwards_keeps_bytecode_in_the_cache(cache: Path) -> 
     assert not sys.dont_write_bytecode
 
 
-def test_packages_with_bytecode_are_left_alone(cache: Path) -> None:
+def test_packages_with_bytecode_are_left_alone(cache):
     (cache / "torch.pyc").touch()
     keep_bytecode()
     assert "PYTHONPYCACHEPREFIX" not in os.environ
     assert sys.dont_write_bytecode
 
 
-def test_folder_that_the_user_chose_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_the_user_chose_is_kept(cache, monkeypatch):
     monkeypatch.setattr(sys, "pycache_prefix", "chosen")
     keep_bytecode()
     assert sys.pycache_prefix == "chosen"
@@ -55,9 +53,7 @@ def test_folder_that_the_user_chose_is_kept(cache: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("home", ["relative", "/proc/self", "/dev/null"])
-def test_unusable_cache_is_not_used(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, home: str
-) -> None:
+def test_unusable_cache_is_not_used(cache, monkeypatch, home):
     monkeypatch.chdir(cache)
     monkeypatch.setenv("XDG_CACHE_HOME", home)
     keep_bytecode()

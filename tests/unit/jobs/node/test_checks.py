@@ -1,12 +1,8 @@
 """Every check of a node, on invented machines; the facts that NVML and this machine tell."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -24,13 +20,13 @@ def complaints(machine: Machine) -> list[Finding]:
     return [finding for finding in examine(machine) if finding.severity is not Severity.OK]
 
 
-def test_examine_healthy_machine_finds_nothing_to_fix() -> None:
+def test_examine_healthy_machine_finds_nothing_to_fix():
     assert complaints(HEALTHY) == []
     assert not any(finding.fix for finding in examine(HEALTHY))
     assert all(finding.fix for finding in complaints(SICK))
 
 
-def test_every_check_can_complain() -> None:
+def test_every_check_can_complain():
     without_nvml = replace(SICK, nvml_error="Driver Not Loaded", gpus=())
     machines = (SICK, without_nvml, replace(SICK, gpus=()), replace(SICK, torch_cuda=None))
     complaining = {finding.check for machine in machines for finding in complaints(machine)}
@@ -56,7 +52,7 @@ def test_every_check_can_complain() -> None:
         ("disk", {"disk": Disk(path="/x", file_system="tmpfs")}, "warning", "memory, not a disk"),
     ],
 )
-def test_check_says_what_is_wrong(check: str, facts: Any, severity: str, words: str) -> None:
+def test_check_says_what_is_wrong(check, facts, severity, words):
     (finding,) = (f for f in complaints(replace(HEALTHY, **facts)) if f.check == check)
     assert finding.severity == severity
     assert words in finding.message
@@ -75,12 +71,12 @@ def test_check_says_what_is_wrong(check: str, facts: Any, severity: str, words: 
     ],
     ids=["new_pynvml", "nightly_torch", "gpus_chosen", "newer_minor", "prebuilt_ops", "bnb_chosen"],
 )
-def test_checks_raise_no_false_alarm(facts: dict[str, Any]) -> None:
+def test_checks_raise_no_false_alarm(facts):
     assert complaints(replace(HEALTHY, **facts)) == []
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a CUDA device")
-def test_calibrate_without_a_gpu_measures_the_cpu() -> None:
+def test_calibrate_without_a_gpu_measures_the_cpu():
     calibration = calibrate(Load(matrix=64, copy_bytes=2**16, round_seconds=0.001))
     assert set(calibration.flops_per_second) == {"fp32", "bf16"}
     assert min(calibration.flops_per_second.values()) > 0
@@ -88,7 +84,7 @@ def test_calibrate_without_a_gpu_measures_the_cpu() -> None:
     assert calibration.device
 
 
-def test_judge_warns_of_a_gpu_slower_than_others_of_its_model() -> None:
+def test_judge_warns_of_a_gpu_slower_than_others_of_its_model():
     rates = [calibration_of(0, 790e12), calibration_of(2, 700e12)]
     _, slow, other = judge([*rates, calibration_of(4, 300e12, device="GPU Y")])
     assert slow.severity is Severity.WARNING
@@ -99,7 +95,7 @@ def test_judge_warns_of_a_gpu_slower_than_others_of_its_model() -> None:
     assert other.severity is Severity.OK
 
 
-def test_unfit_names_gpus_slower_than_their_models_median_or_held_down() -> None:
+def test_unfit_names_gpus_slower_than_their_models_median_or_held_down():
     # The median is 790e12: the last GPU is 24 % slower than that.
     rates = [900e12, 790e12, 790e12, 600e12]
     calibrations = [calibration_of(index, rate) for index, rate in enumerate(rates)]
@@ -120,7 +116,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     return fake
 
 
-def test_ask_nvml_describes_driver_and_gpus_and_shuts_nvml_down(nvml: FakeNvml) -> None:
+def test_ask_nvml_describes_driver_and_gpus_and_shuts_nvml_down(nvml):
     facts = ask_nvml(nvml)
     assert facts["driver_cuda"] == (13, 2)
     assert facts["gpus"] == (
@@ -140,13 +136,13 @@ def test_ask_nvml_describes_driver_and_gpus_and_shuts_nvml_down(nvml: FakeNvml) 
 @pytest.mark.parametrize(
     ("function", "shutdowns"), [("nvmlInit", 0), ("nvmlDeviceGetMemoryInfo", 1)]
 )
-def test_ask_nvml_keeps_nvmls_own_error(function: str, shutdowns: int, nvml: FakeNvml) -> None:
+def test_ask_nvml_keeps_nvmls_own_error(function, shutdowns, nvml):
     nvml.failing = {function: "GPU is lost"}
     assert ask_nvml(nvml) == {"nvml_error": "GPU is lost"}
     assert nvml.shutdowns == shutdowns
 
 
-def test_report_imports_neither_torch_nor_ray() -> None:
+def test_report_imports_neither_torch_nor_ray():
     code = (
         "import sys; from jobs.node import checks; checks.report(); "
         "print(sorted({'torch', 'ray'} & set(sys.modules)))"
@@ -155,19 +151,19 @@ def test_report_imports_neither_torch_nor_ray() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_look_reads_no_secret_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_reads_no_secret_variables(monkeypatch):
     for name in ("HF_TOKEN", "RAY_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "hunter2-planted")
     assert "hunter2-planted" not in repr(look())
     assert not any("TOKEN" in name or "SECRET" in name or "KEY" in name for name in VARIABLES)
 
 
-def test_probe_measures_a_folder_and_leaves_it_clean(tmp_path: Path) -> None:
+def test_probe_measures_a_folder_and_leaves_it_clean(tmp_path):
     disk = probe_disk(tmp_path, size=32 * 2**20)
     assert disk.error == ""
     assert min(disk.write_bytes_per_second, disk.read_bytes_per_second, disk.free_bytes) > 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_probe_of_a_missing_folder_says_so(tmp_path: Path) -> None:
+def test_probe_of_a_missing_folder_says_so(tmp_path):
     assert probe_disk(tmp_path / "absent").error == "No such file or directory"

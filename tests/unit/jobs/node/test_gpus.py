@@ -1,10 +1,7 @@
 """What a node reports, which GPUs a process sees, and whether others use them."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -25,7 +22,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     return fake
 
 
-def test_cores_are_those_that_the_process_may_use() -> None:
+def test_cores_are_those_that_the_process_may_use():
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
@@ -34,7 +31,7 @@ def test_cores_are_those_that_the_process_may_use() -> None:
         os.sched_setaffinity(0, allowed)
 
 
-def test_slice_of_a_gpu_is_a_model_by_its_name_or_memory(gpu: FakeNvml) -> None:
+def test_slice_of_a_gpu_is_a_model_by_its_name_or_memory(gpu):
     describe = environment.describe.__wrapped__
     assert describe()["gpu_model"] == "NVIDIA A100-SXM4-40GB"
     gpu.uuids, gpu.total = ["MIG-1"], round(4.75 * GIB)
@@ -43,9 +40,7 @@ def test_slice_of_a_gpu_is_a_model_by_its_name_or_memory(gpu: FakeNvml) -> None:
     assert describe()["gpu_model"] == gpu.name
 
 
-def test_gpu_that_simulates_a_smaller_card_is_a_model_and_capped(
-    gpu: FakeNvml, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_that_simulates_a_smaller_card_is_a_model_and_capped(gpu, monkeypatch):
     spec = build_tiny_spec()
     assert memory_cap.of(spec) is None
     monkeypatch.setenv(environment.SIMULATED_GPU_VARIABLE, "24")
@@ -74,9 +69,7 @@ PAGED = LibrarySettings(training_arguments={"optim": "paged_adamw_8bit"})
         ("-1", []),
     ],
 )
-def test_visible_uuids_follow_cuda_visible_devices(
-    visible_devices: str | None, uuids: list[str], gpu: FakeNvml, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_visible_uuids_follow_cuda_visible_devices(visible_devices, uuids, gpu, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible_devices is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible_devices)
@@ -93,15 +86,13 @@ def test_visible_uuids_follow_cuda_visible_devices(
     ],
     ids=["idle", "own_child", "process", "hidden_process"],
 )
-def test_shared_reports_other_processes(
-    processes: list[int], used: int, waiting: int, words: str, gpu: FakeNvml
-) -> None:
+def test_shared_reports_other_processes(processes, used, waiting, words, gpu):
     gpu.processes = processes
     gpu.used = used
     assert gpu_fitness.shared(waiting=waiting) == words
 
 
-def test_lost_reports_a_gpu_that_no_longer_answers(gpu: FakeNvml) -> None:
+def test_lost_reports_a_gpu_that_no_longer_answers(gpu):
     assert gpu_fitness.lost() == ""
     gpu.failing = {"nvmlDeviceGetMemoryInfo": "GPU is lost"}
     assert gpu_fitness.lost() == "GPU is lost"
@@ -132,8 +123,6 @@ def row(used: float, before: float = 0.6, processes: int = 0) -> dict[str, int]:
         pytest.param({}, PLAIN, {}, id="cpu"),
     ],
 )
-def test_flags_tell_how_a_gpu_was_shared(
-    measurements: dict[str, Any], settings: LibrarySettings, expected: dict[FlagKind, float]
-) -> None:
+def test_flags_tell_how_a_gpu_was_shared(measurements, settings, expected):
     flags = gpu_sharing.flags(measurements, settings)
     assert {flag.kind: flag.value for flag in flags} == pytest.approx(expected, rel=1e-6)

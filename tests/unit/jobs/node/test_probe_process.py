@@ -1,7 +1,5 @@
 """A probe in a process of its own: its output, its error, and the time limit."""
 
-from __future__ import annotations
-
 import re
 import sys
 
@@ -10,7 +8,7 @@ import pytest
 from jobs.node.probe_process import probe
 
 
-def test_probe_returns_what_is_printed() -> None:
+def test_probe_returns_what_is_printed():
     assert probe([sys.executable, "-c", "print('fit')"], 60.0) == "fit\n"
 
 
@@ -23,6 +21,6 @@ def test_probe_returns_what_is_printed() -> None:
         (["sleep", "600"], 0.2, "it did not end within 0.2 s"),
     ],
 )
-def test_probe_that_fails_or_hangs_raises(command: list[str], seconds: float, error: str) -> None:
+def test_probe_that_fails_or_hangs_raises(command, seconds, error):
     with pytest.raises(RuntimeError, match=f"^{re.escape(error)}$"):
         probe(command, seconds)

@@ -3,8 +3,6 @@
 Here the "device" is the CPU, too: TRL then copies each activation without a stream.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -42,7 +40,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("checkpoints", [False, True], ids=["offload", "checkpointed"])
-def test_offloaded_activations_train_exactly_as_kept_ones(checkpoints: bool) -> None:
+def test_offloaded_activations_train_exactly_as_kept_ones(checkpoints):
     loss, gradients = step(decoder())
     model = decoder()
     if checkpoints:
@@ -54,7 +52,7 @@ def test_offloaded_activations_train_exactly_as_kept_ones(checkpoints: bool) -> 
         assert all(map(torch.equal, gradients, others))
 
 
-def test_offloaded_bytes_are_read_back_and_fewer_with_checkpointing() -> None:
+def test_offloaded_bytes_are_read_back_and_fewer_with_checkpointing():
     moved = []
     for model in (decoder(), checkpointed(decoder())):
         offloaded_activations(model, "causal-lm", None)
@@ -65,7 +63,7 @@ def test_offloaded_bytes_are_read_back_and_fewer_with_checkpointing() -> None:
     assert "offloaded_activation_bytes" not in code(decoder())
 
 
-def test_evaluation_moves_nothing_to_the_host() -> None:
+def test_evaluation_moves_nothing_to_the_host():
     model = offloaded_activations(decoder(), "causal-lm", None)
     with torch.no_grad():
         model(input_ids=TOKENS, labels=TOKENS)
@@ -74,7 +72,7 @@ def test_evaluation_moves_nothing_to_the_host() -> None:
     assert code(model)["offloaded_activation_bytes"] == 0
 
 
-def test_forward_pass_that_fails_leaves_no_hooks_behind() -> None:
+def test_forward_pass_that_fails_leaves_no_hooks_behind():
     model: Any = offloaded_activations(decoder(), "causal-lm", None)
     with pytest.raises(IndexError):
         model(input_ids=torch.full((1, 4), 1_000_000), labels=TOKENS[:1, :4])

@@ -1,7 +1,5 @@
 """Attention without needless masks, and with a single kernel."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import sys
@@ -35,7 +33,7 @@ def restored_masks() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_without_full_masks_traces_attention_without_a_mask(padded: bool) -> None:
+def test_without_full_masks_traces_attention_without_a_mask(padded):
     model = BertForSequenceClassification(BertConfig(**TINY_BERT)).eval()
     whole = {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1], "labels": 1}
     rows = [whole, {**whole, "attention_mask": [1, 1, 0 if padded else 1]}]
@@ -55,7 +53,7 @@ def test_without_full_masks_traces_attention_without_a_mask(padded: bool) -> Non
     assert torch.allclose(traced.logits, model(**batch).logits, atol=1e-5)
 
 
-def test_only_kernel_disables_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_kernel_disables_the_others(monkeypatch):
     enabled: dict[str, bool] = {}
     for kernel in ("flash", "cudnn", "mem_efficient", "math"):
         switch = functools.partial(enabled.__setitem__, kernel)
@@ -80,7 +78,7 @@ def _varlen_attn(*arguments: Any, scale: Any, window_size: Any, enable_gqa: Any)
     return torch.cat(parts)
 
 
-def test_variable_length_attention_is_sdpa_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variable_length_attention_is_sdpa_of_each_row(monkeypatch):
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", _varlen_attn)
     variable_length_attention()
     assert _with_and_without("varlen") == pytest.approx(_with_and_without("sdpa"), rel=2e-2)
@@ -106,7 +104,7 @@ class _Mask:
         self.lengths = lengths
 
     @classmethod
-    def from_seqlens(cls, lengths: list[int], *, device: torch.device) -> _Mask:
+    def from_seqlens(cls, lengths: list[int], *, device: torch.device) -> "_Mask":
         cls.made += 1
         return cls(lengths)
 
@@ -138,14 +136,14 @@ def xformers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, module)
 
 
-def test_xformers_attention_is_sdpa_of_each_row(xformers: None) -> None:
+def test_xformers_attention_is_sdpa_of_each_row(xformers):
     xformers_attention()
     _Mask.made = 0
     assert _with_and_without("xformers") == pytest.approx(_with_and_without("sdpa"), rel=2e-2)
     assert _Mask.made == 1  # once for the two layers
 
 
-def test_xformers_attention_refuses_a_window(xformers: None) -> None:
+def test_xformers_attention_refuses_a_window(xformers):
     tensor = torch.zeros(1, 1, 2, 4)
     with pytest.raises(ValueError, match="attention=xformers has no sliding_window"):
         xformers_forward(None, tensor, tensor, tensor, None, sliding_window=4)

@@ -1,7 +1,5 @@
 """Rows in one sequence: the same tokens, labels and losses as padded ones, and no padding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -31,13 +29,13 @@ def _loss(batch: Any) -> float:
     return float(decoder(use_cache=False)(**batch).loss.detach())
 
 
-def test_flattened_rows_have_the_loss_of_padded_rows() -> None:
+def test_flattened_rows_have_the_loss_of_padded_rows():
     dataset, collate = flattened_rows(_dataset(), PadRows(0), attention="", tokens=8)
     padded = _loss(_batch_of(dataset, PadRows(0)))
     assert _loss(_batch_of(dataset, collate)) == pytest.approx(padded, rel=1e-6)
 
 
-def test_flattened_rows_leave_out_padding_and_the_first_labels() -> None:
+def test_flattened_rows_leave_out_padding_and_the_first_labels():
     padded = [{"input_ids": [[5, 6, 0]], "attention_mask": [[1, 1, 0]], "labels": [[5, 6, -100]]}]
     columns = {name: torch.tensor(values) for name, values in padded[0].items()}
     _, collate = flattened_rows(None, lambda rows: rows[0], attention="", tokens=8)
@@ -47,7 +45,7 @@ def test_flattened_rows_leave_out_padding_and_the_first_labels() -> None:
     assert batch["position_ids"].tolist() == [[0, 1, 0, 1]]
 
 
-def test_flattened_rows_for_flash_attention_say_where_rows_begin() -> None:
+def test_flattened_rows_for_flash_attention_say_where_rows_begin():
     options: Any = {"attention": "flash_attention_2", "tokens": 8}
     dataset, collate = flattened_rows(_dataset(ROWS[:2]), PadRows(0), **options)
     batch = _batch_of(dataset, collate)
@@ -55,7 +53,7 @@ def test_flattened_rows_for_flash_attention_say_where_rows_begin() -> None:
     assert (batch["max_length_q"], batch["max_length_k"]) == (3, 3)
 
 
-def test_packed_rows_are_full_blocks_of_the_same_tokens() -> None:
+def test_packed_rows_are_full_blocks_of_the_same_tokens():
     packed, collate = packed_rows(_dataset(), PadRows(0), attention="", tokens=4)
     batch = _batch_of(packed, collate)
     assert batch["input_ids"].tolist() == [[5, 6, 7, 8], [9, 10, 11, 12]]
@@ -64,7 +62,7 @@ def test_packed_rows_are_full_blocks_of_the_same_tokens() -> None:
     assert batch["labels"].tolist() == [[-100, 6, 7, -100], [-100, -100, 11, 12]]
 
 
-def test_packed_rows_for_flash_attention_are_one_sequence_of_counted_blocks() -> None:
+def test_packed_rows_for_flash_attention_are_one_sequence_of_counted_blocks():
     packed, collate = packed_rows(_dataset(), PadRows(0), attention="flash_attention_2", tokens=4)
     batch = collate([packed[0], packed[1]])
     assert batch["input_ids"].shape == (1, 8)
@@ -72,7 +70,7 @@ def test_packed_rows_for_flash_attention_are_one_sequence_of_counted_blocks() ->
     assert collate.count_samples(batch) == 2
 
 
-def test_packed_whole_rows_fill_blocks_without_cutting_a_row() -> None:
+def test_packed_whole_rows_fill_blocks_without_cutting_a_row():
     packed, collate = packed_whole_rows(_dataset(), PadRows(0), attention="", tokens=5)
     batch = _batch_of(packed, collate)
     # The row of four takes that of one; those of three and two fill the other block.
@@ -83,19 +81,19 @@ def test_packed_whole_rows_fill_blocks_without_cutting_a_row() -> None:
     assert collate.count_samples(batch) == len(ROWS)
 
 
-def test_packed_whole_rows_have_the_loss_of_padded_rows() -> None:
+def test_packed_whole_rows_have_the_loss_of_padded_rows():
     rows = [list(range(1, 21)), list(range(30, 42)), list(range(50, 59))]
     packed, collate = packed_whole_rows(_dataset(rows), PadRows(0), attention="", tokens=16)
     padded = _loss(_batch_of(_dataset([row[:16] for row in rows]), PadRows(0)))
     assert _loss(_batch_of(packed, collate)) == pytest.approx(padded, rel=1e-5)
 
 
-def test_packed_rows_with_too_few_tokens_are_refused() -> None:
+def test_packed_rows_with_too_few_tokens_are_refused():
     with pytest.raises(ValueError, match="fewer tokens than one block of 1000"):
         packed_rows(_dataset(), PadRows(0), attention="", tokens=1000)
 
 
-def test_steps_in_random_order_keep_their_rows() -> None:
+def test_steps_in_random_order_keep_their_rows():
     torch.manual_seed(0)
     ordered = list(StepsInRandomOrder(range(11), 2))
     assert ordered[-1] == 10

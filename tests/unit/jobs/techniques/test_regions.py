@@ -1,7 +1,5 @@
 """Which parts of a model compiled regions compile."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,7 +42,7 @@ def is_compiled(module: torch.nn.Module) -> bool:
     return module._compiled_call_impl is not None
 
 
-def test_every_block_and_the_loss_of_tokens_is_compiled_and_the_model_is_not() -> None:
+def test_every_block_and_the_loss_of_tokens_is_compiled_and_the_model_is_not():
     model = compiled(Stack([Block(2, 2), Block(2, 2)]))
     assert all(map(is_compiled, model.blocks))
     assert not is_compiled(model)
@@ -53,7 +51,7 @@ def test_every_block_and_the_loss_of_tokens_is_compiled_and_the_model_is_not() -
     assert compiled(Stack([Block(2, 2)]), "text-classification").loss_function is plain_loss
 
 
-def test_loss_with_a_region_is_compiled_in_its_region_alone() -> None:
+def test_loss_with_a_region_is_compiled_in_its_region_alone():
     model = Stack([Block(2, 2)])
     region = SimpleNamespace(function=plain_loss)
 
@@ -67,14 +65,14 @@ def test_loss_with_a_region_is_compiled_in_its_region_alone() -> None:
     assert region.function._torchdynamo_orig_callable is plain_loss
 
 
-def test_blocks_that_hold_blocks_are_left_to_those_inside() -> None:
+def test_blocks_that_hold_blocks_are_left_to_those_inside():
     outer = Stack([Block(2, 2)])
     compiled(Stack([outer]))
     assert not is_compiled(outer)
     assert is_compiled(outer.blocks[0])
 
 
-def test_block_whose_parts_are_a_list_of_several_classes_is_compiled() -> None:
+def test_block_whose_parts_are_a_list_of_several_classes_is_compiled():
     """A block of T5 lists its attention and its feed-forward part."""
     block = Stack([Block(2, 2), torch.nn.ReLU()])
     model = compiled(Stack([block, Stack([Block(2, 2), torch.nn.ReLU()])]))
@@ -100,7 +98,7 @@ def _t5(layers: int) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-def test_blocks_of_a_t5_share_their_code_however_many_they_are() -> None:
+def test_blocks_of_a_t5_share_their_code_however_many_they_are():
     torch._dynamo.reset()
     counters = torch._dynamo.utils.counters
     counters.clear()
@@ -113,13 +111,13 @@ def test_blocks_of_a_t5_share_their_code_however_many_they_are() -> None:
     assert counters["stats"]["unique_graphs"] <= 5
 
 
-def test_regions_keep_a_cache_that_the_arguments_ask_for() -> None:
+def test_regions_keep_a_cache_that_the_arguments_ask_for():
     model = _t5(2)
     compiled_regions(model, "seq2seq-lm", SimpleNamespace(use_cache=True), backend="eager")
     assert model.decoder.config.use_cache
 
 
-def test_tuned_regions_are_compiled_with_tuned_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuned_regions_are_compiled_with_tuned_kernels(monkeypatch):
     asked: list[dict[str, Any]] = []
 
     def fake_compile(code: Any, **options: Any) -> Any:
@@ -135,13 +133,13 @@ def test_tuned_regions_are_compiled_with_tuned_kernels(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("blocks", [[], [Block(2, 2), torch.nn.ReLU()]])
-def test_model_without_repeated_blocks_is_not_supported(blocks: list[torch.nn.Module]) -> None:
+def test_model_without_repeated_blocks_is_not_supported(blocks):
     with pytest.raises(NotImplementedError, match="no repeated blocks"):
         compiled(Stack(blocks))
 
 
 @pytest.mark.parametrize(("any_batch", "graphs"), [(False, 2), (True, 1)])
-def test_any_batch_shares_one_graph_among_micro_batches(any_batch: bool, graphs: int) -> None:
+def test_any_batch_shares_one_graph_among_micro_batches(any_batch, graphs):
     """Each micro-batch is a trial of its own process, which starts without Dynamo's state."""
     made: list[str] = []
 
@@ -159,7 +157,7 @@ def test_any_batch_shares_one_graph_among_micro_batches(any_batch: bool, graphs:
     assert len(set(made)) == graphs
 
 
-def test_blocks_of_a_vision_tower_are_not_compiled() -> None:
+def test_blocks_of_a_vision_tower_are_not_compiled():
     language_model = Stack([Block(2, 2)])
     model: Any = Stack([Block(2, 2)])  # the tower's
     model.language_model = language_model

@@ -1,9 +1,6 @@
 """The registry: names of rows, their parameters in written form, and hooks."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,15 +13,13 @@ from tests.conftest import build_tiny_spec
 
 
 @pytest.mark.parametrize("name", ["os:system", "subprocess.run", "user_code_problem"])
-def test_registered_with_a_name_that_is_no_hook_raises(name: str) -> None:
+def test_registered_with_a_name_that_is_no_hook_raises(name):
     """A service is no hook: a spec from a run folder must not import the code that it names."""
     with pytest.raises(UnknownHookError, match=f'no hook is named "{name}"'):
         registered(name)
 
 
-def test_registered_imports_a_nodes_modules(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_registered_imports_a_nodes_modules(tmp_path, monkeypatch):
     code = "from jobs.techniques.hooks import hook\n@hook('mine')\ndef mine(): return 7\n"
     (tmp_path / "my_hooks.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -32,12 +27,12 @@ def test_registered_imports_a_nodes_modules(
     assert registered("mine")() == 7
 
 
-def test_hook_with_a_name_that_is_taken_raises() -> None:
+def test_hook_with_a_name_that_is_taken_raises():
     with pytest.raises(ValueError, match="two hooks are named lora"):
         hook("lora")(Path.cwd)
 
 
-def test_bound_fills_in_the_arguments_of_the_spec() -> None:
+def test_bound_fills_in_the_arguments_of_the_spec():
     spec = build_tiny_spec({"adapter": "lora_r8"})
     adapt = bound(spec, "model")
     assert adapt is not None
@@ -51,7 +46,7 @@ ACTIVATIONS = AXES["activations"]
 @pytest.mark.parametrize(
     ("name", "share"), [("budget_0.05", 0.05), ("budget_0.37", 0.37), ("budget_0.001", 0.001)]
 )
-def test_name_with_a_number_is_a_row_with_that_number(name: str, share: float) -> None:
+def test_name_with_a_number_is_a_row_with_that_number(name, share):
     variant = ACTIVATIONS.variant(name)
     assert variant.hooks["partitioner"].arguments == {"budget": share}
     assert f"{share * 100:g} %" in variant.doc
@@ -77,13 +72,13 @@ def test_name_with_a_number_is_a_row_with_that_number(name: str, share: float) -
         "xbudget_0.5",
     ],
 )
-def test_second_spelling_of_a_number_is_unknown(name: str) -> None:
+def test_second_spelling_of_a_number_is_unknown(name):
     assert not ACTIVATIONS.is_name(name)
     with pytest.raises(KeyError):
         ACTIVATIONS.variant(name)
 
 
-def test_listed_name_is_the_row_that_the_pattern_makes() -> None:
+def test_listed_name_is_the_row_that_the_pattern_makes():
     pattern = ACTIVATIONS.pattern
     assert pattern is not None
     listed = [name for name in ACTIVATIONS.variants if name.startswith("budget_")]
@@ -108,13 +103,13 @@ VALUES = st.recursive(
 
 
 @given(name=NAMES, parameters=st.dictionaries(NAMES, VALUES, max_size=4))
-def test_written_form_is_read_back_as_it_was(name: str, parameters: dict[str, Any]) -> None:
+def test_written_form_is_read_back_as_it_was(name, parameters):
     text = written(name, parameters)
     assert read(text) == (name, parameters)
     assert written(*read(text)) == text
 
 
-def test_written_form_sorts_and_quotes_only_where_needed() -> None:
+def test_written_form_sorts_and_quotes_only_where_needed():
     parameters = {
         "use_dora": True,
         "r": 16,
@@ -145,12 +140,12 @@ def test_written_form_sorts_and_quotes_only_where_needed() -> None:
         "",
     ],
 )
-def test_read_malformed_text_says_what_is_wrong(text: str) -> None:
+def test_read_malformed_text_says_what_is_wrong(text):
     with pytest.raises(ParametersError, match=r"\w"):
         read(text)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}])
-def test_written_value_that_is_not_plain_is_refused(value: Any) -> None:
+def test_written_value_that_is_not_plain_is_refused(value):
     with pytest.raises(ParametersError):
         written("lora", {"r": value})

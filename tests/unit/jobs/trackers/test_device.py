@@ -1,7 +1,5 @@
 """Other processes on a trial's GPU, seen whenever they come."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -30,7 +28,7 @@ def foreign_processes(tracker: Device) -> int:
     return int(tracker.measurements()["gpu_foreign_processes"])
 
 
-def test_device_sees_a_process_that_comes_and_goes(gpu: FakeNvml) -> None:
+def test_device_sees_a_process_that_comes_and_goes(gpu):
     with Device(poll_seconds=0.001) as tracker:
         tracker.start(CONTEXT)
         for moment in (Moment.CONTEXT, Moment.MODEL, Moment.TRAIN_BEGIN):
@@ -47,7 +45,7 @@ def test_device_sees_a_process_that_comes_and_goes(gpu: FakeNvml) -> None:
         assert foreign_processes(tracker) == 1
 
 
-def test_device_sees_a_process_that_makes_training_fail(gpu: FakeNvml) -> None:
+def test_device_sees_a_process_that_makes_training_fail(gpu):
     with Device(poll_seconds=60.0) as tracker:
         tracker.start(CONTEXT)
         tracker.at(Moment.TRAIN_BEGIN, 0.0)
@@ -56,7 +54,7 @@ def test_device_sees_a_process_that_makes_training_fail(gpu: FakeNvml) -> None:
         assert foreign_processes(tracker) == 1
 
 
-def test_device_lists_processes_only_when_memory_has_changed(gpu: FakeNvml) -> None:
+def test_device_lists_processes_only_when_memory_has_changed(gpu):
     with Device() as tracker:
         tracker.start(CONTEXT)
         gpu.used = GIB
@@ -67,14 +65,14 @@ def test_device_lists_processes_only_when_memory_has_changed(gpu: FakeNvml) -> N
 
 
 @pytest.mark.parametrize("processes", [[], [OTHER]], ids=["hidden", "renumbered"])
-def test_device_in_a_container_counts_no_other_process(gpu: FakeNvml, processes: list[int]) -> None:
+def test_device_in_a_container_counts_no_other_process(gpu, processes):
     gpu.processes = processes
     with Device() as tracker:
         tracker.start(CONTEXT)
         assert foreign_processes(tracker) == 0
 
 
-def test_device_counts_no_process_of_the_trial_itself(gpu: FakeNvml) -> None:
+def test_device_counts_no_process_of_the_trial_itself(gpu):
     waits = [sys.executable, "-c", "input()"]
     with subprocess.Popen(waits, stdin=subprocess.PIPE) as worker, Device() as tracker:
         gpu.processes = [os.getpid(), worker.pid]
@@ -83,7 +81,7 @@ def test_device_counts_no_process_of_the_trial_itself(gpu: FakeNvml) -> None:
         assert foreign_processes(tracker) == 0
 
 
-def test_device_reports_memory_beyond_what_was_in_use_before(gpu: FakeNvml) -> None:
+def test_device_reports_memory_beyond_what_was_in_use_before(gpu):
     gpu.used = GIB
     with Device() as tracker:
         tracker.start(0)

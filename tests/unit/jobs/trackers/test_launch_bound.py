@@ -1,7 +1,5 @@
 """Launch-bound passes and updates, and the gaps between steps, on a SIMULATED GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,7 +104,7 @@ def forward_share(device: Device, steps: int = STEPS, **loop: Any) -> float:
 
 
 @pytest.mark.parametrize("accumulation", [1, 3])
-def test_launch_bound_forward_launched_slower_than_run(device: Device, accumulation: int) -> None:
+def test_launch_bound_forward_launched_slower_than_run(device, accumulation):
     # A step's first pass begins while the optimizer runs: the GPU was idle at an earlier point.
     share = forward_share(device, forward=0.001, launch=0.1, accumulation=accumulation)
     passes = accumulation * (0.1 + BACKWARD)
@@ -114,18 +112,18 @@ def test_launch_bound_forward_launched_slower_than_run(device: Device, accumulat
 
 
 @pytest.mark.parametrize("forward", [0.1, 0.04])
-def test_launch_bound_forward_launched_faster_is_zero(device: Device, forward: float) -> None:
+def test_launch_bound_forward_launched_faster_is_zero(device, forward):
     assert forward_share(device, forward=forward, launch=0.03) == 0.0
 
 
 @pytest.mark.parametrize(("steps", "is_small"), [(20, True), (1, False)])
-def test_launch_bound_loop_ahead_idles_once(device: Device, steps: int, is_small: bool) -> None:
+def test_launch_bound_loop_ahead_idles_once(device, steps, is_small):
     share = forward_share(device, steps, forward=0.001, launch=0.1, waits=False)
     assert (share < 0.1) is is_small
 
 
 @pytest.mark.parametrize("forward", [0.001, 0.1])
-def test_launch_bound_update_of_many_small_kernels(device: Device, forward: float) -> None:
+def test_launch_bound_update_of_many_small_kernels(device, forward):
     loop = Loop(device=device, forward=forward, launch=0.03, update=0.001, update_launch=0.3)
     values = loop.run()
     step = max(forward, 0.03) + BACKWARD + 0.3
@@ -133,13 +131,13 @@ def test_launch_bound_update_of_many_small_kernels(device: Device, forward: floa
     assert (values["launch_bound_forward_share"] > 0.0) is (forward < 0.03)
 
 
-def test_launch_bound_has_the_seconds_of_a_steps_passes_and_update(device: Device) -> None:
+def test_launch_bound_has_the_seconds_of_a_steps_passes_and_update(device):
     values = Loop(device=device, forward=0.1, accumulation=3).run()
     assert values["forward_seconds_median"] == pytest.approx(3 * 0.1, rel=0.05)
     assert values["update_seconds_median"] == pytest.approx(UPDATE, rel=0.05)
 
 
-def test_launch_bound_long_after_the_last_idle_point_is_unknown(device: Device) -> None:
+def test_launch_bound_long_after_the_last_idle_point_is_unknown(device):
     loop = Loop(device=device, forward=0.001, launch=0.1)
     loop.tracker.at(Moment.TRAIN_BEGIN, device.host.now)
     begin = device.host.now
@@ -152,7 +150,7 @@ def test_launch_bound_long_after_the_last_idle_point_is_unknown(device: Device) 
     assert values["launch_bound_forward_share"] == values["launch_bound_update_share"] == 0.0
 
 
-def test_gap_shows_what_a_callback_spends_between_steps(device: Device) -> None:
+def test_gap_shows_what_a_callback_spends_between_steps(device):
     quick = Loop(device=device).run()
     slow = Loop(device=device, upkeep=UPDATE + 0.5).run()
     added = slow["step_gap_seconds_median"] - quick["step_gap_seconds_median"]
@@ -178,9 +176,7 @@ def test_gap_shows_what_a_callback_spends_between_steps(device: Device) -> None:
     ],
     ids=["data", "covered", "ahead", "accumulating", "deepspeed"],
 )
-def test_gap_on_the_gpu_and_on_the_host(
-    loop: dict[str, Any], gap: float, host: float, upkeep: float, device: Device
-) -> None:
+def test_gap_on_the_gpu_and_on_the_host(loop, gap, host, upkeep, device):
     values = Loop(device=device, **loop).run()
     assert values["step_gap_seconds_median"] == pytest.approx(gap, abs=2 * LAUNCH, rel=0.02)
     assert values["step_gap_host_seconds_median"] == pytest.approx(host, abs=LAUNCH, rel=0.05)
@@ -188,11 +184,11 @@ def test_gap_on_the_gpu_and_on_the_host(
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_gap_needs_a_counted_step_after_another(steps: int, device: Device) -> None:
+def test_gap_needs_a_counted_step_after_another(steps, device):
     assert ("step_gap_share" in Loop(device=device).run(steps)) is (steps == 2)
 
 
-def test_gap_records_no_events_of_its_own(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gap_records_no_events_of_its_own(device, monkeypatch):
     """An event more a phase would be paid in every step of every trial."""
     recorded = []
     record = cuda_events.recorded

@@ -1,7 +1,5 @@
 """The inspected step: its attention kernel and dtypes; inspection leaves nothing behind."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Iterator
@@ -53,7 +51,7 @@ def run_step(tracker: Operators) -> None:
 
 
 @pytest.mark.usefixtures("with_gpu")
-def test_operators_on_a_gpu_inspect_the_forward_pass() -> None:
+def test_operators_on_a_gpu_inspect_the_forward_pass():
     tracker = Operators()
     run_step(tracker)
     values = tracker.measurements()
@@ -62,7 +60,7 @@ def test_operators_on_a_gpu_inspect_the_forward_pass() -> None:
     assert "cpu_step_peak_bytes" not in values
 
 
-def test_operators_on_a_cpu_inspect_the_whole_step() -> None:
+def test_operators_on_a_cpu_inspect_the_whole_step():
     tracker = Operators()
     run_step(tracker)
     values = tracker.measurements()
@@ -71,7 +69,7 @@ def test_operators_on_a_cpu_inspect_the_whole_step() -> None:
 
 
 @pytest.mark.usefixtures("with_gpu", "without_garbage_collection")
-def test_operators_leave_nothing_for_the_garbage_collector() -> None:
+def test_operators_leave_nothing_for_the_garbage_collector():
     tracker = Operators()
     tracker.step_begin(1)
     tracker.phase("forward")
@@ -80,7 +78,7 @@ def test_operators_leave_nothing_for_the_garbage_collector() -> None:
     assert listener() is None
 
 
-def test_operators_let_a_compiler_compile_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operators_let_a_compiler_compile_only_once(monkeypatch):
     graphs = []
 
     def backend(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
@@ -102,7 +100,7 @@ def test_operators_let_a_compiler_compile_only_once(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("with_gpu")
-def test_operators_stop_listening_when_the_trial_fails() -> None:
+def test_operators_stop_listening_when_the_trial_fails():
     with Operators() as tracker:
         tracker.step_begin(1)
         tracker.phase("forward")

@@ -1,7 +1,5 @@
 """The trackers' sources: samples and tokens of micro-batches, and readings over time."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -12,7 +10,7 @@ from jobs.trackers.sources.time_series import TimeSeries
 from tests.support.clock import Clock
 
 
-def test_real_tokens_of_batches_with_and_without_a_mask() -> None:
+def test_real_tokens_of_batches_with_and_without_a_mask():
     batches = MicroBatches()
     whole = {"input_ids": torch.ones(2, 12, dtype=torch.int64)}
     padded = {**whole, "attention_mask": torch.tensor([[1] * 12, [1] * 6 + [0] * 6])}
@@ -25,7 +23,7 @@ def test_real_tokens_of_batches_with_and_without_a_mask() -> None:
     }
 
 
-def test_samples_that_a_collator_counts_on_the_device() -> None:
+def test_samples_that_a_collator_counts_on_the_device():
     batches = MicroBatches()
     for rows in (3, 5):
         batches.add({"pixel_values": torch.ones(1, 8)}, lambda _, rows=rows: torch.tensor(rows))
@@ -44,7 +42,7 @@ def series(monkeypatch: pytest.MonkeyPatch) -> TimeSeries:
     return series
 
 
-def test_time_series_between_includes_both_ends(series: TimeSeries) -> None:
+def test_time_series_between_includes_both_ends(series):
     assert series.between(1000.0, 1001.0) == [0.0, 10.0]
     assert series.between(1000.5, 1000.6) == []
 
@@ -52,7 +50,5 @@ def test_time_series_between_includes_both_ends(series: TimeSeries) -> None:
 @pytest.mark.parametrize(
     ("begin", "end", "growth"), [(1000.5, 1001.5, 15.0), (990.0, 2000.0, 30.0), (1001, 1001, 0.0)]
 )
-def test_time_series_growth_is_interpolated(
-    begin: float, end: float, growth: float, series: TimeSeries
-) -> None:
+def test_time_series_growth_is_interpolated(begin, end, growth, series):
     assert series.growth(begin, end) == pytest.approx(growth)

@@ -1,7 +1,5 @@
 """When the steps of a SIMULATED GPU are enough, and that the GPU never waits for that decision."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -52,32 +50,32 @@ def train(
     return tracker
 
 
-def test_steps_stop_at_the_last_that_is_needed(device: Device) -> None:
+def test_steps_stop_at_the_last_that_is_needed(device):
     values = train(device, QUIET).measurements()
     assert (values["warmup_steps"], values["steps_counted"]) == (1, 3)
     assert values["samples_per_second"] == pytest.approx(2 / (0.4 + OPTIMIZER))
 
 
-def test_steps_never_drain_the_device(device: Device) -> None:
+def test_steps_never_drain_the_device(device):
     values = train(device, [0.4, 0.5] * 4).measurements()
     assert values["steps_counted"] > 3
     assert device.idle == 0.0
 
 
-def test_steps_let_a_loop_run_ahead_of_the_device(device: Device) -> None:
+def test_steps_let_a_loop_run_ahead_of_the_device(device):
     values = train(device, QUIET, launch=0.3, waits=False).measurements()
     assert device.idle == 0.0
     assert (values["warmup_steps"], values["steps_counted"]) == (1, 4)
     assert values["samples_per_second"] == pytest.approx(2 / (0.4 + OPTIMIZER))
 
 
-def test_steps_of_a_loop_that_waits_include_its_launches(device: Device) -> None:
+def test_steps_of_a_loop_that_waits_include_its_launches(device):
     values = train(device, QUIET, launch=0.3).measurements()
     assert device.idle > 0.0
     assert values["samples_per_second"] == pytest.approx(2 / (0.4 + 0.3), rel=1e-3)
 
 
-def test_steps_have_the_devices_own_seconds(device: Device) -> None:
+def test_steps_have_the_devices_own_seconds(device):
     tracker = train(device, [0.4, 0.44, *QUIET])
     values = tracker.measurements()
     assert tracker.series()["device_seconds"][1:3] == pytest.approx([0.45, 0.49])
@@ -85,7 +83,7 @@ def test_steps_have_the_devices_own_seconds(device: Device) -> None:
     assert values["host_bound_share"] == 0.0
 
 
-def test_steps_of_a_slow_host_are_host_bound(device: Device) -> None:
+def test_steps_of_a_slow_host_are_host_bound(device):
     values = train(device, [1e-4] * 9, launch=1.0).measurements()
     assert values["host_bound_share"] == 1.0
     assert device.idle > 0.0

@@ -1,7 +1,5 @@
 """Whole trials on rows of unequal length: how they are batched, and what their peak is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrialRecord]:
     return {name: measured(_spec(name), folder) for name in AXES["batching"].variants}
 
 
-def test_run_padding_free_trains_no_padding(records: dict[str, TrialRecord]) -> None:
+def test_run_padding_free_trains_no_padding(records):
     values = {name: record.measurements for name, record in records.items()}
     assert values["pad"]["real_tokens_per_second"] < values["pad"]["tokens_per_second"]
     for batching in ("padding_free", "packed"):
@@ -45,7 +43,7 @@ def test_run_padding_free_trains_no_padding(records: dict[str, TrialRecord]) -> 
     assert values["group_by_length"]["padding_share"] < values["pad"]["padding_share"]
 
 
-def test_run_counts_rows_and_blocks(records: dict[str, TrialRecord]) -> None:
+def test_run_counts_rows_and_blocks(records):
     for batching, record in records.items():
         row = record.measurements
         samples = row["samples_per_second"] * row["counted_seconds"]
@@ -56,7 +54,7 @@ def test_run_counts_rows_and_blocks(records: dict[str, TrialRecord]) -> None:
             assert samples == pytest.approx(4 * row["steps_counted"]), batching
 
 
-def test_run_measures_memory_on_the_worst_batch(records: dict[str, TrialRecord]) -> None:
+def test_run_measures_memory_on_the_worst_batch(records):
     for batching in ("pad", "group_by_length", "padding_free"):
         row = records[batching].measurements
         assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]
@@ -65,7 +63,7 @@ def test_run_measures_memory_on_the_worst_batch(records: dict[str, TrialRecord])
 
 
 @pytest.mark.parametrize("batching", ["padding_free", "packed"])
-def test_run_of_a_model_that_mixes_rows_is_refused(tmp_path: Path, batching: str) -> None:
+def test_run_of_a_model_that_mixes_rows_is_refused(tmp_path, batching):
     # OPT computes its positions and masks without position_ids.
     spec = _spec(batching, replace(MODEL, architecture="opt"))
     record = measured(spec, tmp_path, Outcome.UNSUPPORTED)
@@ -86,7 +84,7 @@ def spec_of(folder: Path, lengths: list[int], **choices: Any) -> TrialSpec:
 
 
 @pytest.mark.parametrize("choices", [{"accumulation": 2}, {"loop": "accelerate"}])
-def test_run_on_ragged_rows_peaks_on_the_longest_together(tmp_path: Path, choices: Any) -> None:
+def test_run_on_ragged_rows_peaks_on_the_longest_together(tmp_path, choices):
     record = measured(spec_of(tmp_path, RAGGED, **choices), tmp_path)
     ragged = record.measurements
     longest = measured(spec_of(tmp_path, [LONG] * 100, **choices), tmp_path).measurements
@@ -103,7 +101,7 @@ def test_run_on_ragged_rows_peaks_on_the_longest_together(tmp_path: Path, choice
     assert len(record.steps["step_seconds"]) == len(record.steps["loss"]) == 5
 
 
-def test_run_on_equally_long_rows_has_no_further_step(tmp_path: Path) -> None:
+def test_run_on_equally_long_rows_has_no_further_step(tmp_path):
     phases: list[str] = []
     record = run(spec_of(tmp_path, [SHORT] * 100), phases.append, scratch=tmp_path)
     assert record.outcome is Outcome.OK
@@ -111,14 +109,14 @@ def test_run_on_equally_long_rows_has_no_further_step(tmp_path: Path) -> None:
     assert not {"typical_peak_allocated_bytes", "padding_share"} & record.measurements.keys()
 
 
-def test_run_that_fails_on_the_longest_rows_says_so(tmp_path: Path) -> None:
+def test_run_that_fails_on_the_longest_rows_says_so(tmp_path):
     lengths = [SHORT] * 5000 + [LONG + 1]  # the model has as many positions as a long row has
     record = measured(spec_of(tmp_path, lengths), tmp_path, Outcome.FAILED)
     assert record.phase == "worst_batch"
     assert record.reason.startswith("with the longest rows of the data in one batch: ")
 
 
-def test_run_on_names_of_classes_has_an_output_for_each(tmp_path: Path) -> None:
+def test_run_on_names_of_classes_has_an_output_for_each(tmp_path):
     rows = [{"input_ids": [7] * SHORT, "labels": name} for name in ("pos", "neg", "neutral")] * 8
     spec = replace(build_tiny_spec(inspect=False), data=DataSpec(file=file_of(rows, tmp_path)))
     # Random weights are about as sure of each of three classes: ln 3 = 1.10, and ln 2 = 0.69.

@@ -1,10 +1,7 @@
 """Requirements of techniques, answered for this node."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,7 +10,7 @@ from jobs.trial.requirements import check, unmet_reason
 from tests.conftest import build_tiny_spec
 
 
-def test_check_raises_for_the_first_unmet_requirement() -> None:
+def test_check_raises_for_the_first_unmet_requirement():
     with pytest.raises(UnsupportedError, match="no_such_package is not installed") as caught:
         check(["transformers>=5.0", "package:no_such_package", "nonsense"], build_tiny_spec())
     assert caught.value.rule == "package:no_such_package"
@@ -41,7 +38,7 @@ NO_EXPERTS = "LlamaForCausalLM has no experts whose implementation transformers 
         ("text_task", {}, ""),
     ],
 )
-def test_unmet_reason_is_of_this_model_and_node(requirement: str, model: Any, reason: str) -> None:
+def test_unmet_reason_is_of_this_model_and_node(requirement, model, reason):
     spec = build_tiny_spec()
     if model:
         config = {} if "task" in model else spec.model.config
@@ -52,7 +49,7 @@ def test_unmet_reason_is_of_this_model_and_node(requirement: str, model: Any, re
     assert bool(unmet) is bool(reason)
 
 
-def test_unmet_reason_of_a_hub_kernel_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unmet_reason_of_a_hub_kernel_without_its_package(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     reason = unmet_reason("hub_kernel:kernels-community/flash-attn2", build_tiny_spec())
     assert reason == "the package kernels is not installed: pip install kernels"

@@ -1,9 +1,6 @@
 """An evaluation and a checkpoint after the training: no figure of it changes, errors are flags."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +15,7 @@ from tests.support.one_trial import measured
 
 
 @pytest.mark.parametrize("loop", ["trainer", "accelerate"])
-def test_run_evaluates_and_saves_after_the_training(tmp_path: Path, loop: str) -> None:
+def test_run_evaluates_and_saves_after_the_training(tmp_path, loop):
     plain = build_tiny_spec({"loop": loop}, inspect=False)
     asked = replace(plain, measure=replace(plain.measure, evaluate_and_save=True))
     assert asked.trial_id != plain.trial_id
@@ -41,7 +38,7 @@ def trained_by(error: Exception, evaluated: list[int]) -> Any:
     return SimpleNamespace(evaluate=evaluated.extend, save=save)
 
 
-def test_measure_with_an_impossible_checkpoint_flags_it() -> None:
+def test_measure_with_an_impossible_checkpoint_flags_it():
     evaluated: list[int] = []
     values = measure(trained_by(ValueError("no state dict"), evaluated), SETUP, None, {})
     assert evaluated == [0, 1, 2, 3]
@@ -50,13 +47,13 @@ def test_measure_with_an_impossible_checkpoint_flags_it() -> None:
     assert [flag.kind for flag in flags_of(values)] == [FlagKind.CANNOT_SAVE]
 
 
-def test_measure_out_of_memory_is_no_flag() -> None:
+def test_measure_out_of_memory_is_no_flag():
     trained = trained_by(torch.cuda.OutOfMemoryError("CUDA out of memory"), [])
     with pytest.raises(torch.cuda.OutOfMemoryError):
         measure(trained, SETUP, None, {})
 
 
-def test_whole_memory_includes_what_was_measured_beside_the_training() -> None:
+def test_whole_memory_includes_what_was_measured_beside_the_training():
     row = {"peak_reserved_bytes": 100, "device_peak_bytes": 150, "peak_allocated_bytes": 90}
     assert whole_memory(row, "device_peak_bytes") == 150
     larger = {**row, "peak_evaluate_reserved_bytes": 130, "peak_save_reserved_bytes": 100}

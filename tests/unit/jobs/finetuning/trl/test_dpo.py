@@ -1,7 +1,5 @@
 """Whole trials with TRL's DPOTrainer on the CPU, beside a bare DPOTrainer on the same rows."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -119,19 +117,19 @@ def _bare_losses(case: str, folder: Path) -> list[float]:
 
 
 @pytest.mark.parametrize("case", ["ragged", "padded", "ipo"])
-def test_dpo_has_the_losses_of_a_bare_trainer(case: str, records: Records, tmp_path: Path) -> None:
+def test_dpo_has_the_losses_of_a_bare_trainer(case, records, tmp_path):
     losses = records[case].steps["loss"]
     assert losses == pytest.approx(_bare_losses(case, tmp_path), rel=1e-5)
     assert max(losses) > min(losses) + 1e-3
 
 
-def test_dpo_with_references_computed_before_has_the_same_losses(records: Records) -> None:
+def test_dpo_with_references_computed_before_has_the_same_losses(records):
     for before, during in (("before", "ragged"), ("lora_before", "lora")):
         losses = records[during].steps["loss"]
         assert records[before].steps["loss"] == pytest.approx(losses, rel=1e-5)
 
 
-def test_dpo_counts_pairs_and_the_tokens_of_both_answers(records: Records) -> None:
+def test_dpo_counts_pairs_and_the_tokens_of_both_answers(records):
     for case, record in records.items():
         row = record.measurements
         accumulation = int(CASES[case][1].get("accumulation", 1))
@@ -143,7 +141,7 @@ def test_dpo_counts_pairs_and_the_tokens_of_both_answers(records: Records) -> No
     assert row["real_tokens_per_second"] < 0.8 * row["tokens_per_second"]
 
 
-def test_dpo_reads_back_its_reference_and_loss(records: Records) -> None:
+def test_dpo_reads_back_its_reference_and_loss(records):
     row = records["ragged"].measurements
     assert row["trainer_class"].endswith("DPOTrainer")
     assert row["loss_implementation"] == "trl"
@@ -156,7 +154,7 @@ def test_dpo_reads_back_its_reference_and_loss(records: Records) -> None:
     assert (ipo["preference_loss"], ipo["preference_beta"]) == ("ipo", 0.5)
 
 
-def test_dpo_keeps_no_reference_model_that_it_does_not_need(records: Records) -> None:
+def test_dpo_keeps_no_reference_model_that_it_does_not_need(records):
     full, before = records["ragged"].measurements, records["before"].measurements
     assert before["reference"] == "computed before"
     assert before["reference_model_bytes"] == 0
@@ -170,7 +168,7 @@ def test_dpo_keeps_no_reference_model_that_it_does_not_need(records: Records) ->
     assert lora["parameters_total"] == full["parameters_total"] + lora["parameters_trainable"]
 
 
-def test_dpo_measures_worst_batch_evaluation_and_checkpoint(records: Records) -> None:
+def test_dpo_measures_worst_batch_evaluation_and_checkpoint(records):
     for case in ("ragged", "before"):
         row = records[case].measurements
         assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]
@@ -183,7 +181,7 @@ def test_dpo_measures_worst_batch_evaluation_and_checkpoint(records: Records) ->
         assert not row["flags"]
 
 
-def test_dpo_anatomy_names_the_reference_model(records: Records) -> None:
+def test_dpo_anatomy_names_the_reference_model(records):
     anatomy = records["padded"].anatomy
     assert anatomy is not None
     sizes = {entry.name: entry.value for entry in anatomy.entries if entry.part == "memory"}
@@ -221,7 +219,7 @@ def _pairs(rows: list[Any], folder: Path, **special_tokens: Any) -> RawRows:
     [TEXTS, CHATS, _implicit(TEXTS), _implicit(CHATS)],
     ids=["texts", "chats", "implicit_texts", "implicit_chats"],
 )
-def test_prepared_pairs_make_the_batches_of_the_dpo_trainer(rows: Any, tmp_path: Path) -> None:
+def test_prepared_pairs_make_the_batches_of_the_dpo_trainer(rows, tmp_path):
     from transformers import AutoModelForCausalLM
 
     pairs = _pairs(rows, tmp_path)
@@ -246,9 +244,7 @@ def test_prepared_pairs_make_the_batches_of_the_dpo_trainer(rows: Any, tmp_path:
         assert len(dataset[index]["prompt_ids"] + dataset[index]["chosen_ids"]) <= 6
 
 
-def test_pairs_whose_prompts_fill_the_limit_are_left_out_and_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_whose_prompts_fill_the_limit_are_left_out_and_reported(tmp_path, capsys):
     long = {"prompt": "was the film a very good film", "chosen": " yes", "rejected": " no"}
     pairs = _pairs([*TEXTS, long], tmp_path)
     dataset, _ = prepared_pairs(pairs, trainer="dpo", parameters={})
@@ -266,24 +262,24 @@ def test_pairs_whose_prompts_fill_the_limit_are_left_out_and_reported(
         ([{**CHATS[0], "chosen": "yes"}], "has texts and messages"),
     ],
 )
-def test_pairs_that_cannot_be_trained_are_refused(rows: Any, reason: str, tmp_path: Path) -> None:
+def test_pairs_that_cannot_be_trained_are_refused(rows, reason, tmp_path):
     with pytest.raises(ValueError, match=reason):
         _pairs(rows, tmp_path)
 
 
-def test_pairs_of_texts_need_an_end_token(tmp_path: Path) -> None:
+def test_pairs_of_texts_need_an_end_token(tmp_path):
     with pytest.raises(ValueError, match="has none"):
         _pairs(TEXTS, tmp_path, eos_token=None)
 
 
-def test_dpo_that_trl_refuses_is_unsupported_with_the_reason(tmp_path: Path) -> None:
+def test_dpo_that_trl_refuses_is_unsupported_with_the_reason(tmp_path):
     spec = build_tiny_spec({"loop": "trl_dpo(sync_ref_model=true)", "adapter": "lora_r8"})
     spec = replace(spec, model=MODEL, data=DataSpec(synthetic=PADDED))
     record = measured(spec, tmp_path, Outcome.UNSUPPORTED)
     assert "sync_ref_model" in record.reason
 
 
-def test_worst_batch_of_pairs_has_the_longest_answer_of_either_side() -> None:
+def test_worst_batch_of_pairs_has_the_longest_answer_of_either_side():
     chosen, rejected = np.array([4, 9, 5, 3]), np.array([6, 2, 7, 8])
     lengths = PairLengths(by_column={"chosen": chosen, "rejected": rejected})
     assert lengths.worst_micro_batches(2, 2) == [[2, 0], [1, 3]]

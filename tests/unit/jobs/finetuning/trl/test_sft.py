@@ -1,7 +1,5 @@
 """Whole trials with TRL's SFTTrainer on the CPU, beside the Trainer's on the same rows."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -61,12 +59,12 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
     ("case", "share"),
     [("ragged", 1e-5), ("padded", 1e-5), ("padding_free", 1e-5), ("lora", 2e-3)],
 )
-def test_sft_has_the_losses_of_the_trainer(case: str, share: float, records: Records) -> None:
+def test_sft_has_the_losses_of_the_trainer(case, share, records):
     losses = records[case, "trainer"].steps["loss"]
     assert records[case, "trl_sft"].steps["loss"] == pytest.approx(losses, rel=share)
 
 
-def test_sft_counts_rows_tokens_and_blocks(records: Records) -> None:
+def test_sft_counts_rows_tokens_and_blocks(records):
     for (case, _), record in records.items():
         row = record.measurements
         samples = row["samples_per_second"] * row["counted_seconds"]
@@ -81,7 +79,7 @@ def test_sft_counts_rows_tokens_and_blocks(records: Records) -> None:
         assert shares[0] < 1
 
 
-def test_sft_reads_back_what_ran(records: Records) -> None:
+def test_sft_reads_back_what_ran(records):
     row = records["lora", "trl_sft"].measurements
     assert row["trainer_class"].endswith("SFTTrainer")
     assert row["loss_implementation"] == "trl"
@@ -98,7 +96,7 @@ def test_sft_reads_back_what_ran(records: Records) -> None:
     assert packed["mean_row_tokens"] < 32
 
 
-def test_sft_measures_worst_batch_evaluation_and_checkpoint(records: Records) -> None:
+def test_sft_measures_worst_batch_evaluation_and_checkpoint(records):
     row = records["ragged", "trl_sft"].measurements
     assert row["peak_allocated_bytes"] > row["typical_peak_allocated_bytes"]
     assert row["evaluate_seconds"] > 0
@@ -148,14 +146,14 @@ def _raw(rows: list[Any], folder: Path, template: str) -> RawRows:
     ],
 )
 def test_rows_that_trl_cannot_prepare_are_unsupported_with_the_reason(
-    rows: list[Any], parameters: dict[str, Any], reason: str, tmp_path: Path
-) -> None:
+    rows, parameters, reason, tmp_path
+):
     with pytest.raises(UnsupportedError, match=reason):
         prepared(_raw(rows, tmp_path, CHAT_TEMPLATE), batching="", parameters=parameters)
 
 
 @pytest.mark.parametrize("case", ROWS)
-def test_prepared_rows_are_those_of_the_sft_trainer_itself(case: str, tmp_path: Path) -> None:
+def test_prepared_rows_are_those_of_the_sft_trainer_itself(case, tmp_path):
     from transformers import AutoModelForCausalLM
 
     rows, parameters = ROWS[case]

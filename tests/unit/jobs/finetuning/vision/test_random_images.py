@@ -1,8 +1,5 @@
 """Random images with texts: the batch is the one that each family's own processor would make."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -58,9 +55,7 @@ FULL_LLAVA = {**LLAVA, "vision_feature_select_strategy": "full"}
         ("llava", FULL_LLAVA, None, 577, 577),
     ],
 )
-def test_layout_has_the_tokens_of_the_published_model(
-    family: str, values: Mapping[str, Any], side: int | None, image_tokens: int, tokens: int
-) -> None:
+def test_layout_has_the_tokens_of_the_published_model(family, values, side, image_tokens, tokens):
     layout = layout_of(family, values.get, side)
     assert (layout.image_tokens, layout.tokens) == (image_tokens, tokens)
 
@@ -79,14 +74,12 @@ def test_layout_has_the_tokens_of_the_published_model(
         ("mllama", {}, 448, f"cannot be made for mllama, .*{', '.join(FAMILIES)}"),
     ],
 )
-def test_layout_that_is_not_known_is_refused_in_a_sentence(
-    family: str, values: Mapping[str, Any], side: int | None, reason: str
-) -> None:
+def test_layout_that_is_not_known_is_refused_in_a_sentence(family, values, side, reason):
     with pytest.raises(ImageLayoutError, match=reason):
         layout_of(family, values.get, side)
 
 
-def test_layout_from_an_unknown_value_says_which() -> None:
+def test_layout_from_an_unknown_value_says_which():
     with pytest.raises(UnknownValueError, match=r"gemma3 has an unknown vision_config\.image_size"):
         layout_of("gemma3", {}.get, None)
 
@@ -104,7 +97,7 @@ def batch_of(family: str, samples: int = 2, **fields: Any) -> tuple[dict[str, to
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_batch_of_each_family_is_one_that_its_model_learns_from(family: str) -> None:
+def test_batch_of_each_family_is_one_that_its_model_learns_from(family):
     batch, config = batch_of(family, images=2, sequence_length=60, padding=0.1)
     is_image = batch["input_ids"] == config.image_token_id
     assert (batch["labels"][is_image] == IGNORED).all()
@@ -130,9 +123,7 @@ def test_batch_of_each_family_is_one_that_its_model_learns_from(family: str) -> 
     ],
     ids=["llava", "qwen", "qwen_rounded", "idefics_tiles", "idefics_shrunk"],
 )
-def test_batch_equals_that_of_the_familys_processor(
-    family: str, processor: Any, mark: str, size: int | None
-) -> None:
+def test_batch_equals_that_of_the_familys_processor(family, processor, mark, size):
     side = size or 32
     made = processor()(
         text=[f"a {mark} good film"] * 2,
@@ -156,7 +147,7 @@ def test_batch_equals_that_of_the_familys_processor(
             assert torch.equal(batch[name], made[name])
 
 
-def test_sample_without_room_for_a_text_is_refused() -> None:
+def test_sample_without_room_for_a_text_is_refused():
     with pytest.raises(ValueError, match=r"1 of shape 1×3×32×32 take 16 tokens of llava") as error:
         batch_of("llava", sequence_length=17)
     assert "give it 18 or more" in str(error.value)
@@ -164,14 +155,14 @@ def test_sample_without_room_for_a_text_is_refused() -> None:
     assert ((batch["labels"] != IGNORED).sum(1) == 2).all()
 
 
-def test_image_token_beyond_the_vocabulary_is_refused() -> None:
+def test_image_token_beyond_the_vocabulary_is_refused():
     config = models.architecture_config(tiny_vision_model("llava", image_token_index=160))
     data = DataSpec(synthetic=tiny_images("llava"))
     with pytest.raises(ValueError, match=r"vocabulary of 160: set model.config.image_token_index"):
         load(data, TASK, config, samples=None, seed=0)
 
 
-def test_random_texts_never_hold_an_image_token() -> None:
+def test_random_texts_never_hold_an_image_token():
     # Half of the vocabulary is drawn from, in which the image token lies.
     config = models.architecture_config(tiny_vision_model("qwen2_vl"))
     dataset, _ = load(
@@ -181,7 +172,7 @@ def test_random_texts_never_hold_an_image_token() -> None:
     assert counts == {4}
 
 
-def test_prefix_of_paligemma_is_read_at_once_and_not_learnt() -> None:
+def test_prefix_of_paligemma_is_read_at_once_and_not_learnt():
     batch, _ = batch_of("paligemma", padding=0.2)
     assert torch.equal(batch["token_type_ids"] == 1, batch["labels"] != IGNORED)
     assert (batch["token_type_ids"][:, :17] == 0).all()

@@ -1,7 +1,5 @@
 """Images with texts: the user's own through a processor, and whole trials of a tiny model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +45,7 @@ def loaded(folder: Path, rows: Sequence[Mapping[str, Any]], **fields: Any) -> tu
     return load(DataSpec(file=file), "image-text-to-text", config, samples=None, seed=0)
 
 
-def test_prompts_are_read_by_the_processor_and_not_learnt(folder: Path) -> None:
+def test_prompts_are_read_by_the_processor_and_not_learnt(folder):
     longer = {**PROMPT, "image": "1.png", "completion": "no"}
     dataset, collate = loaded(folder, [PROMPT, longer])
     batch = collate([dataset[0], dataset[1]])
@@ -69,7 +67,7 @@ def test_prompts_are_read_by_the_processor_and_not_learnt(folder: Path) -> None:
     assert lengths.tokens.tolist() == [21, 20]
 
 
-def test_chat_without_places_gets_its_images_in_the_first_message(folder: Path) -> None:
+def test_chat_without_places_gets_its_images_in_the_first_message(folder):
     dataset, collate = loaded(folder, [CHAT])
     assert dataset[0]["text"].startswith("user: <image> <image> a film [END]")
     batch = collate([dataset[0]])
@@ -78,7 +76,7 @@ def test_chat_without_places_gets_its_images_in_the_first_message(folder: Path) 
     assert (batch["labels"][batch["input_ids"] == IMAGE] == IGNORED).all()
 
 
-def test_folder_of_images_is_read_with_its_texts(folder: Path, tmp_path: Path) -> None:
+def test_folder_of_images_is_read_with_its_texts(folder, tmp_path):
     picture(32, 32).save(tmp_path / "0.png")
     (tmp_path / "metadata.jsonl").write_text('{"file_name": "0.png", "text": "a good film"}\n')
     dataset, collate = loaded(folder, [], path=str(tmp_path), format="imagefolder")
@@ -99,9 +97,7 @@ def test_folder_of_images_is_read_with_its_texts(folder: Path, tmp_path: Path) -
     ],
     ids=["too_long", "url", "columns", "no_processor", "no_messages", "text_and_chat"],
 )
-def test_rows_that_cannot_be_trained_on_are_refused(
-    folder: Path, row: Mapping[str, Any], fields: Mapping[str, Any], reason: str
-) -> None:
+def test_rows_that_cannot_be_trained_on_are_refused(folder, row, fields, reason):
     with pytest.raises(ValueError, match=reason):
         loaded(folder, [row], **fields)
 
@@ -132,7 +128,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_once
 
 
-def test_trial_says_how_many_tokens_are_images(trial: Run) -> None:
+def test_trial_says_how_many_tokens_are_images(trial):
     measured = trial().measurements
     assert measured["image_tokens_per_sample"] == 4
     # No position is padding, so all tokens are real.
@@ -142,7 +138,7 @@ def test_trial_says_how_many_tokens_are_images(trial: Run) -> None:
     assert measured["parameters_trainable"] == measured["parameters_total"]
 
 
-def test_frozen_vision_tower_trains_all_but_the_tower(trial: Run) -> None:
+def test_frozen_vision_tower_trains_all_but_the_tower(trial):
     plain, frozen = trial().measurements, trial(vision="frozen").measurements
     assert frozen["vision_parameters_trainable"] == 0
     left_out = plain["parameters_trainable"] - frozen["parameters_trainable"]
@@ -152,20 +148,20 @@ def test_frozen_vision_tower_trains_all_but_the_tower(trial: Run) -> None:
 
 
 @pytest.mark.parametrize("adapter", ["lora_r8", "lora_r8_all_linear"])
-def test_adapter_trains_the_language_model_alone(trial: Run, adapter: str) -> None:
+def test_adapter_trains_the_language_model_alone(trial, adapter):
     # CLIP's layers have the names of Llama's: q_proj, v_proj.
     record = trial("llava", adapter=adapter)
     assert record.measurements["vision_parameters_trainable"] == 0
     assert record.measurements["parameters_trainable"] > 0
 
 
-def test_adapter_by_a_regular_expression_reaches_the_tower(trial: Run) -> None:
+def test_adapter_by_a_regular_expression_reaches_the_tower(trial):
     record = trial("llava", adapter='lora(r=4,target_modules="model.vision_tower.*q_proj")')
     measured = record.measurements
     assert measured["vision_parameters_trainable"] == measured["parameters_trainable"] > 0
 
 
-def test_quantized_base_is_the_language_models(trial: Run) -> None:
+def test_quantized_base_is_the_language_models(trial):
     record = trial(base="torchao_int8", adapter="lora_r8")
     measured = record.measurements
     assert measured["base_quantized_share"] == 1
@@ -174,13 +170,13 @@ def test_quantized_base_is_the_language_models(trial: Run) -> None:
     assert measured["weights_16bit_bytes"] > 0
 
 
-def test_chunked_loss_of_images_with_texts_equals_the_plain_one(trial: Run) -> None:
+def test_chunked_loss_of_images_with_texts_equals_the_plain_one(trial):
     plain, chunked = trial(accumulation=2), trial(accumulation=2, loss="chunked")
     assert chunked.measurements["loss_implementation"] == "chunked"
     assert chunked.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-4)
 
 
-def test_plain_loop_and_checkpointing_train_the_same(trial: Run) -> None:
+def test_plain_loop_and_checkpointing_train_the_same(trial):
     plain, checkpointed = trial(), trial(activations="checkpoint")
     assert checkpointed.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-5)
     assert checkpointed.measurements["checkpointed_layers"] > 0
@@ -199,9 +195,7 @@ def test_plain_loop_and_checkpointing_train_the_same(trial: Run) -> None:
         ({"adapter": "prompt_tuning(num_virtual_tokens=4)"}, "text_task", "tokens would shift"),
     ],
 )
-def test_technique_without_images_is_unsupported(
-    choices: Any, requirement: str, reason: str
-) -> None:
+def test_technique_without_images_is_unsupported(choices, requirement, reason):
     spec = vision_spec(**choices)
     assert requirement in spec.settings.requires
     unmet = unmet_reason(requirement, spec)
@@ -209,7 +203,7 @@ def test_technique_without_images_is_unsupported(
     assert bool(unmet) == bool(reason)
 
 
-def test_trial_on_the_users_images_measures_the_worst_batch(folder: Path, tmp_path: Path) -> None:
+def test_trial_on_the_users_images_measures_the_worst_batch(folder, tmp_path):
     rows = [PROMPT, {**PROMPT, "prompt": "a good good good film ", "completion": "no"}] * 8
     file = file_of(rows, folder, tokenizer=str(folder / "processor"), max_length=32)
     arguments = {"remove_unused_columns": False}

@@ -1,14 +1,12 @@
 """What rows tell: which are the longest, how many classes they have, and which can be learned."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import datasets
 import numpy as np
 import pytest
 
-from jobs.spec import ModelSpec, Task
+from jobs.spec import ModelSpec
 from jobs.trial.data.class_labels import fitted, numbered
 from jobs.trial.data.collators import IGNORED
 from jobs.trial.data.row_lengths import RowLengths, ragged_lengths
@@ -23,31 +21,31 @@ def rows_of(*counts: int) -> list[list[int]]:
     return [[7] * count for count in counts]
 
 
-def test_worst_micro_batches_hold_the_longest_rows_with_the_worst_last() -> None:
+def test_worst_micro_batches_hold_the_longest_rows_with_the_worst_last():
     ragged = lengths(input_ids=[3, 9, 4, 8, 1, 7])
     assert ragged.worst_micro_batches(2, 2) == [[5, 2], [1, 3]]
     # A dataset of few rows gives fewer.
     assert lengths(input_ids=[3, 9, 4]).worst_micro_batches(2, 4) == [[0], [1, 2]]
 
 
-def test_worst_micro_batch_holds_the_longest_row_of_each_column() -> None:
+def test_worst_micro_batch_holds_the_longest_row_of_each_column():
     ragged = lengths(input_ids=[90, 80, 85, 5], labels=[2, 1, 2, 50])
     (worst,) = ragged.worst_micro_batches(2, 1)
     assert sorted(worst) == [0, 3]
 
 
-def test_worst_micro_batch_of_one_row_counts_columns_equally() -> None:
+def test_worst_micro_batch_of_one_row_counts_columns_equally():
     ragged = lengths(input_ids=[100, 98], labels=[1, 50])
     assert ragged.worst_micro_batches(1, 1) == [[0]]
 
 
-def test_padding_share_counts_positions_up_to_the_longest_of_each_batch() -> None:
+def test_padding_share_counts_positions_up_to_the_longest_of_each_batch():
     ragged = lengths(input_ids=[1, 4, 2, 2])
     assert ragged.padding_share([[0, 1], [2, 3]]) == pytest.approx(1 - 9 / 12)
     assert ragged.padding_share([]) == 0.0
 
 
-def test_ragged_lengths_reads_every_list_column() -> None:
+def test_ragged_lengths_reads_every_list_column():
     dataset = datasets.Dataset.from_dict(
         {"input_ids": rows_of(1, 3), "labels": rows_of(2, 2), "name": ["a", "b"]}
     )
@@ -67,7 +65,7 @@ def test_ragged_lengths_reads_every_list_column() -> None:
         {"input_ids": rows_of(2)},
     ],
 )
-def test_ragged_lengths_of_equal_rows_is_none(columns: dict[str, Any]) -> None:
+def test_ragged_lengths_of_equal_rows_is_none(columns):
     assert ragged_lengths(datasets.Dataset.from_dict(columns)) is None
 
 
@@ -90,12 +88,12 @@ def dataset_of(labels: list[Any]) -> Any:
         ([[0, -100], [3]], 4),
     ],
 )
-def test_fitted_sets_the_number_of_classes(labels: list[Any], classes: int | None) -> None:
+def test_fitted_sets_the_number_of_classes(labels, classes):
     model = fitted(BERT, dataset_of(labels), config_labels=2)
     assert model.config.get("num_labels") == classes
 
 
-def test_fitted_refuses_a_number_that_is_too_small() -> None:
+def test_fitted_refuses_a_number_that_is_too_small():
     model = ModelSpec(task=BERT.task, architecture="bert", config={"num_labels": 2})
     sentence = r"num_labels is 2, and the data have 3 classes \(a, b, c\)"
     with pytest.raises(ValueError, match=sentence):
@@ -103,13 +101,13 @@ def test_fitted_refuses_a_number_that_is_too_small() -> None:
 
 
 @pytest.mark.parametrize("asked", [1, 7])
-def test_fitted_keeps_a_number_that_the_user_gave(asked: int) -> None:
+def test_fitted_keeps_a_number_that_the_user_gave(asked):
     model = ModelSpec(task=BERT.task, architecture="bert", config={"num_labels": asked})
     assert fitted(model, dataset_of(["c", "b", "a"]), config_labels=asked) is model
 
 
 @pytest.mark.parametrize("task", ["causal-lm", "seq2seq-lm"])
-def test_fitted_leaves_language_models_alone(task: Task) -> None:
+def test_fitted_leaves_language_models_alone(task):
     model = ModelSpec(task=task, architecture="gpt2")
     assert fitted(model, dataset_of([7, 8]), config_labels=2) is model
 
@@ -118,7 +116,7 @@ def rows(**columns: list[Any]) -> datasets.Dataset:
     return datasets.Dataset.from_dict(columns)
 
 
-def test_causal_row_of_one_token_has_nothing_to_predict() -> None:
+def test_causal_row_of_one_token_has_nothing_to_predict():
     ids = [[], [3], [3, 4], [5, 6, 7]]
     with pytest.warns(UserWarning, match=r"2 of 4 rows of f.jsonl have no token to learn"):
         left = trainable_rows(rows(input_ids=ids), "causal-lm", "f.jsonl", 10)
@@ -133,7 +131,7 @@ def test_causal_row_of_one_token_has_nothing_to_predict() -> None:
         ("token-classification", [[IGNORED, IGNORED, 5], [5, IGNORED, IGNORED]]),
     ],
 )
-def test_rows_whose_targets_are_all_ignored_are_left_out(task: Any, kept: Any) -> None:
+def test_rows_whose_targets_are_all_ignored_are_left_out(task, kept):
     masked = [[IGNORED] * 3, [IGNORED, IGNORED, 5], [5, IGNORED, IGNORED]]
     dataset = rows(input_ids=[[3, 4, 5]] * 3, labels=masked)
     with pytest.warns(UserWarning, match="of 3 rows"):
@@ -150,25 +148,25 @@ def test_rows_whose_targets_are_all_ignored_are_left_out(task: Any, kept: Any) -
         ("masked-lm", None),
     ],
 )
-def test_rows_of_one_token_stay_where_each_has_a_target(task: Any, labels: Any) -> None:
+def test_rows_of_one_token_stay_where_each_has_a_target(task, labels):
     dataset = rows(input_ids=[[3], [3, 4]], **({"labels": labels} if labels else {}))
     assert trainable_rows(dataset, task, "f.jsonl", 10) is dataset
 
 
-def test_rows_of_a_selection_are_counted_and_not_those_of_its_table() -> None:
+def test_rows_of_a_selection_are_counted_and_not_those_of_its_table():
     dataset = rows(input_ids=[[], [3, 4], [], [5, 6]]).select([3, 2, 1])
     with pytest.warns(UserWarning, match="1 of 3 rows"):
         left = trainable_rows(dataset, "causal-lm", "f.jsonl", 10)
     assert left["input_ids"][:] == [[5, 6], [3, 4]]
 
 
-def test_file_with_nothing_to_learn_is_refused() -> None:
+def test_file_with_nothing_to_learn_is_refused():
     with pytest.raises(ValueError, match=r"no row of f.jsonl has a token to learn"):
         trainable_rows(rows(input_ids=[[3], [4]]), "causal-lm", "f.jsonl", 10)
 
 
 @pytest.mark.parametrize("wrong", [10, -1])
-def test_token_id_outside_the_vocabulary_is_refused_wherever_it_is(wrong: int) -> None:
+def test_token_id_outside_the_vocabulary_is_refused_wherever_it_is(wrong):
     ids = [[1, 2]] * 3000 + [[1, wrong]]
     with pytest.raises(ValueError, match=rf"token id {wrong}, .* vocabulary of 10"):
         trainable_rows(rows(input_ids=ids), "causal-lm", "f.jsonl", 10)

@@ -1,7 +1,5 @@
 """Synthetic data sets: shapes, labels and padding of each task."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,18 +22,18 @@ def columns(task: Task, *, padding: float = 0.0, samples: int | None = 64) -> di
 
 
 @pytest.mark.parametrize(("needed", "count"), [(64, 64), (10, 50), (None, 50)])
-def test_load_makes_as_many_samples_as_are_needed(needed: int | None, count: int) -> None:
+def test_load_makes_as_many_samples_as_are_needed(needed, count):
     data = columns("causal-lm", samples=needed)
     assert data["input_ids"].shape == (count, 32)
 
 
-def test_load_is_the_same_for_the_same_seed_and_has_a_label_per_sample() -> None:
+def test_load_is_the_same_for_the_same_seed_and_has_a_label_per_sample():
     first, second = columns("sequence-classification"), columns("sequence-classification")
     assert np.array_equal(first["input_ids"], second["input_ids"])
     assert (first["labels"].shape, set(first["labels"])) == ((64,), {0, 1})
 
 
-def test_load_with_padding_ignores_padded_positions() -> None:
+def test_load_with_padding_ignores_padded_positions():
     data = columns("causal-lm", padding=0.5)
     is_padding = data["attention_mask"] == 0
     assert 0.4 < is_padding.mean() < 0.6
@@ -44,14 +42,14 @@ def test_load_with_padding_ignores_padded_positions() -> None:
     assert np.array_equal(data["labels"][~is_padding], data["input_ids"][~is_padding])
 
 
-def test_load_for_masked_language_models_predicts_some_tokens() -> None:
+def test_load_for_masked_language_models_predicts_some_tokens():
     data = columns("masked-lm")
     is_predicted = data["labels"] != IGNORED
     assert 0.1 < is_predicted.mean() < 0.2
     assert np.array_equal(data["labels"][is_predicted], data["input_ids"][is_predicted])
 
 
-def test_load_for_images_repeats_a_small_pool() -> None:
+def test_load_for_images_repeats_a_small_pool():
     spec = DataSpec(synthetic=SyntheticData(samples=100))
     images, _ = load(spec, "image-classification", CONFIG, samples=None, seed=1)
     assert len(images) == 100
@@ -67,9 +65,7 @@ def test_load_for_images_repeats_a_small_pool() -> None:
         ("multi_label_classification", 3, (64, 3)),
     ],
 )
-def test_load_for_a_regression_has_fractions(
-    monkeypatch: pytest.MonkeyPatch, problem: str | None, outputs: int, shape: tuple[int, ...]
-) -> None:
+def test_load_for_a_regression_has_fractions(monkeypatch, problem, outputs, shape):
     monkeypatch.setattr(CONFIG, "problem_type", problem)
     monkeypatch.setattr(CONFIG, "num_labels", outputs)
     labels = columns("sequence-classification")["labels"]
@@ -77,7 +73,7 @@ def test_load_for_a_regression_has_fractions(
     assert labels.dtype == np.float32
 
 
-def test_load_with_lengths_has_rows_of_that_mean() -> None:
+def test_load_with_lengths_has_rows_of_that_mean():
     lengths = RowLengthDistribution(distribution="lognormal", mean=12, sigma=0.5)
     synthetic = SyntheticData(sequence_length=64, samples=2000, lengths=lengths)
     dataset, collate = load(

@@ -1,7 +1,5 @@
 """The user's own files as batches: texts, chats, prompts, words, token ids; or a refusal."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -59,7 +57,7 @@ def batch_of(loaded: Any) -> dict[str, list[Any]]:
     return {name: tensor.tolist() for name, tensor in batch.items()}
 
 
-def test_load_of_chats_uses_the_chat_template(rows_of: Loader, tokenizer: str) -> None:
+def test_load_of_chats_uses_the_chat_template(rows_of, tokenizer):
     rows = [{"messages": CHAT}, {"messages": LONGER_CHAT, "id": "x"}]
     batch = batch_of(rows_of(rows, "causal-lm", tokenizer=tokenizer))
     shorter = "user: good film [END] assistant: yes [END]"
@@ -79,38 +77,34 @@ def test_load_of_chats_uses_the_chat_template(rows_of: Loader, tokenizer: str) -
     ],
     ids=["texts", "cut_to_the_maximum", "chats"],
 )
-def test_load_of_prompts_masks_the_prompt(
-    rows_of: Loader, tokenizer: str, prompt: Any, completion: Any, tokens: str, labels: str
-) -> None:
+def test_load_of_prompts_masks_the_prompt(rows_of, tokenizer, prompt, completion, tokens, labels):
     rows = [{"prompt": prompt, "completion": completion}]
     batch = batch_of(rows_of(rows, "causal-lm", tokenizer=tokenizer, max_length=7))
     assert (batch["input_ids"], batch["labels"]) == ([ids(tokens)], [ids(labels)])
 
 
-def test_load_of_prompts_for_an_encoder_decoder(rows_of: Loader, tokenizer: str) -> None:
+def test_load_of_prompts_for_an_encoder_decoder(rows_of, tokenizer):
     rows = [{"prompt": "good film", "completion": "yes"}]
     batch = batch_of(rows_of(rows, "seq2seq-lm", tokenizer=tokenizer))
     assert (batch["input_ids"], batch["labels"]) == ([ids("good film")], [ids("yes")])
 
 
 @pytest.mark.parametrize("labels", [("pos", "neg"), (True, False)])
-def test_load_maps_names_of_classes_in_sorted_order(
-    labels: tuple[Any, Any], rows_of: Loader, tokenizer: str
-) -> None:
+def test_load_maps_names_of_classes_in_sorted_order(labels, rows_of, tokenizer):
     rows = [{"text": "good", "label": labels[0]}, {"text": "bad", "label": labels[1]}]
     dataset, _ = rows_of(rows, "sequence-classification", tokenizer=tokenizer)
     assert dataset["labels"][:] == [1, 0]
     assert dataset.features["labels"].names == [str(label) for label in sorted(labels)]
 
 
-def test_load_gives_a_words_label_to_its_first_token(rows_of: Loader, tokenizer: str) -> None:
+def test_load_gives_a_words_label_to_its_first_token(rows_of, tokenizer):
     columns = {"text": "tokens", "labels": "ner_tags"}
     rows = [{"tokens": ["good", "film"], "ner_tags": ["O", "B-WORK"]}]
     batch = batch_of(rows_of(rows, "token-classification", tokenizer=tokenizer, columns=columns))
     assert (batch["input_ids"], batch["labels"]) == ([ids("good film")], [[1, 0]])
 
 
-def test_load_pads_token_ids_that_came_without_a_tokenizer(rows_of: Loader) -> None:
+def test_load_pads_token_ids_that_came_without_a_tokenizer(rows_of):
     rows = [{"input_ids": [5, 6, 7], "source": "web"}, {"input_ids": [8, 9], "source": "book"}]
     batch = batch_of(rows_of(rows, "causal-lm"))
     assert batch["input_ids"] == [[5, 6, 7], [8, 9, 0]]
@@ -118,13 +112,13 @@ def test_load_pads_token_ids_that_came_without_a_tokenizer(rows_of: Loader) -> N
     assert batch["attention_mask"] == [[1, 1, 1], [1, 1, 0]]
 
 
-def test_load_of_equally_long_token_ids_needs_no_collator(rows_of: Loader) -> None:
+def test_load_of_equally_long_token_ids_needs_no_collator(rows_of):
     dataset, collate = rows_of([{"input_ids": [5, 6], "labels": [5, 6]}] * 3, "causal-lm")
     assert collate is None
     assert dataset[0]["input_ids"].tolist() == [5, 6]
 
 
-def test_load_pads_with_the_end_if_there_is_no_padding(rows_of: Loader, tmp_path: Path) -> None:
+def test_load_pads_with_the_end_if_there_is_no_padding(rows_of, tmp_path):
     folder = save_word_tokenizer(tmp_path / "no_padding", pad_token=None)
     rows = [{"text": "a bad film"}, {"text": "very bad"}]
     batch = batch_of(rows_of(rows, "causal-lm", tokenizer=folder))
@@ -171,15 +165,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("rows", "task", "sentence"), REFUSED)
-def test_load_refuses_other_rows_in_a_sentence(
-    rows_of: Loader, tokenizer: str, rows: Any, task: Task, sentence: str
-) -> None:
+def test_load_refuses_other_rows_in_a_sentence(rows_of, tokenizer, rows, task, sentence):
     with pytest.raises(ValueError, match=sentence):
         rows_of(rows, task, tokenizer=tokenizer)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow", "disk"])
-def test_load_reads_every_format(kind: Any, tokenizer: str, tmp_path: Path) -> None:
+def test_load_reads_every_format(kind, tokenizer, tmp_path):
     dataset = datasets.Dataset.from_dict({"review": ["a film", "good"], "stars": [1, 0]})
     path = tmp_path / f"rows.{kind}"
     if kind in ("parquet", "csv"):
@@ -195,7 +187,7 @@ def test_load_reads_every_format(kind: Any, tokenizer: str, tmp_path: Path) -> N
     assert loaded["labels"][:] == [1, 0]
 
 
-def test_load_needs_a_tokenizer_and_for_chats_a_template(rows_of: Loader, tmp_path: Path) -> None:
+def test_load_needs_a_tokenizer_and_for_chats_a_template(rows_of, tmp_path):
     with pytest.raises(ValueError, match="has text, which needs a tokenizer: name one in data"):
         rows_of([{"text": "a"}], "causal-lm")
     plain = save_word_tokenizer(tmp_path / "no_template")
@@ -207,7 +199,7 @@ SYSTEM = "it belongs to the system"
 
 
 @pytest.mark.parametrize("pattern", ["", "*", "*.csv", "**", "**/*.csv", "deep/*", "deep/in/*.csv"])
-def test_link_into_the_system_is_found_behind_any_pattern(pattern: str, tmp_path: Path) -> None:
+def test_link_into_the_system_is_found_behind_any_pattern(pattern, tmp_path):
     folder = tmp_path / "deep" / "in"
     folder.mkdir(parents=True)
     (folder / "a.csv").write_text("text,labels\na,0\n")
@@ -219,29 +211,29 @@ def test_link_into_the_system_is_found_behind_any_pattern(pattern: str, tmp_path
     assert problem.endswith(SYSTEM) or pattern == "*.csv"
 
 
-def test_links_between_folders_are_not_followed_for_ever(tmp_path: Path) -> None:
+def test_links_between_folders_are_not_followed_for_ever(tmp_path):
     (tmp_path / "self").symlink_to(tmp_path)
     (tmp_path / "root").symlink_to("/")
     assert problem_of_path(str(tmp_path / "**" / "**" / "*.json")) == ""
 
 
 @pytest.mark.parametrize("pattern", ["", "*.json", "**/*.json"])
-def test_pipe_is_found_in_a_folder(pattern: str, tmp_path: Path) -> None:
+def test_pipe_is_found_in_a_folder(pattern, tmp_path):
     os.mkfifo(tmp_path / "x.json")
     assert "is no file but a pipe" in problem_of_path(str(tmp_path / pattern))
 
 
-def test_disk_in_memory_holds_data() -> None:
+def test_disk_in_memory_holds_data():
     with tempfile.NamedTemporaryFile(dir="/dev/shm", suffix=".csv") as file:
         assert problem_of_path(file.name) == ""
 
 
 @pytest.mark.parametrize("path", ["hf://datasets/a/b", "https://host/x", "zip://a::/proc/1/x"])
-def test_address_is_no_path(path: str) -> None:
+def test_address_is_no_path(path):
     assert problem_of_path(path).endswith("is not a path on this machine")
 
 
-def test_trial_reads_nothing_of_the_system_behind_a_pattern(tmp_path: Path) -> None:
+def test_trial_reads_nothing_of_the_system_behind_a_pattern(tmp_path):
     (tmp_path / "a.csv").write_text("text,labels\na,0\n")
     (tmp_path / "b.csv").symlink_to("/proc/self/environ")
     with pytest.raises(ValueError, match=SYSTEM) as error:
