@@ -55,7 +55,6 @@ def on_two_gpu_models(trials: Sequence[TrialSpec]) -> Search:
 
 
 def halves(trials: Sequence[TrialSpec]) -> Search:
-    """Two searches over half of the trials each."""
     return RoundRobin([Grid(trials[::2]), Grid(trials[1::2])])
 
 
@@ -112,7 +111,6 @@ def on_device(spec: TrialSpec, outcome: Outcome | None = None) -> TrialRecord:
 
 
 def ids(trials: Iterable[TrialSpec | TrialRecord]) -> list[str]:
-    """Trial ids."""
     return [trial.trial_id for trial in trials]
 
 
@@ -127,8 +125,8 @@ def run_to_the_end(
 
     Returns what was run, in order: each trial once.
     """
-    ran: list[TrialSpec] = []
-    outstanding: list[TrialSpec] = []
+    ran = []
+    outstanding = []
     while True:
         while len(outstanding) < at_once and (trial := search.ask()) is not None:
             outstanding.append(trial)
@@ -213,8 +211,8 @@ def test_search_cut_short_accounts_for_the_plan(make, data):
     for record in earlier:
         search.tell(record)
     actions = st.lists(st.sampled_from(["ask", "reconsider", "tell"]), max_size=40)
-    asked: list[TrialSpec] = []
-    outstanding: list[TrialSpec] = []
+    asked = []
+    outstanding = []
     for action in data.draw(actions, label="actions"):
         if action == "ask" and (trial := search.ask()) is not None:
             assert trial.trial_id not in ids([*asked, *earlier]), "asked for already"

@@ -31,7 +31,7 @@ class Tally:
 
 def campaign(seeds: Sequence[int], folder: Path) -> dict[str, Tally]:
     """Surface -> what came of the runs of these seeds."""
-    tallies: dict[str, Tally] = defaultdict(Tally)
+    tallies = defaultdict(Tally)
     plain = write_run(folder / "plain", list(WHOLE))
     with headless() as browser:
         for seed in seeds:

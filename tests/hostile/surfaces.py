@@ -42,7 +42,7 @@ class Finding:
 def findings(run: Path, plain: Path, work: Path) -> Iterator[Finding]:
     """Every verb on a run, in the folder ``work``; ``plain`` is a harmless run to compare with."""
     trials = _measured_trials(run)
-    calls: dict[str, Sequence[str]] = {
+    calls = {
         "report": ["report", str(run)],
         "report --json": ["report", str(run), "--json"],
         "recommend": ["recommend", str(run)],
@@ -74,7 +74,7 @@ def _verb(verb: str, arguments: Sequence[str]) -> Callable[[], int]:
 def judged(surface: str, work: Path, main: Callable[[], int]) -> Finding:
     """Run a verb as its command does, and look at its status, its output and its traces."""
     output = io.StringIO()
-    status: Any = None
+    status = None
     with (
         contextlib.chdir(work),
         contextlib.redirect_stdout(output),
@@ -150,7 +150,7 @@ def job(run: Path, work: Path) -> Finding:
 
 def page(browser: Any, html: Path) -> Finding:
     """The report in a browser: no script of the run's, no request to anywhere, no error."""
-    wrong: list[str] = []
+    wrong = []
     opened = browser.new_page()
     watch(opened, wrong)
     opened.goto(html.as_uri())

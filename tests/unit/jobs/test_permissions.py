@@ -28,7 +28,7 @@ def start(
     """Run the command on a file that holds a spec, or a text; the trials that it would run."""
     file = folder / "record.json"
     file.write_text(spec if isinstance(spec, str) else json.dumps(to_json(spec)))
-    started: list[TrialSpec] = []
+    started = []
     monkeypatch.setattr(command, "_run", lambda spec, result, phase: started.append(spec))
     monkeypatch.setattr("sys.argv", ["jobs", str(file), *options])
     command.main()
@@ -176,7 +176,7 @@ def test_no_way_in_takes_what_is_not_allowed(way, ends_with, tmp_path, monkeypat
     [case for case in CASES if case[0] in {"training_arguments", "deepspeed", "config"}],
 )
 def test_a_config_names_nothing_that_is_not_allowed(part, key, tmp_path):
-    model: dict[str, Any] = {"task": "causal-lm", "architecture": "llama"}
+    model = {"task": "causal-lm", "architecture": "llama"}
     value = {key: REFUSED[part][key]}
     model |= {"config": value} if part == "config" else {}
     document = {"model": model, "axes": {"micro_batch": [1]}}
@@ -231,9 +231,8 @@ def test_problem_of_a_timeout_that_no_clock_holds(seconds):
 
 
 def test_problem_of_an_unknown_data_format_names_the_known():
-    kind: Any = "evil/loader.py"
-    spec = replace(build_tiny_spec(), data=DataSpec(file=DatasetFile(path="x", format=kind)))
-    assert problem_of(spec) == (
+    file = DatasetFile(path="x", format="evil/loader.py")
+    assert problem_of(replace(SPEC, data=DataSpec(file=file))) == (
         "data.file.format is 'evil/loader.py': it must be one of parquet, json, csv, arrow, disk, "
         "imagefolder"
     )

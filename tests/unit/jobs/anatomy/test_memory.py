@@ -98,7 +98,7 @@ def test_live_tensors_names_weights_gradients_and_states():
     optimizer.step()
     # Accelerate and DeepSpeed have an optimizer around it.
     wrapper = SimpleNamespace(optimizer=optimizer)
-    nbytes: Counter[str] = Counter()
+    nbytes = Counter()
     for tensor in live_tensors(model, wrapper):
         nbytes[tensor.name] += tensor.nbytes
     assert nbytes == {"weights": 64, "gradients": 64, "optimizer states": 64}

@@ -168,7 +168,6 @@ def traced(model: torch.nn.Module, ranges: AbstractContextManager[None]) -> Trac
 
 
 def callers(trace: Trace) -> dict[str, set[str]]:
-    """Operator -> the modules that it was called in."""
     found = defaultdict(set)
     for work in trace.work:
         found[work.operator].add(work.module)

@@ -40,7 +40,6 @@ NEEDED: dict[str, dict[str, Any]] = {
 
 
 def lora(model: Any, **parameters: Any) -> Any:
-    """The model with a LoRA adapter."""
     return peft_adapter(model, "causal-lm", ARGUMENTS, method="lora", parameters=parameters)
 
 
@@ -168,7 +167,6 @@ def test_quantized_base_of_fused_experts_is_flagged():
     assert code(model)["experts_implementation"] == "eager"
     share = weight_formats.measurements(model)["base_quantized_share"]
     flag = weight_formats.unquantized_flag(share)
-    assert flag is not None
     assert flag.kind == "not_quantized"
     assert flag.value == pytest.approx(1 - share)
     assert flag.value > 0.4

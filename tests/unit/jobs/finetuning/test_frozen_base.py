@@ -36,7 +36,6 @@ def test_quantized_base_in_fp16_has_no_other_format_beside_its_codes(method):
 
 
 def loader(folder: Path) -> functools.partial[Any]:
-    """``from_pretrained`` of the checkpoint in a folder."""
     config = transformers.AutoConfig.from_pretrained(folder)
     make = transformers.AutoModelForCausalLM.from_pretrained
     return functools.partial(make, folder, config=config)
@@ -70,7 +69,7 @@ def test_dequantized_base_of_an_mxfp4_checkpoint_trains_in_bf16(tmp_path):
     values = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
     codes = torch.cat([values, -values])
     tensors = packed_checkpoint(tmp_path)
-    model: Any = dequantized_base(loader(tmp_path), True, CPU)
+    model = dequantized_base(loader(tmp_path), True, CPU)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     bytes_ = tensors["model.layers.0.mlp.experts.down_proj_blocks"].long()
     pairs = torch.stack([codes[bytes_ % 16], codes[bytes_ // 16]], dim=-1)
@@ -91,7 +90,7 @@ def test_loftq_fills_in_what_its_configuration_leaves_out():
     assert "cuda" in variant.requires  # PEFT computes the weights on an accelerator
     if not torch.cuda.is_available():
         return
-    model: Any = maker()().to("cuda")
+    model = maker()().to("cuda")
     before = model.model.layers[0].self_attn.q_proj.weight.detach().clone()
     adapted = peft_adapter(model, "causal-lm", ARGUMENTS, **variant.hooks["model"].arguments)
     layer = adapted.base_model.model.model.layers[0].self_attn.q_proj
@@ -102,7 +101,7 @@ def test_loftq_fills_in_what_its_configuration_leaves_out():
 
 def test_experts_in_8_bits_are_the_weights_rounded_to_their_rows_scale():
     torch.manual_seed(0)
-    plain: Any = bf16_base(mixture(), False, CPU)
+    plain = bf16_base(mixture(), False, CPU)
     experts = plain.model.layers[0].mlp.experts
     before = experts.down_proj.detach().clone()
     _pack_in_8_bits(experts, "down_proj")

@@ -18,7 +18,15 @@ from jobs.techniques import AXES
 from jobs.trial.effective_code import code
 from tests.support.tiny_decoders import TOKENS, checkpointed, decoder
 
-PLAIN = SimpleNamespace(gradient_checkpointing_kwargs=None, label_smoothing_factor=0.0)
+ARGUMENTS = SimpleNamespace(
+    gradient_checkpointing_kwargs=None,
+    label_smoothing_factor=0.0,
+    learning_rate=0.01,
+    weight_decay=0.1,
+    adam_beta1=0.9,
+    adam_beta2=0.99,
+    adam_epsilon=1e-8,
+)
 
 
 def trained_names(model: Any) -> set[str]:
@@ -26,9 +34,8 @@ def trained_names(model: Any) -> set[str]:
 
 
 def test_trained_weights_are_those_that_a_pattern_matches_anywhere():
-    model = trained_weights(
-        decoder(), "causal-lm", PLAIN, patterns=[r"layers\.1\.mlp", r"^lm_head"]
-    )
+    patterns = [r"layers\.1\.mlp", r"^lm_head"]
+    model = trained_weights(decoder(), "causal-lm", ARGUMENTS, patterns=patterns)
     ends = ("gate_proj", "up_proj", "down_proj")
     layer = {f"model.layers.1.mlp.{end}.weight" for end in ends}
     assert trained_names(model) == {*layer, "lm_head.weight"}
@@ -55,7 +62,7 @@ def test_trained_weights_below_reentrant_checkpointing_get_gradients():
 )
 def test_pattern_without_a_match_is_refused(patterns, reason):
     with pytest.raises(ValueError, match=reason):
-        trained_weights(decoder(), "causal-lm", PLAIN, patterns=patterns)
+        trained_weights(decoder(), "causal-lm", ARGUMENTS, patterns=patterns)
 
 
 SCHEMES = [name for name in AXES["qat"].variants if name not in ("none", "nvfp4")]
@@ -64,10 +71,8 @@ SCHEMES = [name for name in AXES["qat"].variants if name not in ("none", "nvfp4"
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_qat_rounds_every_layer_but_the_output_and_trains(scheme):
     sizes = {"hidden_size": 128, "intermediate_size": 256}
-    plain = decoder(**sizes).to(torch.bfloat16)
-    model = fake_quantized_linears(
-        decoder(**sizes).to(torch.bfloat16), "causal-lm", None, scheme=scheme
-    )
+    plain, rounded = (decoder(**sizes).to(torch.bfloat16) for _ in range(2))
+    model = fake_quantized_linears(rounded, "causal-lm", None, scheme=scheme)
     row = code(model)
     assert (row["fake_quantized_linears"], row["linear_layers"]) == (14, 15)
     outputs = model(input_ids=TOKENS, labels=TOKENS)
@@ -91,11 +96,6 @@ def test_qat_of_layers_smaller_than_a_group_is_unsupported():
     assert classify(caught.value)[0] is Outcome.UNSUPPORTED
 
 
-ARGUMENTS = SimpleNamespace(
-    learning_rate=0.01, weight_decay=0.1, adam_beta1=0.9, adam_beta2=0.99, adam_epsilon=1e-8
-)
-
-
 def train(model: Any, *optimizers: torch.optim.Optimizer, steps: int = 3) -> None:
     for _ in range(steps):
         model(input_ids=TOKENS, labels=TOKENS).loss.backward()
@@ -117,7 +117,7 @@ def test_muon_updates_matrices_of_layers_and_adamw_the_rest():
     outside = [named["model.embed_tokens.weight"], named["lm_head.weight"]]
     norms = [value for name, value in named.items() if "norm" in name]
     assert len(layers) + len(outside) + len(norms) == len(named)
-    settings: Any = {"ns_steps": 3, "adjust_lr_fn": "match_rms_adamw"}
+    settings = {"ns_steps": 3, "adjust_lr_fn": "match_rms_adamw"}
     matrices = torch.optim.Muon(layers, lr=0.01, weight_decay=0.1, **settings)
     groups = [{"params": outside}, {"params": norms, "weight_decay": 0.0}]
     rest = torch.optim.AdamW(
@@ -185,7 +185,7 @@ def expected(logits: torch.Tensor, alpha: float, k: int) -> float:
 
 @pytest.mark.parametrize(("alpha", "k"), [(1.0, 20), (0.5, 3), (2.0, 1000)])
 def test_eaft_loss_is_cross_entropy_times_entropy(alpha, k):
-    model = entropy_weighted_loss(unsure(), "causal-lm", PLAIN, alpha=alpha, k=k)
+    model = entropy_weighted_loss(unsure(), "causal-lm", ARGUMENTS, alpha=alpha, k=k)
     outputs = model(input_ids=TOKENS, labels=LABELS)
     total = expected(outputs.logits.detach(), alpha, k)
     labels = int((LABELS[:, 1:] != -100).sum())
@@ -195,7 +195,7 @@ def test_eaft_loss_is_cross_entropy_times_entropy(alpha, k):
 
 
 def test_eaft_with_exponent_0_trains_as_the_plain_loss():
-    plain, weighted = unsure(), entropy_weighted_loss(unsure(), "causal-lm", PLAIN, alpha=0.0)
+    plain, weighted = unsure(), entropy_weighted_loss(unsure(), "causal-lm", ARGUMENTS, alpha=0.0)
     for model in (plain, weighted):
         model(input_ids=TOKENS, labels=LABELS).loss.backward()
     for one, other in zip(plain.parameters(), weighted.parameters(), strict=True):
@@ -204,7 +204,7 @@ def test_eaft_with_exponent_0_trains_as_the_plain_loss():
 
 
 def test_eaft_leaves_the_evaluation_as_it_is():
-    plain, weighted = unsure(), entropy_weighted_loss(unsure(), "causal-lm", PLAIN)
+    plain, weighted = unsure(), entropy_weighted_loss(unsure(), "causal-lm", ARGUMENTS)
     losses = [model.eval()(input_ids=TOKENS, labels=LABELS).loss for model in (plain, weighted)]
     assert torch.equal(*losses)
 

@@ -128,7 +128,6 @@ number = 3
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A folder with the user's module."""
     path = tmp_path_factory.mktemp("own")
     (path / "mine.py").write_text(SOURCE)
     yield str(path)

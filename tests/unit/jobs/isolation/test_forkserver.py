@@ -79,7 +79,6 @@ Run = Callable[[str], FakeChild]
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    """Simulated children on a simulated GPU."""
     gpu = Gpu()
     forked = functools.partial(FakeChild, gpu, has_context=True)
     spawned = functools.partial(FakeChild, gpu, has_context=False)

@@ -116,7 +116,6 @@ def test_own_folder_removes_those_of_killed_owners_only(tmp_path, monkeypatch):
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as owner:
-        assert owner.stdout is not None
         theirs = Path(owner.stdout.readline().strip())
         (theirs / "states.bin").write_bytes(bytes(1000))
         (tmp_path / "slot-file").touch()

@@ -43,7 +43,6 @@ def test_slot_after_one_that_waited_in_vain_starts_its_own_parent(stopped, monke
     monkeypatch.setenv(light_parent.NOTE_VARIABLE, str(tmp_path / "note"))
     # The slot that tries the stopped parent is given up: only this much of it is left.
     first = prewarm.take_over(cpus=1)
-    assert first is not None
     assert first[0].pid == stopped.pid
     limits = Limits(start=60.0, silence=60.0)
     with Slot(cpus=1, limits=limits, parent_command=light_parent.COMMAND) as slot:
@@ -73,7 +72,6 @@ def test_parent_that_is_stopped_at_its_start_ends_with_its_killed_driver(tmp_pat
         stdout=subprocess.PIPE,
         text=True,
     ) as driver:
-        assert driver.stdout is not None
         parent = psutil.Process(int(driver.stdout.readline()))
         driver.kill()
     try:

@@ -63,8 +63,6 @@ def child_in(note: Path) -> int:
 
 
 def wait_for_idle_child(slot: Slot) -> int:
-    """The process that waits for the slot's next trial."""
-    assert slot.parent_pid is not None
     children = Path(f"/proc/{slot.parent_pid}/task/{slot.parent_pid}/children")
     give_up = time.monotonic() + 30.0
     while True:
@@ -79,7 +77,6 @@ def wait_for_idle_child(slot: Slot) -> int:
 
 def test_stopped_parent_during_a_trial_is_killed_and_replaced(note, slot):
     stopped = slot.parent_pid
-    assert stopped is not None
 
     def stop() -> None:
         child_in(note)
@@ -119,7 +116,6 @@ def test_parent_that_never_says_hello_is_killed():
 def test_closing_a_slot_with_a_stopped_parent_ends_it(slot):
     slot._limits = replace(LIMITS, end=0.5)
     stopped = slot.parent_pid
-    assert stopped is not None
     os.kill(stopped, signal.SIGSTOP)
     slot.close()
     assert has_ended(stopped, seconds=5.0)
@@ -156,7 +152,6 @@ with Slot(cpus=1, parent_command=light_parent.COMMAND) as slot:
 
 def test_parent_killed_between_trials_is_replaced_by_the_next_run(slot, monkeypatch):
     killed = slot.parent_pid
-    assert killed is not None
     os.kill(killed, signal.SIGKILL)
     assert has_ended(killed)
     with monkeypatch.context() as patch:

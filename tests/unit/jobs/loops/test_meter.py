@@ -15,7 +15,6 @@ from tests.support.clock import Clock
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of the meter and of the trackers."""
     clock = Clock()
     monkeypatch.setattr(time, "perf_counter", clock)
     return clock
@@ -61,7 +60,7 @@ def train(
     the steps, and what was announced.
     """
     steps = Steps()
-    announced: list[str] = []
+    announced = []
     meter = Meter(
         [*trackers, steps],
         announced.append,

@@ -73,7 +73,7 @@ def test_evaluation_moves_nothing_to_the_host():
 
 
 def test_forward_pass_that_fails_leaves_no_hooks_behind():
-    model: Any = offloaded_activations(decoder(), "causal-lm", None)
+    model = offloaded_activations(decoder(), "causal-lm", None)
     with pytest.raises(IndexError):
         model(input_ids=torch.full((1, 4), 1_000_000), labels=TOKENS[:1, :4])
     tracker = model.activation_offloading.tracker

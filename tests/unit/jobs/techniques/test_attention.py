@@ -38,7 +38,7 @@ def test_without_full_masks_traces_attention_without_a_mask(padded):
     whole = {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1], "labels": 1}
     rows = [whole, {**whole, "attention_mask": [1, 1, 0 if padded else 1]}]
     batch = without_full_masks(default_data_collator)(rows)
-    masked: list[bool] = []
+    masked = []
 
     # A backend of torch.compile that looks at the traced operators and compiles nothing.
     def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> object:
@@ -54,7 +54,7 @@ def test_without_full_masks_traces_attention_without_a_mask(padded):
 
 
 def test_only_kernel_disables_the_others(monkeypatch):
-    enabled: dict[str, bool] = {}
+    enabled = {}
     for kernel in ("flash", "cudnn", "mem_efficient", "math"):
         switch = functools.partial(enabled.__setitem__, kernel)
         monkeypatch.setattr(torch.backends.cuda, f"enable_{kernel}_sdp", switch)
@@ -125,9 +125,9 @@ def _memory_efficient_attention(
 @pytest.fixture
 def xformers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package's interface, whose kernels need a GPU."""
-    ops: Any = types.ModuleType("xformers.ops")
+    ops = types.ModuleType("xformers.ops")
     ops.memory_efficient_attention = _memory_efficient_attention
-    masks: Any = types.ModuleType("xformers.ops.fmha.attn_bias")
+    masks = types.ModuleType("xformers.ops.fmha.attn_bias")
     masks.BlockDiagonalCausalMask = masks.LowerTriangularMask = _Mask
     modules = {"xformers": types.ModuleType("xformers"), "xformers.ops": ops}
     modules["xformers.ops.fmha"] = types.ModuleType("xformers.ops.fmha")

@@ -21,7 +21,6 @@ def _dataset(rows: list[list[int]] = ROWS) -> Any:
 
 
 def _batch_of(dataset: Any, collate: Any) -> Any:
-    """All rows as one batch."""
     return collate([dataset[index] for index in range(len(dataset))])
 
 
@@ -46,7 +45,7 @@ def test_flattened_rows_leave_out_padding_and_the_first_labels():
 
 
 def test_flattened_rows_for_flash_attention_say_where_rows_begin():
-    options: Any = {"attention": "flash_attention_2", "tokens": 8}
+    options = {"attention": "flash_attention_2", "tokens": 8}
     dataset, collate = flattened_rows(_dataset(ROWS[:2]), PadRows(0), **options)
     batch = _batch_of(dataset, collate)
     assert batch["cu_seq_lens_q"].tolist() == [0, 3, 5]

@@ -11,8 +11,6 @@ from jobs.techniques.axes.compile import compiled_regions
 
 
 class Block(torch.nn.Linear):
-    """A repeated block."""
-
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Dynamo compiles only code that is not PyTorch's own."""
         return torch.nn.functional.linear(input, self.weight).relu()
@@ -28,7 +26,6 @@ class Stack(torch.nn.Module):
 
 
 def plain_loss(logits: torch.Tensor) -> torch.Tensor:
-    """A loss function."""
     return logits.sum()
 
 
@@ -58,7 +55,7 @@ def test_loss_with_a_region_is_compiled_in_its_region_alone():
     def loss(logits: torch.Tensor) -> Any:
         return region.function(logits)
 
-    loss.region = region  # type: ignore[attr-defined]
+    loss.region = region
     model.loss_function = loss
     compiled(model)
     assert model.loss_function is loss
@@ -118,7 +115,7 @@ def test_regions_keep_a_cache_that_the_arguments_ask_for():
 
 
 def test_tuned_regions_are_compiled_with_tuned_kernels(monkeypatch):
-    asked: list[dict[str, Any]] = []
+    asked = []
 
     def fake_compile(code: Any, **options: Any) -> Any:
         asked.append(options)
@@ -141,7 +138,7 @@ def test_model_without_repeated_blocks_is_not_supported(blocks):
 @pytest.mark.parametrize(("any_batch", "graphs"), [(False, 2), (True, 1)])
 def test_any_batch_shares_one_graph_among_micro_batches(any_batch, graphs):
     """Each micro-batch is a trial of its own process, which starts without Dynamo's state."""
-    made: list[str] = []
+    made = []
 
     def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
         # Sizes that are not known to the graph are inputs of it.
@@ -159,7 +156,7 @@ def test_any_batch_shares_one_graph_among_micro_batches(any_batch, graphs):
 
 def test_blocks_of_a_vision_tower_are_not_compiled():
     language_model = Stack([Block(2, 2)])
-    model: Any = Stack([Block(2, 2)])  # the tower's
+    model = Stack([Block(2, 2)])  # the tower's
     model.language_model = language_model
     model.get_decoder = lambda: language_model  # as transformers names it
     compiled(model, "image-text-to-text")

@@ -35,8 +35,7 @@ def test_hook_with_a_name_that_is_taken_raises():
 def test_bound_fills_in_the_arguments_of_the_spec():
     spec = build_tiny_spec({"adapter": "lora_r8"})
     adapt = bound(spec, "model")
-    assert adapt is not None
-    assert adapt.keywords == {"rank": 8}  # type: ignore[attr-defined]
+    assert adapt.keywords == {"rank": 8}
     assert bound(spec, "optimizer") is None
 
 
@@ -79,12 +78,10 @@ def test_second_spelling_of_a_number_is_unknown(name):
 
 
 def test_listed_name_is_the_row_that_the_pattern_makes():
-    pattern = ACTIVATIONS.pattern
-    assert pattern is not None
     listed = [name for name in ACTIVATIONS.variants if name.startswith("budget_")]
     assert listed
     for name in listed:
-        assert ACTIVATIONS.variants[name] == pattern.variant(name)
+        assert ACTIVATIONS.variants[name] == ACTIVATIONS.pattern.variant(name)
 
 
 NAMES = st.text("r_9", max_size=4).map("a{}".format)

@@ -71,7 +71,7 @@ class Loop:
             if self.waits:
                 self.device.event().synchronize()
         for phase in ("clipping", "upkeep", "optimizer"):
-            self.tracker.phase(phase)  # type: ignore[arg-type]
+            self.tracker.phase(phase)
         if not self.deepspeed:
             self._launch(self.update, self.update_launch)
         self.tracker.phase("upkeep")

@@ -102,7 +102,7 @@ def test_run_on_ragged_rows_peaks_on_the_longest_together(tmp_path, choices):
 
 
 def test_run_on_equally_long_rows_has_no_further_step(tmp_path):
-    phases: list[str] = []
+    phases = []
     record = run(spec_of(tmp_path, [SHORT] * 100), phases.append, scratch=tmp_path)
     assert record.outcome is Outcome.OK
     assert "worst_batch" not in phases

@@ -39,7 +39,7 @@ def trained_by(error: Exception, evaluated: list[int]) -> Any:
 
 
 def test_measure_with_an_impossible_checkpoint_flags_it():
-    evaluated: list[int] = []
+    evaluated = []
     values = measure(trained_by(ValueError("no state dict"), evaluated), SETUP, None, {})
     assert evaluated == [0, 1, 2, 3]
     assert "evaluate_seconds" in values

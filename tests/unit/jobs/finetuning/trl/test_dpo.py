@@ -77,7 +77,7 @@ def _bare_losses(case: str, folder: Path) -> list[float]:
     pairs = random_pairs(rows, config, samples=samples, seed=42)
     transformers.set_seed(42)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    settings: dict[str, Any] = {"loss_type": "ipo", "beta": 0.5} if case == "ipo" else {}
+    settings = {"loss_type": "ipo", "beta": 0.5} if case == "ipo" else {}
     arguments = trl.DPOConfig(
         **{**plain_defaults(trl.DPOConfig), **FAST, **settings},
         output_dir=str(folder),
@@ -91,7 +91,7 @@ def _bare_losses(case: str, folder: Path) -> list[float]:
         disable_tqdm=True,
         logging_nan_inf_filter=False,
     )
-    losses: list[float] = []
+    losses = []
 
     class Bare(trl.DPOTrainer):
         def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
@@ -112,8 +112,7 @@ def _bare_losses(case: str, folder: Path) -> list[float]:
         processing_class=pairs.tokenizer,
     )
     trainer.train()
-    steps: list[float] = np.reshape(losses, (-1, accumulation)).sum(axis=1).tolist()
-    return steps
+    return np.reshape(losses, (-1, accumulation)).sum(axis=1).tolist()
 
 
 @pytest.mark.parametrize("case", ["ragged", "padded", "ipo"])
@@ -183,7 +182,6 @@ def test_dpo_measures_worst_batch_evaluation_and_checkpoint(records):
 
 def test_dpo_anatomy_names_the_reference_model(records):
     anatomy = records["padded"].anatomy
-    assert anatomy is not None
     sizes = {entry.name: entry.value for entry in anatomy.entries if entry.part == "memory"}
     assert sizes["reference model"] == records["padded"].measurements["reference_model_bytes"]
 

@@ -92,7 +92,6 @@ def batch_of(family: str, samples: int = 2, **fields: Any) -> tuple[dict[str, to
     config = models.architecture_config(tiny_vision_model(family))
     data = DataSpec(synthetic=tiny_images(family, **fields))
     dataset, collate = load(data, TASK, config, samples=None, seed=0)
-    assert collate is not None
     return collate([dataset[index] for index in range(samples)]), config
 
 
@@ -103,7 +102,7 @@ def test_batch_of_each_family_is_one_that_its_model_learns_from(family):
     assert (batch["labels"][is_image] == IGNORED).all()
     assert (batch["labels"][batch["attention_mask"] == 0] == IGNORED).all()
     torch.manual_seed(0)
-    model: Any = models.build(tiny_vision_model(family), {}, torch.device("cpu")).train()
+    model = models.build(tiny_vision_model(family), {}, torch.device("cpu")).train()
     # The model itself counts image tokens, and raises if its features are more or fewer.
     loss = model(**batch).loss
     loss.backward()

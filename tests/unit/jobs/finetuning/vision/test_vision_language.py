@@ -30,7 +30,6 @@ CHAT = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two images, and a processor."""
     folder = tmp_path_factory.mktemp("images")
     picture(32, 32).save(folder / "0.png")
     picture(48, 64).save(folder / "1.png")
@@ -63,7 +62,6 @@ def test_prompts_are_read_by_the_processor_and_not_learnt(folder):
     learnt = [row[row != IGNORED].tolist() for row in batch["labels"]]
     assert [len(row) for row in learnt] == [3, 2]
     lengths = ragged_lengths(dataset)
-    assert lengths is not None
     assert lengths.tokens.tolist() == [21, 20]
 
 
@@ -117,7 +115,7 @@ def vision_spec(family: str = "qwen2_5_vl", **choices: Any) -> TrialSpec:
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Runs a trial with these choices, each once."""
-    records: dict[str, TrialRecord] = {}
+    records = {}
 
     def run_once(family: str = "qwen2_5_vl", **choices: Any) -> TrialRecord:
         spec = vision_spec(family, **choices)

@@ -84,6 +84,5 @@ def test_load_with_lengths_has_rows_of_that_mean():
     assert len(tokens) == 2000
     assert abs(tokens.mean() - 12) < 0.5
     assert 1 <= tokens.min() < tokens.max() <= 64
-    assert collate is not None
     batch = collate([dataset[0], dataset[1]])
     assert batch["attention_mask"].sum() == tokens[:2].sum()

@@ -51,7 +51,6 @@ def ids(text: str) -> list[int]:
 
 
 def batch_of(loaded: Any) -> dict[str, list[Any]]:
-    """All rows as one batch."""
     dataset, collate = loaded
     batch = collate([dataset[index] for index in range(len(dataset))])
     return {name: tensor.tolist() for name, tensor in batch.items()}
