@@ -20,6 +20,7 @@ from orchestrator.export import NotExportableError, export
 from orchestrator.planning.arguments import runner_reason
 from orchestrator.planning.config import ConfigError, load_config
 from tests.conftest import build_tiny_spec
+from tests.support.commands import ROOT
 
 
 def start(
@@ -84,57 +85,15 @@ def test_main_says_what_is_wrong_with_a_file(content, sentence, tmp_path, monkey
     assert sentence in capsys.readouterr().err
 
 
-WIDE = "ａｔｔｎ＿ｉｍｐｌｅｍｅｎｔａｔｉｏｎ"
-"""A name that Python reads as attn_implementation."""
-REFUSED: dict[str, dict[str, Any]] = {
-    "training_arguments": {
-        "push_to_hub": True,
-        "ｐush_to_hub": True,
-        "hub_model_id": "me/mine",
-        "report_to": ["wandb"],
-        "output_dir": "/home/somebody/.ssh",
-        "resume_from_checkpoint": "/tmp/pickles",
-        "deepspeed": "/tmp/file.json",
-        "accelerator_config": "/tmp/file.json",
-        "trackio_space_id": "stranger/space",
-        "enable_jit_checkpoint": True,
-        "of_next_year": 1,
-    },
-    "deepspeed": {
-        "wandb": {"enabled": True, "project": "x"},
-        "tensorboard": {"output_path": "/srv"},
-        "nebula": {"enabled": True},
-        "flops_profiler": {"enabled": True, "output_file": "/srv/x"},
-        "autotuning": {"enabled": True, "results_dir": "/srv"},
-        "zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/srv"}},
-    },
-    "config": {
-        "attn_implementation": "stranger/kernel",
-        WIDE: "stranger/kernel",
-        "_attn_implementation": "stranger/kernel",
-        "＿attn_implementation": "stranger/kernel",
-        "text_config": {"attn_implementation": "stranger/kernel"},
-        "parts": [{"experts_implementation": "stranger/kernel"}],
-        "auto_map": {"AutoModel": "stranger/code--file.Class"},
-        "trust_remote_code": True,
-    },
-    "model_kwargs": {
-        "attn_implementation": "stranger/kernel",
-        "trust_remote_code": True,
-        "weights_only": False,
-    },
-    "requires": {"hub_kernel:stranger/kernel": ""},
-    "hooks": {
-        "arguments": Hook("trl_sft_arguments", {"parameters": {"push_to_hub": True}}),
-        "loop": Hook("trainer_loop", {"hub_model_id": "me/mine"}),
-    },
-}
+REFUSED = yaml.safe_load((ROOT / "tests/golden/refused.yaml").read_text(encoding="utf-8"))
 CASES = [(part, key) for part, values in REFUSED.items() for key in values]
 
 
 def naming(part: str, key: str) -> TrialSpec:
     """A trial with one value that it may not have."""
     value = REFUSED[part][key]
+    if part == "hooks":
+        value = Hook(**value)
     if part == "config":
         return replace(SPEC, model=replace(SPEC.model, config={key: value}))
     now = (key,) if part == "requires" else {key: value}

@@ -1,5 +1,6 @@
 """The user's own files as batches: texts, chats, prompts, words, token ids; or a refusal."""
 
+import json
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, DataSpec, Task
 from jobs.trial.data import IGNORED, load
 from jobs.trial.data.user_file import named_rows
+from tests.support.commands import ROOT
 from tests.support.json_rows import file_of
 from tests.support.word_tokenizer import CHAT_TEMPLATE, WORDS, save_word_tokenizer
 
@@ -125,48 +127,15 @@ def test_load_pads_with_the_end_if_there_is_no_padding(rows_of, tmp_path):
     assert batch["labels"][1] == [*ids("very bad"), IGNORED]
 
 
-REFUSED = [
-    (
-        [{"conversations": [], "id": 1}],
-        "causal-lm",
-        "has the columns conversations, id, and causal-lm trains on input_ids, messages, prompt "
-        "with completion, or text: name yours in data.file.columns",
-    ),
-    (
-        [{"messages": CHAT}],
-        "sequence-classification",
-        "has the columns messages, and sequence-classification trains on input_ids with labels, "
-        "or text with labels: name yours",
-    ),
-    ([{"input_ids": [1, 2]}], "masked-lm", "trains on input_ids with labels, or text: name"),
-    ([{"text": None}, {"text": "a"}], "causal-lm", "has None where its text should be"),
-    (
-        [{"text": "a", "label": "x"}, {"text": "b", "label": None}],
-        "sequence-classification",
-        "row 1 of .* has no label",
-    ),
-    (
-        [{"prompt": "a", "completion": CHAT}],
-        "causal-lm",
-        "must both be texts, or both lists of messages",
-    ),
-    (
-        [{"messages": [{"from": "human", "value": "good"}]}],
-        "causal-lm",
-        "must be lists of mappings with role and content",
-    ),
-    (
-        [{"text": ["good", "film"], "labels": [1]}],
-        "token-classification",
-        "a row of .* has 2 words and 1 labels",
-    ),
-]
+REFUSED = (ROOT / "tests/golden/refused_rows.txt").read_text().splitlines()[1:]
 
 
-@pytest.mark.parametrize(("rows", "task", "sentence"), REFUSED)
-def test_load_refuses_other_rows_in_a_sentence(rows_of, tokenizer, rows, task, sentence):
+@pytest.mark.parametrize("line", REFUSED)
+def test_load_refuses_other_rows_in_a_sentence(rows_of, tokenizer, line):
+    case, _, sentence = line.partition(" => ")
+    task, _, rows = case.partition(": ")
     with pytest.raises(ValueError, match=sentence):
-        rows_of(rows, task, tokenizer=tokenizer)
+        rows_of(json.loads(rows), task, tokenizer=tokenizer)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow", "disk"])
