@@ -6,8 +6,7 @@ base.py              the interface
 model/               the performance model that the searches share
 registry.py          the searches that a sweep can name, and how one is built
 grid.py              every planned trial, in order
-frontier/            Bayesian optimization of the memory/speed front; skips the rest
-best/                the fastest in each budget, from few trials
+best/                the fastest in each budget, or at every memory, from few trials
 batch_size/          the largest micro-batch, the fastest, the saturation, and accumulation
 follow_ups.py        when a search has ended: a few more trials about its result
 follow_up_plan.py    which ones

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
-from orchestrator.search.frontier.search import FrontierSearch
+from orchestrator.search.best.front import FrontierSearch
 from orchestrator.search.grid import Grid
 from tests.benchmarks.grids import (
     DATA,

@@ -1,6 +1,8 @@
 """The search: the fastest configuration in each memory budget. Read in this order.
 
 search.py           the search itself
+front.py            the same at every memory: the Pareto front
+audit.py            its check: some skipped candidates, measured after all
 budget_queries.py   its decisions: the next candidate, or to end
 gain.py             how much faster an unmeasured candidate could be, and how likely that is
 state.py            everything learnt from the records: speeds, memory, costs of trials, failures

@@ -29,8 +29,8 @@ from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.best.skip_reasons import reason_of
 from orchestrator.search.best.state import SearchState
 from orchestrator.search.model.arrays import Mask
-from orchestrator.search.model.candidates import Candidate, candidates_of
-from orchestrator.search.model.effects.technique_priors import TechniquePriors, shipped_priors
+from orchestrator.search.model.candidates import candidates_of
+from orchestrator.search.model.effects.technique_priors import TechniquePriors, priors_for
 from orchestrator.storage.search_summary import BudgetResult
 
 _ALLOWED_FACTOR = 4.0
@@ -81,7 +81,7 @@ class BestSearch(Search):
             predicted_bytes = {}
         self._candidates = candidates_of(trials)
         if priors is None:
-            priors = _priors_of(self._candidates)
+            priors = priors_for(self._candidates)
         self._plan = PlanState(self._candidates)
         self._index = {candidate: index for index, candidate in enumerate(self._candidates)}
         self._state = SearchState(self._candidates, predicted_bytes, priors)
@@ -131,7 +131,7 @@ class BestSearch(Search):
         if candidate is None or not self._plan.end(record.trial_id):
             return
         self._decisions = None
-        self._state.note(self._index[candidate], record)
+        self._note(self._index[candidate], record)
 
     @property
     def exhausted(self) -> bool:
@@ -144,7 +144,7 @@ class BestSearch(Search):
             return []
         records = []
         for index, rule in self._rules().items():
-            reason = reason_of(rule, self._stopping_rule.regret)
+            reason = self._reason(index, rule)
             for trial in self._plan.open_trials(self._candidates[index]):
                 records.append(skipped(trial, rule, reason))
         return records
@@ -180,6 +180,14 @@ class BestSearch(Search):
             "effective_batch": self._effective_batch,
             "results": [result.to_json() for result in self.results()],
         }
+
+    def _note(self, index: int, record: TrialRecord) -> None:
+        """Learn from the first record of a candidate's trial."""
+        self._state.note(index, record)
+
+    def _reason(self, index: int, rule: str) -> str:
+        """Why a rule excludes a candidate, in a sentence."""
+        return reason_of(rule, self._stopping_rule.regret)
 
     def _allowed(self, expected_seconds: float) -> float:
         """The slot time that a trial may take; ``expected_seconds`` is infinite if unknown."""
@@ -270,10 +278,3 @@ class BestSearch(Search):
             equal = sum(choices.get(axis) == value for axis, value in self._baseline.items())
             keys.append((-equal, candidate.micro_batch, index))
         return [index for _, _, index in sorted(keys)]
-
-
-def _priors_of(candidates: Sequence[Candidate]) -> TechniquePriors:
-    """The shipped priors; without a GPU, only their overheads, because the tables are of GPUs."""
-    if candidates and candidates[0].trials[0].needs.gpus == 0:
-        return shipped_priors().overheads_alone()
-    return shipped_priors()

@@ -4,16 +4,15 @@ candidates.py           groups the plan's configurations into curves
 measurements.py         the memory that a candidate needs, and the speed that it reaches
 observations.py         the measured costs, as arrays
 performance_model.py    the physical law of a cost
-branches.py             forms of that law for few measurements
+branches.py             which branch of the law an observation shows
 parameter_fit.py        its most probable parameters
 curve_prior.py          the prior means and covariances of the parameters
 cost_prior.py           the prior covariance of the cost between candidates
 residual_kernel.py      the part of the costs that the law does not describe
-posterior.py            the posterior of the cost, for very large plans
+posterior.py            the posterior of the cost
 noise_scales.py         how far costs are from the law, and how noisy measurements are
 error_scales.py         how wrong the model is, by how far measurements are from what was expected
 hyperparameters.py      the numbers that are chosen before any measurement
-technique_knowledge.py  what is expected of techniques before any is measured
 arrays.py               array types, and rounding that keeps decisions equal on every machine
 effects/                what techniques are expected to change
 memory/                 the memory of every candidate, predicted and measured

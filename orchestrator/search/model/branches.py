@@ -1,13 +1,11 @@
-"""Forms of the cost law for few measurements: measured branches, and floors that are uncertain."""
+"""Which branch of the law an observation shows, by all observations."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from orchestrator.search.model.arrays import Array, Indices
-from orchestrator.search.model.performance_model import Branch, PerformanceModel
+from orchestrator.search.model.performance_model import Branch
 
 _GROWS_ON_CURVE = 1.3
 """A host-bound time above this many times that of a smaller micro-batch is no constant floor. The
@@ -17,37 +15,6 @@ _GROWS_ELSEWHERE = 3.0
 _EQUAL_LOADING = 0.05
 """Two host-bound rows within this distance of seconds per sample wait for the same loader, as a
 logarithm."""
-
-
-class MeasuredModel(PerformanceModel):
-    """A law in which a measurement on the line does not affect the floor.
-
-    The cost is a constant floor for small micro-batches, and a line for large ones. With
-    few measurements, a fit could put the floor through a measurement of the line. Then the search
-    would rule out all smaller micro-batches.
-    """
-
-    def costs_without_extra(self, parameters: Array) -> Array:
-        """Logarithms of the costs: the line where it was measured, otherwise the whole law."""
-        costs = PerformanceModel.costs_without_extra(self, parameters)
-        _, base, slope_term = self.terms(parameters)
-        return np.where(self.branches == Branch.GPU_BOUND, np.logaddexp(base, slope_term), costs)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExtendedModel(MeasuredModel):
-    """The law for all candidates, of which most are not measured."""
-
-    exponents: Array
-    """Exponent of the norm for each candidate, shape (candidates,)."""
-
-    def norm_exponents(self) -> Array:
-        """A smaller exponent where the floor is uncertain.
-
-        The mean of the maximum of two uncertain costs is above both (Clark, 1961). So a lower floor
-        gains little where the line is close to it.
-        """
-        return self.exponents
 
 
 def branches_of(seen: Indices, *, costs: Array, sizes: Array, curves: Indices) -> Indices:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobs.spec import Choice, TrainingRecipe, TrialSpec
-from orchestrator.search.model.technique_knowledge import NO_DEVICE_MEMORY
 
 OPTIMIZER = "optimizer"
+NO_DEVICE_MEMORY = frozenset({"dataloader", "loop"})
+"""Axes that change how a step is fed and driven, not what the GPU keeps."""
 _BATCH_AXES = ("micro_batch", "accumulation")
 _NEUTRAL_AXES = ("activations", "precision")
 """Axes that change neither an optimizer's states nor its step, within one training recipe."""

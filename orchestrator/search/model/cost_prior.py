@@ -150,7 +150,7 @@ class CostPrior:
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
         """Correlation of the misfits, the distances from the law, shape (rows, columns).
 
-        As in ``frontier.similarity``: a squared-exponential kernel over the logarithm (base 2) of
+        A squared-exponential kernel over the logarithm (base 2) of
         the micro-batch, times a factor for each choice in which two curves differ.
         """
         differing = self._by_curve(rows, columns, self.curves.differing)

@@ -86,7 +86,7 @@ def surprises_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict
     for _ in range(int(_MOST_SURPRISES * count)):
         rows = _without(surprises, count)
         part = residuals.of(rows)
-        scales = Scales(misfit_deviation=misfit, extra_deviation=0.0, noises=noises[rows])
+        scales = Scales(misfit_deviation=misfit, noises=noises[rows])
         distances, variances = left_out(_covariance(part, scales), part.from_prior)
         scores = np.abs(distances) / np.sqrt(variances)
         scores[part.is_on_floor] = 0.0
@@ -130,6 +130,6 @@ def posterior_scale(residuals: Residuals, scales: Scales) -> float:
 
 def _covariance(residuals: Residuals, scales: Scales) -> Array:
     """Covariance of the measured costs before their measurement, noise included."""
-    of_law = scales.covariance(residuals.misfit_kernel, residuals.extra_kernel)
+    of_law = scales.misfit_deviation**2 * residuals.misfit_kernel
     noise = np.diag(residuals.known_variances + scales.noises**2)
     return np.asarray(residuals.parameter_covariance + of_law + noise)

@@ -35,8 +35,6 @@ class Residuals:
     """Covariance of the costs that follows from the prior of the parameters."""
     misfit_kernel: Array
     """Correlation of the misfits, which are the differences between costs and the law."""
-    extra_kernel: Array
-    """Covariance of the misfits of the extras, if each extra is wrong by its whole size."""
     known_variances: Array
     """Variances of the costs that the trials themselves report."""
     is_on_floor: Mask
@@ -56,7 +54,6 @@ class Residuals:
             from_law=self.from_law[rows],
             parameter_covariance=self.parameter_covariance[square],
             misfit_kernel=self.misfit_kernel[square],
-            extra_kernel=self.extra_kernel[square],
             known_variances=self.known_variances[rows],
             is_on_floor=self.is_on_floor[rows],
             has_outliers=self.has_outliers,
@@ -68,44 +65,31 @@ class Scales:
     """The scales that were selected."""
 
     misfit_deviation: float
-    extra_deviation: float
     noises: Array
     """Standard deviation of the noise of each measured cost."""
 
-    def covariance(self, misfit_kernel: Array, extra_kernel: Array) -> Array:
-        """Covariance of the misfits: the part of the costs that the law does not explain."""
-        return self.misfit_deviation**2 * misfit_kernel + self.extra_deviation**2 * extra_kernel
-
 
 def most_likely_scales(residuals: Residuals, hyperparameters: Hyperparameters) -> Scales:
-    """The combination of misfit, extra and noise scales with the largest likelihood."""
-    # Every combination of scales is tried: about 15 pairs times 28 noises.
+    """The combination of misfit and noise scales with the largest likelihood."""
     noises = _noise_choices(residuals, hyperparameters)
-    pairs = list(
-        itertools.product(hyperparameters.misfit_deviations, hyperparameters.extra_deviations)
-    )
     likelihoods = []
-    for misfit, extra in pairs:
+    for misfit in hyperparameters.misfit_deviations:
         # Independent sources of error: their covariances add up.
-        covariance = (
-            residuals.parameter_covariance
-            + misfit**2 * residuals.misfit_kernel
-            + extra**2 * residuals.extra_kernel
-        )
+        covariance = residuals.parameter_covariance + misfit**2 * residuals.misfit_kernel
         # Noise is independent from trial to trial, so it is on the diagonal only.
         variances = residuals.known_variances + noises**2
         likelihood = log_likelihoods(covariance, variances, residuals.from_prior)
         likelihoods.append(likelihood + _log_prior(misfit, hyperparameters.usual_misfit))
-    # ``likelihoods`` has the shape (pairs, choices of noise). Take the indices of the largest.
-    best_pair, best_noise = np.unravel_index(np.argmax(likelihoods), (len(pairs), len(noises)))
-    misfit, extra = pairs[best_pair]
-    return Scales(misfit_deviation=misfit, extra_deviation=extra, noises=noises[best_noise])
+    # Shape (misfits, choices of noise). Take the indices of the largest.
+    by_scales = np.array(likelihoods)
+    best_misfit, best_noise = np.unravel_index(np.argmax(by_scales), by_scales.shape)
+    return Scales(
+        misfit_deviation=hyperparameters.misfit_deviations[best_misfit], noises=noises[best_noise]
+    )
 
 
-def _log_prior(misfit: float, usual: float | None) -> float:
+def _log_prior(misfit: float, usual: float) -> float:
     """Logarithm of the prior density of a misfit, up to a constant: log-normal around the usual."""
-    if usual is None:
-        return 0.0
     return -0.5 * (math.log(misfit / usual) / _MISFIT_LOG_DEVIATION) ** 2
 
 

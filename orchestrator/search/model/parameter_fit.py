@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.search.model.arrays import Array, Indices
+from orchestrator.search.model.arrays import Array
 from orchestrator.search.model.performance_model import PerformanceModel
 
 
@@ -21,10 +21,8 @@ class ParameterFit:
     law: PerformanceModel
     prior_mean: Array
     prior_precision: Array
-    measured: Indices
-    """The candidates that were measured."""
     log_costs: Array
-    """Their measured costs."""
+    """The measured costs of the law's candidates."""
     cost_precision: Array
     """Inverse covariance of what the law leaves unexplained and of the noise, shape (measured,
     measured)."""
@@ -48,7 +46,7 @@ class ParameterFit:
 
     def loss(self, parameters: Array) -> float:
         """Minus twice the logarithm of the posterior density, except for a constant."""
-        residuals = self.log_costs - self.law.costs(parameters)[self.measured]
+        residuals = self.log_costs - self.law.costs(parameters)
         # Three sums of squares, each in units of its own deviation: data, prior and branches.
         moved = parameters - self.prior_mean
         violations = self.law.branch_violations(parameters)
@@ -70,9 +68,9 @@ class ParameterFit:
 
     def _step(self, parameters: Array) -> Array:
         """The Gauss-Newton step, no parameter changed by more than the limit."""
-        jacobian = self.law.jacobian(parameters)[self.measured]
+        jacobian = self.law.jacobian(parameters)
         branch_jacobian = self.law.branch_jacobian(parameters)
-        residuals = self.log_costs - self.law.costs(parameters)[self.measured]
+        residuals = self.log_costs - self.law.costs(parameters)
         # The gradient of the loss, halved, with the sign of descent.
         descent = (
             jacobian.T @ self.cost_precision @ residuals

@@ -97,21 +97,12 @@ class PerformanceModel:
     unit: float
     """Bytes or seconds that an extra of 1 stands for: the smallest measured cost."""
     branches: Indices
-    """``Branch`` of each candidate, shape (candidates,); EITHER if nothing was measured."""
+    """``Branch`` of each candidate, shape (candidates,); UNKNOWN if nothing was measured."""
+    norm_exponents: Array
+    """Exponent of the norm that replaces the maximum, shape (candidates,).
 
-    def prior_mean(self, costs_per_sample: Array) -> Array:
-        """The expected parameters before a fit, from the size of the measured costs.
-
-        Extras are expected to be 0.
-        """
-        # A floor and a base are about as large as a measured cost, a slope as a cost per sample.
-        below = self.hyperparameters
-        unit = float(np.log(self.unit))
-        per_sample = float(np.log(np.median(costs_per_sample)))
-        count = self.layout.curve_count
-        slope = per_sample - below.slope_below
-        values = [unit - below.floor_below, unit - below.base_below, slope, 0.0]
-        return np.repeat(values, [count, count, count, self.layout.family_count])
+    The mean of the maximum of two uncertain costs is above both (Clark, 1961). So it is smaller
+    where the floor is uncertain: a lower floor gains little where the line is close to it."""
 
     def terms(self, parameters: Array) -> tuple[Array, Array, Array]:
         """Logarithms of each candidate's floor, base, and slope × micro-batch."""
@@ -122,19 +113,20 @@ class PerformanceModel:
         slope = parameters[self.layout.slopes][curves]
         return floor, base, slope + np.log(self.layout.sizes)
 
-    def norm_exponents(self) -> Array:
-        """Exponents of the norm for the maximum: one number, or shape (candidates,)."""
-        return np.array(self.hyperparameters.max_norm_exponent)
-
     def costs_without_extra(self, parameters: Array) -> Array:
-        """The floor if the candidate was measured on it, else the maximum of floor and line."""
+        """The floor or the line where the candidate was measured on it, else their maximum.
+
+        So a measurement on the line does not affect the floor. With few measurements, a fit could
+        otherwise put the floor through it, and rule out all smaller micro-batches.
+        """
         floor, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
         # The p-norm replaces the maximum, because it has derivatives everywhere:
         # log max(a, b) ≈ log(a^p + b^p) / p.
-        p = self.norm_exponents()
-        maximum = np.logaddexp(p * floor, p * line) / p
-        return np.where(self.branches == Branch.HOST_BOUND, floor, maximum)
+        p = self.norm_exponents
+        costs = np.logaddexp(p * floor, p * line) / p
+        costs = np.where(self.branches == Branch.HOST_BOUND, floor, costs)
+        return np.where(self.branches == Branch.GPU_BOUND, line, costs)
 
     def costs(self, parameters: Array) -> Array:
         """Each candidate's cost, shape (candidates,)."""
@@ -191,7 +183,7 @@ class PerformanceModel:
         _, base, slope_term = self.terms(parameters)
         line = np.logaddexp(base, slope_term)
         # The derivative of the p-norm by the logarithm of the line is (line / norm)^p.
-        p = self.norm_exponents()
+        p = self.norm_exponents
         line_share = np.exp(p * (line - without_extra))
         seen_on_floor = self.branches == Branch.HOST_BOUND
         return (
@@ -250,10 +242,3 @@ class PerformanceModel:
     def _violated(self, excess: Array) -> Indices:
         """The candidates whose measured branch the parameters contradict."""
         return np.flatnonzero((self.branches != Branch.UNKNOWN) & (excess > 0))
-
-    def is_on_floor(self, parameters: Array) -> Array:
-        """Whether each candidate is on its floor, as measured, or else by the parameters."""
-        floor, base, slope_term = self.terms(parameters)
-        expected = floor > np.logaddexp(base, slope_term)
-        seen = self.branches == Branch.HOST_BOUND
-        return np.where(self.branches == Branch.UNKNOWN, expected, seen)

@@ -1,9 +1,8 @@
 """The posterior of one cost of every candidate, from few measurements, for very large plans.
 
-The cost is either the time of a micro-batch or the memory. The physical law
-(``frontier.cost_law``), its fit and the selection of its noise are those of the frontier search.
-Here they are computed for the measured candidates only. The other candidates follow from their
-covariances with the measured ones. So no matrix has a row and a column for every candidate.
+The cost is either the time of a micro-batch or the memory. The physical law is fitted to the
+measured candidates only. The other candidates follow from their covariances with the measured ones,
+so no matrix has a row and a column for every candidate.
 """
 
 from __future__ import annotations
@@ -13,37 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.search.model.arrays import Array, Indices, rounded
-from orchestrator.search.model.branches import ExtendedModel, MeasuredModel
 from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.error_scales import errors_of
-from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.hyperparameters import OF_MEMORY, OF_TIME
 from orchestrator.search.model.noise_scales import Residuals
 from orchestrator.search.model.observations import Measured, Observation, as_arrays
 from orchestrator.search.model.parameter_fit import ParameterFit
 from orchestrator.search.model.performance_model import Branch, Derivatives, PerformanceModel
 from orchestrator.search.model.residual_kernel import ResidualKernel, residual_kernel_of
 
-_OF_TIME = Hyperparameters(
-    extra_deviations=(0.0,),
-    # Few measurements often fit the law by chance, so misfits are never taken to be tiny. A model
-    # that the law does not describe, such as one that waits for its data, has large ones.
-    misfit_deviations=(0.03, 0.06, 0.12, 0.25),
-    usual_misfit=0.03,
-    noises=(0.01, 0.02, 0.03, 0.06, 0.1),
-    # Host-bound micro-batches are usually smaller than those that are tried first. About a quarter
-    # of a time is the base, and the rest is the slope.
-    floor_below=0.9,
-    base_below=1.5,
-    slope_below=0.3,
-)
-_OF_MEMORY = Hyperparameters(
-    extra_deviations=(0.0,),
-    # Memory repeats almost to the byte, and is nearly affine in the micro-batch.
-    misfit_deviations=(0.01, 0.02, 0.04, 0.08, 0.16),
-    usual_misfit=0.02,
-    noises=(0.001, 0.003, 0.01),
-    floor_below=0.3,
-)
 _UNCERTAIN_EXPONENT = 6.0
 """Exponent of the norm where the floor of a curve was not measured. It is 1.7 / deviation of the
 floor from the line, about 0.3: the logistic function then is close to the normal one."""
@@ -54,7 +31,7 @@ class _Posterior:
     """The law linearized at its fit, and the matrices of the regression."""
 
     derivatives: Derivatives
-    residual_kernel_of: ResidualKernel
+    residual: ResidualKernel
     to_measured: Array
     """Prior covariance of all costs with the measured ones, shape (candidates, measured)."""
     precision: Array
@@ -68,7 +45,7 @@ class CostModel:
 
     def __init__(self, prior: CostPrior) -> None:
         self._prior = prior
-        self._hyperparameters = _OF_TIME if prior.is_time else _OF_MEMORY
+        self._hyperparameters = OF_TIME if prior.is_time else OF_MEMORY
         self._observations: dict[int, Observation] = {}
         self._posterior: _Posterior | None = None
         self.mean: Array | None = None
@@ -108,7 +85,7 @@ class CostModel:
         # The posterior of a Gaussian process: prior covariance minus the part that the measurements
         # explain.
         prior = self._prior.between(posterior.derivatives, rows, columns)
-        prior += posterior.residual_kernel_of.covariance(rows, columns)
+        prior += posterior.residual.covariance(rows, columns)
         explained = posterior.to_measured[rows] @ posterior.precision
         left = prior - explained @ posterior.to_measured[columns].T
         return np.asarray(posterior.scale * left)
@@ -116,11 +93,12 @@ class CostModel:
     def _law(self, measured: Measured) -> PerformanceModel:
         """The law for the measured candidates and their curves only."""
         covariance = self._prior.of_parameters(measured.curves)
-        return MeasuredModel(
+        return PerformanceModel(
             layout=self._prior.layout(measured.rows, measured.curves, covariance),
             hyperparameters=self._hyperparameters,
             unit=float(np.exp(measured.log_costs.min())),
             branches=measured.branches,
+            norm_exponents=np.full(len(measured.rows), self._hyperparameters.max_norm_exponent),
         )
 
     def _prior_mean(self, curves: Indices, measured: Measured) -> Array:
@@ -154,7 +132,6 @@ class CostModel:
             law=law,
             prior_mean=prior_mean,
             prior_precision=np.linalg.inv(law.layout.prior_covariance),
-            measured=np.arange(len(measured.rows)),
             log_costs=measured.log_costs,
             cost_precision=precision,
         )
@@ -173,7 +150,6 @@ class CostModel:
             from_law=from_law,
             parameter_covariance=jacobian @ law.layout.prior_covariance @ jacobian.T,
             misfit_kernel=kernel,
-            extra_kernel=np.zeros_like(kernel),
             known_variances=measured.stated_variances,
             is_on_floor=measured.branches == Branch.HOST_BOUND,
             has_outliers=self._prior.is_time,
@@ -213,7 +189,7 @@ class CostModel:
         self.variance = rounded(scale * left_variances)
         self._posterior = _Posterior(
             derivatives=derivatives,
-            residual_kernel_of=beside,
+            residual=beside,
             to_measured=to_measured,
             precision=precision,
             scale=scale,
@@ -234,12 +210,12 @@ class CostModel:
         branches = np.full(len(self._prior.sizes), Branch.UNKNOWN, int)
         branches[measured.rows] = measured.branches
         every = np.arange(len(self._prior.sizes))
-        law = ExtendedModel(
+        law = PerformanceModel(
             layout=self._prior.layout(every, curves, np.zeros((0, 0))),
             hyperparameters=self._hyperparameters,
             unit=float(np.exp(measured.log_costs.min())),
             branches=branches,
-            exponents=self._exponents(measured),
+            norm_exponents=self._exponents(measured),
         )
         return law, parameters
 

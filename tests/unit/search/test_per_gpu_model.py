@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from orchestrator.search.frontier.search import FrontierSearch
+
 from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.follow_up_trials import tie_break
-from orchestrator.search.frontier.search import FrontierSearch
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import PerGpuModel, for_gpu_model, per_gpu_model
 from tests.benchmarks.simulated_grids import simulated

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.search.model.arrays import Array
+from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.effects import unrecorded
 from orchestrator.search.model.effects.similar_values import correlation
 from orchestrator.search.model.effects.unrecorded import Effect
@@ -229,3 +230,10 @@ def read_priors(document: Mapping[str, Any]) -> TechniquePriors:
 def shipped_priors() -> TechniquePriors:
     """The priors from all tables that come with the project."""
     return read_priors(json.loads(_FILE.read_text(encoding="utf-8")))
+
+
+def priors_for(candidates: Sequence[Candidate]) -> TechniquePriors:
+    """The shipped priors; without a GPU, only their overheads, because the tables are of GPUs."""
+    if candidates and candidates[0].trials[0].needs.gpus == 0:
+        return shipped_priors().overheads_alone()
+    return shipped_priors()

@@ -169,8 +169,7 @@ class MemoryModel:
     def _correct(self) -> None:
         """Correct the predictions by a Gaussian process over log(measured / predicted).
 
-        For predictions of the candidate's own, the same model as in ``frontier.memory_correction``.
-        For borrowed ones, most of the error is in the memory of the samples. It enters through an
+        For borrowed predictions, most of the error is in the memory of the samples. It enters through an
         exponential, so it is linearized at its latest estimate, and estimated again (Gauss-Newton).
         """
         measured, log_measured = self._known()

@@ -7,9 +7,8 @@ from functools import partial
 
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
-from orchestrator.search.model.candidates import Candidate, Curve, candidates_of
+from orchestrator.search.model.candidates import NO_DEVICE_MEMORY, Candidate, Curve, candidates_of
 from orchestrator.search.model.effects.technique_priors import shipped_priors
-from orchestrator.search.model.technique_knowledge import NO_DEVICE_MEMORY
 
 _SMALL_PLAN = 300
 """In a plan with at most this many trials, all are predicted."""

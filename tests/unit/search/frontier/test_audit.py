@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchestrator.search.frontier.audit import MIN_AUDITS, Auditor
 from orchestrator.search.frontier.pruning import PruningDecision
+
 from orchestrator.search.model.candidates import Candidate, candidates_of
 from tests.benchmarks.grids import make_spec
 

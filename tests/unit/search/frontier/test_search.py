@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orchestrator.search.frontier.search import FrontierSearch
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.search.frontier.search import FrontierSearch
 from orchestrator.search.grid import Grid
 from orchestrator.units import GIB
 from tests.benchmarks.grids import Table, make_record, make_spec, recorded

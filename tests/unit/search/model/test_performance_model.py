@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from orchestrator.search.frontier.cost_model import layout_of
+
 from orchestrator.search.model.arrays import Array
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.hyperparameters import Hyperparameters

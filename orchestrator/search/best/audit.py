@@ -1,18 +1,15 @@
-"""The audit: some pruned candidates, drawn at random, are measured to check the search."""
+"""The audit: some skipped candidates, drawn at random, are measured to check the search."""
 
 from __future__ import annotations
 
 import math
 import random
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.search.frontier.pruning import PruningDecision
-from orchestrator.search.frontier.surrogate import Prediction
-from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.measurements import Measurement
 
 MIN_AUDITS = 2
@@ -20,12 +17,23 @@ MIN_AUDITS = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ExpectedTrial:
+    """What was expected of a candidate, and why it was skipped."""
+
+    rule: str
+    memory_bytes: float
+    most_bytes: float
+    """The memory, with its uncertainty and the tolerance added."""
+    samples_per_second: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
-    """A candidate that was pruned, and measured after all."""
+    """A candidate that was skipped, and measured after all."""
 
     trial_id: str
     rule: str
-    """Why it was pruned."""
+    """Why it was skipped."""
     outcome: Outcome
     memory_error: float | None = None
     """Predicted memory / measured memory - 1; None if one of them is missing."""
@@ -42,78 +50,76 @@ class Auditor:
     slot time. The first ``MIN_AUDITS`` run in any case; none if the fraction is 0.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], fraction: float, seed: int) -> None:
+    def __init__(self, candidates: int, fraction: float, seed: int) -> None:
         self._fraction = fraction
         draw = random.Random(seed)
-        self._log_draws: dict[Candidate, float] = {}
+        # ``random`` may return 0 but never 1, so the logarithm is finite.
+        self._log_draws = [math.log(1 - draw.random()) for _ in range(candidates)]
         """Logarithms of uniform draws, all below zero; the weight of a draw is its slot time."""
-        for candidate in candidates:
-            # ``random`` may return 0 but never 1, so the logarithm is finite.
-            self._log_draws[candidate] = math.log(1 - draw.random())
-        self._pruned_by: dict[Candidate, PruningDecision] = {}
-        """Audited candidates, asked for or measured."""
-        self._predictions: dict[Candidate, Prediction | None] = {}
+        self._expected: dict[int, ExpectedTrial] = {}
+        """Audited candidate -> what was expected of it."""
+        self._awaited: set[int] = set()
+        """Audited candidates without a result."""
         self._all_seconds = 0.0
         self._audit_seconds = 0.0
         self.audits: list[Audit] = []
 
-    def is_audited(self, candidate: Candidate) -> bool:
+    def is_audited(self, index: int) -> bool:
         """Whether the candidate was drawn."""
-        return candidate in self._pruned_by
+        return index in self._expected
 
-    def decision_on(self, candidate: Candidate) -> PruningDecision:
-        """Why an audited candidate was pruned."""
-        return self._pruned_by[candidate]
+    def awaits(self, index: int) -> bool:
+        """Whether the candidate was drawn, and has no result yet."""
+        return index in self._awaited
 
-    def begin(
-        self, candidate: Candidate, decision: PruningDecision, prediction: Prediction | None
-    ) -> None:
+    def expected(self, index: int) -> ExpectedTrial:
+        """What was expected of an audited candidate."""
+        return self._expected[index]
+
+    def begin(self, index: int, expected: ExpectedTrial) -> None:
         """Audit a candidate: its trials are asked for now."""
-        self._pruned_by[candidate] = decision
-        self._predictions[candidate] = prediction
+        self._expected[index] = expected
+        self._awaited.add(index)
 
-    def spend(self, candidate: Candidate, slot_seconds: float) -> None:
+    def spend(self, index: int, slot_seconds: float) -> None:
         """Count the slot time of a trial."""
         self._all_seconds += slot_seconds
-        if self.is_audited(candidate):
+        if self.is_audited(index):
             self._audit_seconds += slot_seconds
 
-    def draw(self, seconds: Mapping[Candidate, float]) -> Candidate | None:
+    def draw(self, seconds: Mapping[int, float]) -> int | None:
         """The next candidate to audit; None for no more.
 
-        ``seconds`` maps every pruned candidate to its expected slot time.
+        ``seconds`` maps every skipped candidate to its expected slot time.
         """
         if not seconds or not self._fraction:
             return None
         # Weighted sampling without replacement (Efraimidis and Spirakis, 2006): the largest
         # log(u) / w wins. The weight is 1 / seconds, so cheap candidates are drawn more often.
-        drawn = max(seconds, key=lambda candidate: self._log_draws[candidate] * seconds[candidate])
-        audited = len(self._pruned_by)
-        # The fraction counts every candidate that was ever pruned.
+        drawn = max(seconds, key=lambda index: self._log_draws[index] * seconds[index])
+        audited = len(self._expected)
+        # The fraction counts every candidate that was ever skipped.
         wanted = max(MIN_AUDITS, math.ceil(self._fraction * (len(seconds) + audited)))
         if self._audit_seconds + seconds[drawn] > self._fraction * self._all_seconds:
             wanted = MIN_AUDITS
         return drawn if audited < wanted else None
 
     def add_result(
-        self,
-        candidate: Candidate,
-        record: TrialRecord,
-        measurement: Measurement | None,
-        contradicts: bool,
+        self, index: int, record: TrialRecord, measurement: Measurement | None, contradicts: bool
     ) -> None:
         """Keep what the first trial of an audited candidate showed."""
-        prediction = self._predictions[candidate]
+        self._awaited.discard(index)
+        expected = self._expected[index]
         memory_error = None
         speed_error = None
-        if measurement is not None and prediction is not None:
-            # Relative errors: above zero if too much was predicted.
-            memory_error = prediction.memory / measurement.memory_bytes - 1
-            speed_error = prediction.speed / measurement.samples_per_second - 1
+        if measurement is not None:
+            # Relative errors: above zero if too much was expected.
+            memory_error = expected.memory_bytes / measurement.memory_bytes - 1
+            speed_error = expected.samples_per_second / measurement.samples_per_second - 1
         self.audits.append(
             Audit(
                 trial_id=record.trial_id,
-                rule=self._pruned_by[candidate].rule,
+                rule=expected.rule,
                 outcome=record.outcome,
                 memory_error=memory_error,
                 speed_error=speed_error,

@@ -1,0 +1,206 @@
+"""The frontier search: the fastest configuration of each training recipe at every memory.
+
+It is the search of the best configuration, asked for every memory at which the Pareto front may
+have a point, and audited at its end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jobs.record import TrialRecord
+from jobs.spec import TrialSpec
+from orchestrator.analysis.pareto import pareto_front
+from orchestrator.search.best import skip_reasons
+from orchestrator.search.best.audit import Audit, Auditor, ExpectedTrial
+from orchestrator.search.best.budget_queries import BudgetQuery
+from orchestrator.search.best.gain import Posterior, fastest_of
+from orchestrator.search.best.search import BestSearch
+from orchestrator.search.model.arrays import Array, Indices, Mask
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.measurements import Measurement
+from orchestrator.units import memory
+
+
+class FrontierSearch(BestSearch):
+    """Measures what could be on the Pareto front of memory and speed of each training recipe.
+
+    ``tolerance`` is the share of memory and speed by which a candidate has to be better to be worth
+    a trial. When no candidate is left, an audit measures ``audit_fraction`` of the others, drawn by
+    ``seed``. ``predicted_bytes`` maps trial ids to predicted memory; it may grow during the search.
+    """
+
+    def __init__(
+        self,
+        trials: Iterable[TrialSpec],
+        *,
+        tolerance: float = 0.02,
+        audit_fraction: float = 0.03,
+        seed: int = 0,
+        predicted_bytes: Mapping[str, float] | None = None,
+        priors: TechniquePriors | None = None,
+    ) -> None:
+        super().__init__(trials, regret=tolerance, predicted_bytes=predicted_bytes, priors=priors)
+        self._tolerance = tolerance
+        self._auditor = Auditor(len(self._candidates), audit_fraction, seed)
+
+    def ask(self) -> TrialSpec | None:
+        """The next trial of the search, or at its end one of the audit."""
+        trial = super().ask()
+        drawn = None if trial is not None else self._drawn()
+        if drawn is None:
+            return trial
+        self._auditor.begin(drawn, self._expected(drawn))
+        audited = self._plan.open_trials(self._candidates[drawn])[0]
+        self._plan.take(audited.trial_id)
+        self._decisions = None
+        return audited
+
+    def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
+        """What the latest decisions run instead; a trial of the audit stays."""
+        candidate = self._plan.candidate_of(spec.trial_id)
+        if candidate is not None and self._auditor.is_audited(self._index[candidate]):
+            return spec
+        return super().reconsider(spec)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no candidate is left to measure or to audit, and no trial is outstanding."""
+        return super().exhausted and self._drawn() is None
+
+    def summary(self) -> Mapping[str, Any]:
+        """Counts of trials and of the rules that skipped some, and the errors of the audit."""
+        counts = super().summary()
+        return {
+            "kind": "frontier",
+            **{name: counts[name] for name in ("planned", "measured", "skipped")},
+            "audit": self._auditor.summary(self._tolerance),
+        }
+
+    @property
+    def audits(self) -> tuple[Audit, ...]:
+        """The results of the audit so far."""
+        return tuple(self._auditor.audits)
+
+    def _note(self, index: int, record: TrialRecord) -> None:
+        """Learn from a record, and compare an audited trial with what was expected of it."""
+        before = dict(self._state.measured)
+        super()._note(index, record)
+        self._auditor.spend(index, record.slot_seconds)
+        if self._auditor.awaits(index):
+            measurement = self._state.measured.get(index)
+            contradicts = measurement is not None and self._contradicts(index, measurement, before)
+            self._auditor.add_result(index, record, measurement, contradicts)
+
+    def _recipe_masks(self, **_: Any) -> dict[str, Mask]:
+        """Every training recipe -> its candidates, shape (candidates,)."""
+        recipes = [candidate.training_recipe for candidate in self._candidates]
+        masks = {}
+        for number, recipe in enumerate(dict.fromkeys(recipes)):
+            masks[str(number)] = np.array([own == recipe for own in recipes])
+        return masks
+
+    def _queries(self) -> list[BudgetQuery]:
+        """A query for each memory at which a recipe's front may have a point."""
+        posterior = self._state.posterior()
+        if posterior is None:
+            return super()._queries()
+        may_run = ~(self._state.given_up | self._state.too_large)
+        device_bytes = self._state.device_bytes or math.inf
+        queries = []
+        for recipe, mask in self._masks.items():
+            for memory in _memories(posterior, np.flatnonzero(mask & may_run), self._tolerance):
+                budget = min(memory, device_bytes)
+                queries.append(BudgetQuery(budget, budget, recipe, mask))
+        return queries
+
+    def _reason(self, index: int, rule: str) -> str:
+        """The sentence for a rule; it names the trial that a candidate cannot beat."""
+        posterior = self._state.posterior()
+        if rule != skip_reasons.CANNOT_GAIN or posterior is None:
+            return super()._reason(index, rule)
+        expected = self._expected(index)
+        rival = fastest_of(
+            posterior, self._rivals(index, self._state.measured), expected.most_bytes
+        )
+        if rival is None:
+            return super()._reason(index, rule)
+        measured = self._state.measured[rival]
+        return (
+            f"Trial {measured.trial_id} reaches {measured.samples_per_second:.4g} samples/s in "
+            f"{memory(measured.memory_bytes)}; this one is expected to reach "
+            f"{expected.samples_per_second:.4g} samples/s in {memory(expected.memory_bytes)}."
+        )
+
+    def _drawn(self) -> int | None:
+        """A skipped candidate to audit, once all trials of the search have ended."""
+        posterior = self._state.posterior()
+        outstanding = [self._index[own] for own in self._plan.outstanding_candidates()]
+        if posterior is None or not all(map(self._auditor.is_audited, outstanding)):
+            return None
+        seconds = self._state.seconds(posterior)
+        return self._auditor.draw({index: float(seconds[index]) for index in self._rules()})
+
+    def _expected(self, index: int) -> ExpectedTrial:
+        """What is expected of a candidate that is skipped."""
+        posterior = self._state.posterior()
+        assert posterior is not None
+        log_memory, deviation = posterior.log_memory[index], posterior.memory_deviation[index]
+        return ExpectedTrial(
+            rule=self._current_decisions().rules[index],
+            memory_bytes=math.exp(log_memory),
+            most_bytes=math.exp(log_memory + deviation) * (1 + self._tolerance),
+            samples_per_second=math.exp(posterior.log_speed[index]),
+        )
+
+    def _contradicts(
+        self, index: int, measurement: Measurement, measured: Mapping[int, Measurement]
+    ) -> bool:
+        """Whether an audited candidate should not have been skipped.
+
+        It should not if it ran although it was not expected to, or if it is faster, by more than
+        the tolerance, than all that was ``measured`` before and needs about no more memory.
+        """
+        if self._auditor.expected(index).rule != skip_reasons.CANNOT_GAIN:
+            return True
+        limit = (1 + self._tolerance) * measurement.memory_bytes
+        fastest = 0.0
+        for rival in self._rivals(index, measured):
+            if measured[rival].memory_bytes <= limit:
+                fastest = max(fastest, measured[rival].samples_per_second)
+        return fastest < (1 - self._tolerance) * measurement.samples_per_second
+
+    def _rivals(self, index: int, measured: Iterable[int]) -> list[int]:
+        """The measured candidates of the same training recipe."""
+        recipe = self._candidates[index].training_recipe
+        return [own for own in measured if self._candidates[own].training_recipe == recipe]
+
+
+def _memories(posterior: Posterior, candidates: Indices, tolerance: float) -> list[float]:
+    """Bytes at which the front of some candidates may have a point, ascending.
+
+    Each point of the likely front, with a deviation of its memory added so that it probably fits.
+    Below them, the points of the front as it would be if every candidate were better by a
+    deviation: with unpredicted memory, something smaller may exist.
+    """
+    if not len(candidates):
+        return []
+    log_memory, deviation = posterior.log_memory, posterior.memory_deviation
+    likely = _front(candidates, log_memory, posterior.log_speed)
+    lowest = log_memory[likely].min() - math.log1p(tolerance)
+    best_speed = posterior.log_speed + np.sqrt(posterior.times.variance)
+    possible = _front(candidates, log_memory - deviation, best_speed)
+    smaller = [index for index in possible if log_memory[index] - deviation[index] < lowest]
+    log_bytes = [*(log_memory + deviation)[likely], *(log_memory - deviation)[smaller]]
+    # Whole bytes, rounded up, so that a measured candidate fits in its own memory.
+    return sorted({math.ceil(math.exp(own)) for own in log_bytes})
+
+
+def _front(candidates: Indices, log_memory: Array, log_speed: Array) -> list[int]:
+    """The candidates on the Pareto front of these figures."""
+    objectives = (lambda index: -log_memory[index], log_speed.__getitem__)
+    return list(pareto_front(candidates.tolist(), objectives))
