@@ -36,7 +36,7 @@ from tests.benchmarks.grids import (
     recorded,
     with_noise,
 )
-from tests.benchmarks.replay_scores import contradicted, front, height, recall
+from tests.benchmarks.replay_scores import front, height, recall
 from tests.benchmarks.simulated_grids import simulated
 
 NOISES = (0.01, 0.10)
@@ -62,8 +62,6 @@ class Replay:
     """How high the fronts found are, as a share of the table's (``replay_scores.height``)."""
     largest_audit_error: float
     """The largest error of an audited prediction, relative; 0 without audits."""
-    contradicted: float
-    """Share of the reasons for skipping that the truth is beyond."""
     slowest_choice: float = 0.0
     """Processor seconds of the longest choice of a next trial."""
 
@@ -100,7 +98,6 @@ def replay(
         true_recall=recall(true_table, asked),
         height=height(table, asked),
         largest_audit_error=max((abs(error) for error in errors if error is not None), default=0.0),
-        contradicted=contradicted(search.skipped(), true_table),
         slowest_choice=slowest_choice,
     )
 
@@ -157,7 +154,7 @@ def with_random(
 HEADER = (
     f"  {'':28} {'trials':>6}  {'seconds':>7} {'worst':>7}  {'share':>6}"
     f"  {'recall':>6} {'worst':>6}  {'truth':>6} {'worst':>6}  {'height':>6}"
-    f"  {'audit':>6} {'wrong':>6}"
+    f"  {'audit':>6}"
 )
 
 
@@ -195,7 +192,6 @@ def _line(name: str, runs: Sequence[Replay]) -> str:
         f"  {statistics.mean(true_recalls):6.1%} {min(true_recalls):6.1%}"
         f"  {statistics.mean(run.height for run in runs):6.1%}"
         f"  {max(run.largest_audit_error for run in runs):6.1%}"
-        f" {statistics.mean(run.contradicted for run in runs):6.1%}"
     )
 
 

@@ -1,9 +1,7 @@
-"""How well a search did on a table: the share of the Pareto front that it found, and whether its
-reasons hold."""
+"""How well a search did on a table: the share of the Pareto front that it found, and its height."""
 
-import math
-import re
-import statistics
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -11,14 +9,11 @@ import numpy as np
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.pareto import pareto_front
-from orchestrator.units import GIB
 from tests.benchmarks.grids import Table
 
 TOLERANCE = 0.02
 """A point is as good as another one within this share of its memory and its speed."""
 BUDGETS = 200
-BOUNDS = re.compile(r"at least ([\d.]+) GiB(?: and reach at most ([\d.]+) samples/s)?")
-"""The bounds in the reason of a skipped row (``orchestrator.search.frontier.pruning_reasons``)."""
 
 
 def front(table: Table) -> list[TrialRecord]:
@@ -94,20 +89,3 @@ def _height(records: Sequence[TrialRecord], known: set[str], tolerance: float) -
     fits = is_known[:, None] & (memory[:, None] <= (1 + tolerance) * budgets)
     reached = np.where(fits, speed[:, None], 0.0).max(axis=0)
     return float(np.minimum(1.0, reached / best).mean())
-
-
-def contradicted(skipped: Iterable[TrialRecord], truth: Table) -> float:
-    """Share of the reasons with a bound that the truth is beyond, by more than the tolerance.
-
-    Trials whose true speed is not known are left out.
-    """
-    wrong = []
-    for own in skipped:
-        bounds = BOUNDS.search(own.reason)
-        figures = truth[own.trial_id].measurements
-        if bounds is not None and "samples_per_second" in figures:
-            least_memory = (1 - TOLERANCE) * float(bounds[1]) * GIB
-            highest_speed = (1 + TOLERANCE) * float(bounds[2] or math.inf)
-            is_smaller = figures["device_peak_bytes"] < least_memory
-            wrong.append(is_smaller or figures["samples_per_second"] > highest_speed)
-    return statistics.fmean(wrong) if wrong else 0.0

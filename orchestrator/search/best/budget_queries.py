@@ -211,7 +211,7 @@ def _assess(
     rivals = [index for index in state.measured if query.candidates[index]]
     rivals += [index for index in view.outstanding if query.candidates[index]]
     incumbent = fastest_of(posterior, rivals, query.within_bytes)
-    gains = expected_gains(posterior, incumbent, query.within_bytes, is_open)
+    gains = expected_gains(posterior, incumbent, fits, is_open)
     remaining = remaining_gain(
         posterior,
         incumbent,

@@ -47,6 +47,8 @@ class FrontierSearch(BestSearch):
         super().__init__(trials, regret=tolerance, predicted_bytes=predicted_bytes, priors=priors)
         self._tolerance = tolerance
         self._auditor = Auditor(len(self._candidates), audit_fraction, seed)
+        self._posterior: Posterior | None = None
+        """What the current decisions follow from."""
 
     def ask(self) -> TrialSpec | None:
         """The next trial of the search, or at its end one of the audit."""
@@ -106,27 +108,28 @@ class FrontierSearch(BestSearch):
 
     def _queries(self) -> list[BudgetQuery]:
         """A query for each memory at which a recipe's front may have a point."""
-        posterior = self._state.posterior()
+        posterior = self._posterior = self._state.posterior()
         if posterior is None:
             return super()._queries()
         may_run = ~(self._state.given_up | self._state.too_large)
         device_bytes = self._state.device_bytes or math.inf
         queries = []
         for recipe, mask in self._masks.items():
-            for memory in _memories(posterior, np.flatnonzero(mask & may_run), self._tolerance):
-                budget = min(memory, device_bytes)
+            for likely_bytes in _memories(
+                posterior, np.flatnonzero(mask & may_run), self._tolerance
+            ):
+                budget = min(likely_bytes, device_bytes)
                 queries.append(BudgetQuery(budget, budget, recipe, mask))
         return queries
 
     def _reason(self, index: int, rule: str) -> str:
         """The sentence for a rule; it names the trial that a candidate cannot beat."""
-        posterior = self._state.posterior()
+        posterior = self._posterior
         if rule != skip_reasons.CANNOT_GAIN or posterior is None:
             return super()._reason(index, rule)
         expected = self._expected(index)
-        rival = fastest_of(
-            posterior, self._rivals(index, self._state.measured), expected.most_bytes
-        )
+        rivals = self._rivals(index, self._state.measured)
+        rival = fastest_of(posterior, rivals, expected.most_bytes)
         if rival is None:
             return super()._reason(index, rule)
         measured = self._state.measured[rival]
@@ -138,20 +141,22 @@ class FrontierSearch(BestSearch):
 
     def _drawn(self) -> int | None:
         """A skipped candidate to audit, once all trials of the search have ended."""
-        posterior = self._state.posterior()
+        rules = self._rules()
+        posterior = self._posterior
         outstanding = [self._index[own] for own in self._plan.outstanding_candidates()]
         if posterior is None or not all(map(self._auditor.is_audited, outstanding)):
             return None
         seconds = self._state.seconds(posterior)
-        return self._auditor.draw({index: float(seconds[index]) for index in self._rules()})
+        return self._auditor.draw({index: float(seconds[index]) for index in rules})
 
     def _expected(self, index: int) -> ExpectedTrial:
         """What is expected of a candidate that is skipped."""
-        posterior = self._state.posterior()
+        rule = self._current_decisions().rules[index]
+        posterior = self._posterior
         assert posterior is not None
         log_memory, deviation = posterior.log_memory[index], posterior.memory_deviation[index]
         return ExpectedTrial(
-            rule=self._current_decisions().rules[index],
+            rule=rule,
             memory_bytes=math.exp(log_memory),
             most_bytes=math.exp(log_memory + deviation) * (1 + self._tolerance),
             samples_per_second=math.exp(posterior.log_speed[index]),
@@ -202,5 +207,9 @@ def _memories(posterior: Posterior, candidates: Indices, tolerance: float) -> li
 
 def _front(candidates: Indices, log_memory: Array, log_speed: Array) -> list[int]:
     """The candidates on the Pareto front of these figures."""
-    objectives = (lambda index: -log_memory[index], log_speed.__getitem__)
-    return list(pareto_front(candidates.tolist(), objectives))
+    items = candidates.tolist()
+    objectives = (
+        dict(zip(items, (-log_memory[candidates]).tolist(), strict=True)).__getitem__,
+        dict(zip(items, log_speed[candidates].tolist(), strict=True)).__getitem__,
+    )
+    return list(pareto_front(items, objectives))

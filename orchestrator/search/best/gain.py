@@ -85,18 +85,20 @@ def probability_to_fit(posterior: Posterior, budget_bytes: float) -> Array:
     return _normal_cdf(room / deviation)
 
 
-def _usual_log_speed(posterior: Posterior, budget_bytes: float, is_open: Mask) -> float:
+def _usual_log_speed(posterior: Posterior, fits: Array, is_open: Mask) -> float:
     """The mean logarithm of the speed of the open candidates, weighted by how likely they fit."""
-    weights = is_open * probability_to_fit(posterior, budget_bytes) * posterior.works
+    weights = is_open * fits * posterior.works
     if not weights.sum() > 0:
         return float(posterior.log_speed.mean())
     return float(np.average(posterior.log_speed, weights=weights))
 
 
 def expected_gains(
-    posterior: Posterior, incumbent: int | None, budget_bytes: float, is_open: Mask
+    posterior: Posterior, incumbent: int | None, fits: Array, is_open: Mask
 ) -> Array:
     """Expected improvement over the incumbent, shape (candidates,); 0 where a candidate is closed.
+
+    ``fits`` is the probability that each candidate fits (``probability_to_fit``).
 
     The closed form of the expected improvement for a normal distribution (Jones, Schonlau and
     Welch, 1998). It is applied to the ratio of the speeds, so that an error that the candidate and
@@ -105,7 +107,7 @@ def expected_gains(
     if not is_open.any():
         return np.zeros(len(is_open))
     if incumbent is None:
-        usual = _usual_log_speed(posterior, budget_bytes, is_open)
+        usual = _usual_log_speed(posterior, fits, is_open)
         mean = posterior.log_speed - usual + _NO_INCUMBENT_DEFICIT
         deviation = np.sqrt(posterior.times.variance)
     else:
@@ -116,10 +118,11 @@ def expected_gains(
     deviation = np.maximum(deviation, 1e-9)
     score = mean / deviation
     density = np.exp(-(score**2) / 2) / math.sqrt(2 * math.pi)
-    improvement = deviation * (score * _normal_cdf(score) + density)
+    below = np.zeros(len(score))
+    below[is_open] = _normal_cdf(score[is_open])
+    improvement = deviation * (score * below + density)
     improvement = np.minimum(improvement, np.maximum(_largest_gains(posterior, incumbent), 0.0))
     # A candidate that does not fit or does not run gains nothing.
-    fits = probability_to_fit(posterior, budget_bytes)
     return np.asarray(rounded(is_open * improvement * fits * posterior.works))
 
 

@@ -150,8 +150,8 @@ class CostPrior:
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
         """Correlation of the misfits, the distances from the law, shape (rows, columns).
 
-        A squared-exponential kernel over the logarithm (base 2) of
-        the micro-batch, times a factor for each choice in which two curves differ.
+        A squared-exponential kernel over the logarithm (base 2) of the micro-batch, times a factor
+        for each choice in which two curves differ.
         """
         differing = self._by_curve(rows, columns, self.curves.differing)
         octaves = self._octaves[rows][:, None] - self._octaves[columns]

@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from orchestrator.search.frontier.search import FrontierSearch
-
 from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
+from orchestrator.search.best.front import FrontierSearch
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.follow_up_trials import tie_break
 from orchestrator.search.grid import Grid

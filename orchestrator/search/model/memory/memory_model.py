@@ -169,8 +169,9 @@ class MemoryModel:
     def _correct(self) -> None:
         """Correct the predictions by a Gaussian process over log(measured / predicted).
 
-        For borrowed predictions, most of the error is in the memory of the samples. It enters through an
-        exponential, so it is linearized at its latest estimate, and estimated again (Gauss-Newton).
+        For borrowed predictions, most of the error is in the memory of the samples. It enters
+        through an exponential, so it is linearized at its latest estimate, and estimated again
+        (Gauss-Newton).
         """
         measured, log_measured = self._known()
         deviation = self._most_probable_deviation(measured, log_measured)

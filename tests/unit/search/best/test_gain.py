@@ -11,6 +11,7 @@ from orchestrator.search.best.gain import (
     Posterior,
     expected_gains,
     most_per_second,
+    probability_to_fit,
     remaining_gain,
 )
 from orchestrator.search.best.state import SearchState
@@ -44,8 +45,10 @@ def test_gains_without_an_incumbent_do_not_depend_on_slow_candidates_that_do_not
     is_open = np.array([True, True, False, True, True, True])
     without_slow = np.array([True, True, False, False, False, False])
     known = posterior()
-    gains = expected_gains(known, None, BUDGET, is_open)
-    assert gains[:2] == pytest.approx(expected_gains(known, None, BUDGET, without_slow)[:2])
+    gains = expected_gains(known, None, probability_to_fit(known, BUDGET), is_open)
+    assert gains[:2] == pytest.approx(
+        expected_gains(known, None, probability_to_fit(known, BUDGET), without_slow)[:2]
+    )
     # What surely does not fit gains nothing.
     assert gains[5] == pytest.approx(0.0, abs=1e-3)
 
@@ -53,7 +56,7 @@ def test_gains_without_an_incumbent_do_not_depend_on_slow_candidates_that_do_not
 def test_values_without_an_incumbent_are_the_expected_gains() -> None:
     is_open = np.array([True, True, False, True, True, True])
     known = posterior()
-    gains = expected_gains(known, None, BUDGET, is_open)
+    gains = expected_gains(known, None, probability_to_fit(known, BUDGET), is_open)
     left = remaining_gain(known, None, BUDGET, gains, probability=0.95, seed=0)
     assert left.values.tolist() == gains.tolist()
     assert left.probability_any_fits > 0.9
@@ -101,7 +104,12 @@ OPEN = np.array([False, True, True])
 def test_expected_gain_is_that_of_the_ratio_to_the_incumbent(
     shared: float, model_error: float
 ) -> None:
-    gains = expected_gains(known_posterior(shared, model_error=model_error), 0, 1e12, OPEN)
+    gains = expected_gains(
+        known_posterior(shared, model_error=model_error),
+        0,
+        probability_to_fit(known_posterior(shared, model_error=model_error), 1e12),
+        OPEN,
+    )
     # Var(a - b) = Var(a) + Var(b) - 2 Cov(a, b): an error that both share cancels out.
     deviation = np.sqrt(2 * 0.04 - 2 * shared + model_error**2)
     expected = [0.0, positive_part(0.05, deviation), positive_part(0.02, deviation)]
@@ -113,7 +121,7 @@ def test_remaining_gain_is_bounded_by_the_quantile_of_the_larger_ratio(
     shared: float, model_error: float
 ) -> None:
     known = known_posterior(shared, model_error=model_error)
-    gains = expected_gains(known, 0, 1e12, OPEN)
+    gains = expected_gains(known, 0, probability_to_fit(known, 1e12), OPEN)
     left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
     spread = 0.04 - shared  # of each candidate alone, and of the incumbent
     draws = np.random.default_rng(1).normal(size=(100_000, 4))
@@ -127,7 +135,7 @@ def test_remaining_gain_is_bounded_by_the_quantile_of_the_larger_ratio(
 
 def test_memory_errors_of_two_candidates_are_half_in_common() -> None:
     known = dataclasses.replace(known_posterior(0.0), memory_deviation=np.ones(3))
-    gains = expected_gains(known, 0, 1.0, OPEN)
+    gains = expected_gains(known, 0, probability_to_fit(known, 1.0), OPEN)
     assert gains[1] == pytest.approx(positive_part(0.05, np.sqrt(0.08)) / 2, rel=1e-3)
     left = remaining_gain(known, 0, 1.0, gains, probability=0.95, seed=0)
     # For two normal variables with correlation 1/2, P(either < 0) = 1/2 + 1/2 - 1/3.
@@ -137,7 +145,7 @@ def test_memory_errors_of_two_candidates_are_half_in_common() -> None:
 def test_row_that_is_known_as_well_as_a_measurement_shows_half() -> None:
     noise = 0.02
     known = dataclasses.replace(known_posterior(0.04 - noise**2 / 2), works=np.array([1, 1, 0]))
-    gains = expected_gains(known, 0, 1e12, OPEN)
+    gains = expected_gains(known, 0, probability_to_fit(known, 1e12), OPEN)
     left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
     draws = np.random.default_rng(1).normal(0.05, noise, 100_000)
     excess = np.maximum(np.maximum(draws, 0.0) - gains[1], 0.0).mean()
@@ -146,12 +154,14 @@ def test_row_that_is_known_as_well_as_a_measurement_shows_half() -> None:
 
 def test_gains_without_an_incumbent_rank_by_speed_and_not_by_its_unit() -> None:
     known = known_posterior(0.0)
-    gains = expected_gains(known, None, 1e12, OPEN)
+    gains = expected_gains(known, None, probability_to_fit(known, 1e12), OPEN)
     assert gains[1] > gains[2] > gains[0] == 0.0
     # The usual speed is the mean of the open candidates, from which a deficit of e is counted.
     assert gains[1] == pytest.approx(positive_part(1.015, 0.2), rel=1e-3)
     doubled = dataclasses.replace(known, log_speed=known.log_speed + np.log(2))
-    assert expected_gains(doubled, None, 1e12, OPEN) == pytest.approx(gains)
+    assert expected_gains(doubled, None, probability_to_fit(doubled, 1e12), OPEN) == pytest.approx(
+        gains
+    )
 
 
 @pytest.mark.parametrize(("incumbent", "at_most"), [(None, np.inf), (0, 0.0)])
@@ -166,7 +176,7 @@ def test_technique_that_may_not_run_fits_as_often_as_it_runs() -> None:
     known = dataclasses.replace(
         known_posterior(0.0), unproven=np.array([True]), untried_probability=np.array([0.9])
     )
-    gains = expected_gains(known, 0, 1e12, OPEN)
+    gains = expected_gains(known, 0, probability_to_fit(known, 1e12), OPEN)
     left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
     # Both candidates have the technique, so it runs for both or for none.
     assert left.probability_any_fits == pytest.approx(0.9, abs=0.05)

@@ -14,15 +14,10 @@ from orchestrator.search.model.error_scales import (
     posterior_scale,
     surprises_of,
 )
-from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.hyperparameters import OF_TIME
 from orchestrator.search.model.noise_scales import Residuals, Scales
 
-SETTINGS = Hyperparameters(
-    extra_deviations=(0.0,),
-    misfit_deviations=(0.03, 0.06, 0.12, 0.25),
-    usual_misfit=0.03,
-    noises=(0.01, 0.02),
-)
+SETTINGS = replace(OF_TIME, noises=(0.01, 0.02))
 COUNT = 12
 SMALL = 0.05 * np.array([1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.5, -0.5])
 
@@ -35,7 +30,6 @@ def residuals(from_prior: Array, *, is_of_host: bool = False) -> Residuals:
         from_law=np.zeros(COUNT),
         parameter_covariance=0.1**2 * identity,
         misfit_kernel=identity,
-        extra_kernel=np.zeros((COUNT, COUNT)),
         known_variances=np.zeros(COUNT),
         is_on_floor=np.full(COUNT, is_of_host),
         has_outliers=True,
@@ -81,7 +75,7 @@ def test_left_out_residual_is_predicted_from_the_others() -> None:
 
 
 def test_posterior_scale_follows_the_size_of_the_residuals() -> None:
-    scales = Scales(misfit_deviation=0.0, extra_deviation=0.0, noises=np.zeros(COUNT))
+    scales = Scales(misfit_deviation=0.0, noises=np.zeros(COUNT))
     usual = 0.1 * np.sqrt(10 / 12) * np.ones(COUNT)
     # Twelve residuals, less two free parameters, of squared length 10 are as expected.
     assert posterior_scale(residuals(usual), scales) == pytest.approx(1.0)

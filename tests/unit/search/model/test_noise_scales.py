@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from orchestrator.search.model.arrays import Array
-from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.hyperparameters import OF_TIME
 from orchestrator.search.model.noise_scales import (
     Residuals,
     _log_prior,
@@ -18,6 +18,12 @@ from orchestrator.search.model.noise_scales import (
     most_likely_scales,
 )
 
+SETTINGS = replace(
+    OF_TIME,
+    misfit_deviations=(0.002, 0.008, 0.03),
+    usual_misfit=0.008,
+    noises=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1),
+)
 COUNT = 40
 GENERATOR = np.random.default_rng(0)
 
@@ -30,7 +36,6 @@ def residuals(values: Array) -> Residuals:
         from_law=values,
         parameter_covariance=nothing,
         misfit_kernel=nothing,
-        extra_kernel=nothing,
         known_variances=np.zeros(COUNT),
         is_on_floor=np.zeros(COUNT, bool),
         has_outliers=False,
@@ -39,10 +44,10 @@ def residuals(values: Array) -> Residuals:
 
 @pytest.mark.parametrize(
     ("misfit", "usual", "density"),
-    [(0.01, None, 0.0), (0.01, 0.01, 0.0), (0.01 * math.exp(0.7), 0.01, -0.5)],
+    [(0.01, 0.01, 0.0), (0.01 * math.exp(0.7), 0.01, -0.5)],
 )
 def test_misfit_is_log_normal_around_the_usual_one(
-    misfit: float, usual: float | None, density: float
+    misfit: float, usual: float, density: float
 ) -> None:
     assert _log_prior(misfit, usual) == pytest.approx(density)
 
@@ -64,14 +69,14 @@ def test_log_likelihoods_are_those_of_normal_densities() -> None:
 @pytest.mark.parametrize("noise", [0.0025, 0.02, 0.1])
 def test_scales_recover_the_noise_of_the_residuals(noise: float) -> None:
     values = GENERATOR.normal(scale=noise, size=COUNT)
-    scales = most_likely_scales(residuals(values), Hyperparameters())
+    scales = most_likely_scales(residuals(values), SETTINGS)
     assert scales.noises == pytest.approx(noise)
 
 
 def test_scales_take_a_common_deviation_for_misfit() -> None:
     values = np.full(COUNT, 0.03) + GENERATOR.normal(scale=0.001, size=COUNT)
     together = replace(residuals(values), misfit_kernel=np.ones((COUNT, COUNT)))
-    scales = most_likely_scales(together, Hyperparameters())
+    scales = most_likely_scales(together, SETTINGS)
     assert scales.misfit_deviation == 0.03
     assert scales.noises == pytest.approx(0.001)
 
@@ -79,7 +84,7 @@ def test_scales_take_a_common_deviation_for_misfit() -> None:
 def test_scales_give_an_outlier_noise_of_its_own() -> None:
     values = GENERATOR.normal(scale=0.0025, size=COUNT)
     values[7] = 0.2
-    scales = most_likely_scales(replace(residuals(values), has_outliers=True), Hyperparameters())
+    scales = most_likely_scales(replace(residuals(values), has_outliers=True), SETTINGS)
     others = np.delete(scales.noises, 7)
     assert scales.noises[7] == pytest.approx(0.2 / 3)
     assert others.max() <= 0.005
@@ -88,8 +93,6 @@ def test_scales_give_an_outlier_noise_of_its_own() -> None:
 def test_scales_give_the_floor_noise_of_its_own() -> None:
     is_on_floor = np.arange(COUNT) % 2 == 0
     values = GENERATOR.normal(scale=np.where(is_on_floor, 0.1, 0.0025))
-    scales = most_likely_scales(
-        replace(residuals(values), is_on_floor=is_on_floor), Hyperparameters()
-    )
+    scales = most_likely_scales(replace(residuals(values), is_on_floor=is_on_floor), SETTINGS)
     assert scales.noises[is_on_floor] == pytest.approx(0.1)
     assert scales.noises[~is_on_floor] == pytest.approx(0.0025)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from orchestrator.search.frontier.cost_model import layout_of
 
 from orchestrator.search.model.arrays import Array
 from orchestrator.search.model.candidates import candidates_of
-from orchestrator.search.model.hyperparameters import Hyperparameters
+from orchestrator.search.model.cost_prior import CostPrior
+from orchestrator.search.model.curve_prior import PriorScales
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.hyperparameters import OF_TIME
 from orchestrator.search.model.performance_model import Branch, PerformanceModel
 from tests.benchmarks.grids import make_spec
 
@@ -31,9 +33,15 @@ def law(*, branches: dict[int, Branch] | None = None, is_time: bool = True) -> P
     seen = np.full(len(CANDIDATES), Branch.UNKNOWN, int)
     for index, branch in (branches or {}).items():
         seen[index] = branch
-    hyperparameters = Hyperparameters()
-    layout = layout_of(CANDIDATES, hyperparameters, is_time=is_time)
-    return PerformanceModel(layout=layout, hyperparameters=hyperparameters, unit=3.0, branches=seen)
+    prior = CostPrior(CANDIDATES, TechniquePriors(), PriorScales(), is_time=is_time)
+    every = np.arange(len(CANDIDATES))
+    return PerformanceModel(
+        layout=prior.layout(every, np.arange(prior.curves.count), np.zeros((0, 0))),
+        hyperparameters=OF_TIME,
+        unit=3.0,
+        branches=seen,
+        norm_exponents=np.full(len(CANDIDATES), OF_TIME.max_norm_exponent),
+    )
 
 
 def numerical_jacobian(function: object, at: Array) -> Array:
