@@ -33,7 +33,8 @@ class FrontierOptions(_SearchOptions):
 
     kind: Literal["frontier"] = "frontier"
     tolerance: float = Field(default=0.02, ge=0, lt=1)
-    """skip a configuration that can beat a measured one by no more than this share"""
+    """stop when, at every memory, the fastest unmeasured configuration is expected to be faster by
+    less than this share"""
     audit_fraction: float = Field(default=0.03, ge=0, le=1)
     """share of the skipped configurations that are measured anyway, to check the search (at least
     two; 0: none)"""

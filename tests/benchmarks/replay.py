@@ -1,7 +1,7 @@
 """Searches replayed against a recorded or simulated grid: what they cost and how much of the front
 they find.
 
-    python -m tests.benchmarks.replay [TRIALS.parquet ...] [--seeds 100]
+    python -m tests.benchmarks.replay [GRID ...] [--seeds 100]
 
 In a replay a search gets, for every trial it asks for, the record that the table has. The
 figures are exact and repeatable, and need no GPU. Random order gets the slot seconds that
@@ -29,15 +29,14 @@ from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
 from orchestrator.search.best.front import FrontierSearch
 from orchestrator.search.grid import Grid
+from tests.benchmarks.best.grids import Grid as RecordedGrid
+from tests.benchmarks.best.grids import law_grid, recorded_grid
 from tests.benchmarks.grids import (
     DATA,
     Table,
-    predicted,
-    recorded,
     with_noise,
 )
 from tests.benchmarks.replay_scores import front, height, recall
-from tests.benchmarks.simulated_grids import simulated
 
 NOISES = (0.01, 0.10)
 
@@ -67,6 +66,7 @@ class Replay:
 
     @property
     def trials(self) -> int:
+        """Trials that were run."""
         return len(self.asked)
 
     @property
@@ -136,18 +136,18 @@ def random_order(seed: int) -> MakeSearch:
     return make
 
 
-def with_predicted_memory(predicted_bytes: Mapping[str, float]) -> MakeSearch:
-    return partial(FrontierSearch, predicted_bytes=predicted_bytes)
+def frontier_search(grid: RecordedGrid, *, has_predictions: bool = True) -> MakeSearch:
+    """The frontier search with the priors of a grid, and with its predicted memory or without."""
+    predicted_bytes = grid.predicted_bytes if has_predictions else {}
+    return partial(FrontierSearch, predicted_bytes=predicted_bytes, priors=grid.priors)
 
 
-def with_random(
-    table: Table, noise: float, seed: int, predicted_bytes: Mapping[str, float]
-) -> Mapping[str, Replay]:
+def with_random(grid: RecordedGrid, noise: float, seed: int) -> Mapping[str, Replay]:
     """The frontier search, and random order in the slot seconds that it took, on a table with such
     noise."""
-    noisy = with_noise(table, noise, seed)
-    frontier = replay(with_predicted_memory(predicted_bytes), noisy, truth=table)
-    chance = replay(random_order(seed), noisy, truth=table, seconds=frontier.seconds)
+    noisy = with_noise(grid.table, noise, seed)
+    frontier = replay(frontier_search(grid), noisy, truth=grid.table)
+    chance = replay(random_order(seed), noisy, truth=grid.table, seconds=frontier.seconds)
     return {"frontier": frontier, "random": chance}
 
 
@@ -158,26 +158,21 @@ HEADER = (
 )
 
 
-def report(
-    name: str,
-    table: Table,
-    seeds: int,
-    predicted_bytes: Mapping[str, float],
-    workers: int | None = None,
-) -> Iterator[str]:
-    """Lines: the searches on one table, without and with noise."""
-    yield f"{name}: {len(front(table))} points on the fronts of {len(table)} configurations"
+def report(grid: RecordedGrid, seeds: int, workers: int | None = None) -> Iterator[str]:
+    """Lines: the searches on one grid, without and with noise."""
+    table = grid.table
+    yield f"{grid.name}: {len(front(table))} points on the fronts of {len(table)} configurations"
     yield HEADER
     yield _line("grid", [replay(Grid, table)])
-    if predicted_bytes:
-        yield _line("frontier, memory unpredicted", [replay(FrontierSearch, table)])
+    if grid.predicted_bytes:
+        search = frontier_search(grid, has_predictions=False)
+        yield _line("frontier, memory unpredicted", [replay(search, table)])
     with ProcessPoolExecutor(workers) as pool:
         for noise in (0.0, *NOISES):
-            tasks = repeat(table), repeat(noise), range(seeds), repeat(predicted_bytes)
-            runs = list(pool.map(with_random, *tasks))
+            runs = list(pool.map(with_random, repeat(grid), repeat(noise), range(seeds)))
             suffix = f", {noise:.0%} noise" if noise else ""
-            for search in runs[0]:
-                yield _line(search + suffix, [run[search] for run in runs])
+            for name in runs[0]:
+                yield _line(name + suffix, [run[name] for run in runs])
 
 
 def _line(name: str, runs: Sequence[Replay]) -> str:
@@ -196,25 +191,24 @@ def _line(name: str, runs: Sequence[Replay]) -> str:
 
 
 def main() -> None:
+    """Print the figures."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.replay",
         description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
     )
     add = parser.add_argument
-    default = "recorded tables; default: those in tests/data, and a simulated one"
-    add("tables", type=Path, nargs="*", help=default)
+    default = "runs or tables of recorded grids; default: those in tests/data, and a simulated one"
+    add("grids", type=Path, nargs="*", help=default)
     add("--seeds", type=int, default=100, help="noisy tables and random orders per figure")
     add("--workers", type=int, help="processes; default: one per core")
     options = parser.parse_args()
-    paths = options.tables or sorted(DATA.glob("bert_large_h200*.parquet"))
-    tables = {f"measured, {path.name}": recorded(path) for path in paths}
-    predictions = {name: predicted(table) for name, table in tables.items()}
-    if not options.tables:
-        tables["SIMULATED, four precisions"] = simulated()
-    for name, table in tables.items():
-        known = predictions.get(name, {})
-        for line in report(name, table, options.seeds, known, options.workers):
+    paths = options.grids or sorted(DATA.glob("bert_large_h200*.parquet"))
+    grids = [recorded_grid(path, ()) for path in paths]
+    if not options.grids:
+        grids.append(law_grid(()))
+    for grid in grids:
+        for line in report(grid, options.seeds, options.workers):
             print(line, flush=True)
 
 

@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 
-from orchestrator.search.best.front import FrontierSearch
-from tests.benchmarks.grids import DATA, Table, predicted, recorded, with_noise
-from tests.benchmarks.replay import MakeSearch, Replay, replay, with_predicted_memory, with_random
-from tests.benchmarks.simulated_grids import simulated
+from tests.benchmarks.best.grids import Grid as RecordedGrid
+from tests.benchmarks.best.grids import law_grid, recorded_grid
+from tests.benchmarks.grids import DATA
+from tests.benchmarks.replay import Replay, frontier_search, replay, with_random
 
 MAX_COST = {
     "bert_large_h200.parquet": (0.22, 0.40),
@@ -23,18 +23,16 @@ without."""
 RECORDED = sorted(path.name for path in DATA.glob("bert_large_h200*.parquet"))
 
 
-def with_memory_of(table: Table) -> MakeSearch:
-    """The frontier search with the predicted memory of a table."""
-    return with_predicted_memory(predicted(table))
+def grid_of(name: str) -> RecordedGrid:
+    """A recorded grid, with its predicted memory and the priors of other models."""
+    return recorded_grid(DATA / name, ())
 
 
 @cache
 def replayed(name: str, *, has_predictions: bool = True) -> Replay:
     """The frontier search on a recorded table, with its predicted memory or without."""
-    make: MakeSearch = FrontierSearch
-    if has_predictions:
-        make = with_memory_of(table)
-    return replay(make, table)
+    grid = grid_of(name)
+    return replay(frontier_search(grid, has_predictions=has_predictions), grid.table)
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -51,17 +49,15 @@ def test_replay_of_a_quiet_grid_finds_nearly_all_points(name):
 
 
 def test_replay_with_equal_seeds_asks_for_equal_trials():
-    table = recorded()
-    assert replay(with_memory_of(table), table).asked == replayed(RECORDED[1]).asked
+    grid = grid_of(RECORDED[1])
+    assert replay(frontier_search(grid), grid.table).asked == replayed(RECORDED[1]).asked
 
 
 def test_replay_with_noise_finds_the_true_front():
-    table = recorded()
-    noisy = with_noise(table, 0.03, seed=0)
-    assert replay(with_memory_of(table), noisy, truth=table).true_recall >= 0.9
+    assert with_random(grid_of(RECORDED[1]), 0.03, 0)["frontier"].true_recall >= 0.9
 
 
 def test_replay_in_equal_time_finds_over_twice_as_much_as_random_order():
-    runs = with_random(simulated(), 0.0, 0, {})
+    runs = with_random(law_grid(()), 0.0, 0)
     assert runs["frontier"].recall >= 0.9
     assert 2 * runs["random"].recall < runs["frontier"].recall
