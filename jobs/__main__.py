@@ -42,9 +42,7 @@ def _run(spec: TrialSpec, result: Path | None, phase_file: Path | None) -> None:
 
     from jobs.isolation import child_main
 
-    phase = None
-    if phase_file is not None:
-        phase = child_main.open_phase(phase_file)
+    phase = None if phase_file is None else child_main.open_phase(phase_file)
     status = 0
     if result is not None:
         status = child_main.run_and_record(spec, result, phase)
@@ -89,18 +87,14 @@ def _check(spec: TrialSpec, options: argparse.Namespace) -> None:
         raise ValueError(problem)
     if spec.own_code is not None and not options.allow_own_code:
         names = ", ".join(map(repr, spec.own_code.names))
-        raise ValueError(
-            f"the trial would run code of these names: {names}; to allow that, give "
-            "--allow-own-code"
-        )
+        runs = f"the trial would run code of these names: {names}"
+        raise ValueError(f"{runs}; to allow that, give --allow-own-code")
     # transformers loads an implementation with a slash in its name from the Hub, and runs it.
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-    runs = ""
+    runs = f"attn_implementation {attention!r} would run code from the Hub"
     if spec.model.trust_remote_code:
         runs = "the trial's checkpoint would run its own code"
-    elif "/" in attention:
-        runs = f"attn_implementation {attention!r} would run code from the Hub"
-    if runs and not options.trust_remote_code:
+    if (spec.model.trust_remote_code or "/" in attention) and not options.trust_remote_code:
         raise ValueError(f"{runs}; to allow that, give --trust-remote-code")
 
 

@@ -40,8 +40,7 @@ _HARMLESS_ARGUMENTS = _words(
     warmup_steps weight_decay
     """
 )
-"""Fields of ``TrainingArguments`` that no axis sets, and that change a step or nothing. The others
-belong to the runner, to evaluation and saving, or to services."""
+"""Fields of ``TrainingArguments`` that no axis sets, and that change a step or nothing."""
 DEEPSPEED_SECTIONS = _words(
     """
     activation_checkpointing aio amp bf16 checkpoint comms_logger communication_data_type
@@ -150,12 +149,9 @@ def _rows() -> Sequence[Variant]:
 
 def _entries(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every key in nested mappings and lists, as its path, with its value."""
-    items: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, Mapping):
-        items = value.items()
-    elif isinstance(value, list | tuple):
-        items = enumerate(value)
-    for key, item in items:
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    for key, item in value.items() if isinstance(value, Mapping) else ():
         if isinstance(key, str):
             yield (key,), item
         for at, below in _entries(item):

@@ -13,8 +13,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_PACKAGES = ("jobs", "orchestrator")
-
 
 def command(module: str, *arguments: str) -> list[str]:
     """The command that runs a module of this program, wherever it is started."""
@@ -41,9 +39,9 @@ def _import_from(home: str, package: str) -> None:
     """
     sys.path.insert(0, home)
     try:
-        for name in dict.fromkeys(("jobs", package)):
-            if name in _PACKAGES:
-                importlib.import_module(name)
+        importlib.import_module("jobs")
+        if package == "orchestrator":
+            importlib.import_module(package)
     finally:
         sys.path.remove(home)
 

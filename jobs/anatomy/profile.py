@@ -12,7 +12,13 @@ from typing import Any
 import torch
 
 from jobs.anatomy import rules_of_thumb
-from jobs.anatomy.memory.ledger import DeviceReadings, host_memory, ledger, saved_activations
+from jobs.anatomy.memory.ledger import (
+    DeviceReadings,
+    bytes_by_name,
+    host_memory,
+    ledger,
+    saved_activations,
+)
 from jobs.anatomy.memory.live_tensors import live_tensors, optimizer_layers
 from jobs.anatomy.memory.timeline import StepMemory, step_memory
 from jobs.anatomy.step_profiler import StepProfiler
@@ -109,10 +115,8 @@ def _memory_entries(
     if torch.cuda.is_available():
         yield from host_memory(profiler.live_tensors)
     # Managed memory is in no allocator's events, so it is added to what they show.
-    peak_by_name = Counter(memory.peak_by_name)
-    for tensor in profiler.live_tensors:
-        if tensor.device == "managed":
-            peak_by_name[tensor.name] += tensor.nbytes
+    managed = bytes_by_name(profiler.live_tensors, "managed")
+    peak_by_name = Counter(memory.peak_by_name) + managed
     yield from rules_of_thumb.memory_rules(peak_by_name, row)
     yield from rules_of_thumb.peak_check(memory.peak_bytes, row)
 

@@ -15,9 +15,8 @@ GUIDE = "https://huggingface.co/docs/transformers/model_memory_anatomy"
 PAPER = "Ivanov et al. 2020, Data Movement Is All You Need (arXiv 2007.00072), BERT on a V100"
 
 ROUGHLY = 0.25
-"""A rule about time holds if the measured figure differs from it by at most this share. It is a
-choice, not a fit, and larger than for memory: the paper's shares and the guide's ratio were each
-found on a single machine."""
+"""A rule about time holds if the figure differs from it by at most this share: a choice, because
+the paper's shares and the guide's ratio were each found on a single machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,7 @@ _SGD_MOMENTUM = {"optimizer_class": ("torch.SGD",), "optimizer_state_dtypes": ("
 _TWICE = ("weights", "autocast copies of weights")
 _STATES = ("optimizer states",)
 _ALL_BUT_ACTIVATIONS = (*_TWICE, "gradients", *_STATES)
+_ALL_NAME = "all but activations, mixed precision with AdamW"
 
 RULES = (
     RuleOfThumb("weights, fp32", ("weights",), 4, "parameters_total", _FP32),
@@ -54,13 +54,7 @@ RULES = (
     RuleOfThumb(
         "optimizer states, SGD with momentum", _STATES, 4, "parameters_trainable", _SGD_MOMENTUM
     ),
-    RuleOfThumb(
-        "all but activations, mixed precision with AdamW",
-        _ALL_BUT_ACTIVATIONS,
-        18,
-        "parameters_total",
-        {**_MIXED, **_ADAMW},
-    ),
+    RuleOfThumb(_ALL_NAME, _ALL_BUT_ACTIVATIONS, 18, "parameters_total", _MIXED | _ADAMW),
 )
 
 SHARES: Mapping[str, float] = {CONTRACTIONS: 0.61, NORMALIZATIONS: 0.255, ELEMENTWISE: 0.135}
@@ -70,10 +64,9 @@ SHARES: Mapping[str, float] = {CONTRACTIONS: 0.61, NORMALIZATIONS: 0.255, ELEMEN
 def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Iterator[Entry]:
     """Entries of the part "rules" for a trial's memory.
 
-    ``peak_by_name`` are the most bytes that each name held over a step, on device and host. The
-    rules are about training without DeepSpeed.
+    ``peak_by_name`` are the most bytes that each name held over a step, on device and host.
     """
-    if "zero_stage" in row:
+    if "zero_stage" in row:  # the rules are about training without DeepSpeed
         return
     nbytes_by_kind: Counter[str] = Counter()
     for name, nbytes in peak_by_name.items():

@@ -29,12 +29,10 @@ class StepProfiler(Listener):
     """Times ``timed_steps`` steps, then profiles one step.
 
     With ``timed_steps=0`` the profiled step is timed as well. All micro-batches of a step are
-    fetched, but only the last two are trained on. Synchronising the device in between disturbs no
-    counted step, because all of them are over.
-
-    The first extra step restarts data iterators and workers, so the wait for data is reported as at
-    most ``usual_data_wait``, the seconds of a counted step. ``find_live_tensors`` lists the tensors
-    that exist between steps, and ``module_ranges`` marks modules for the profiler.
+    fetched, but only the last two are trained on. The wait for data is reported as at most
+    ``usual_data_wait``, that of a counted step, because the first extra step restarts workers.
+    ``find_live_tensors`` lists the tensors that exist between steps, and ``module_ranges`` marks
+    modules for the profiler.
     """
 
     def __init__(
@@ -62,7 +60,6 @@ class StepProfiler(Listener):
         self._inputs: set[int] = set()
         self._live_tensors: dict[int, LiveTensor] = {}
         self.profile: torch.profiler.profile | None = None
-        """The profile of the last step."""
         self.phase_seconds: Mapping[str, float] = {}
         """Phase -> seconds of one step that was not profiled."""
         self.repetitions = 1.0
@@ -75,7 +72,6 @@ class StepProfiler(Listener):
 
     def known_blocks(self) -> KnownBlocks:
         """What the addresses in the trace are used for. Releases cuBLAS's workspaces."""
-        # Gradients are listed separately, because they do not always live until the next step.
         name_of = {tensor.address: tensor.name for tensor in self.live_tensors}
         gradients = {address for address, name in name_of.items() if name == "gradients"}
         others = {address: name for address, name in name_of.items() if name != "gradients"}
@@ -138,11 +134,10 @@ class StepProfiler(Listener):
 
     def _seconds_of_a_step(self) -> dict[str, float]:
         """Phase -> seconds, scaled to all micro-batches of a step."""
-        seconds = {}
-        for phase, median in self._timer.median_seconds().items():
-            # The extra steps train fewer micro-batches than a counted step, each for several.
-            seconds[str(phase)] = median * phase_weight(phase, self.repetitions)
-        # Restarted iterators and workers make the extra steps wait longer than a counted one.
+        seconds: dict[str, float] = {
+            phase: median * phase_weight(phase, self.repetitions)
+            for phase, median in self._timer.median_seconds().items()
+        }
         seconds["data"] = min(seconds.get("data", 0.0), self._usual_data_wait)
         return seconds
 
@@ -203,12 +198,10 @@ class StepProfiler(Listener):
 def _allocated_blocks() -> dict[int, int]:
     """Address -> bytes of every block that the caching allocator has handed out."""
     segments: Any = torch.cuda.memory_snapshot()
-    blocks = {}
-    for segment in segments:
-        for block in segment["blocks"]:
-            if block["state"] == "active_allocated":
-                blocks[block["address"]] = block["size"]
-    return blocks
+    blocks = (block for segment in segments for block in segment["blocks"])
+    return {
+        block["address"]: block["size"] for block in blocks if block["state"] == "active_allocated"
+    }
 
 
 class PhaseTimer:

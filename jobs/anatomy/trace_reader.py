@@ -43,10 +43,9 @@ def read(
 
     ``device`` is "cuda" or "cpu". The calls of ``counted_operators`` are kept with their shapes.
     """
-    # The profiler's internal tree, because its public list of events does not say which event is
-    # inside which.
+    # The profiler's internal tree of the host's events, because its public list does not say which
+    # event is inside which. Kernels are in a flat list.
     kineto: Any = profile.profiler
-    # The tree holds the host's events: operators and allocations. Kernels are in a flat list.
     results = kineto.kineto_results
     reader = _EventTreeReader(device, counted_operators)
     for root in results.experimental_event_tree():
@@ -123,10 +122,7 @@ class _EventTreeReader:
         if name.startswith(PHASE):
             self.phases.append(PhaseSpan(name.removeprefix(PHASE), begin, event.end_time_ns))
         context = self._context_inside(name, event.extra_fields, outer)
-        operator = name
-        if name.startswith(_NOT_OPERATORS):
-            operator = ""
-        # Kernels find their launcher by the correlation id.
+        operator = "" if name.startswith(_NOT_OPERATORS) else name
         self.launchers[event.correlation_id] = _Launcher(operator, begin, context.module)
         if self._device == "cpu":
             self._read_host_work(event, context)
@@ -139,10 +135,8 @@ class _EventTreeReader:
         if name.startswith(MODULE):
             return outer._replace(module=name.removeprefix(MODULE))
         if name.startswith(_AUTOGRAD_NODE):
-            # Class of the module whose forward pass made the node.
-            module = self._module_of_node.get(fields.sequence_number, "")
-            if _COMPILED_NODE in name:
-                module = COMPILED
+            made_by = self._module_of_node.get(fields.sequence_number, "")
+            module = COMPILED if _COMPILED_NODE in name else made_by
             return outer._replace(module=module, in_backward=True, recomputed=False)
         if name.startswith(_COMPILED_RANGES):
             return outer._replace(module=COMPILED)
@@ -203,7 +197,6 @@ class _EventTreeReader:
 
     def _read_host_work(self, event: Any, context: _Context) -> None:
         """An operator's own time on the CPU: its duration less that of the operators inside it."""
-        # Operators inside this one have entries of their own.
         children = [child for child in event.children if child.tag.name == "TorchOp"]
         own_nanoseconds = event.duration_time_ns - sum(child.duration_time_ns for child in children)
         # Ranges of phases, modules and autograd nodes are no operators.

@@ -42,9 +42,8 @@ HookPlace = Literal[
 
 - ``allocator()`` sets up the allocator of the GPU before it holds any memory.
 - ``rows(data, config, samples, seed, batching)`` returns the dataset and the collator to use, in
-  place of ``collator`` and ``batching``. ``data`` is a ``DataSpec``, ``config`` the configuration
-  of the model, and ``batching`` the name of the hook there (empty: none). ``samples`` and ``seed``
-  are as for ``jobs.trial.data.load``.
+  place of ``collator`` and ``batching``; ``batching`` is the name of the hook there (empty: none),
+  and the others are as for ``jobs.trial.data.load``.
 - ``preferences`` does the same as ``rows`` for a loop that trains on pairs of answers.
 - ``collator(collator)`` returns the collator to use.
 - ``batching(dataset, collator, attention, tokens)`` returns the dataset and the collator to use;

@@ -11,20 +11,15 @@ MAX_SEED = 2**32 - 1
 """NumPy takes no larger seed (``numpy.random.seed``), and transformers seeds NumPy."""
 
 MAX_TIMEOUT_SECONDS = 366 * 24 * 3600.0
-"""A year: longer than any trial. Python's clocks overflow at 292 years."""
+"""A year: longer than any trial."""
 
 
 def problem_of(spec: TrialSpec) -> str:
-    """The first reason why no library could run a trial; empty if there is none.
-
-    A config is checked when it is read. This is for specs that come from a file of JSON.
-    """
+    """The first reason why no library could run a trial of a JSON file; empty if there is none."""
     seed = spec.measure.seed
     if not 0 <= seed <= MAX_SEED:
-        return (
-            f"measure.seed is {seed}: it must be from 0 to {MAX_SEED}, the largest seed that NumPy "
-            "takes"
-        )
+        limit = f"{MAX_SEED}, the largest seed that NumPy takes"
+        return f"measure.seed is {seed}: it must be from 0 to {limit}"
     timeout = spec.measure.timeout_seconds
     if not 0 < timeout <= MAX_TIMEOUT_SECONDS:
         return f"measure.timeout_seconds is {timeout:g}: it must be above zero and at most a year"

@@ -73,10 +73,7 @@ class DatasetFile:
     columns: Mapping[str, str] = field(default_factory=dict)
     """Our name of a column -> the file's name. Ours are ``text``, ``labels``, ``input_ids`` ..."""
     tokenizer: str | None = None
-    """A tokenizer's name or folder; not needed when the file already holds ``input_ids``.
-
-    For images with texts it is the name or folder of the model's processor.
-    """
+    """Name or folder of a tokenizer, or of a processor of images; rows of token ids need none."""
     max_length: int = 512
     """Longer texts are cut to this many tokens."""
     max_tokens: int | None = None

@@ -14,8 +14,7 @@ Choice = str | int | float | bool | None
 class TrainingRecipe:
     """The choices that change what a training learns: optimizer family, adapter, learning rate ...
 
-    Trials with equal recipes and equal effective batch train the same way. The plain recipe is
-    empty.
+    Trials with equal recipes and equal effective batch train the same way.
     """
 
     choices: frozenset[tuple[str, Choice]] = frozenset()

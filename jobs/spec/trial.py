@@ -26,8 +26,8 @@ class MemoryCap:
     device_bytes: int
     """All that the trial may take, its CUDA context and libraries included."""
     non_allocator_bytes: int = 0
-    """What context and libraries took when the configuration ran uncapped. If the trial's own
-    context takes more, that counts instead. The allocator gets the rest."""
+    """What context and libraries took when the configuration ran uncapped; the trial's own context
+    if that is larger. The allocator gets the rest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,8 +76,7 @@ class FollowUp:
     """That trial's id."""
     purpose: Purpose
     compared_with: tuple[str, ...] = ()
-    """Ids of the trials that a tie-break compares, this one's included. One slot runs all their
-    rounds in a row."""
+    """Ids of the trials that a tie-break compares, this one's included, on one slot in a row."""
     round: int = 0
     """Number of this round of the tie-break, from 0."""
 
@@ -107,7 +106,6 @@ class TrialSpec(_CachesIdentity):
     """None: a trial of the search."""
     gpu_model: str = ""
     """The only GPU model that may run the trial, if a sweep has several models; empty: any."""
-
     own_code: UserCode | None = None
     """The user's own Trainer, callbacks or collator; None: only the libraries' own code runs."""
 
@@ -123,9 +121,7 @@ class TrialSpec(_CachesIdentity):
 
     @property
     def purpose(self) -> Purpose:
-        if self.follow_up is None:
-            return Purpose.SEARCH
-        return self.follow_up.purpose
+        return Purpose.SEARCH if self.follow_up is None else self.follow_up.purpose
 
     @property
     def micro_batch(self) -> int:
@@ -153,8 +149,8 @@ def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
     """The digest of a ``TrialSpec``, as hexadecimal digits; ``choices`` are its choices.
 
     Fields at their defaults are left out, so that a new field with a default renames no trial. The
-    choices are left out, too, because ``settings`` holds what they decide. Only micro-batch and
-    accumulation are included: an accumulation that is not a whole number is in no settings.
+    choices are left out, too, because ``settings`` holds what they decide, except for micro-batch
+    and accumulation: one that is not a whole number is in no settings.
     """
     content = {}
     for name, value in changed_fields(spec):

@@ -27,10 +27,9 @@ class UserCode:
     """Digest of the sources of these modules, and of the modules beside them that they import."""
 
     def __post_init__(self) -> None:
-        """Raises TypeError for anything but texts: a record may have been edited by hand."""
         for text in (*self.names, self.folder, self.digest):
             if not isinstance(text, str):
-                raise TypeError(f"{text!r} is not a text")
+                raise TypeError(f"{text!r} is not a text")  # a record may have been edited by hand
 
     @property
     def names(self) -> tuple[str, ...]:

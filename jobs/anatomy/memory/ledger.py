@@ -40,14 +40,12 @@ def ledger(
         yield _entry("memory", name, nbytes, kind_of(name))
     if readings is None:
         return
-    managed = sum(tensor.nbytes for tensor in live_tensors if tensor.device == "managed")
-    # Kernels that were loaded, library workspaces outside the allocator, and managed memory.
+    managed = bytes_by_name(live_tensors, "managed").total()
     beyond_context = readings.outside_allocator - readings.context
     # CUDA keeps managed memory on the device as far as there is room. NVML then counts it among
     # what is outside the allocator, so its share there is at most what exceeds the context.
     paged = min(managed, max(0, beyond_context))
     outside = {
-        # Reserved from the device and held by no tensor.
         CACHED: memory.reserved_at_peak - memory.peak_bytes,
         CONTEXT: readings.context,
         LIBRARIES: beyond_context - paged,
@@ -63,12 +61,17 @@ def ledger(
 
 def host_memory(live_tensors: Sequence[LiveTensor]) -> Iterator[Entry]:
     """The part "host memory": tensors that stay in host memory from step to step."""
-    nbytes_by_name: Counter[str] = Counter()
-    for tensor in live_tensors:
-        if tensor.device == "cpu":
-            nbytes_by_name[tensor.name] += tensor.nbytes
-    for name, nbytes in nbytes_by_name.items():
+    for name, nbytes in bytes_by_name(live_tensors, "cpu").items():
         yield _entry("host memory", name, nbytes, kind_of(name))
+
+
+def bytes_by_name(live_tensors: Sequence[LiveTensor], device: str) -> Counter[str]:
+    """Name -> bytes of the tensors on a device."""
+    nbytes: Counter[str] = Counter()
+    for tensor in live_tensors:
+        if tensor.device == device:
+            nbytes[tensor.name] += tensor.nbytes
+    return nbytes
 
 
 def saved_activations(memory: StepMemory) -> Iterator[Entry]:

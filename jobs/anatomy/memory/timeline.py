@@ -64,7 +64,6 @@ class _Block:
 
 def step_memory(trace: Trace, known: KnownBlocks) -> StepMemory:
     """Follow the step's allocations, from the blocks that existed before it."""
-    # Which block does each event allocate or release?
     blocks, changes = _blocks(trace, known)
     # The purpose of a block depends on when it is released, so blocks are named in a second pass.
     phases = PhaseIndex(trace.phases)
@@ -92,7 +91,6 @@ def _blocks(
     trace: Trace, known: KnownBlocks
 ) -> tuple[list[_Block], list[tuple[MemoryEvent, _Block]]]:
     """All blocks, and each memory event with its block."""
-    # What is allocated at each moment, while the events are read in order.
     allocated = {
         address: _Block(address=address, nbytes=nbytes, allocation=None)
         for address, nbytes in known.before.items()
@@ -101,7 +99,6 @@ def _blocks(
     changes = []
     for event in trace.memory_events:
         if event.nbytes > 0:
-            # A new block at an old address is another block.
             block = _Block(address=event.address, nbytes=event.nbytes, allocation=event)
             allocated[event.address] = block
             blocks.append(block)

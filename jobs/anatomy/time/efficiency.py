@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from math import prod
 
@@ -21,34 +22,21 @@ _CONTRACTIONS = (*_PRODUCTS, *_ATTENTION, *_ATTENTION_BACKWARD, "convolution_bac
 COUNTED = frozenset(f"aten::{name}" for name in _CONTRACTIONS)
 """The operators that are counted: contractions, which do nearly all floating-point operations."""
 
-
-_NVIDIA = "NVIDIA's data sheet, dense tensor-core rates (half of those with sparsity)"
-
+_H100_SXM = {"bf16": 989.4e12, "fp16": 989.4e12, "tf32": 494.7e12, "fp32": 66.9e12}
 PEAKS: Mapping[str, tuple[Mapping[str, float], str]] = {
-    "H200": (
-        {"bf16": 989.4e12, "fp16": 989.4e12, "tf32": 494.7e12, "fp32": 66.9e12},
-        f"{_NVIDIA}: H200 SXM",
-    ),
-    "H100 PCIe": (
-        {"bf16": 756e12, "fp16": 756e12, "tf32": 378e12, "fp32": 51.2e12},
-        f"{_NVIDIA}: H100 PCIe",
-    ),
-    "H100": (
-        {"bf16": 989.4e12, "fp16": 989.4e12, "tf32": 494.7e12, "fp32": 66.9e12},
-        f"{_NVIDIA}: H100 SXM",
-    ),
-    "A100": ({"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12}, f"{_NVIDIA}: A100"),
-    "A40": (
-        {"bf16": 149.7e12, "fp16": 149.7e12, "tf32": 74.8e12, "fp32": 37.4e12},
-        f"{_NVIDIA}: A40",
-    ),
-    "A10": ({"bf16": 125e12, "fp16": 125e12, "tf32": 62.5e12, "fp32": 31.2e12}, f"{_NVIDIA}: A10"),
-    "L40S": ({"bf16": 362e12, "fp16": 362e12, "tf32": 183e12, "fp32": 91.6e12}, f"{_NVIDIA}: L40S"),
-    "L4": ({"bf16": 121e12, "fp16": 121e12, "tf32": 60e12, "fp32": 30.3e12}, f"{_NVIDIA}: L4"),
-    "V100": ({"fp16": 125e12, "fp32": 15.7e12}, "NVIDIA's data sheet: V100 SXM2"),
-    "T4": ({"fp16": 65e12, "fp32": 8.1e12}, "NVIDIA's data sheet: T4"),
+    "H200": (_H100_SXM, "H200 SXM"),
+    "H100 PCIe": ({"bf16": 756e12, "fp16": 756e12, "tf32": 378e12, "fp32": 51.2e12}, "H100 PCIe"),
+    "H100": (_H100_SXM, "H100 SXM"),
+    "A100": ({"bf16": 312e12, "fp16": 312e12, "tf32": 156e12, "fp32": 19.5e12}, "A100"),
+    "A40": ({"bf16": 149.7e12, "fp16": 149.7e12, "tf32": 74.8e12, "fp32": 37.4e12}, "A40"),
+    "A10": ({"bf16": 125e12, "fp16": 125e12, "tf32": 62.5e12, "fp32": 31.2e12}, "A10"),
+    "L40S": ({"bf16": 362e12, "fp16": 362e12, "tf32": 183e12, "fp32": 91.6e12}, "L40S"),
+    "L4": ({"bf16": 121e12, "fp16": 121e12, "tf32": 60e12, "fp32": 30.3e12}, "L4"),
+    "V100": ({"fp16": 125e12, "fp32": 15.7e12}, "V100 SXM2"),
+    "T4": ({"fp16": 65e12, "fp32": 8.1e12}, "T4"),
 }
-"""Words of the GPU's name -> (precision -> flop/s, source). The first entry that matches counts."""
+"""Words of the GPU's name -> (precision -> flop/s, data sheet). The first match counts. Rates of
+tensor cores are dense, half of those with sparsity."""
 
 
 def flop(call: Call) -> int:
@@ -66,8 +54,7 @@ def flop(call: Call) -> int:
         return _product_flop(*shapes[:2])
     if name == "convolution_backward":
         # The arguments are grad_output, input and weight. The forward pass does 2 operations for
-        # each output element and each weight that contributes to it. The backward pass does twice
-        # as many, so both passes together do 3 times as many.
+        # each output element and weight that contributes to it, the backward pass twice as many.
         output, _, weight = shapes[:3]
         return 3 * 2 * prod(output) * prod(weight[1:])
     return _attention_flop(shapes, is_backward=name.endswith("_backward"))
@@ -104,25 +91,25 @@ def efficiency(
     recomputed_flop = trace.repetitions * sum(flop(call) for call in trace.calls if call.recomputed)
     if not model_flop:
         return
-    yield Entry(part="efficiency", name="model flop", value=model_flop, unit="flop")
+    entry = functools.partial(Entry, part="efficiency")
+    yield entry(name="model flop", value=model_flop, unit="flop")
     if recomputed_flop:
-        yield Entry(part="efficiency", name="recomputed flop", value=recomputed_flop, unit="flop")
+        yield entry(name="recomputed flop", value=recomputed_flop, unit="flop")
     rate = model_flop / step_seconds
-    yield Entry(part="efficiency", name="rate", value=rate, unit="flop/s")
-    device_peak = peak(device, precision)
-    if device_peak is not None:
+    yield entry(name="rate", value=rate, unit="flop/s")
+    if device_peak := peak(device, precision):
         peak_rate, source = device_peak
-        source = f"{precision}, {source}"
-        yield Entry(part="efficiency", name="peak", value=peak_rate, unit="flop/s", rule=source)
-        # MFU: the rate that was reached over the rate that is possible.
+        yield entry(name="peak", value=peak_rate, unit="flop/s", rule=f"{precision}, {source}")
         formula = "model flop / (seconds of a step × peak)"
-        yield Entry(part="efficiency", name="MFU", value=rate / peak_rate, unit="", rule=formula)
+        yield entry(name="MFU", value=rate / peak_rate, unit="", rule=formula)
 
 
 def peak(device: str, precision: str) -> tuple[float, str] | None:
     """Flop per second and their source; None for a device or a precision not in ``PEAKS``."""
     words = device.replace("-", " ").split()
-    for name, (rates, source) in PEAKS.items():
+    for name, (rates, sheet) in PEAKS.items():
         if all(word in words for word in name.split()) and precision in rates:
-            return rates[precision], source
+            dense = ", dense tensor-core rates (half of those with sparsity)"
+            kind = dense if "tf32" in rates else ""  # older sheets have one rate
+            return rates[precision], f"NVIDIA's data sheet{kind}: {sheet}"
     return None

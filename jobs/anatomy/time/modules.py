@@ -34,12 +34,11 @@ def modules(trace: Trace) -> Iterator[Entry]:
 def module_ranges(model: torch.nn.Module) -> Iterator[None]:
     """While the context lasts, a profiler range surrounds the forward pass of each module.
 
-    Blocks of ``torch.nn`` get no range, so they count with the module around them.
-    Normalizations are an exception, because the guide lists their time separately.
+    Blocks of ``torch.nn`` count with the module around them, except for normalizations, because the
+    guide lists their time separately.
     """
     from torch.autograd.profiler import record_function
 
-    # A stack: modules call each other.
     open_ranges: list[record_function] = []
 
     def open_range(module: torch.nn.Module, _: Any) -> None:

@@ -14,7 +14,6 @@ CONTRACTIONS = "tensor contractions"
 NORMALIZATIONS = "statistical normalizations"
 ELEMENTWISE = "element-wise operators"
 GUIDE_GROUPS = (CONTRACTIONS, NORMALIZATIONS, ELEMENTWISE)
-"""The guide's groups of operations."""
 MOVEMENT = "data movement"
 COMMUNICATION = "communication"
 OPTIMIZER = "optimizer and clipping"
@@ -63,14 +62,12 @@ _COMPILED_KERNELS: _Patterns = (
 @functools.cache
 def group_of(kernel: str, operator: str, phase: str) -> str:
     """The group of a kernel, or of an operator on the host, launched in ``phase``."""
-    transfer = _first_match(_TRANSFER_KERNELS, kernel)
-    if transfer is not None:
-        return transfer
     # Every kernel of the update counts as the optimizer's, whatever it computes.
-    if phase in ("optimizer", "clipping"):
-        return OPTIMIZER
+    updates = phase in ("optimizer", "clipping")
     return (
-        _first_match(_CONTRACTION_KERNELS, kernel)
+        _first_match(_TRANSFER_KERNELS, kernel)
+        or (OPTIMIZER if updates else None)
+        or _first_match(_CONTRACTION_KERNELS, kernel)
         or _first_match(_OPERATORS, operator)
         or _first_match(_COMPILED_KERNELS, kernel)
         or ELEMENTWISE
@@ -79,10 +76,7 @@ def group_of(kernel: str, operator: str, phase: str) -> str:
 
 def _first_match(patterns: _Patterns, name: str) -> str | None:
     """The group of the first pattern that occurs in ``name``."""
-    for group, pattern in patterns:
-        if re.search(pattern, name):
-            return group
-    return None
+    return next((group for group, pattern in patterns if re.search(pattern, name)), None)
 
 
 def operations(trace: Trace, step_seconds: float) -> Iterator[Entry]:

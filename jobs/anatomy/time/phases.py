@@ -41,7 +41,7 @@ def phases(
     """
     for name, seconds in phase_seconds.items():
         yield Entry(part="phases", name=name, value=seconds, unit="s")
-    # Seconds of the kernels launched in a phase, and of copies from the host. On a CPU all is work.
+    # On a CPU all is work.
     busy: defaultdict[str, float] = defaultdict(float, {} if on_gpu else phase_seconds)
     copying: defaultdict[str, float] = defaultdict(float)
     for work, phase, seconds in trace.weighted_work() if on_gpu else ():
