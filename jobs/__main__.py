@@ -1,7 +1,6 @@
 """Runs one trial in this process, without Ray: ``python -m jobs FILE.json`` prints its record.
 
-A record from elsewhere runs no code of its own without ``--trust-remote-code`` (beside a
-checkpoint) or ``--allow-own-code`` (modules that it names). Hooks are names in a registry.
+A record from elsewhere runs its own code only with ``--trust-remote-code`` or ``--allow-own-code``.
 """
 
 from __future__ import annotations

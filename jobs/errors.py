@@ -60,8 +60,7 @@ _TEXTS: Mapping[Outcome, tuple[str, ...]] = {
         r"does not support (these patterns of trainable|kernels of the Hub|a weighted loss)",
     ),
 }
-"""Outcome -> what libraries say that means it, whatever the class of the error. The first match
-counts."""
+"""Outcome -> what libraries say that means it, whatever the class. The first match counts."""
 _MEANINGS = {
     outcome: re.compile("|".join(texts), re.IGNORECASE) for outcome, texts in _TEXTS.items()
 }
@@ -71,10 +70,7 @@ _UNITS = {"b": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def classify(error: BaseException) -> tuple[Outcome, str, str]:
-    """The outcome, rule and reason (one line) of an exception raised inside a trial.
-
-    A library may wrap the error that matters. The outermost error with a known meaning counts.
-    """
+    """The outcome, rule and reason (one line) of the outermost error with a known meaning."""
     for cause in _chain(error):
         if isinstance(cause, UnsupportedError):
             return Outcome.UNSUPPORTED, cause.rule, str(cause)

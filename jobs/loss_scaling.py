@@ -1,8 +1,7 @@
 """Whether an accumulated training has the loss, and so the gradients, of one without accumulation.
 
-The gradients of a step's micro-batches add up. So each micro-batch must contribute its share of the
-step's mean loss. That is its own mean divided by the accumulation, or its sum divided by the items
-of the whole step. Either the model or the loop divides: see ``LossScaling``.
+Each micro-batch must contribute its share of the step's mean loss: its own mean divided by the
+accumulation, or its sum divided by the items of the step. Either the model or the loop divides.
 """
 
 from __future__ import annotations
@@ -15,14 +14,12 @@ from jobs.flags import Flag, FlagKind
 LossScaling = Literal["native", "divided", "corrected"]
 """native: the model itself divides the loss by the number of items of the whole step.
 divided: the training loop divides each micro-batch's mean loss by the accumulation.
-corrected: the same, although the Trainer took the model for a native one. transformers 5.17 to 5.23
-judge by the signature of ``forward`` alone. Loss and gradients would have been too large by the
-factor of the accumulation, so the trial has set ``trainer.model_accepts_loss_kwargs = False``."""
+corrected: the same, although the Trainer took the model for a native one, as transformers 5.17 to
+5.23 judge by the signature of ``forward`` alone."""
 
 TOLERANCE = 0.02
-"""By how much the loss of an accumulated step may differ from that without accumulation, relative.
-Both are computed from the same samples and random draws, so only rounding is left: at most 2**-8 in
-bf16."""
+"""By how much the loss of an accumulated step may differ, relative. Only rounding can: samples and
+random draws are the same. In bf16 it is at most 2**-8."""
 
 
 def scaling_flag(ratio: float | None, accumulation: int) -> Flag | None:

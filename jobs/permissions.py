@@ -1,7 +1,6 @@
 """What a trial may name. Its spec may come from a stranger, in a config or in a run folder.
 
-Some names make libraries publish, report, download, run code or write elsewhere. So a trial may
-name only what is listed here, in whichever way its spec came.
+Other names make libraries publish, report, download, run code or write elsewhere.
 """
 
 from __future__ import annotations

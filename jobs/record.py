@@ -79,8 +79,7 @@ class Provenance:
     started_at: float = 0.0
     """Unix time in seconds; 0: it never started."""
     slot_seconds: float = 0.0
-    """From the process's start to its result, without the idle wait of a process that was forked
-    ahead. If a trial was repeated, both attempts count."""
+    """From the process's start to its result, without idle waits; attempts of a trial add up."""
     isolation: str = ""
     """How the process was made: "fork" from the preloaded parent, or "fresh"."""
     isolation_fallback: str = ""
@@ -113,8 +112,7 @@ class TrialRecord:
     measurements: Mapping[str, Any] = field(default_factory=dict)
     """Column name -> value."""
     steps: Mapping[str, list[float]] = field(default_factory=dict)
-    """Per optimizer step, warm-up included: ``step_seconds``, ``device_seconds``, ``data_seconds``,
-    ``loss``."""
+    """Series (``step_seconds``, ``loss`` ...) -> a value per optimizer step, warm-up included."""
     anatomy: Anatomy | None = None
     """Where memory and time went; None if the trial was not profiled."""
     environment: Mapping[str, Any] = field(default_factory=dict)

@@ -34,8 +34,8 @@ def main(arguments: Sequence[str]) -> None:
 def _import_from(home: str, package: str) -> None:
     """Import this program's packages from where they lie.
 
-    ``home`` comes first in ``sys.path`` only meanwhile: other packages that are installed there may
-    have names of the standard library's modules. An imported package remembers its folder.
+    ``home`` is in ``sys.path`` only meanwhile: other packages there may have names of the standard
+    library's modules. An imported package remembers its folder.
     """
     sys.path.insert(0, home)
     try:

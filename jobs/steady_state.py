@@ -14,29 +14,23 @@ MIN_STEPS = 2
 """Fewer counted steps never settle the mean step."""
 
 PRIOR_SPREAD = 0.0066
-"""The usual standard deviation of a trial's steps, as a share of their mean. It has the weight of
-one degree of freedom only, because the spread differs between trials. Fitted on 2026-11-23 to the
-1,080 GPU-bound trials that were recorded by then (commit dffe452). Later trials ended sooner by
-this very prior, so it is not fitted to them: ``python -m tests.benchmarks.tables spread`` prints
-less."""
+"""The usual standard deviation of a trial's steps, as a share of their mean. Fitted on 2026-11-23
+to the 1,080 GPU-bound trials then recorded (commit dffe452). Later trials ended sooner by this very
+prior, so it is not fitted to them: ``python -m tests.benchmarks.tables spread`` prints less."""
 PRIOR_SECONDS = 0.005
-"""The same in seconds, of the same fit; the smaller of the two counts. A host's disturbances take
-milliseconds, however long the step."""
+"""The same in seconds: a host's disturbances take milliseconds. The smaller of the two counts."""
 
 CPU_ERROR = 0.05
-"""Without a GPU the mean step need not be known better than this. Other programs take turns on the
-processor, so another trial is assumed to differ by as much."""
+"""Without a GPU the mean step need not be known better, because other programs take turns."""
 MIN_SECONDS = 1.0
-"""With fewer counted seconds no trial is given up as unstable. Without a GPU they settle nothing
-either: a few short steps fall between two turns of another program, and then agree on a speed that
-no longer trial has."""
+"""With fewer counted seconds no trial is given up as unstable, and without a GPU none is settled: a
+few short steps may fall between two turns of another program."""
 
 MIN_STEPS_TO_GIVE_UP = 4
 """A trial is not given up as unstable with fewer counted steps."""
 
 GPU_BOUND = 0.1
-"""The GPU sets the pace if it ran out of work after at most this share of the micro-batches.
-``launch_bound_share`` is compared with the same figure."""
+"""The GPU sets the pace if it ran out of work after at most this share of the micro-batches."""
 HOST_BOUND = 0.5
 """The host sets the pace if the GPU ran out of work after more than this share of them."""
 
@@ -55,8 +49,7 @@ def mean_step_error(seconds: Sequence[float], count: int | None = None) -> float
 
     ``count``: of so many steps that vary like these. A scaled inverse chi-squared posterior of the
     variance combines the steps' sum of squares with the usual spread of trials, which has the
-    weight of one degree of freedom. So the interval stays wide for a few steps that happen to
-    agree. Source: Gelman et al., Bayesian Data Analysis, 3rd edition, section 2.6.
+    weight of one degree of freedom. Source: Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6.
     """
     if len(seconds) < MIN_STEPS:
         return math.inf
@@ -78,10 +71,10 @@ def wanted_error(relative_error: float, device_type: str) -> float:
 
 
 def steady_from(seconds: Sequence[float], relative_error: float) -> int:
-    """Index of the first steady step.
+    """Index of the first steady step; 0 if ``relative_error`` is 0.
 
-    Leading steps are left out while they lie outside the range of the later half of the steps by
-    more than ``relative_error``, but at most half of them. If that is 0, every step counts.
+    At most half of the steps are left out: those before the first one within the range of the later
+    half, which is widened by ``relative_error``.
     """
     # The later half shows what is usual; with three steps or fewer, its last two do.
     later = seconds[min(len(seconds) // 2, len(seconds) - MIN_STEPS) :]
@@ -119,10 +112,7 @@ def is_enough_of_the_host(
 
 
 def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int) -> bool:
-    """Whether ``limit`` steps that vary like these would not settle the mean either.
-
-    False for a trial that has run only briefly: stopping it would save too little.
-    """
+    """Whether ``limit`` such steps would not settle the mean; False if the trial ran briefly."""
     first = steady_from(seconds, relative_error)
     steady = seconds[first:]
     # Too short a sample says little about the spread of the steps to come.

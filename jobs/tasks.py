@@ -35,8 +35,8 @@ def auto_class(task: Task, config: Any) -> Any:
 def text_class(config: Any) -> Any:
     """The Auto class of a model that is trained on texts alone.
 
-    Some vision-language architectures have no class without the vision tower, which computes
-    nothing without images. They are built whole.
+    Some architectures have no class for that, and are built whole: without images, the vision tower
+    computes nothing.
     """
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
@@ -49,10 +49,7 @@ def text_class(config: Any) -> Any:
 
 
 def image_shape(config: Any, image_size: int | None) -> tuple[int, int, int]:
-    """Channels, height and width of an image for a model that classifies images.
-
-    Convolutional networks take any size: without ``image_size`` ImageNet's usual one.
-    """
+    """Channels, height and width of an image; ImageNet's usual size for networks that take any."""
 
     def declared(name: str, default: int) -> Any:
         parts = (config, getattr(config, "vision_config", None))

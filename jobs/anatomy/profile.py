@@ -41,7 +41,7 @@ _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     """Train a few more steps and say where memory and time went. Raises what training may raise.
 
-    ``row`` has the trial's measurements, all of which must have been read before this call.
+    ``row`` has the trial's measurements; whatever is read later contains the profile's own memory.
     """
     readings = _device_readings(row)
     profiler = _profiler(trained, row)

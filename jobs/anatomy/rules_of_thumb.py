@@ -15,8 +15,8 @@ GUIDE = "https://huggingface.co/docs/transformers/model_memory_anatomy"
 PAPER = "Ivanov et al. 2020, Data Movement Is All You Need (arXiv 2007.00072), BERT on a V100"
 
 ROUGHLY = 0.25
-"""A rule about time holds if the figure differs from it by at most this share: a choice, because
-the paper's shares and the guide's ratio were each found on a single machine."""
+"""A rule about time holds if the figure differs by at most this share. It is a choice, because the
+paper's shares and the guide's ratio were each found on a single machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,7 @@ SHARES: Mapping[str, float] = {CONTRACTIONS: 0.61, NORMALIZATIONS: 0.255, ELEMEN
 
 
 def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Iterator[Entry]:
-    """Entries of the part "rules" for a trial's memory.
-
-    ``peak_by_name`` are the most bytes that each name held over a step, on device and host.
-    """
+    """Entries of the part "rules", for the most bytes that each name held over a step."""
     if "zero_stage" in row:  # the rules are about training without DeepSpeed
         return
     nbytes_by_kind: Counter[str] = Counter()

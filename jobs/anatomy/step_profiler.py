@@ -21,16 +21,14 @@ from jobs.trackers.sources import cuda_events
 from jobs.trackers.tracker import Phase
 
 TRAINED_MICRO_BATCHES = 2
-"""How many micro-batches of a step are trained on. Two, because gradients exist only from the
-second one on."""
+"""How many micro-batches of a step are trained on: gradients exist only from the second on."""
 
 
 class StepProfiler(Listener):
-    """Times ``timed_steps`` steps, then profiles one step.
+    """Times ``timed_steps`` steps (0: the profiled one), then profiles one step.
 
-    With ``timed_steps=0`` the profiled step is timed as well. All micro-batches of a step are
-    fetched, but only the last two are trained on. The wait for data is reported as at most
-    ``usual_data_wait``, that of a counted step, because the first extra step restarts workers.
+    All micro-batches of a step are fetched, but only the last two are trained on. The wait for data
+    is at most ``usual_data_wait``, because the first extra step restarts workers.
     ``find_live_tensors`` lists the tensors that exist between steps, and ``module_ranges`` marks
     modules for the profiler.
     """

@@ -1,8 +1,4 @@
-"""One training step as plain data: memory events, executed work, operator calls and loop phases.
-
-``trace_reader.read`` makes a ``Trace`` from a finished profile. All times are nanoseconds on the
-profiler's clock.
-"""
+"""One training step as plain data. All times are nanoseconds on the profiler's clock."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ def read(
     counted_operators: frozenset[str],
     repetitions: float = 1.0,
 ) -> Trace:
-    """The trace of a finished profile, which must have recorded shapes and memory.
+    """The trace of a finished profile of "cuda" or "cpu", with shapes and memory.
 
-    ``device`` is "cuda" or "cpu". The calls of ``counted_operators`` are kept with their shapes.
+    The calls of ``counted_operators`` are kept with their shapes.
     """
     # The profiler's internal tree of the host's events, because its public list does not say which
     # event is inside which. Kernels are in a flat list.

@@ -44,10 +44,7 @@ class ChildRunner:
         release_seconds: float = 10.0,
         gpu_bytes: Callable[[], int] = slot_gpu_bytes,
     ) -> None:
-        """``folder`` holds the files of the children. ``owner`` gets heartbeats of this process.
-
-        ``release_seconds``: how long the driver may take to free a dead child's GPU memory.
-        """
+        """``folder`` holds the files of the children. ``owner`` gets heartbeats of this process."""
         self._folder = folder
         self._owner = owner
         self._gpu = GpuAccount(gpu_bytes, release_seconds)
@@ -59,10 +56,7 @@ class ChildRunner:
     def run(
         self, spec: TrialSpec, timeout_seconds: float, isolation: str, isolation_fallback: str = ""
     ) -> TrialRecord:
-        """Run one trial. Whatever the trial does, its processes are ended.
-
-        ``isolation`` is "fork" or "fresh"; ``isolation_fallback`` says why it is not "fork".
-        """
+        """Run one trial, "fork" or "fresh". Whatever the trial does, its processes are ended."""
         deadline = time.monotonic() + bounded_timeout(timeout_seconds)
         for _ in range(START_ATTEMPTS):
             try:
@@ -127,8 +121,8 @@ class ChildRunner:
     def fork_ahead(self, last: TrialRecord) -> None:
         """Fork the next child if it is likely to be needed, while the last one ends.
 
-        Not if another process uses the GPU, because each child's context must then be measured
-        again, and not if the last outcome makes the caller check the GPU first.
+        Not beside another process on the GPU, because each context must then be measured again, and
+        not if the last outcome makes the caller check the GPU first.
         """
         is_suspicious = last.outcome in _SUSPICIOUS or last.rule in RULES
         if last.provenance.isolation == "fork" and not is_suspicious and self._gpu.is_alone:

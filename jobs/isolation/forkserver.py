@@ -87,10 +87,7 @@ def _requests(
 
 
 def main() -> None:
-    """Serve the slot at the other end of the socket that is this process's standard input.
-
-    With ``--socket DESCRIPTOR`` it preloads first, and then waits for a slot at that socket.
-    """
+    """Serve the slot at standard input's socket, or, preloaded, at ``--socket DESCRIPTOR``."""
     os.dup2(2, 1)  # a library that prints while being imported must not garble the replies
     with own_folder(SLOT_PREFIX) as folder:
         if sys.argv[1:2] == ["--socket"]:

@@ -61,10 +61,7 @@ def remember_processor() -> bool:
 
 
 def unclean() -> str:
-    """Why this process must not be forked for trials; empty if it may be.
-
-    A forked probe computes, because a library may have initialised CUDA unseen by PyTorch.
-    """
+    """Why this process must not be forked for trials (a fork tries to compute); empty if it may."""
     import torch
 
     if torch.cuda.is_initialized():
@@ -94,8 +91,7 @@ def _forked_child_computes() -> bool:
 def _gpu_answers_from_nvml() -> Iterator[None]:
     """While the context lasts, torch describes the GPU from NVML, without a CUDA context.
 
-    Libraries ask while they are imported: bitsandbytes for the compute capability, torchao (through
-    ``torch.utils._triton.has_triton``) for the device's properties.
+    bitsandbytes and torchao (``torch.utils._triton.has_triton``) ask while they are imported.
     """
     import torch
     from torch._dynamo import device_interface

@@ -30,10 +30,9 @@ FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
 
 @contextlib.contextmanager
 def parents(cpus: int = 0) -> Iterator[None]:
-    """While the context lasts, a parent for each GPU preloads; without a GPU, one for the CPU.
+    """While the context lasts, a parent for each GPU (or the CPU) preloads, if it can be started.
 
-    ``cpus`` are a trial's cores; 0: its GPU's share of all. A parent that cannot be started is left
-    out, and the slot then starts one of its own.
+    ``cpus`` are a trial's cores; 0: its GPU's share of all.
     """
     uuids = _gpu_uuids()
     # The same share of the machine's cores for each GPU, as the slots will ask for.
@@ -118,8 +117,8 @@ def _claim_file(path: Path) -> Path:
 def _claim(path: Path) -> int:
     """The process id of the parent at this socket, which no other slot can try any more.
 
-    Without the claim, every slot would wait for a parent that stands still (SIGSTOP): the kernel
-    lets each connect. Raises OSError if there is no such parent, or if another slot was first.
+    Without the claim, every slot would wait for a parent that stands still (SIGSTOP). Raises
+    OSError if there is no such parent, or if another slot was first.
     """
     pid = int(_claim_file(path).read_text())
     _claim_file(path).unlink()  # one of several slots succeeds
@@ -139,10 +138,7 @@ def accept(listener: socket.socket) -> socket.socket:
 
 
 class PrewarmedParent:
-    """A parent that a slot has taken over.
-
-    It is no child of this process. So this has the part of ``Popen``'s interface that a slot uses.
-    """
+    """A parent that a slot has taken over: no child of this process, but a part of a ``Popen``."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

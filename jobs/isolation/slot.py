@@ -56,10 +56,9 @@ class Limits:
 
 
 class Slot:
-    """Starts its parent at the first trial, or takes over a prewarmed parent.
+    """Starts its parent at the first trial, or takes over a prewarmed one.
 
-    A dead parent is replaced. One that does not answer within ``limits`` is killed with all its
-    processes.
+    A dead parent is replaced; one that does not answer within ``limits`` is killed.
     """
 
     def __init__(
@@ -193,10 +192,7 @@ class Slot:
         return SlotDiedError(reason, infrastructure.SLOT_UNRESPONSIVE)
 
     def _kill_parent(self) -> bool:
-        """Kill the parent and the groups of its children; returns whether it has ended.
-
-        A process in uninterruptible sleep ends only when the disk or the driver answers.
-        """
+        """Kill the parent and its children's groups; False if a disk or a driver holds it."""
         assert self._parent is not None
         children: list[int] = []
         with contextlib.suppress(OSError):

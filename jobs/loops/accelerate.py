@@ -59,10 +59,7 @@ class _Loop:
         self._accumulation = arguments.gradient_accumulation_steps
 
     def run(self, meter: Listener, dataloader: Any = None) -> int:
-        """Train until the meter stops it; returns the number of samples trained on.
-
-        ``dataloader`` None: the loop's own.
-        """
+        """Train until the meter stops it (None: on its own data); returns the number of samples."""
         samples = 0
         is_complete = False
         meter.train_begin()
@@ -127,8 +124,7 @@ class _Loop:
 def _shares(model: Any, step: Sequence[Any]) -> Sequence[float | torch.Tensor]:
     """What each micro-batch contributes to the mean loss of a step: its share of the labels.
 
-    A micro-batch's own loss is the mean over its labels, so equal weights would count a token of a
-    short row for more than one of a long row.
+    Equal weights would count a token of a short row for more than one of a long row.
     """
     if len(step) == 1:
         return [1.0]

@@ -35,7 +35,7 @@ class LossScale:
     def as_declared(cls, trainer: transformers.Trainer) -> LossScale:
         """For a Trainer whose class computes the loss itself: nothing is corrected.
 
-        The class says who divides since transformers 5.19; otherwise it does if it gets the count.
+        The class may say who divides (since transformers 5.19). Else it does if it gets the count.
         """
         scale = cls(trainer)
         divides = getattr(trainer, "loss_is_scaled_for_ga", None)
@@ -82,10 +82,7 @@ class LossScale:
     def _is_used_uncompiled(
         self, compute_loss: Callable[..., Any], inputs: Mapping[str, Any], count: torch.Tensor
     ) -> bool:
-        """Whether the model computes with the count before compiling; False if it cannot be tried.
-
-        Dividing in the Trainer is right for every model.
-        """
+        """Whether the uncompiled model computes with the count; False if it cannot be tried."""
 
         def compute(model: Any, fake_inputs: Mapping[str, Any], fake_count: Any) -> Any:
             return compute_loss(model, dict(fake_inputs), num_items_in_batch=fake_count)
@@ -99,10 +96,10 @@ class LossScale:
 
 
 def loss_ratio(trainer: transformers.Trainer) -> float | None:
-    """The loss of a step whose micro-batches are all the same, divided by the loss of one of them.
+    """The loss of a step of equal micro-batches, divided by the loss of one; 1 if it is right.
 
-    It is 1 if accumulated training has the right gradients. None if the loss of one micro-batch is
-    zero, or a loss is not finite. Weights, gradients and random numbers stay as they are.
+    None if the loss of one is zero, or a loss is not finite. Weights, gradients and random numbers
+    stay as they are.
     """
     batch = _first_micro_batch(trainer)
     accumulation: int = trainer.args.gradient_accumulation_steps

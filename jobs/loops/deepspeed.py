@@ -15,10 +15,7 @@ from jobs.loops.meter import Listener
 
 
 def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str, Any]:
-    """Set this process up as rank 0 of 1; returns the config with ``{nvme}`` filled in.
-
-    Without these environment variables DeepSpeed would look for mpi4py.
-    """
+    """Set this process up as rank 0 of 1; returns the config with ``{nvme}`` filled in."""
     os.environ |= {
         "RANK": "0",
         "LOCAL_RANK": "0",
@@ -34,10 +31,7 @@ def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str
 
 @contextmanager
 def reported_phases(engine: Any, meter: Listener) -> Iterator[None]:
-    """While the context lasts, the updates of a DeepSpeed engine are reported to ``meter``.
-
-    The engine clips and updates during a call that the Trainer makes for the backward pass.
-    """
+    """While the context lasts, ``meter`` sees what a DeepSpeed engine updates in the backward pass."""
     if not hasattr(engine, "zero_optimization_stage"):
         yield
         return
@@ -57,10 +51,7 @@ def reported_phases(engine: Any, meter: Listener) -> Iterator[None]:
 
 
 def build_for_own_gpu() -> None:
-    """Have DeepSpeed build its ops for the visible GPU only.
-
-    A list from the environment may hold entries such as "10.0a" that break DeepSpeed's builder.
-    """
+    """Have DeepSpeed build its ops for the visible GPU only: "10.0a" would break its builder."""
     if torch.cuda.is_available():
         major, minor = torch.cuda.get_device_capability()
         os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"

@@ -26,8 +26,7 @@ _NUMBERS = frozenset({"item", "tolist", "numpy", "__float__", "__int__", "__inde
 class WatchedCount(torch.Tensor):
     """A tensor that notes whether anything is computed with it.
 
-    It shares the storage of its original, and results are plain tensors. So it changes neither
-    memory nor kernels.
+    It shares its original's storage, and results are plain, so memory and kernels are the same.
     """
 
     _plain: torch.Tensor
@@ -66,10 +65,7 @@ class WatchedCount(torch.Tensor):
 def watched(
     count: torch.Tensor, plain: torch.Tensor | None = None, uses: list[str] | None = None
 ) -> WatchedCount:
-    """A form of ``count`` for which ``is_used`` says whether anything was computed with it.
-
-    ``plain`` takes its place in computations (None: the count); ``uses`` are noted already.
-    """
+    """``count``, with ``plain`` in its place in computations, and a note of what ``uses`` it."""
     shell = count.as_subclass(WatchedCount)
     shell._plain = count if plain is None else plain
     shell._uses = [] if uses is None else uses
@@ -89,8 +85,7 @@ def is_used_by(
 ) -> bool:
     """Whether ``compute_loss(model, inputs, count)`` uses the count, tried on fake tensors.
 
-    Fake tensors have shapes and devices, but no memory and no values. No random number is drawn. If
-    the model needs values, this raises whatever the model raises.
+    They have no memory and no values. A model that needs values raises its own error.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.func import functional_call

@@ -45,8 +45,8 @@ def subset(dataset: Any, rows: Sequence[int]) -> Any:
 class StepsInRandomOrder(Sampler[int]):
     """Shuffles the order of another sampler's groups of ``step`` rows, and keeps each group's rows.
 
-    transformers' ``LengthGroupedSampler`` draws about fifty steps at a time and yields them longest
-    first. So the first ten steps of an epoch are its slowest, and do not show its usual speed.
+    transformers' ``LengthGroupedSampler`` yields about fifty steps at a time, longest first. So the
+    first ten steps of an epoch do not show its usual speed.
     """
 
     def __init__(self, sampler: Any, step: int) -> None:

@@ -36,10 +36,7 @@ class Metered(_Base):
     """Micro-batches of the current step that come after the one being trained on."""
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """Fetch a step's micro-batches.
-
-        The Trainer does that before ``on_step_begin``, so callbacks alone cannot time it.
-        """
+        """Fetch a step's micro-batches, which the Trainer does before ``on_step_begin``."""
         self.meter.phase("data")
         begin = time.perf_counter()
         batches = super().get_batch_samples(*args, **kwargs)
@@ -203,10 +200,7 @@ def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:
 
 
 def _settings(arguments: Any) -> str:
-    """The settings that a Trainer's own class of arguments adds and that are not at their default.
-
-    Read back after the Trainer has changed what it changes. Empty for ``TrainingArguments``.
-    """
+    """The settings that a Trainer's own class of arguments adds and that are not its defaults."""
     known = {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
     own = [field for field in dataclasses.fields(arguments) if field.name not in known]
     values = [(field, getattr(arguments, field.name)) for field in own]

@@ -18,8 +18,8 @@ def training_arguments(
 ) -> TrainingArguments:
     """The trial's arguments; ``total_steps`` None trains one epoch.
 
-    With ``deepspeed`` this initialises DeepSpeed's process group, so it must come before the model
-    is built. Raises TypeError for an argument that the installed version does not have.
+    ``deepspeed`` starts a process group, which the model needs. Raises TypeError for an argument
+    that the installed version does not have.
     """
     installed = {field.name for field in dataclasses.fields(TrainingArguments) if field.init}
     arguments = {

@@ -65,7 +65,7 @@ class Calibration:
 
 
 def calibrate_all() -> list[dict[str, Any]]:
-    """Each visible GPU's ``Calibration`` as plain values, all at once; without a GPU, the CPU's.
+    """Each visible GPU's (or the CPU's) ``Calibration`` as plain values, all at once.
 
     Raises RuntimeError if a measuring process fails.
     """
@@ -77,10 +77,7 @@ def calibrate_all() -> list[dict[str, Any]]:
 
 
 def calibrate_briefly() -> dict[str, Any]:
-    """The first visible GPU's ``Calibration`` as plain values, measured in about a second.
-
-    Raises RuntimeError if the measuring process fails or does not end: the GPU is unfit.
-    """
+    """The first visible GPU's, measured in about a second. RuntimeError: the GPU is unfit."""
     return _calibrated(process_variables(environment.cores()), "--brief")
 
 

@@ -45,8 +45,7 @@ SIMULATED_GPU_VARIABLE = "ORCHESTRATOR_GPU_GIB"
 def describe() -> dict[str, Any]:
     """GPU, driver, CUDA and package versions; without a GPU, the CPU and its cores.
 
-    Rows with different descriptions are never ranked together. The driver is asked through NVML,
-    which creates no CUDA context.
+    Rows with different descriptions are never ranked together.
     """
     versions = {"python": platform.python_version()}
     for package in PACKAGES:

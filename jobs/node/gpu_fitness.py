@@ -1,7 +1,6 @@
 """Whether a GPU is fit to measure on: it answers, it computes, and no other process uses it.
 
-The doctor, a slot before its trials and a slot after a suspicious end all ask here. How fast a GPU
-is for its model says ``jobs.node.checks.rates``.
+How fast a GPU is for its model says ``jobs.node.checks.rates``.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from jobs.node import nvml
 from jobs.node.probe_process import probe
 
 IDLE_BYTES = 2**30
-"""An idle GPU has less memory in use than this, and so has a bare CUDA context. A driver keeps 615
-MiB of an H200 for itself."""
+"""An idle GPU has less memory in use, and so has a bare CUDA context. A driver keeps 0.6 GiB."""
 
 
 def lost() -> str:
@@ -31,11 +29,7 @@ def lost() -> str:
 
 
 def dead() -> str:
-    """Why CUDA cannot compute on the first visible GPU; empty if it can.
-
-    After some faults every CUDA call fails, kills its process or never ends. So a process of its
-    own computes (this module as a program).
-    """
+    """Why CUDA cannot compute on the first visible GPU; empty if a process of its own can."""
     if not nvml.visible_uuids():
         return ""
     try:
@@ -47,7 +41,7 @@ def dead() -> str:
 
 
 def is_in_use(processes: int, used_bytes: int, waiting: int = 0) -> bool:
-    """Whether others use a GPU, by the processes on it, or by the memory where NVML hides them.
+    """Whether others use a GPU, by its processes, or by the memory where NVML hides them.
 
     ``waiting`` is how many processes of ours may hold a bare CUDA context.
     """

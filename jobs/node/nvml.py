@@ -51,10 +51,8 @@ def _chosen(uuids: list[str], visible_devices: str) -> list[str]:
 
 
 def visible_device(uuid: str) -> str:
-    """The value of CUDA_VISIBLE_DEVICES that shows this GPU alone: its index in PCI order.
-
-    DeepSpeed cannot parse UUIDs, but a MIG slice has no index of its own and keeps its UUID.
-    """
+    """The value of CUDA_VISIBLE_DEVICES that shows this GPU alone: its index in PCI order, because
+    DeepSpeed cannot parse UUIDs. A MIG slice has no index of its own."""
     if uuid.startswith("MIG-"):
         return uuid
     with session() as nvml:

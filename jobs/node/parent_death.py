@@ -10,18 +10,12 @@ _LIBC = ctypes.CDLL(None)
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends: no orphan may hold the GPU.
-
-    ``parent`` is the parent's process id. A stopped process ends, too, and an executed program.
-    """
+    """Have the kernel kill this process when its parent ends, whose process id is ``parent``."""
     _LIBC.prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
     if os.getppid() != parent:  # the parent ended before the kernel was asked
         os._exit(1)
 
 
 def continue_without_owner() -> None:
-    """If this process is stopped when its parent ends, have the kernel continue it.
-
-    It then finds its input closed, and ends. Otherwise its children would stay on the GPU.
-    """
+    """Have the kernel continue this process when its parent ends, so that it can end, too."""
     _LIBC.prctl(1, signal.SIGCONT)  # 1 is PR_SET_PDEATHSIG

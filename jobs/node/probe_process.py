@@ -15,9 +15,8 @@ def probe(
 ) -> str:
     """Run a command; returns what it printed.
 
-    Raises RuntimeError with the last line of its stderr, or its exit status, if it failed. If it
-    does not end in time, it is killed and has failed. A process that waits for a dead driver cannot
-    even be killed, and ``subprocess.run`` would wait for it for ever. This function does not.
+    Raises RuntimeError with the last line of its stderr or its exit status if it failed, and at the
+    time limit. ``subprocess.run`` would wait for ever for a process that waits for a dead driver.
     """
     process = subprocess.Popen(
         command,

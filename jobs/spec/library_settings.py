@@ -87,8 +87,7 @@ class LibrarySettings:
     deepspeed: Mapping[str, Any] | None = None
     """DeepSpeed's configuration; None: train without DeepSpeed."""
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Keyword arguments of ``from_config``/``from_pretrained`` (``dtype``,
-    ``attn_implementation``)."""
+    """Keywords of ``from_config``/``from_pretrained`` (``dtype``, ``attn_implementation``)."""
     hooks: Mapping[str, Hook] = field(default_factory=dict)
     """``HookPlace`` -> the hook called there."""
     requires: tuple[str, ...] = ()

@@ -19,8 +19,7 @@ Task = Literal[
 Distribution = Literal["lognormal", "uniform"]
 """The distribution of the lengths of random rows. "uniform" is from one token to twice the mean."""
 FileFormat = Literal["parquet", "json", "csv", "arrow", "disk", "imagefolder"]
-"""How a dataset is stored; "disk" is a folder of ``datasets.save_to_disk``, "imagefolder" a folder
-of images with a metadata.jsonl or metadata.csv that has their texts."""
+"""How a dataset is stored; "disk" is of ``datasets.save_to_disk``, "imagefolder" has metadata."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

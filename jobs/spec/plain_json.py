@@ -33,10 +33,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], value: Any) -> T:
-    """The inverse of ``to_json`` for a dataclass.
-
-    Raises KeyError, TypeError or ValueError for a foreign document.
-    """
+    """The inverse of ``to_json``. KeyError, TypeError or ValueError for a foreign document."""
     read = _reader(cast(Any, kind))
     assert read is not None
     return cast(T, read(value))

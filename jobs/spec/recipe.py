@@ -12,10 +12,7 @@ Choice = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class TrainingRecipe:
-    """The choices that change what a training learns: optimizer family, adapter, learning rate ...
-
-    Trials with equal recipes and equal effective batch train the same way.
-    """
+    """The choices that change what a training learns: optimizer, adapter, learning rate ..."""
 
     choices: frozenset[tuple[str, Choice]] = frozenset()
 

@@ -26,8 +26,7 @@ class MemoryCap:
     device_bytes: int
     """All that the trial may take, its CUDA context and libraries included."""
     non_allocator_bytes: int = 0
-    """What context and libraries took when the configuration ran uncapped; the trial's own context
-    if that is larger. The allocator gets the rest."""
+    """What context and libraries took uncapped, or the trial's own context if that is larger."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,8 +38,7 @@ class MeasureSpec:
     steps: int | None = 10
     """Optimizer steps that count, at most; None: one whole epoch, as the Hugging Face guides do."""
     relative_error: float = 0.0
-    """Stop early once the mean step is known to within this share (95 % confidence), or if it would
-    not be known even after all steps. 0: never stop early."""
+    """Stop once the mean step is known to within this share (95 %), or would never be. 0: never."""
     timeout_seconds: float = 300.0
     """Not part of the trial's identity."""
     seed: int = 42
@@ -141,8 +139,7 @@ class TrialSpec(_CachesIdentity):
 
 
 _latest: dict[str, tuple[object, Any]] = {}
-"""Field -> its latest object, and that object as JSON. The trials of a plan share their model, data
-and measurement, so these are converted once."""
+"""Field -> its latest object, and that as JSON: the trials of a plan share most of them."""
 
 
 def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:

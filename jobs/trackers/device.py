@@ -16,10 +16,7 @@ from jobs.trackers.tracker import Moment, Tracker
 
 
 class Device(Tracker):
-    """A trial's memory is what is in use on the GPU, less what was in use before the trial.
-
-    NVML's figures per process are empty or wrong in containers.
-    """
+    """A trial's memory is what is in use on the GPU, less what was in use before the trial."""
 
     columns: ClassVar = (
         Column.text("gpu_uuid", "UUID of the GPU that ran the trial"),
@@ -136,8 +133,7 @@ class Device(Tracker):
     def _poll_memory(self) -> int:
         """Bytes in use now; updates their peak and the number of other processes.
 
-        Processes are counted only when the memory in use has changed, because listing them disturbs
-        the steps. A process that comes onto the GPU always takes memory.
+        Listing processes disturbs the steps, so they are counted only if the memory has changed.
         """
         used = self._used_bytes()
         self._peak_used = max(self._peak_used, used)

@@ -23,8 +23,7 @@ _DTYPE_OF_CPP_NAME = {
     "c10::BFloat16": "bfloat16",
 }
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm")
-"""Argument 1 of each is a factor: mm(a, b), bmm(a, b), addmm(bias, a, b) and, in FP8,
-_scaled_mm(a, b, ...)."""
+"""Argument 1 of each is a factor, as in addmm(bias, a, b) and, in FP8, _scaled_mm(a, b, ...)."""
 _ATTENTION = {
     "aten::_scaled_dot_product_flash_attention": "flash",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "flash (cpu)",
@@ -47,8 +46,8 @@ _ATTENTION = {
 class Operators(Tracker):
     """Inspects the last warm-up step, so that no counted step is disturbed.
 
-    On a GPU it sees the operators of the first forward pass as they are dispatched. On a CPU,
-    PyTorch's profiler records the whole step, memory included.
+    On a GPU it sees the operators of the first forward pass. On a CPU, PyTorch's profiler records
+    the whole step, memory included.
     """
 
     columns: ClassVar = (

@@ -137,8 +137,7 @@ class Steps(Tracker):
     def close(self, warmup_steps: int, relative_error: float) -> tuple[float, float]:
         """Decide which steps count; returns when the first of them began and the last ended.
 
-        All steps after the warm-up count; with a ``relative_error``, all from the first steady
-        one on. Waits for the device.
+        With a ``relative_error`` the first steady one is the first. Waits for the device.
         """
         seconds = self._step_seconds()
         self._first_counted = warmup_steps + steady_from(seconds[warmup_steps:], relative_error)

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 
 Phase = Literal["data", "forward", "backward", "clipping", "optimizer", "upkeep"]
-"""What a training loop is doing. ``upkeep`` is everything else: logging, learning-rate schedule,
-zeroing gradients."""
+"""What a training loop is doing. ``upkeep`` is all else: logging, schedules, zeroing gradients."""
 
 
 class Moment(enum.StrEnum):
@@ -38,8 +37,7 @@ class Tracker:
     """One instrument. A subclass declares ``columns`` and overrides the hooks that it needs.
 
     A hook must not allocate on the device, or the trial's memory would include its instrument's.
-    All times are seconds of ``time.perf_counter``. Which steps count is known only in ``counted``:
-    ``sources.time_series.TimeSeries`` keeps readings until then.
+    All times are seconds of ``time.perf_counter``.
     """
 
     columns: ClassVar[tuple[Column, ...]] = ()
@@ -54,11 +52,7 @@ class Tracker:
         """The trial is over, well or not: give back what the instrument holds."""
 
     def start(self, context_bytes: int) -> None:
-        """The trial begins.
-
-        ``context_bytes`` is the GPU memory of a CUDA context that this process created before its
-        trial was known; it counts as the trial's own. 0: there is none.
-        """
+        """The trial begins; ``context_bytes`` are of a CUDA context that was made ahead of it."""
 
     def at(self, moment: Moment, seconds: float) -> None:
         """The trial reached a moment, at the time ``seconds``. The device is idle."""
@@ -82,10 +76,7 @@ class Tracker:
         """The host issued an optimizer step; the device may still be at work on it."""
 
     def counted(self, begin: float, end: float) -> None:
-        """The counted steps took place between these times; called once, after the last step.
-
-        The device is idle. A trial that fails before has no such call.
-        """
+        """The counted steps took place between these times; called once, on an idle device."""
 
     def measurements(self) -> Mapping[str, Any]:
         """Column -> value, for the columns that are measured so far."""

@@ -34,10 +34,7 @@ def assemble(
     device: torch.device,
     scratch: str,
 ) -> tuple[Setup, RowLengths | None]:
-    """Everything that a loop needs, and the lengths of the data's rows if they differ.
-
-    ``scratch`` is a folder that is removed after the trial.
-    """
+    """Everything that a loop needs, and the lengths of the data's rows if they differ."""
     enter("data")
     user = None if spec.own_code is None else service("user_objects")(spec.own_code)
     warmup_steps = _warmup_steps(spec, device)
@@ -90,8 +87,7 @@ def cores(spec: TrialSpec) -> int:
 def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
     """As many as the spec asks for; at least two if a CPU trial is inspected.
 
-    Without a GPU, memory is tracked in the last warm-up step. Optimizer states exist only from the
-    second step on.
+    Its memory is tracked in the last one, and optimizer states exist only from the second on.
     """
     asked = spec.measure.warmup_steps
     return max(asked, 2) if device.type == "cpu" and spec.measure.inspect else asked
@@ -104,10 +100,7 @@ def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
 
 
 def _dataset(spec: TrialSpec, steps: int | None, user: Any) -> tuple[Any, Collator | None]:
-    """The dataset for ``steps`` steps (None: one epoch), and its collator (None: the default).
-
-    A collator of the user's own takes the place of the data's, and a technique may change it.
-    """
+    """The dataset for ``steps`` steps (None: one epoch), and its collator (None: the default)."""
     # Enough for all steps, because an epoch that ends within a measurement disturbs it.
     samples = None if steps is None else steps * spec.effective_batch
     config = models.architecture_config(spec.model)

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def architecture_config(spec: ModelSpec) -> PretrainedConfig:
-    """The model's configuration, complete enough to train.
-
-    Token ids for padding and for the decoder's start are set if they are missing.
-    """
+    """The model's configuration, with the token ids that training needs."""
     if spec.name_or_path is not None:
         config = transformers.AutoConfig.from_pretrained(
             spec.name_or_path, trust_remote_code=spec.trust_remote_code, **spec.config
@@ -45,9 +42,9 @@ def build(
 ) -> torch.nn.Module:
     """The model, its weights on ``device`` (ZeRO-3 places them itself).
 
-    ``place`` is the hook ``base``, which makes it in a format of its own. ``kwargs`` go to
-    ``from_config`` or ``from_pretrained``; their ``dtype`` is the name of a torch dtype. Raises
-    ValueError or ImportError if the architecture has no such attention implementation.
+    ``place`` is the hook ``base``. ``kwargs`` go to ``from_config`` or ``from_pretrained``; their
+    ``dtype`` is the name of a torch dtype. Raises ValueError or ImportError for an attention
+    implementation that the architecture lacks.
     """
     config = architecture_config(spec)
     model_class = auto_class(spec.task, config)

@@ -136,10 +136,7 @@ def _measure(
 def _prepared_device(
     spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, context_bytes: int
 ) -> torch.device:
-    """The trial's device with its CUDA context.
-
-    Raises UnsupportedError if the node does not meet a requirement of the trial.
-    """
+    """The trial's device with its CUDA context. Raises UnsupportedError for an unmet requirement."""
     import torch
 
     from jobs.trial.assembly import cores
@@ -191,10 +188,7 @@ def _image_tokens(setup: Setup, spec: TrialSpec) -> Measurements:
 
 
 def _loss_scaling(trained: Trained) -> Measurements:
-    """What divides the loss of an accumulated step, and how exactly; empty without accumulation.
-
-    The check runs two forward passes. An error in them costs only the check.
-    """
+    """What divides the loss of an accumulated step, and how exactly; errors cost only the check."""
     if trained.loss_scaling is None:
         return {}
     values: Measurements = {"accumulation_loss_scaling": trained.loss_scaling}

@@ -24,8 +24,7 @@ def train_worst_batch(
 ) -> None:
     """Train one more optimizer step, on the rows that take the most memory together.
 
-    Raises what training may raise, because an epoch with this batch would raise it, too.
-    ``is_padded``: batches are padded to their longest row.
+    Raises what training may raise. ``is_padded``: batches are padded to their longest row.
     """
     from jobs.loops.meter import WorstStep
 

@@ -19,7 +19,7 @@ _ZERO_ATTRIBUTES = {
     "grad_partitions_flat_buffer": "gradients",
     "accumulated_grads_in_cpu": "gradients",
 }
-"""Attribute of DeepSpeed's ZeRO optimizers -> what it holds. All their other tensors are buffers.
+"""Attribute of DeepSpeed's ZeRO optimizers -> what it holds. Their other tensors are buffers.
 
 Source: deepspeed/runtime/zero/stage_1_and_2.py and stage3.py.
 """
@@ -37,10 +37,9 @@ class LiveTensor:
 
 
 def live_tensors(model: Any, optimizer: Any, reference: Any = None) -> list[LiveTensor]:
-    """Every storage that the model, its gradients and its optimizer hold now, each once.
+    """Every storage of the model, its gradients and its optimizer, each once by its first name.
 
-    ``reference`` is the frozen model of a preference training, if there is one. If a storage has
-    several uses, the first name that ``_named_values`` gives it counts.
+    ``reference`` is the frozen model of a preference training, if there is one.
     """
     by_address: dict[int, LiveTensor] = {}
     for name, value in _named_values(model, optimizer, reference):

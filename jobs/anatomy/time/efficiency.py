@@ -42,8 +42,7 @@ tensor cores are dense, half of those with sparsity."""
 def flop(call: Call) -> int:
     """Floating-point operations of one call, 2 for each multiplication with its addition.
 
-    A convolution's forward and backward passes are counted together, at the backward pass: only
-    the backward operator knows all shapes.
+    Both passes of a convolution are counted at the backward one, whose operator knows all shapes.
     """
     name = call.operator.removeprefix("aten::")
     shapes = [shape or () for shape in call.shapes]
@@ -82,8 +81,7 @@ def efficiency(
 ) -> Iterator[Entry]:
     """The part "efficiency": MFU = model flop / (seconds of a step x the device's peak rate).
 
-    Operators that a compiler fused into its own kernels are not counted. An unknown device has no
-    peak rate and no MFU.
+    Compilers' fused operators are not counted. An unknown device has no peak rate and no MFU.
     """
     # Recomputed operations do not count for the MFU (Chowdhery et al. 2022, PaLM, appendix B). The
     # trace has only some of a step's micro-batches.

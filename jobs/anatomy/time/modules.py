@@ -34,8 +34,7 @@ def modules(trace: Trace) -> Iterator[Entry]:
 def module_ranges(model: torch.nn.Module) -> Iterator[None]:
     """While the context lasts, a profiler range surrounds the forward pass of each module.
 
-    Blocks of ``torch.nn`` count with the module around them, except for normalizations, because the
-    guide lists their time separately.
+    Blocks of ``torch.nn`` but normalizations count with the module around them.
     """
     from torch.autograd.profiler import record_function
 

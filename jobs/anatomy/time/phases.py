@@ -33,11 +33,9 @@ def phases(
     host_updates: bool,
     on_gpu: bool,
 ) -> Iterator[Entry]:
-    """The parts "phases" and "step".
+    """The parts "phases" and "step", which adds up to ``step_seconds``, the time of a counted step.
 
-    ``phase_seconds`` are the phases of a step without profiler, by the device's clock on a GPU. The
-    part "step" adds up to ``step_seconds``, the time of a counted step. With ``host_updates`` the
-    host updates the parameters while the device idles (offload).
+    ``phase_seconds`` are of a step without profiler. ``host_updates``: the host updates (offload).
     """
     for name, seconds in phase_seconds.items():
         yield Entry(part="phases", name=name, value=seconds, unit="s")
@@ -67,8 +65,7 @@ def _parts_of_step(
 ) -> dict[str, float]:
     """Name -> seconds of the counted step.
 
-    The device works equally long in every step, but the host's speed varies. So only the idle time
-    is scaled from the timed step to the counted one.
+    The host's speed varies, so only idle time is scaled from the timed step to the counted one.
     """
     working = sum(time.copying + time.busy for time in times.values())
     idle = sum(time.idle for time in times.values())

@@ -105,10 +105,7 @@ def headers() -> tuple[str, ...]:
 
 
 def unheld_build_locks() -> tuple[str, ...]:
-    """The lock files of builds of torch extensions that no process of this machine holds.
-
-    A running build keeps its lock file open (``torch.utils.file_baton``), a killed one leaves it.
-    """
+    """The locks of builds of torch extensions that no process here holds: builds were killed."""
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     root = os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.join(caches, "torch_extensions")
     return tuple(str(path) for path in sorted(Path(root).glob("**/lock")) if not _is_open(path))

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 IDLE_LAG_SECONDS = 200e-6
-"""If the device is less than this behind the host, it had no queued work and waited for the host.
-Asking about an event takes some of this time, so zero would be too strict."""
+"""If the device is less than this behind the host, it waited for it. Asking takes time, too."""
 
 
 def recorded() -> torch.cuda.Event:

@@ -10,10 +10,9 @@ from jobs.spec import ModelSpec
 
 
 def numbered(dataset: Any, path: str) -> Any:
-    """The dataset with numbers in place of names in its column ``labels``, in sorted order.
+    """The dataset with numbers in place of sorted names in ``labels``; the feature keeps the names.
 
-    Numbers stay as they are. The names go into the column's feature, as ``datasets`` keeps them.
-    Raises ValueError for a row without a label.
+    Numbers stay as they are. Raises ValueError for a row without a label.
     """
     from datasets import ClassLabel, List
 
@@ -48,8 +47,7 @@ def _names(labels: Iterable[Any]) -> list[Any]:
 def fitted(model: ModelSpec, dataset: Any, *, config_labels: int) -> ModelSpec:
     """The model with as many classes as a user's dataset has; the same if it has enough.
 
-    ``config_labels`` is the number of classes in the model's configuration. Raises ValueError if
-    ``model.config`` names a number that is too small.
+    ``config_labels``: those of its configuration. Raises ValueError if ``model.config`` has fewer.
     """
     features = getattr(dataset, "features", None)
     if not model.task.endswith("-classification") or not features or "labels" not in features:

@@ -40,10 +40,9 @@ class RowLengths:
         return float(np.mean(self.sequences))
 
     def worst_micro_batches(self, micro_batch: int, count: int) -> list[list[int]]:
-        """The rows of the ``count`` micro-batches that take the most memory.
+        """The rows of the ``count`` micro-batches that take the most memory, the worst one last.
 
-        The worst one is last, because the gradients of the micro-batches before it are in memory
-        then. A dataset with fewer rows gives fewer micro-batches.
+        The gradients of the micro-batches before it are in memory then.
         """
         order = self._longest_first()[: micro_batch * count]
         begins = range(0, len(order), micro_batch)
@@ -77,10 +76,7 @@ class RowLengths:
 
 
 class PairLengths(RowLengths):
-    """How long the answers of pairs are, each with its prompt.
-
-    A batch has the chosen answers and then the rejected ones, padded to the longest of all.
-    """
+    """How long the answers of pairs are, with their prompts. A batch has both answers of each."""
 
     __slots__ = ()
 
@@ -114,10 +110,7 @@ def _lengths(dataset: Any, column: str) -> np.ndarray:
 
 
 def arrow_lists(dataset: Any, column: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Lengths of the lists of a column and all their values, for some rows at once.
-
-    No list becomes a Python object. Nothing is yielded for a column of numbers or texts.
-    """
+    """Lengths and values of a column's lists, some rows at a time; nothing without lists."""
     chosen = dataset.select_columns([column]).with_format("arrow")
     for table in chosen.iter(batch_size=10_000):
         for chunk in table[column].chunks:
@@ -150,7 +143,7 @@ def random_lengths(
 def random_token_range(vocabulary: int) -> tuple[int, int]:
     """The lowest token id of random rows, and the first one above the highest.
 
-    The Hugging Face guide draws them from 100 to 30000, which avoids BERT's special tokens.
+    The Hugging Face guide takes 100 to 30000, which avoids BERT's special tokens.
     """
     highest = min(30_000, vocabulary)
     return min(100, highest // 2), highest

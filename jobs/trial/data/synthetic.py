@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 def synthetic(
     spec: SyntheticData, task: Task, config: PretrainedConfig, *, samples: int | None, seed: int
 ) -> Any:
-    """A dataset of at least ``samples`` random samples, with columns of tensors.
-
-    Of rows of unequal length there are always ``spec.samples``.
-    """
+    """A dataset of ``samples`` random samples at least; of unequal rows always ``spec.samples``."""
     # As in a data file, rows of unequal length do not depend on the number of measured steps.
     count = spec.samples if spec.lengths is not None else max(spec.samples, samples or 0)
     rng = np.random.default_rng(seed)

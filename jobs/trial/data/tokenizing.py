@@ -33,10 +33,7 @@ def loaded_tokenizer(name: str) -> Any:
 
 
 def tokenizer_of(file: DatasetFile, source: str, *, has_chats: bool = False) -> Any:
-    """The tokenizer of a file whose column ``source`` has texts or chats.
-
-    Raises ValueError, in one sentence, if there is none, or if it has no template for chats.
-    """
+    """The tokenizer for texts or chats in the column ``source``. Raises ValueError without one."""
     tokenizer = loaded_tokenizer(tokenizer_name(file, source))
     if has_chats:
         require_chat_template(tokenizer, file)
@@ -73,10 +70,7 @@ def require_chats(prompt: Any, completion: Any, file: DatasetFile) -> None:
 def rows_to_tokens(
     tokenizer: Any, file: DatasetFile, task: Task, source: Source
 ) -> Callable[[Columns], Mapping[str, Any]]:
-    """A function from a batch of rows to their token ids, attention masks and labels.
-
-    Raises ValueError, in one sentence, if the tokenizer cannot make token ids from them.
-    """
+    """A function from rows to token ids, attention masks and labels; may raise ValueError."""
     tokens = _Tokens(tokenizer, file)
     if source == "messages":
         require_chat_template(tokenizer, file)
@@ -208,10 +202,7 @@ class _Tokens:
 
 
 def _labels_of_tokens(word_of_token: Sequence[int | None], word_labels: Sequence[int]) -> list[int]:
-    """The first token of each word gets the word's label; all other tokens the ignored label.
-
-    ``word_of_token`` has None for special tokens.
-    """
+    """The label of a word for its first token, else the ignored one (None: a special token)."""
     pairs = itertools.pairwise((None, *word_of_token))
     return [
         IGNORED if word is None or word == previous else word_labels[word]

@@ -22,10 +22,7 @@ _LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
 
 
 def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, Collator | None]:
-    """The file as a ``datasets.Dataset`` and its collator (None: the library's default).
-
-    Raises ValueError, in one sentence, for a file that the task cannot train on.
-    """
+    """The file as a dataset and its collator (None: the default). May raise ValueError."""
     dataset, source = rows_of_file(file, task)
     if task not in _LANGUAGE_MODELS:
         dataset = numbered(dataset, file.path)
@@ -37,7 +34,7 @@ def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, 
 def rows_of_file(file: DatasetFile, task: Task) -> tuple[Any, Source]:
     """The file as a ``datasets.Dataset`` under our names, and the column of the task's inputs.
 
-    Raises ValueError, in one sentence, for a file without rows or without such a column.
+    Raises ValueError, in one sentence, without rows or such a column.
     """
     dataset = named_rows(file)
     source = source_of(task, dataset.column_names)
@@ -182,10 +179,7 @@ def _check_token_ids(dataset: Any, path: str, vocabulary: int | None) -> None:
 
 
 def _mask(dataset: Any, column: str, begin: int) -> np.ndarray:
-    """Which rows have a value to learn at or after the position ``begin`` of a column's lists.
-
-    Empty if each row has one value, and no list.
-    """
+    """Which rows have a value to learn at or after ``begin``; empty for a column without lists."""
     masks = [np.empty(0, dtype=bool)]
     for lengths, values in arrow_lists(dataset, column):
         rows = np.repeat(np.arange(len(lengths)), lengths)
