@@ -31,7 +31,7 @@ def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str
 
 @contextmanager
 def reported_phases(engine: Any, meter: Listener) -> Iterator[None]:
-    """While the context lasts, ``meter`` sees what a DeepSpeed engine updates in the backward pass."""
+    """While the context lasts, ``meter`` sees the updates of a DeepSpeed engine's backward pass."""
     if not hasattr(engine, "zero_optimization_stage"):
         yield
         return

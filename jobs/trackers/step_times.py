@@ -137,7 +137,7 @@ class Steps(Tracker):
     def close(self, warmup_steps: int, relative_error: float) -> tuple[float, float]:
         """Decide which steps count; returns when the first of them began and the last ended.
 
-        With a ``relative_error`` the first steady one is the first. Waits for the device.
+        With a ``relative_error`` the first is the first steady one. Waits for the device.
         """
         seconds = self._step_seconds()
         self._first_counted = warmup_steps + steady_from(seconds[warmup_steps:], relative_error)
