@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -206,12 +206,12 @@ class PhaseTimer:
     """Collects a mark at each phase change of each step."""
 
     def __init__(self, *, on_gpu: bool) -> None:
-        self._on_gpu = on_gpu
-        self._steps: list[list[_Mark]] = [[]]
+        # On a GPU, events: the host's clock would time the launches instead of the work.
+        self._now: Callable[[], Any] = cuda_events.recorded if on_gpu else time.perf_counter
+        self._steps: list[list[tuple[Phase, Any]]] = [[]]
 
     def mark(self, phase: Phase) -> None:
-        event = cuda_events.recorded() if self._on_gpu else None
-        self._steps[-1].append(_Mark(phase, time.perf_counter(), event))
+        self._steps[-1].append((phase, self._now()))
 
     def end_step(self) -> None:
         """The step is over; its end is the beginning of the next one."""
@@ -225,21 +225,10 @@ class PhaseTimer:
         return {name: statistics.median(step.get(name, 0.0) for step in steps) for name in phases}
 
 
-class _Mark(NamedTuple):
-    """The beginning of a phase."""
-
-    phase: Phase
-    host_seconds: float
-    event: torch.cuda.Event | None
-
-
-def _seconds_by_phase(marks: Sequence[_Mark]) -> dict[Phase, float]:
+def _seconds_by_phase(marks: Sequence[tuple[Phase, Any]]) -> dict[Phase, float]:
     """Phase -> seconds of one step: from each of its marks to the mark after it."""
     seconds: defaultdict[Phase, float] = defaultdict(float)
-    for begin, end in itertools.pairwise(marks):
-        # On a GPU, events: the host's clock would time the launches instead of the work.
-        if begin.event is None or end.event is None:
-            seconds[begin.phase] += end.host_seconds - begin.host_seconds
-        else:
-            seconds[begin.phase] += cuda_events.seconds_between((begin.event, end.event))[0]
+    for (phase, begin), (_, end) in itertools.pairwise(marks):
+        is_event = not isinstance(begin, float)
+        seconds[phase] += cuda_events.seconds_between((begin, end))[0] if is_event else end - begin
     return seconds

@@ -75,9 +75,8 @@ class Trace:
 
     def weighted_work(self) -> Iterator[tuple[Work, str, float]]:
         """Each piece of work, the phase it was launched in, and its seconds in a whole step."""
-        index = PhaseIndex(self.phases)
         for work in self.work:
-            phase = index.at(work.launched).name
+            phase = phase_at(self.phases, work.launched).name
             yield work, phase, work.seconds * phase_weight(phase, self.repetitions)
 
 
@@ -86,14 +85,7 @@ def phase_weight(phase: str, repetitions: float) -> float:
     return repetitions if phase in ("forward", "backward") else 1.0
 
 
-class PhaseIndex:
-    """Looks up what the loop was doing at a time of a trace."""
-
-    def __init__(self, phases: Sequence[PhaseSpan]) -> None:
-        self._phases = phases
-        self._begins = [phase.begin for phase in phases]
-
-    def at(self, time: int) -> PhaseSpan:
-        """The last phase that had begun by ``time``; before the first, "upkeep" without length."""
-        index = bisect.bisect_right(self._begins, time) - 1
-        return self._phases[index] if index >= 0 else PhaseSpan("upkeep", 0, 0)
+def phase_at(phases: Sequence[PhaseSpan], time: int) -> PhaseSpan:
+    """The last phase that had begun by ``time``; before the first, "upkeep" without length."""
+    index = bisect.bisect_right(phases, time, key=lambda phase: phase.begin) - 1
+    return phases[index] if index >= 0 else PhaseSpan("upkeep", 0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,16 +16,8 @@ PHASE = "anatomy::"
 MODULE = "anatomy module::"
 """Prefix of the profiler ranges that name a module's class."""
 
-_ALLOCATING = (
-    "aten::empty",
-    "aten::zeros",
-    "aten::ones",
-    "aten::new_",
-    "aten::resize",
-    "aten::clone",
-    "aten::full",
-)
-"""Prefixes of operators that only allocate: memory is credited to the operator that called them."""
+_ALLOCATES = re.compile(r"aten::(empty|zeros|ones|new_|resize|clone|full)")
+"""Operators that only allocate: memory is credited to the operator that called them."""
 _COPY = "aten::_to_copy"
 _AUTOGRAD_NODE = "autograd::engine::"
 """Prefix of the ranges in which autograd evaluates one node of the backward graph."""
@@ -151,7 +144,7 @@ class _EventTreeReader:
             recomputed=outer.recomputed or recomputes,
             counted=outer.counted or name in self._counted_operators,
         )
-        only_allocates = bool(outer.operator) and name.startswith(_ALLOCATING)
+        only_allocates = bool(outer.operator) and _ALLOCATES.match(name) is not None
         if not only_allocates:
             context = context._replace(operator=name)
         if name == _COPY:

@@ -14,35 +14,20 @@ from typing import Any
 
 from jobs.node import nvml
 
-MODULES = (
-    "torch",
-    "torch.profiler",
-    "numpy",
-    "datasets",
-    "transformers",
-    "transformers.trainer",
-    "accelerate",
-    "peft",
-    "bitsandbytes",
-    "deepspeed",
-    "jobs.trial.run",
-    "jobs.trackers.sources.dispatch_mode",
-    "jobs.trial.effective_config",
-    "jobs.anatomy.profile",
-    "jobs.trial.models",
-    "jobs.trial.data",
-    "jobs.loops.trainer",
-    "jobs.loops.accelerate",
-    "jobs.loops.deepspeed",
-)
+_MODULES = """
+    torch torch.profiler numpy datasets transformers transformers.trainer accelerate peft
+    bitsandbytes deepspeed jobs.trial.run jobs.trackers.sources.dispatch_mode
+    jobs.trial.effective_config jobs.anatomy.profile jobs.trial.models jobs.trial.data
+    jobs.loops.trainer jobs.loops.accelerate jobs.loops.deepspeed
+"""
 """What a trial may import, in this order, because later modules import earlier ones."""
 
 
 def preload() -> float:
-    """Import those of ``MODULES`` that are installed; returns the seconds that it took."""
+    """Import those of ``_MODULES`` that are installed; returns the seconds that it took."""
     begin = time.perf_counter()
     with _gpu_answers_from_nvml():
-        for name in MODULES:
+        for name in _MODULES.split():
             # What is not installed makes some trials unsupported, and only those.
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)

@@ -32,7 +32,7 @@ def train(setup: Setup) -> Trained:
         dataloader=loop.dataloader,
         train_seconds=seconds,
         samples_per_second=samples / seconds,
-        train_on=loop.train_on,
+        train_on=loop.run,
         train_rows=loop.train_rows,
         evaluate=loop.evaluate_rows,
         save=loop.save_checkpoint,
@@ -85,9 +85,6 @@ class _Loop:
             self.optimizer.zero_grad()
             is_complete = meter.step_end()
         return samples
-
-    def train_on(self, meter: Listener) -> None:
-        self.run(meter)
 
     def train_rows(self, rows: Sequence[Sequence[int]], meter: Listener) -> None:
         self.run(meter, loader_of(rows, self.dataloader, self.accelerator))

@@ -42,7 +42,7 @@ class Trained:
     """Wall time of the whole training, warm-up included: the guide's "Time"."""
     samples_per_second: float
     """All samples over ``train_seconds``: the guide's "Samples/second"."""
-    train_on: Callable[[Listener], None]
+    train_on: Callable[[Listener], object]
     """Trains more steps with the same objects, until the given listener stops it."""
     train_rows: Callable[[Sequence[Sequence[int]], Listener], None]
     """Does the same on these rows of the dataset, given as micro-batches."""

@@ -82,13 +82,9 @@ class Metered(_Base):
         step = self.args.train_batch_size * self.args.gradient_accumulation_steps
         return StepsInRandomOrder(sampler, step)
 
-    def train_on(self, meter: Listener) -> None:
-        """Train more steps by the Trainer's own epochs, until ``meter`` stops it."""
-        self._train_more(self.callback_handler.train_dataloader, meter)
-
     def train_rows(self, rows: Sequence[Sequence[int]], meter: Listener) -> None:
         loader = loader_of(rows, self.callback_handler.train_dataloader, self.accelerator)
-        self._train_more(loader, meter)
+        self.train_on(meter, loader)
 
     def evaluate_rows(self, rows: Sequence[int]) -> None:
         """Evaluate on these rows as ``Trainer.evaluate`` does, without a report to the meter."""
@@ -104,8 +100,9 @@ class Metered(_Base):
         """Save what the Trainer saves at a step: model, optimizer, schedule and random numbers."""
         self._save_checkpoint(self.model_wrapped, trial=None)
 
-    def _train_more(self, dataloader: Any, meter: Listener) -> None:
-        """Train epochs of a data loader, until ``meter`` stops it."""
+    def train_on(self, meter: Listener, dataloader: Any = None) -> None:
+        """Train epochs of a data loader (None: of the training's), until ``meter`` stops it."""
+        dataloader = dataloader or self.callback_handler.train_dataloader
         self.meter = meter
         # The first training has reached its limit: lift it, so that only the meter ends this one.
         self.state.max_steps = sys.maxsize

@@ -12,29 +12,12 @@ from typing import Any
 
 from jobs.node import nvml
 
-PACKAGES = (
-    "torch",
-    "transformers",
-    "accelerate",
-    "datasets",
-    "peft",
-    "deepspeed",
-    "bitsandbytes",
-    "torchao",
-    "triton",
-    "apollo-torch",
-    "cut-cross-entropy",
-    "flash-attn",
-    "galore-torch",
-    "grokadamw",
-    "kernels",
-    "liger-kernel",
-    "lomo-optim",
-    "schedulefree",
-    "torch-optimi",
-    "trl",
-    "xformers",
-)
+_PACKAGES = """
+    torch transformers accelerate datasets peft deepspeed bitsandbytes torchao triton
+    apollo-torch cut-cross-entropy flash-attn galore-torch grokadamw kernels liger-kernel lomo-optim
+    schedulefree torch-optimi trl xformers
+"""
+PACKAGES = tuple(_PACKAGES.split())
 """Packages whose versions matter to a measurement. Those of techniques have their names on PyPI."""
 
 SIMULATED_GPU_VARIABLE = "ORCHESTRATOR_GPU_GIB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,29 +15,12 @@ class Hook:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-HookPlace = Literal[
-    "allocator",
-    "rows",
-    "preferences",
-    "collator",
-    "batching",
-    "compiler",
-    "partitioner",
-    "kernels",
-    "arguments",
-    "base",
-    "layers",
-    "linears",
-    "rounding",
-    "loss",
-    "vision",
-    "trained",
-    "model",
-    "checkpointing",
-    "regions",
-    "optimizer",
-    "loop",
-]
+DataPlace = Literal["rows", "preferences", "collator", "batching"]
+ProcessPlace = Literal["compiler", "partitioner", "kernels"]
+_LayersPlace = Literal["layers", "linears", "rounding", "loss", "vision"]
+ModelPlace = Literal[_LayersPlace, "trained", "model", "checkpointing", "regions"]
+_OtherPlace = Literal["arguments", "base", ModelPlace, "optimizer", "loop"]
+HookPlace = Literal["allocator", DataPlace, ProcessPlace, _OtherPlace]
 """Where a trial calls a hook, in this order. ``Hook.arguments`` come as keywords.
 
 - ``allocator()`` sets up the allocator of the GPU before it holds any memory.
@@ -62,19 +45,9 @@ HookPlace = Literal[
 - ``loop(setup)`` trains, from a ``jobs.loops.contract.Setup`` to a ``Trained``.
 """
 
-PROCESS_PLACES: tuple[HookPlace, ...] = ("compiler", "partitioner", "kernels")
+PROCESS_PLACES: tuple[HookPlace, ...] = get_args(ProcessPlace)
 """Places of hooks that set the state of the process, before the model is built."""
-MODEL_PLACES: tuple[HookPlace, ...] = (
-    "layers",
-    "linears",
-    "rounding",
-    "loss",
-    "vision",
-    "trained",
-    "model",
-    "checkpointing",
-    "regions",
-)
+MODEL_PLACES: tuple[HookPlace, ...] = get_args(ModelPlace)
 """Places of hooks that change the model, once it is built."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
@@ -19,9 +19,7 @@ from jobs.steady_state import wanted_error
 from jobs.techniques.hooks import bound, hook_name, service
 from jobs.trackers.tracker import Moment, Tracker, notify
 from jobs.trial import data, models
-
-if TYPE_CHECKING:
-    from jobs.trial.data import Collator, RowLengths
+from jobs.trial.data import Collator, RowLengths
 
 Announce = Callable[[str], None]
 """Called with the name of each phase of the trial as it begins."""

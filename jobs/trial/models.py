@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
@@ -13,11 +13,8 @@ import transformers
 from jobs.spec import ModelSpec
 from jobs.tasks import auto_class
 
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig
 
-
-def architecture_config(spec: ModelSpec) -> PretrainedConfig:
+def architecture_config(spec: ModelSpec) -> transformers.PretrainedConfig:
     """The model's configuration, with the token ids that training needs."""
     if spec.name_or_path is not None:
         config = transformers.AutoConfig.from_pretrained(

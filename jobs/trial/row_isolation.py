@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from accelerate.utils import send_to_device
 
 from jobs.errors import UnsupportedError
+from jobs.loops.contract import Trained
+from jobs.spec import TrialSpec
 from jobs.techniques.axes.batching import one_sequence, takes_row_lengths
-
-if TYPE_CHECKING:
-    from jobs.loops.contract import Trained
-    from jobs.spec import TrialSpec
 
 
 def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:

@@ -136,7 +136,7 @@ def _measure(
 def _prepared_device(
     spec: TrialSpec, trackers: Sequence[Tracker], enter: Announce, context_bytes: int
 ) -> torch.device:
-    """The trial's device with its CUDA context. Raises UnsupportedError for an unmet requirement."""
+    """The trial's device with its CUDA context. UnsupportedError for an unmet requirement."""
     import torch
 
     from jobs.trial.assembly import cores

@@ -6,17 +6,15 @@ import functools
 import time
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from jobs import errors
 from jobs.flags import Flag, FlagKind, flag_columns, flags_of
+from jobs.loops.contract import Setup, Trained
 from jobs.record import Outcome
-
-if TYPE_CHECKING:
-    from jobs.loops.contract import Setup, Trained
-    from jobs.trial.data import RowLengths
+from jobs.trial.data import RowLengths
 
 
 def measure(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jobs.anatomy.memory.kinds import OTHER
-from jobs.anatomy.trace import MemoryEvent, PhaseIndex, PhaseSpan, Trace
+from jobs.anatomy.trace import MemoryEvent, PhaseSpan, Trace, phase_at
 from jobs.anatomy_record import Timeline
 
 SAMPLES = 150
@@ -66,9 +66,8 @@ def step_memory(trace: Trace, known: KnownBlocks) -> StepMemory:
     """Follow the step's allocations, from the blocks that existed before it."""
     blocks, changes = _blocks(trace, known)
     # The purpose of a block depends on when it is released, so blocks are named in a second pass.
-    phases = PhaseIndex(trace.phases)
     for block in blocks:
-        block.name = _name(block, known, phases)
+        block.name = _name(block, known, trace.phases)
     names = list(dict.fromkeys(block.name for block in blocks))
     held = _held(names, blocks, changes)
     total = held.sum(axis=0)
@@ -113,7 +112,7 @@ def _blocks(
     return blocks, changes
 
 
-def _name(block: _Block, known: KnownBlocks, phases: PhaseIndex) -> str:
+def _name(block: _Block, known: KnownBlocks, phases: Sequence[PhaseSpan]) -> str:
     """What a block is for. Addresses are reused, so an address alone proves little."""
     address = block.address
     allocation = block.allocation
@@ -122,7 +121,7 @@ def _name(block: _Block, known: KnownBlocks, phases: PhaseIndex) -> str:
             return "inputs"
         return known.names.get(address, "gradients" if address in known.gradients else OTHER)
     # Known purposes first, then guesses by how long the block lives.
-    phase = phases.at(allocation.time)
+    phase = phase_at(phases, allocation.time)
     if address in known.inputs and phase.name == "data":
         return "inputs"
     if allocation.copy_of in known.parameters:
