@@ -63,7 +63,6 @@ def _free_bytes(folder: Path) -> int:
 
 def disk_in_words(path: Path) -> str:
     """The disk of a path and its free room: ``/tmp (tmpfs) has 0 B free and 12 inodes``."""
-    # The path itself, or its closest folder that exists.
     folder = next(folder for folder in (path, *path.parents, Path("/")) if folder.exists())
     try:
         status = os.statvfs(folder)

@@ -163,5 +163,4 @@ def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
 
 def with_provenance(record: TrialRecord, **known: Any) -> TrialRecord:
     """The record with more of its provenance known."""
-    # Record and provenance are frozen, so both are copied with the new values.
     return dataclasses.replace(record, provenance=dataclasses.replace(record.provenance, **known))

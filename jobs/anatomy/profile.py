@@ -84,8 +84,7 @@ def _timed_steps(row: Mapping[str, Any]) -> int:
     """How many steps to time before the profiled one. 0: time the profiled step itself."""
     if row["step_seconds_median"] <= 0.5:
         return 3
-    # Of a GPU-bound trial the profiled step is timed: the profiler's work on the host does not
-    # delay the device then.
+    # Of a GPU-bound trial the profiled step is timed, because the host does not delay the device.
     is_gpu_bound = row.get("host_bound_share", 1.0) <= GPU_BOUND
     return 0 if is_gpu_bound else 1
 

@@ -47,7 +47,6 @@ class StepProfiler(Listener):
         self._on_gpu = on_gpu
         self._timed_steps = timed_steps
         self._usual_data_wait = usual_data_wait
-        # What the extra steps have shown so far.
         self._timer = PhaseTimer(on_gpu=on_gpu)
         self._is_timing = False
         self._finished_steps = 0
@@ -148,7 +147,6 @@ class StepProfiler(Listener):
         else:  # a CPU has no allocator that lists its blocks
             on_host = [tensor for tensor in self.live_tensors if tensor.device == "cpu"]
             self._blocks_before = {tensor.address: tensor.nbytes for tensor in on_host}
-        # Shapes give the floating-point operations, memory events give the ledger.
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._on_gpu:
             activities.append(torch.profiler.ProfilerActivity.CUDA)

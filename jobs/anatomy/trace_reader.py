@@ -104,8 +104,7 @@ class _EventTreeReader:
                 continue
             if kind == "TorchOp":
                 context = self._enter(event, context)
-            # Reversed, so that the first child is popped first: autograd nodes are numbered in
-            # order.
+            # Reversed, so that the first child is popped first: autograd nodes have an order.
             stack += [(child, context) for child in reversed(event.children)]
 
     def _enter(self, event: Any, outer: _Context) -> _Context:
@@ -148,7 +147,6 @@ class _EventTreeReader:
         if not only_allocates:
             context = context._replace(operator=name)
         if name == _COPY:
-            # The first tensor among the arguments.
             tensors = (item for item in fields.inputs if hasattr(item, "storage_data_ptr"))
             address = next((tensor.storage_data_ptr for tensor in tensors), 0)
             context = context._replace(copy_of=int(address or 0))
@@ -163,17 +161,14 @@ class _EventTreeReader:
         if sequence_number < 0:
             return False
         if not outer.in_backward:
-            # An operator carries the number of the next node to be made. If several operators carry
-            # the same number, the last of them makes the node.
+            # Of several operators with the number of the next node the last one makes it.
             self._module_of_node[sequence_number] = outer.module
             return False
-        # An operator with a sequence number records a graph. In a backward pass only recomputation
-        # records one.
+        # Such an operator records a graph. In a backward pass only recomputation does.
         return name.startswith("aten::")
 
     def _read_allocation(self, event: Any, context: _Context) -> None:
         fields = event.extra_fields
-        # In the trace of a GPU, allocations on the host are left out.
         if fields.device.type != self._device:
             return
         self.memory_events.append(
@@ -192,7 +187,6 @@ class _EventTreeReader:
         """An operator's own time on the CPU: its duration less that of the operators inside it."""
         children = [child for child in event.children if child.tag.name == "TorchOp"]
         own_nanoseconds = event.duration_time_ns - sum(child.duration_time_ns for child in children)
-        # Ranges of phases, modules and autograd nodes are no operators.
         is_operator = context.operator and not event.name.startswith(_NOT_OPERATORS)
         if not is_operator or own_nanoseconds <= 0:
             return
@@ -224,7 +218,6 @@ def _kernels(events: Sequence[Any], launchers: Mapping[int, _Launcher]) -> Itera
         if event.is_user_annotation() or event.name().startswith((PHASE, MODULE, "Optimizer.")):
             continue
         start: int = event.start_ns()
-        # Without a known launcher, it counts as launched when it began.
         launcher = launchers.get(event.linked_correlation_id(), _Launcher("", start, ""))
         yield Work(
             begin=start,

@@ -97,7 +97,6 @@ class Child:
     def _read_status(self) -> None:
         """Read what the child has said and was not read yet."""
         if self._connection is not None:
-            # One read takes all messages of a child together.
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 self._status += self._connection.recv(select.PIPE_BUF, socket.MSG_DONTWAIT)
 

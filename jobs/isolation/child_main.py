@@ -36,7 +36,6 @@ def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
     try:
         with contextlib.suppress(PermissionError):
             os.setpgid(0, 0)
-        # Print to the log, and read nothing.
         log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -76,7 +75,6 @@ def run_and_record(
         if phase is not None:
             phase[:] = name.encode()[:PHASE_BYTES].ljust(PHASE_BYTES, b"\0")
 
-    # The trial's own files lie in the child's folder, and are removed with it.
     record = run(spec, announce, scratch=result.parent, context_bytes=context_bytes)
     partial = result.with_suffix(".partial")
     try:

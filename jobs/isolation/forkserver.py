@@ -38,8 +38,7 @@ def serve(connect: Callable[[], socket.socket], folder: Path) -> None:
     preload_seconds = preload()
     owner = Owner(connect())
     not_forkable = unclean()
-    # Nothing that exists now is ever collected. So the garbage collector does not write to pages
-    # that children share with this process.
+    # The garbage collector shall not write to pages that children share with this process.
     gc.collect()
     gc.freeze()
     about = {"unclean": not_forkable, "environment": environment.describe()}
@@ -49,7 +48,6 @@ def serve(connect: Callable[[], socket.socket], folder: Path) -> None:
             spec = from_json(TrialSpec, request["spec"])
             record = _run(children, spec, request["timeout_seconds"], not_forkable)
             owner.answer(to_json(record))
-            # Forked after the reply, while the driver chooses the next trial.
             children.fork_ahead(record)
 
 
@@ -76,8 +74,7 @@ def _requests(
     """The requests as they come. Without one for ``idle_seconds``, the waiting child is ended."""
     with connection.makefile() as lines, contextlib.suppress(ConnectionError):
         while True:
-            # ``select`` sees every request. None waits in the buffer of ``lines``, because each is
-            # sent after the last one was answered.
+            # None waits in the buffer of ``lines``: each is sent after the last one was answered.
             if not select.select([connection], [], [], idle_seconds)[0]:
                 children.discard_next()
             line = lines.readline()

@@ -40,8 +40,7 @@ class GpuAccount:
     def note_context(self) -> None:
         """Measure the context that the first child since ``note_idle`` has created."""
         used = self._gpu_bytes()
-        # If less memory is in use than before, another process has left, and the difference says
-        # nothing. Without a GPU both figures are 0.
+        # With less memory in use, another process has left. Without a GPU both figures are 0.
         is_known = used > self._idle_bytes or not used
         self.context_bytes = used - self._idle_bytes if is_known else None
 

@@ -35,7 +35,6 @@ def parents(cpus: int = 0) -> Iterator[None]:
     ``cpus`` are a trial's cores; 0: its GPU's share of all.
     """
     uuids = _gpu_uuids()
-    # The same share of the machine's cores for each GPU, as the slots will ask for.
     cores = cpus or max(1, environment.cores() // max(1, len(uuids)))
     started: dict[Path, subprocess.Popen[bytes]] = {}
     with contextlib.ExitStack() as stack:

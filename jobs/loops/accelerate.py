@@ -63,14 +63,12 @@ class _Loop:
         samples = 0
         is_complete = False
         meter.train_begin()
-        # One epoch after another.
         batches = itertools.chain.from_iterable(itertools.repeat(dataloader or self.dataloader))
         while not is_complete:
             meter.phase("data")
             begin = time.perf_counter()
             step = list(itertools.islice(batches, self._accumulation))
             meter.data_wait(time.perf_counter() - begin)
-            # ``left`` counts the micro-batches of the step that follow this one.
             left = self._accumulation
             for batch, share in zip(step, _shares(self.model, step), strict=True):
                 left -= 1
@@ -132,7 +130,6 @@ def _shares(model: Any, step: Sequence[Any]) -> Sequence[float | torch.Tensor]:
     counts = []
     for batch in step:
         labels = batch["labels"]
-        # -100 is the label of positions without a loss.
         counts.append((labels[..., 1:] if is_shifted else labels).ne(-100).sum())
     total = torch.stack(counts).sum().clamp(min=1)
     return [count / total for count in counts]

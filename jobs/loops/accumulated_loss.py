@@ -63,8 +63,7 @@ class LossScale:
             # The Trainer knows that this model takes no count, and divides.
             self.scaling = "divided"
         elif is_compiled(model):
-            # A watched count would make torch.compile compile again, so the uncompiled model is
-            # asked.
+            # A watched count would make torch.compile compile again.
             self._decide(used=self._is_used_uncompiled(compute_loss, inputs, count))
         else:
             count = watched(count)

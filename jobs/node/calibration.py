@@ -162,7 +162,6 @@ def _copy_rate(device: torch.device, load: Load) -> float:
 
     source = torch.ones(load.copy_bytes, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    # Each byte is read once and written once.
     return 2 * load.copy_bytes * _per_second(lambda: target.copy_(source), device, load)
 
 

@@ -80,7 +80,6 @@ def slowed_by(nvml: Any, handle: Any) -> tuple[str, ...]:
         "driver's thermal limit": nvml.nvmlClocksThrottleReasonSwThermalSlowdown,
     }
     try:
-        # A bit for each reason.
         active = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     except nvml.NVMLError:  # MIG slices and some virtual GPUs do not say
         return ()

@@ -34,7 +34,6 @@ def probe(
             process.communicate(timeout=END_SECONDS)
         raise RuntimeError(f"it did not end within {timeout_seconds:g} s") from None
     if process.returncode != 0:
-        # The last line of a traceback is the error.
         raise RuntimeError(
             (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
         )

@@ -56,7 +56,6 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
     origin, arguments = get_origin(kind), get_args(kind)
     inner = next(filter(None, map(_reader, arguments)), None)
     if origin is UnionType and inner is not None:
-        # Of a dataclass and None.
         return lambda value: inner(value) if value else None
     if origin is tuple:
         return tuple

@@ -127,7 +127,6 @@ class LaunchBound(Tracker):
 
     def step_end(self) -> None:
         self._record_event()
-        # The gap began at the end of the step's last update.
         self._gap_begin, self._update_end = self._update_end, None
         self._data_begin = None
         self._finished_steps += 1
@@ -156,8 +155,7 @@ class LaunchBound(Tracker):
         return self._values
 
     def _begin(self, part: StepPart) -> None:
-        # Nothing long was launched after the last event. So a GPU that has reached that event is
-        # idle.
+        # Nothing long was launched after the last event, so a GPU that has reached it is idle.
         is_idle = self._last_event is not None and self._last_event.query()
         here = LaunchPoint.now()
         self._begins[part] = here

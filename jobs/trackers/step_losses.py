@@ -43,8 +43,7 @@ class Losses(Tracker):
         """``loss``: the sum over each step's micro-batches. Waits for the device."""
         losses = self._losses.values()
         spans = itertools.pairwise([0, *self._step_ends])
-        # Not the mean: the loop has divided each loss by the accumulation already. ``fsum`` is
-        # exact, so the order of the micro-batches does not matter.
+        # Not the mean: the loop has divided each loss by the accumulation already.
         return {"loss": [math.fsum(losses[begin:end]) for begin, end in spans if begin < end]}
 
     def measurements(self) -> Mapping[str, Any]:

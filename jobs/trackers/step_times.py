@@ -67,7 +67,6 @@ class Steps(Tracker):
         # One entry per micro-batch.
         self._micro_batches = MicroBatches()
         self._device_was_idle: list[bool] = []
-        # The current step.
         self._data_wait = 0.0
         self._last_backward: torch.cuda.Event | None = None
 
@@ -108,7 +107,6 @@ class Steps(Tracker):
         finished = len(self._data_seconds)
         if relative_error == 0 or finished <= warmup_steps:
             return False
-        # At most this many steps count.
         limit = total_steps - warmup_steps
         if not self._backward_events:
             seconds = _differences(self._marks[warmup_steps:])
@@ -127,9 +125,8 @@ class Steps(Tracker):
     def _device_seconds_so_far(self, first_step: int, finished: int) -> list[float]:
         """Seconds of some steps on a GPU. Waits for their last backward pass, not its optimizer."""
         self._backward_events[finished - 1].synchronize()
-        # All steps but the last are measured from step end to step end. The last step has no end
-        # yet, because its optimizer may still run. So that step is measured from the backward pass
-        # before it to its own, as if both optimizer calls took equally long.
+        # The last step has no end yet, because its optimizer may still run. So it is measured from
+        # the backward pass before it to its own, as if both optimizer calls took equally long.
         seconds = cuda_events.seconds_between(self._events[first_step:finished])
         seconds += cuda_events.seconds_between(self._backward_events[:finished][-2:])
         return seconds

@@ -94,7 +94,6 @@ def nested_tensors(value: Any, depth: int = 4) -> Iterator[torch.Tensor]:
     import torch
 
     if isinstance(value, torch.Tensor):
-        # PyTorch's protocol for tensor subclasses.
         if hasattr(value, "__tensor_flatten__"):
             inner_names, _ = value.__tensor_flatten__()
             yield from nested_tensors([getattr(value, name) for name in inner_names], depth)

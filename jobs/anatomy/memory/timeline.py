@@ -120,7 +120,6 @@ def _name(block: _Block, known: KnownBlocks, phases: Sequence[PhaseSpan]) -> str
         if address in known.inputs:
             return "inputs"
         return known.names.get(address, "gradients" if address in known.gradients else OTHER)
-    # Known purposes first, then guesses by how long the block lives.
     phase = phase_at(phases, allocation.time)
     if address in known.inputs and phase.name == "data":
         return "inputs"

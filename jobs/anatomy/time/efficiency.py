@@ -61,7 +61,6 @@ def flop(call: Call) -> int:
 
 def _product_flop(left: tuple[int, ...], right: tuple[int, ...]) -> int:
     """A matrix product: each element of ``left`` meets each column of ``right`` once."""
-    # A multiplication and an addition for each pair.
     return 2 * prod(left) * right[-1]
 
 

@@ -57,7 +57,6 @@ def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, An
         except RuntimeError as error:  # a GPU that cannot be measured is a finding, too
             fix = "run python -m jobs.node.calibration to see the whole error"
             findings.append(problem(f"the calibration failed: {error}", fix).of("calibration"))
-    # Versions that have to be equal on all nodes of a cluster.
     names = [name for name in ("ray", *environment.PACKAGES) if name in machine.packages]
     packages = {name: machine.packages[name] for name in names}
     return {

@@ -45,7 +45,6 @@ def _judged(disk: Disk) -> Finding:
     fix = "name a writable folder on NVMe"
     if disk.error:
         return problem(f"{disk.path} cannot hold NVMe offload: {disk.error}", fix)
-    # Disks are sold in decimal GB.
     write = disk.write_bytes_per_second / 1e9
     read = disk.read_bytes_per_second / 1e9
     figures = (

@@ -18,7 +18,6 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
     for calibration in calibrations:
         name = f"{calibration['device']} {calibration['uuid'][:12]}".strip()
         figures = _figures(calibration)
-        # ``orchestrator.doctor`` warns of every GPU that is slower than the fastest one.
         rate, slowdown = _largest_slowdown(calibration, calibrations, max)
         if calibration["slowed"]:
             yield warning(
@@ -78,7 +77,6 @@ def _figures(calibration: Values) -> str:
     products = ", ".join(
         f"{name} {rate / 1e12:.3g}" for name, rate in calibration["flops_per_second"].items()
     )
-    # Decimal units, as on data sheets.
     copied = f"{calibration['copy_bytes_per_second'] / 1e9:,.0f} GB/s copied"
     figures = f"{products} TFLOP/s, {copied}"
     if calibration["uuid"]:  # a GPU

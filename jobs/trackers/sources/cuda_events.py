@@ -59,6 +59,5 @@ class LaunchPoint:
 
     def lag_at(self, later: LaunchPoint) -> float:
         """By how many more seconds the device is behind the host at ``later`` than here."""
-        # Where the device kept up, as much time passed on it as on the host.
         host_seconds = later.seconds - self.seconds
         return self.device_seconds_to(later) - host_seconds

@@ -22,7 +22,6 @@ class TimeSeries:
 
     def between(self, begin: float, end: float) -> list[float]:
         """The values that were read from ``begin`` to ``end``, both included."""
-        # Readings are in order of time.
         first = bisect.bisect_left(self._seconds, begin)
         after_last = bisect.bisect_right(self._seconds, end)
         return self._values[first:after_last]
