@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from jobs.node import environment
-from jobs.node.process_variables import process_variables
+from jobs.node.processes import process_variables
 from jobs.permissions import refusal
 from jobs.spec import TrialSpec, from_json
 from jobs.spec.limits import problem_of

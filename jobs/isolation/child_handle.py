@@ -21,7 +21,7 @@ from typing import Any
 from jobs import self_process
 from jobs.isolation import child_main
 from jobs.isolation.channel import HEARTBEAT_SECONDS, Owner
-from jobs.node.parent_death import end_with_parent
+from jobs.node.processes import end_with_parent
 from jobs.spec import TrialSpec, to_json
 
 

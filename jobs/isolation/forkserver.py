@@ -24,7 +24,7 @@ from jobs.isolation.child_runner import ChildRunner
 from jobs.isolation.preload import preload, remember_processor, unclean
 from jobs.isolation.scratch import SLOT_PREFIX, own_folder
 from jobs.node import environment
-from jobs.node.parent_death import continue_without_owner
+from jobs.node.processes import continue_without_owner
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec, from_json, to_json
 

@@ -20,9 +20,7 @@ from pathlib import Path
 from jobs import self_process
 from jobs.isolation.scratch import PARENTS_PREFIX, SLOT_PREFIX, own_folder, remove_abandoned
 from jobs.node import environment, nvml
-from jobs.node.parent_death import end_with_parent
-from jobs.node.probe_process import END_SECONDS
-from jobs.node.process_variables import process_variables
+from jobs.node.processes import END_SECONDS, end_with_parent, process_variables
 
 FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
 """Environment variable: the folder with the sockets."""

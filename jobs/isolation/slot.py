@@ -17,7 +17,7 @@ from typing import Any, Self
 from jobs import infrastructure, self_process
 from jobs.isolation import prewarm
 from jobs.isolation.channel import Channel, bounded_timeout
-from jobs.node.process_variables import process_variables
+from jobs.node.processes import process_variables
 from jobs.record import TrialRecord, record_from_json
 from jobs.spec import TrialSpec, to_json
 

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-from jobs.node.parent_death import end_with_parent
+from jobs.node.processes import end_with_parent
 from jobs.spec import ModelSpec
 
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import self_process
 from jobs.node import environment, nvml
-from jobs.node.probe_process import probe
-from jobs.node.process_variables import process_variables
+from jobs.node.processes import probe, process_variables
 from jobs.spec import to_json
 
 if TYPE_CHECKING:

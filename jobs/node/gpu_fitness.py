@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from jobs import self_process
+from jobs.flags import Flag, FlagKind
 from jobs.node import nvml
-from jobs.node.probe_process import probe
+from jobs.node.processes import probe
+from jobs.spec import LibrarySettings
 
 IDLE_BYTES = 2**30
 """An idle GPU has less memory in use, and so has a bare CUDA context. A driver keeps 0.6 GiB."""
@@ -62,6 +66,29 @@ def shared(waiting: int = 0) -> str:
     if is_in_use(processes, used, waiting):
         return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
     return ""
+
+
+def sharing_flags(row: Mapping[str, Any], settings: LibrarySettings) -> list[Flag]:
+    """At most one flag: how another process used the GPU before or during the trial."""
+    processes = row.get("gpu_foreign_processes")
+    if processes:
+        return [Flag(FlagKind.SHARED_PROCESSES, processes)]
+    before = row.get("gpu_used_before_bytes", 0)
+    if before > IDLE_BYTES:
+        return [Flag(FlagKind.SHARED_BEFORE, before)]
+    needed = ("device_peak_bytes", "gpu_context_bytes", "peak_reserved_bytes")
+    # bitsandbytes may keep optimizer states in managed memory, which no allocator counts.
+    has_paged_memory = str(settings.training_arguments.get("optim", "")).startswith("paged")
+    if has_paged_memory or any(name not in row for name in needed):
+        return []
+    device, context, reserved = (row[name] for name in needed)
+    # The peaks of device and allocator may be at different times: the difference is a lower bound.
+    unexplained = int(device - context - reserved)
+    # Libraries take less beside the context and PyTorch's allocator. On an H200 their kernels take
+    # 160 MiB, and NCCL, which DeepSpeed starts, 960 MiB (docs/results).
+    if unexplained > 2 * 2**30:
+        return [Flag(FlagKind.SHARED_DURING, unexplained)]
+    return []
 
 
 if __name__ == "__main__":

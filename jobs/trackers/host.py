@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from jobs.node.environment import kernel_value
 from jobs.record import Column
-from jobs.trackers.sources.time_series import TimeSeries
+from jobs.trackers.sources.series import TimeSeries
 from jobs.trackers.tracker import Tracker
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
-from jobs.trackers.sources.device_series import DeviceSeries
+from jobs.trackers.sources.series import DeviceSeries
 from jobs.trackers.tracker import Tracker
 
 if TYPE_CHECKING:

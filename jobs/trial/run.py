@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import errors
 from jobs.flags import flag_columns, flags_of
-from jobs.node import environment, gpu_sharing, memory_cap
+from jobs.node import environment, gpu_fitness, memory_cap
 from jobs.permissions import refusal
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
@@ -71,7 +71,7 @@ def run(
         measurements, steps = _read(trackers)
     measurements |= derived
     # Failed trials get the flags for other processes on the GPU, too.
-    flags = (*flags_of(measurements), *gpu_sharing.flags(measurements, spec.settings))
+    flags = (*flags_of(measurements), *gpu_fitness.sharing_flags(measurements, spec.settings))
     return TrialRecord(
         spec=spec,
         outcome=outcome,

@@ -7,7 +7,7 @@ from typing import Any
 from jobs import errors
 from jobs.flags import flag_columns
 from jobs.isolation import preload
-from jobs.node import environment, gpu_sharing
+from jobs.node import environment, gpu_fitness
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from jobs.trackers.device import Device
@@ -70,7 +70,7 @@ def _pretend(
         except Exception as error:
             outcome, _, reason = errors.classify(error)
         measurements = {**device.measurements(), **figures}
-    flags = gpu_sharing.flags(measurements, spec.settings)
+    flags = gpu_fitness.sharing_flags(measurements, spec.settings)
     return TrialRecord(
         spec=spec,
         outcome=outcome,

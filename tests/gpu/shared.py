@@ -13,7 +13,7 @@ import yaml
 
 from jobs.isolation.slot import Slot
 from jobs.node import nvml
-from jobs.node.process_variables import process_variables
+from jobs.node.processes import process_variables
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.export import export

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from jobs.node.process_variables import process_variables
+from jobs.node.processes import process_variables
 from jobs.record import Outcome, TrialRecord, record_from_json
 from jobs.spec import TrialSpec, from_json, to_json
 

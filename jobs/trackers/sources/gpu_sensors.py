@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobs.trackers.sources.time_series import TimeSeries
+from jobs.trackers.sources.series import TimeSeries
 
 
 class GpuSensors:

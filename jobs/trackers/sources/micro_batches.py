@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobs.trackers.sources.device_series import DeviceSeries
+from jobs.trackers.sources.series import DeviceSeries
 
 CountSamples = Callable[[Mapping[str, Any]], Any]
 """Counts the samples of a batch: an int, or a scalar tensor on the batch's device."""

@@ -17,7 +17,7 @@ from ray import tune
 
 from jobs import self_process
 from jobs.node import environment
-from jobs.node.process_variables import process_variables
+from jobs.node.processes import process_variables
 from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.cluster.ray_nodes import (
     answer_of,

@@ -10,7 +10,7 @@ import ray
 from ray import tune
 
 from jobs.node import environment
-from jobs.node.parent_death import end_with_parent
+from jobs.node.processes import end_with_parent
 from jobs.record import TrialRecord
 from orchestrator.running.cluster.gpu_slot import GpuProbe, GpuSlot
 from orchestrator.running.cluster.messages import (

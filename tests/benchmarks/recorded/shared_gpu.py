@@ -1,14 +1,14 @@
 """Rows of runs that show another process on their GPU, by the check that trials make today.
 
 Runs from before 2026-11-23 carry no such flag. Another process that took less memory than
-libraries may take (``jobs.node.gpu_sharing``) is not found in them.
+libraries may take (``jobs.node.gpu_fitness``) is not found in them.
 """
 
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 
 from jobs.flags import Flag
-from jobs.node import gpu_sharing
+from jobs.node import gpu_fitness
 from jobs.spec import LibrarySettings
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.reporting.flags import describe
@@ -34,7 +34,7 @@ def shared_rows(rows: Iterable[Row]) -> dict[str, Flag]:
         # Optimizers with paged memory take memory outside the allocator by themselves.
         settings = LibrarySettings(training_arguments={"optim": row["optimizer"]})
         measured = {name: value for name, value in row.items() if value is not None}
-        flags = gpu_sharing.flags(measured, settings)
+        flags = gpu_fitness.sharing_flags(measured, settings)
         if flags:
             found[row["trial_id"]] = flags[0]
     return found

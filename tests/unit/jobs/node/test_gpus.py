@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.flags import FlagKind
-from jobs.node import environment, gpu_fitness, gpu_sharing, memory_cap, nvml
+from jobs.node import environment, gpu_fitness, memory_cap, nvml
 from jobs.spec import LibrarySettings, MemoryCap
 from tests.conftest import build_tiny_spec
 from tests.support.fake_nvml import FakeNvml
@@ -124,5 +124,5 @@ def row(used: float, before: float = 0.6, processes: int = 0) -> dict[str, int]:
     ],
 )
 def test_flags_tell_how_a_gpu_was_shared(measurements, settings, expected):
-    flags = gpu_sharing.flags(measurements, settings)
+    flags = gpu_fitness.sharing_flags(measurements, settings)
     assert {flag.kind: flag.value for flag in flags} == pytest.approx(expected, rel=1e-6)

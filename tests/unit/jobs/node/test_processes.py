@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from jobs.node.probe_process import probe
+from jobs.node.processes import probe
 
 
 def test_probe_returns_what_is_printed():

@@ -1,0 +1,91 @@
+"""How processes that measure are started, watched and ended with their parents (Linux)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jobs.node import nvml
+
+END_SECONDS = 5.0
+"""How long a process may take to end, by itself or once it is killed."""
+_LIBC = ctypes.CDLL(None)
+
+
+def process_variables(cpus: int) -> dict[str, str]:
+    """Variable -> value. Libraries read them when they are loaded, so later is too late.
+
+    - PYTHONPATH: this copy of the code is found in whatever folder the process is started.
+    - PYTORCH_NVML_BASED_CUDA_CHECK: ``torch.cuda.is_available`` creates no CUDA context.
+    - MALLOC_*: freed memory goes back to the system, so that the peak of one trial is not the
+      floor of the next.
+    - JE_ARROW_MALLOC_CONF: Arrow's allocator starts no background thread, which a fork would lose.
+    - CUDA_VISIBLE_DEVICES: one GPU, because the Trainer would use DataParallel on several.
+    - GOMP_SPINCOUNT: without a GPU, threads do not spin while they wait for each other. That
+      would be slow beside other work on the cores.
+    """
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
+    variables = {
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+        "MALLOC_TRIM_THRESHOLD_": "131072",
+        "OMP_NUM_THREADS": str(cpus),
+        "OPENBLAS_NUM_THREADS": "1",
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
+    # DeepSpeed chooses its accelerator when it is imported, and finds a CPU only if it is named.
+    uuids = nvml.visible_uuids()
+    if not uuids:
+        return {**variables, "DS_ACCELERATOR": "cpu", "GOMP_SPINCOUNT": "0"}
+    return {**variables, "CUDA_VISIBLE_DEVICES": nvml.visible_device(uuids[0])}
+
+
+def probe(
+    command: Sequence[str], timeout_seconds: float, env: Mapping[str, str] | None = None
+) -> str:
+    """Run a command; returns what it printed.
+
+    Raises RuntimeError with the last line of its stderr or its exit status if it failed, and at the
+    time limit. ``subprocess.run`` would wait for ever for a process that waits for a dead driver.
+    """
+    process = subprocess.Popen(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=END_SECONDS)
+        raise RuntimeError(f"it did not end within {timeout_seconds:g} s") from None
+    if process.returncode != 0:
+        raise RuntimeError(
+            (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
+        )
+    return output
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, whose process id is ``parent``."""
+    _LIBC.prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # the parent ended before the kernel was asked
+        os._exit(1)
+
+
+def continue_without_owner() -> None:
+    """Have the kernel continue this process when its parent ends, so that it can end, too."""
+    _LIBC.prctl(1, signal.SIGCONT)  # 1 is PR_SET_PDEATHSIG
