@@ -149,7 +149,6 @@ def _signal_name(number: int) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception, then its cause, the cause's cause, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

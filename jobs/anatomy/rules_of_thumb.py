@@ -78,7 +78,6 @@ def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Ite
 
 
 def _applies(rule: RuleOfThumb, row: Mapping[str, Any]) -> bool:
-    """Whether a rule is about trials like this row."""
     if any(row.get(column) not in values for column, values in rule.applies_to.items()):
         return False
     # A rule about all memory assumes gradients and states for every parameter.
@@ -114,7 +113,6 @@ def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
 def _compared(
     name: str, value: float, unit: str, expected: float, rule: str, within: float
 ) -> Entry:
-    """A figure with what the rule expects, and whether it held."""
     return Entry(
         part="rules",
         name=name,

@@ -95,7 +95,6 @@ class Child:
         return True
 
     def _read_status(self) -> None:
-        """Read what the child has said and was not read yet."""
         if self._connection is not None:
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 self._status += self._connection.recv(select.PIPE_BUF, socket.MSG_DONTWAIT)
@@ -131,7 +130,6 @@ class Child:
 
     @property
     def result(self) -> Path:
-        """The file of its record, which may not exist."""
         return self._folder / child_main.RESULT
 
     @property

@@ -100,7 +100,6 @@ class ChildRunner:
     def _record_of_ended_child(
         self, spec: TrialSpec, phase: str, oom_kills_before: int, log: str
     ) -> TrialRecord:
-        """The record of a child that ended by itself and left no result."""
         disk = disk_in_words(self._folder)  # removing the child's files makes room again
         status = self.reap()
         if status == child_main.UNWRITABLE:
@@ -137,7 +136,6 @@ class ChildRunner:
         return 0 if last is None else last.reap()
 
     def discard_next(self) -> None:
-        """End the child that was forked ahead, if there is one."""
         if self._next is not None:
             self._next.kill()
             self._last, self._next = self._next, None

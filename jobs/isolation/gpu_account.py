@@ -34,7 +34,6 @@ class GpuAccount:
         return self.context_bytes is not None and self._idle_bytes <= gpu_fitness.IDLE_BYTES
 
     def note_idle(self) -> None:
-        """Note the memory in use while there is no child: others hold it."""
         self._idle_bytes = self._gpu_bytes()
 
     def note_context(self) -> None:

@@ -60,7 +60,6 @@ def unclean() -> str:
 
 
 def _forked_child_computes() -> bool:
-    """Whether a forked child can create a CUDA context and compute."""
     import torch
 
     pid = os.fork()

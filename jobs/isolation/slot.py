@@ -88,7 +88,6 @@ class Slot:
 
     @property
     def parent_pid(self) -> int | None:
-        """The parent's process id while it lives."""
         if self._parent is None or self._parent.poll() is not None:
             return None
         return self._parent.pid

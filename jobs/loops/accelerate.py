@@ -106,7 +106,6 @@ class _Loop:
     def _forward_and_backward(
         self, batch: Any, share: float | torch.Tensor, meter: Listener
     ) -> torch.Tensor:
-        """Train on one micro-batch; returns its part of the step's loss."""
         meter.phase("forward")
         # Gradients of micro-batches add up, so each contributes its share of the step's mean.
         loss: torch.Tensor = self.model(**batch).loss * share
@@ -159,7 +158,6 @@ def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optim
 
 
 def _dataloader(setup: Setup) -> DataLoader[Any]:
-    """The data in random order, loaded as the training arguments ask."""
     arguments = setup.arguments
     return DataLoader(
         setup.dataset,

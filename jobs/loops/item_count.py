@@ -102,7 +102,6 @@ def is_used_by(
 
 
 def _fake(values: Mapping[str, Any], mode: Any) -> dict[str, Any]:
-    """The same mapping, with a fake tensor in place of each tensor."""
     return {
         name: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
         for name, value in values.items()

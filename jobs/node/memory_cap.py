@@ -41,7 +41,6 @@ def in_words(cap: MemoryCap) -> str:
 
 
 def _device_bytes() -> int:
-    """Total memory of the device, which the allocator's fraction is relative to."""
     import torch
 
     return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)

@@ -88,7 +88,6 @@ def changed_fields(value: Any) -> Iterator[tuple[str, Any]]:
 
 @functools.cache
 def _field_defaults(kind: Any) -> dict[str, Any]:
-    """Field -> default, for the fields of a dataclass that have one."""
     defaults = {}
     for declared in dataclasses.fields(kind):
         if declared.default is not dataclasses.MISSING:

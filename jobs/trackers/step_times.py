@@ -183,7 +183,6 @@ class Steps(Tracker):
         return series.get("device_seconds", series["step_seconds"])
 
     def _first_micro_batch(self, step: int) -> int:
-        """Index of the first micro-batch of a step."""
         return self._micro_batches_so_far[step - 1] if step else 0
 
     def _host_bound_share(self, first_step: int) -> float | None:
@@ -192,7 +191,6 @@ class Steps(Tracker):
         return sum(was_idle) / len(was_idle) if was_idle else None
 
     def _mark(self, seconds: float) -> None:
-        """Note by both clocks that a step ends, or that the first step begins."""
         import torch
 
         self._marks.append(seconds)

@@ -64,7 +64,6 @@ def code(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def _compilation() -> dict[str, Any]:
-    """What torch.compile made and how long it took; empty without compilation."""
     from torch._dynamo.utils import compilation_time_metrics, counters
     from torch._functorch import config
 
@@ -101,7 +100,6 @@ def _loss(inner: Any) -> dict[str, Any]:
 
 
 def _layers(model: torch.nn.Module) -> dict[str, Any]:
-    """How many modules run Liger's code or a kernel of the Hub; empty if none does."""
     from_hub = getattr(inside_adapter(model), "hub_kernel_layers", None)
     if from_hub is not None:
         return {"hub_kernel_modules": from_hub}
@@ -141,7 +139,6 @@ def _allocator() -> dict[str, Any]:
 
 
 def _linears(model: torch.nn.Module) -> dict[str, Any]:
-    """How many linear layers there are, and how many multiply in FP8 or round their weights."""
     import torch
 
     linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]

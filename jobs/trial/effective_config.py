@@ -108,7 +108,6 @@ def _implementation(optimizer: Any) -> str:
 
 
 def _state_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
-    """The plain tensors of an optimizer's states."""
     import torch
 
     # One mapping of named values per parameter, as in torch.optim.

@@ -100,7 +100,6 @@ def _measure(
     context_bytes: int,
     folder: Path,
 ) -> tuple[Measurements, Anatomy | None]:
-    """Train under the trackers; returns all measurements, and the anatomy if asked for."""
     from jobs.trial import upkeep_peaks
     from jobs.trial.assembly import assemble
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def _upkeep_columns(name: str, action: str) -> tuple[Column, ...]:
-    """The columns of ``jobs.trial.upkeep_peaks`` for an action."""
     unless = f"during {action}; null unless measure.evaluate_and_save"
     return (
         Column.nbytes(
@@ -73,7 +72,6 @@ def derived(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> dic
 
 
 def _flags(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> list[Flag]:
-    """The warnings about speed, accumulated losses and the format of the weights."""
     flags = steady_state.flags(
         half_width=values["samples_per_second_ci95"],
         relative_error=steady_state.wanted_error(spec.measure.relative_error, device_type),

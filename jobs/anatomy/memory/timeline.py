@@ -89,7 +89,6 @@ def step_memory(trace: Trace, known: KnownBlocks) -> StepMemory:
 def _blocks(
     trace: Trace, known: KnownBlocks
 ) -> tuple[list[_Block], list[tuple[MemoryEvent, _Block]]]:
-    """All blocks, and each memory event with its block."""
     allocated = {
         address: _Block(address=address, nbytes=nbytes, allocation=None)
         for address, nbytes in known.before.items()

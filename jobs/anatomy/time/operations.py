@@ -75,7 +75,6 @@ def group_of(kernel: str, operator: str, phase: str) -> str:
 
 
 def _first_match(patterns: _Patterns, name: str) -> str | None:
-    """The group of the first pattern that occurs in ``name``."""
     return next((group for group, pattern in patterns if re.search(pattern, name)), None)
 
 

@@ -10,8 +10,6 @@ from jobs.node.checks.machine import Machine
 
 
 class Severity(enum.StrEnum):
-    """How bad a finding is."""
-
     OK = "ok"
     WARNING = "warning"
     """Some trials will be unsupported or slow, or flagged as unreliable."""

@@ -88,7 +88,6 @@ def nvcc_cuda() -> tuple[int, int] | None:
 
 
 def _version(match: re.Match[str] | None) -> tuple[int, int] | None:
-    """(major, minor) from the two groups of a match."""
     return (int(match[1]), int(match[2])) if match else None
 
 

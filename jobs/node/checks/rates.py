@@ -68,7 +68,6 @@ def _largest_slowdown(
 
 
 def _rates(calibration: Values) -> dict[str, float]:
-    """Every measured rate by its name."""
     return {**calibration["flops_per_second"], "copy": calibration["copy_bytes_per_second"]}
 
 

@@ -85,6 +85,5 @@ def _outputs(dataset: Any, names: Sequence[str], config_labels: int) -> int:
 
 
 def _flat(labels: Iterable[Any]) -> Iterable[Any]:
-    """The labels of all rows, whether a row has one or a list of them."""
     for label in labels:
         yield from label if isinstance(label, list) else (label,)

@@ -87,15 +87,12 @@ def rows_to_tokens(
 
 
 class _Tokens:
-    """One tokenizer, and how long a row may be."""
-
     def __init__(self, tokenizer: Any, file: DatasetFile) -> None:
         self._tokenizer = tokenizer
         self._file = file
         self._limit = {"truncation": True, "max_length": file.max_length}
 
     def of_texts(self, rows: Columns) -> Mapping[str, Any]:
-        """Texts, or pairs of texts."""
         texts = self._checked(rows, "text")
         tokens: Mapping[str, Any] = self._tokenizer(texts, rows.get("text_pair"), **self._limit)
         return tokens

@@ -104,7 +104,6 @@ def _of_numbers(
 
 
 def _cut(dataset: Any, tokens: int) -> Any:
-    """The dataset with at most this many tokens in a row."""
     # Lists of one value for each token. Images and numbers stay as they are.
     lists = {name for name, feature in dataset.features.items() if hasattr(feature, "feature")}
 
@@ -155,7 +154,6 @@ def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) 
 
 
 def _learnable(dataset: Any, task: Task) -> np.ndarray:
-    """Which rows have a token, and a token to learn."""
     # A causal language model predicts each token from those before it, so not the first one.
     begin = 1 if task == "causal-lm" else 0
     targets = _mask(dataset, "input_ids", begin)
