@@ -30,19 +30,14 @@ PARTS: Mapping[str, str] = {
 class Entry:
     """One figure of an anatomy."""
 
-    part: str
-    """A key of ``PARTS``."""
+    part: str  # a key of ``PARTS``
     name: str
     value: float
     unit: str
-    kind: str = ""
-    """The kind in ``jobs.anatomy.memory.kinds`` that predictions count it under."""
-    expected: float | None = None
-    """What the rule of thumb says, in the same unit."""
-    rule: str = ""
-    """The rule, formula or source."""
-    held: bool | None = None
-    """Whether the rule held."""
+    kind: str = ""  # the kind in ``jobs.anatomy.memory.kinds`` that predictions count it under
+    expected: float | None = None  # what the rule of thumb says, in the same unit
+    rule: str = ""  # the rule, formula or source
+    held: bool | None = None  # whether the rule held
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

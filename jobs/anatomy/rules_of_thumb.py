@@ -26,10 +26,8 @@ class RuleOfThumb:
     name: str
     kinds: tuple[str, ...]
     bytes_per_parameter: int
-    parameters: Literal["parameters_total", "parameters_trainable"]
-    """The column that counts them."""
-    applies_to: Mapping[str, tuple[str, ...]]
-    """Column -> values, one of which the trial must have."""
+    parameters: Literal["parameters_total", "parameters_trainable"]  # the column that counts them
+    applies_to: Mapping[str, tuple[str, ...]]  # column -> values, one of which the trial must have
 
 
 _FP32 = {"parameter_dtypes": ("float32",)}

@@ -18,14 +18,10 @@ class MemoryEvent:
     time: int
     address: int
     nbytes: int
-    reserved: int
-    """Bytes that the caching allocator held from the device at that time; 0 on the host."""
-    operator: str
-    """The operator that allocated."""
-    copy_of: int
-    """Address of the tensor that is copied to this block in another dtype; 0: none."""
-    recomputed: bool
-    """Allocated while a backward pass recomputed activations."""
+    reserved: int  # bytes that the caching allocator held from the device; 0 on the host
+    operator: str  # the operator that allocated
+    copy_of: int  # address of the tensor that is copied to this block in another dtype; 0: none
+    recomputed: bool  # allocated while a backward pass recomputed activations
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,14 +31,10 @@ class Work:
     begin: int
     end: int
     seconds: float
-    kernel: str
-    """The kernel's name; empty on a CPU."""
-    operator: str
-    """The operator that launched the kernel."""
-    launched: int
-    """When the host launched it."""
-    module: str = ""
-    """Class of the module that called the operator, or whose backward pass did."""
+    kernel: str  # the kernel's name; empty on a CPU
+    operator: str  # the operator that launched the kernel
+    launched: int  # when the host launched it
+    module: str = ""  # class of the module that called the operator, or whose backward pass did
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,8 +62,7 @@ class Trace:
     work: Sequence[Work] = ()
     calls: Sequence[Call] = ()
     phases: Sequence[PhaseSpan] = ()
-    repetitions: float = 1.0
-    """Micro-batches of a real step for each micro-batch that was traced."""
+    repetitions: float = 1.0  # micro-batches of a real step for each micro-batch that was traced
 
     def weighted_work(self) -> Iterator[tuple[Work, str, float]]:
         """Each piece of work, the phase it was launched in, and its seconds in a whole step."""

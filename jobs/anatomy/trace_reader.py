@@ -58,15 +58,12 @@ def read(
 class _Context(NamedTuple):
     """What an event inherits from the events around it."""
 
-    operator: str = ""
-    """The innermost operator that computes something."""
-    copy_of: int = 0
-    """Address of the tensor that the surrounding ``_to_copy`` copies."""
+    operator: str = ""  # the innermost operator that computes something
+    copy_of: int = 0  # address of the tensor that the surrounding ``_to_copy`` copies
     module: str = ""
     in_backward: bool = False
     recomputed: bool = False
-    counted: bool = False
-    """Whether the event is inside a call of one of the ``counted_operators``."""
+    counted: bool = False  # whether the event is inside a call of one of the ``counted_operators``
 
 
 class _Launcher(NamedTuple):

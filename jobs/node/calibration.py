@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 class Load:
     """How much work is done in one round of a measurement."""
 
-    matrix: int = 8192
-    """Rows and columns n; a product is 2 n³ operations."""
+    matrix: int = 8192  # rows and columns n; a product is 2 n³ operations
     copy_bytes: int = 2**30
     round_seconds: float = 0.2
 
@@ -39,28 +38,21 @@ BRIEF = Load(round_seconds=0.02)
 class Calibration:
     """A GPU's constants, and its rates while it was busy; without a GPU, the CPU's rates."""
 
-    device: str
-    """The GPU's or the CPU's model."""
+    device: str  # the GPU's or the CPU's model
     uuid: str = ""
     torch: str
     driver: str = ""
     total_bytes: int = 0
-    context_bytes: int = 0
-    """What NVML sees of a bare CUDA context."""
+    context_bytes: int = 0  # what NVML sees of a bare CUDA context
     multiprocessors: int = 0
     threads_per_multiprocessor: int = 0
-    capability: float = 0.0
-    """CUDA's compute capability, as 9.0."""
-    flops_per_second: dict[str, float]
-    """Precision -> rate of a large square matrix product."""
-    copy_bytes_per_second: float
-    """Bytes read and written by a copy within the device's memory."""
+    capability: float = 0.0  # CUDA's compute capability, as 9.0
+    flops_per_second: dict[str, float]  # precision -> rate of a large square matrix product
+    copy_bytes_per_second: float  # bytes read and written by a copy within the device's memory
     clock_mhz: int = 0
     temperature_celsius: int = 0
-    slowed: tuple[str, ...] = ()
-    """Why the GPU was throttled at the end; empty if it was not."""
-    seconds: float
-    """How long the calibration took."""
+    slowed: tuple[str, ...] = ()  # why the GPU was throttled at the end; empty if it was not
+    seconds: float  # how long the calibration took
 
 
 def calibrate_all() -> list[dict[str, Any]]:

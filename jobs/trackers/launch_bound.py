@@ -186,8 +186,7 @@ class LaunchBound(Tracker):
 class _Span:
     """A forward pass or an update, and the last point before its end where the GPU was idle."""
 
-    step: int
-    """Index of its step."""
+    step: int  # index of its step
     part: StepPart
     idle_point: LaunchPoint
     begin: LaunchPoint
@@ -212,8 +211,7 @@ class _Gap(NamedTuple):
     """The gap between two steps, from the end of an update to the next step's forward pass."""
 
     begin: LaunchPoint
-    data_begin: float
-    """When the host turned to the next step's data (``time.perf_counter``)."""
+    data_begin: float  # when the host turned to the next step's data (``time.perf_counter``)
     end: LaunchPoint
 
 

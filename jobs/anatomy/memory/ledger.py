@@ -24,12 +24,9 @@ COMPILED = "compiled code"
 class DeviceReadings:
     """What NVML and the allocator reported about the GPU, in bytes."""
 
-    peak: int
-    """The trial's peak by NVML, over the counted steps."""
-    context: int
-    """Size of the bare CUDA context."""
-    outside_allocator: int
-    """What NVML saw beyond the allocator's reserve, after the counted steps."""
+    peak: int  # the trial's peak by NVML, over the counted steps
+    context: int  # size of the bare CUDA context
+    outside_allocator: int  # what NVML saw beyond the allocator's reserve, after the counted steps
 
 
 def ledger(

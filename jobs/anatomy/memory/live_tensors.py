@@ -31,8 +31,7 @@ class LiveTensor:
 
     address: int
     nbytes: int
-    device: str
-    """"cpu", "cuda", or "managed": CUDA moves managed memory between the two."""
+    device: str  # "cpu", "cuda", or "managed": CUDA moves managed memory between the two
     name: str
 
 

@@ -24,15 +24,12 @@ SAVED = "saved activations"
 class KnownBlocks:
     """What the observer knows about addresses, beyond the trace. Sizes are bytes."""
 
-    before: Mapping[int, int] = field(default_factory=dict)
-    """Address -> size of every block that was allocated when the step began."""
-    names: Mapping[int, str] = field(default_factory=dict)
-    """Address -> name of the tensor there that exists between steps."""
+    before: Mapping[int, int] = field(default_factory=dict)  # address -> size at its beginning
+    names: Mapping[int, str] = field(default_factory=dict)  # address -> name between steps
     gradients: Collection[int] = frozenset()
     inputs: Collection[int] = frozenset()
     parameters: Collection[int] = frozenset()
-    bucket_sizes: Collection[int] = frozenset()
-    """Sizes that only DeepSpeed's gradient buckets have."""
+    bucket_sizes: Collection[int] = frozenset()  # sizes that only DeepSpeed's gradient buckets have
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,13 +37,10 @@ class StepMemory:
     """Bytes that tensors held over a step, by name."""
 
     at_peak: Mapping[str, int]
-    peak_by_name: Mapping[str, int]
-    """The most that each name held at any moment."""
-    saved_by_operator: Mapping[str, int]
-    """Operator -> bytes of activations that it had saved at the peak, largest first."""
+    peak_by_name: Mapping[str, int]  # the most that each name held at any moment
+    saved_by_operator: Mapping[str, int]  # bytes that were saved at the peak, largest first
     peak_bytes: int
-    reserved_at_peak: int
-    """Bytes that the caching allocator held from the device at the peak."""
+    reserved_at_peak: int  # bytes that the caching allocator held from the device at the peak
     timeline: Timeline
 
 
@@ -56,8 +50,7 @@ class _Block:
 
     address: int
     nbytes: int
-    allocation: MemoryEvent | None
-    """None: allocated before the step."""
+    allocation: MemoryEvent | None  # none: allocated before the step
     freed_at: float = math.inf
     name: str = ""
 

@@ -11,10 +11,8 @@ from jobs.node.checks.machine import Machine
 
 class Severity(enum.StrEnum):
     OK = "ok"
-    WARNING = "warning"
-    """Some trials will be unsupported or slow, or flagged as unreliable."""
-    PROBLEM = "problem"
-    """Results would be wrong, or trials fail."""
+    WARNING = "warning"  # some trials will be unsupported or slow, or flagged as unreliable
+    PROBLEM = "problem"  # results would be wrong, or trials fail
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,8 +22,7 @@ class Finding:
     check: str = ""
     severity: Severity
     message: str
-    fix: str = ""
-    """What to do about it; empty only when ok."""
+    fix: str = ""  # what to do about it; empty only when ok
 
     def of(self, check: str) -> Finding:
         """The same finding under the name of a check."""

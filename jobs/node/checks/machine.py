@@ -37,8 +37,7 @@ class Disk:
     """A folder, its file system, its free bytes, and the speed of one large file in it."""
 
     path: str
-    error: str = ""
-    """Why it cannot be used; empty if it can."""
+    error: str = ""  # why it cannot be used; empty if it can
     file_system: str = ""
     free_bytes: int = 0
     write_bytes_per_second: float = 0.0
@@ -55,8 +54,7 @@ class Gpu:
     total_bytes: int
     used_bytes: int
     processes: tuple[int, ...] = ()
-    slowed: tuple[str, ...] = ()
-    """Why the GPU is throttled now; empty if it is not."""
+    slowed: tuple[str, ...] = ()  # why the GPU is throttled now; empty if it is not
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,37 +63,25 @@ class Machine:
 
     node: str
     python: str
-    nvml_error: str = ""
-    """Why NVML does not answer; empty if it does."""
-    nvidia_device: bool = False
-    """Whether the PCI bus has a device of NVIDIA, whatever NVML says."""
+    nvml_error: str = ""  # why NVML does not answer; empty if it does
+    nvidia_device: bool = False  # whether the PCI bus has a device of NVIDIA, whatever NVML says
     driver: str = ""
-    driver_cuda: tuple[int, int] | None = None
-    """The newest CUDA that the driver supports."""
+    driver_cuda: tuple[int, int] | None = None  # the newest CUDA that the driver supports
     gpus: tuple[Gpu, ...] = ()
-    packages: Mapping[str, str] = field(default_factory=dict)
-    """Canonical distribution name -> version."""
-    requirements: tuple[str, ...] = ()
-    """The versions that this program is tested with, as requirement lines."""
-    torch_cuda: tuple[int, int] | None = None
-    """The CUDA version that torch was built for; None: a CPU build."""
-    bitsandbytes_cuda: tuple[str, ...] = ()
-    """The CUDA versions that bitsandbytes has a library for, as it writes them ("130")."""
-    prebuilt_ops: tuple[str, ...] = ()
-    """DeepSpeed ops that were compiled at its installation and need no compiler here."""
-    commands: Mapping[str, str] = field(default_factory=dict)
-    """Command -> path, for those of ``installed.COMMANDS`` that this node has."""
+    packages: Mapping[str, str] = field(default_factory=dict)  # canonical name -> version
+    requirements: tuple[str, ...] = ()  # the versions that this program is tested with
+    torch_cuda: tuple[int, int] | None = None  # that torch was built for; None: a CPU build
+    bitsandbytes_cuda: tuple[str, ...] = ()  # of its libraries, as "130" for CUDA 13.0
+    prebuilt_ops: tuple[str, ...] = ()  # DeepSpeed's ops that need no compiler here
+    commands: Mapping[str, str] = field(default_factory=dict)  # those of ``COMMANDS`` -> path
     nvcc_cuda: tuple[int, int] | None = None
-    headers: tuple[str, ...] = ()
-    """Which of Python.h and libaio.h this node has."""
-    unheld_build_locks: tuple[str, ...] = ()
-    """Locks that builds of torch extensions hold, or left behind."""
+    headers: tuple[str, ...] = ()  # which of Python.h and libaio.h this node has
+    unheld_build_locks: tuple[str, ...] = ()  # of builds of torch's extensions
     variables: Mapping[str, str] = field(default_factory=dict)
     host_total_bytes: int = 0
     host_available_bytes: int = 0
     shm_free_bytes: int = 0
-    disk: Disk | None = None
-    """The folder for NVMe offload; None: none was named."""
+    disk: Disk | None = None  # the folder for NVMe offload; None: none was named
 
 
 def look(nvme: Path | None = None) -> Machine:

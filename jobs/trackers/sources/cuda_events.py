@@ -44,8 +44,7 @@ def seconds_between(events: Sequence[torch.cuda.Event]) -> list[float]:
 class LaunchPoint:
     """A point in the sequence of launches, by the clocks of host and device."""
 
-    seconds: float
-    """The host's ``time.perf_counter``."""
+    seconds: float  # the host's ``time.perf_counter``
     event: torch.cuda.Event
 
     @classmethod
