@@ -15,8 +15,7 @@ from jobs.techniques import AXES
 from jobs.techniques.axes.activations import RENAMED
 from jobs.techniques.variant import Variant
 
-Refused = tuple[tuple[str | int, ...], str]
-"""The path of what may not be named, and why."""
+Refused = tuple[tuple[str | int, ...], str]  # the path of what may not be named, and why
 
 
 def _words(text: str) -> frozenset[str]:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-COMPILED = "compiled graphs"
-"""Name for all modules that torch.compile compiled."""
+COMPILED = "compiled graphs"  # name for all modules that torch.compile compiled
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,10 +11,8 @@ from jobs.anatomy.trace import COMPILED, Call, MemoryEvent, PhaseSpan, Trace, Wo
 if TYPE_CHECKING:
     import torch
 
-PHASE = "anatomy::"
-"""Prefix of the profiler ranges that name a phase of the loop."""
-MODULE = "anatomy module::"
-"""Prefix of the profiler ranges that name a module's class."""
+PHASE = "anatomy::"  # prefix of the profiler ranges that name a phase of the loop
+MODULE = "anatomy module::"  # prefix of the profiler ranges that name a module's class
 
 _ALLOCATES = re.compile(r"aten::(empty|zeros|ones|new_|resize|clone|full)")
 """Operators that only allocate: memory is credited to the operator that called them."""
@@ -83,8 +81,7 @@ class _EventTreeReader:
         self._module_of_node: dict[int, str] = {}
         """Autograd sequence number -> class of the module whose forward pass made the node."""
         self.memory_events: list[MemoryEvent] = []
-        self.work: list[Work] = []
-        """Operators of the host; filled on a CPU only."""
+        self.work: list[Work] = []  # operators of the host; filled on a CPU only
         self.calls: list[Call] = []
         self.phases: list[PhaseSpan] = []
         self.launchers: dict[int, _Launcher] = {}

@@ -41,8 +41,7 @@ class Child:
         self._pidfd = os.pidfd_open(pid)
         self._made_at = time.monotonic()
         self._begun_at = self._made_at
-        self._status = b""
-        """What the child has said so far."""
+        self._status = b""  # what the child has said so far
 
     @property
     def is_alive(self) -> bool:

@@ -22,10 +22,8 @@ RESULT, PHASE, LOG = "result.json", "phase", "log.txt"
 PHASE_BYTES = 64
 READY = struct.Struct("d?")
 """The child's first message: when it was ready (monotonic seconds), and if it has a context."""
-STARTED = b"s"
-"""Its second message: it has received its trial, and begins to run it."""
-DONE = b"!"
-"""Its last message: its record is written."""
+STARTED = b"s"  # its second message: it has received its trial, and begins to run it
+DONE = b"!"  # its last message: its record is written
 UNWRITABLE = 73
 """Exit status of a child that could not write its files (EX_CANTCREAT of sysexits.h)."""
 

@@ -48,8 +48,7 @@ class ChildRunner:
         self._folder = folder
         self._owner = owner
         self._gpu = GpuAccount(gpu_bytes, release_seconds)
-        self._next: Child | None = None
-        """The child that was forked ahead of its trial."""
+        self._next: Child | None = None  # the child that was forked ahead of its trial
         self._last: Child | None = None
         """The last child that got a trial. It may not have ended yet."""
 

@@ -23,8 +23,7 @@ class GpuAccount:
     def __init__(self, gpu_bytes: Callable[[], int], release_seconds: float) -> None:
         self._gpu_bytes = gpu_bytes
         self._release_seconds = release_seconds
-        self._idle_bytes = 0
-        """In use while there was no child."""
+        self._idle_bytes = 0  # in use while there was no child
         self.context_bytes: int | None = None
         """A child's bare context; None: not measured yet, or not visible to NVML."""
 

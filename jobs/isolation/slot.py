@@ -73,12 +73,10 @@ class Slot:
         self._parent_command = tuple(parent_command)
         self._parent: subprocess.Popen[bytes] | prewarm.PrewarmedParent | None = None
         self._channel: Channel
-        self._errors: int
-        """Descriptor of the parent's stderr."""
+        self._errors: int  # descriptor of the parent's stderr
         self.hello: dict[str, Any] = {}
         """The parent's first message: ``preload_seconds``, ``unclean``, ``environment``."""
-        self.parents_started = 0
-        """How many parents this slot has had."""
+        self.parents_started = 0  # how many parents this slot has had
 
     def __enter__(self) -> Self:
         return self

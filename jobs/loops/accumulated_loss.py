@@ -28,8 +28,7 @@ class LossScale:
 
     def __init__(self, trainer: transformers.Trainer) -> None:
         self._trainer = trainer
-        self.scaling: LossScaling | None = None
-        """None: not known yet, or nothing is accumulated."""
+        self.scaling: LossScaling | None = None  # None: not known yet, or nothing is accumulated
 
     @classmethod
     def as_declared(cls, trainer: transformers.Trainer) -> LossScale:

@@ -37,9 +37,7 @@ class _GivenRows(BatchSampler):
 
 def subset(dataset: Any, rows: Sequence[int]) -> Any:
     """These rows of a dataset, as a dataset of the same kind where that is possible."""
-    if hasattr(dataset, "select"):
-        return dataset.select(rows)
-    return Subset(dataset, rows)
+    return dataset.select(rows) if hasattr(dataset, "select") else Subset(dataset, rows)
 
 
 class StepsInRandomOrder(Sampler[int]):

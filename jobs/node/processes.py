@@ -12,8 +12,7 @@ from pathlib import Path
 
 from jobs.node import nvml
 
-END_SECONDS = 5.0
-"""How long a process may take to end, by itself or once it is killed."""
+END_SECONDS = 5.0  # how long a process may take to end, by itself or once it is killed
 _LIBC = ctypes.CDLL(None)
 
 

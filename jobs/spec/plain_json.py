@@ -12,8 +12,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 from jobs.spec.recipe import TrainingRecipe
 
 _PLAIN_TYPES = (str, int, float, bool)
-T = TypeVar("T")
-"""The type of a value that is read back."""
+T = TypeVar("T")  # the type of a value that is read back
 
 
 def to_json(value: Any) -> Any:

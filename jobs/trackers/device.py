@@ -45,8 +45,7 @@ class Device(Tracker):
 
     def __init__(self, poll_seconds: float = 0.05) -> None:
         self._poll_seconds = poll_seconds
-        self._values: dict[str, Any] = {}
-        """Empty without a GPU."""
+        self._values: dict[str, Any] = {}  # empty without a GPU
         self._peak_used = 0
         self._last_used = -1
         self._stop = threading.Event()

@@ -21,8 +21,7 @@ from jobs.trackers.tracker import Moment, Tracker, notify
 from jobs.trial import data, models
 from jobs.trial.data import Collator, RowLengths
 
-Announce = Callable[[str], None]
-"""Called with the name of each phase of the trial as it begins."""
+Announce = Callable[[str], None]  # called with the name of each phase of the trial as it begins
 
 
 def assemble(

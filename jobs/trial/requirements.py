@@ -93,9 +93,7 @@ def _newer(name: str, distribution: str) -> Callable[[str, TrialSpec], str]:
 def _cuda(_: str, spec: TrialSpec) -> str:
     import torch
 
-    if torch.cuda.is_available():
-        return ""
-    return "needs a CUDA GPU; this node has none"
+    return "" if torch.cuda.is_available() else "needs a CUDA GPU; this node has none"
 
 
 def _capability(minimum: str, spec: TrialSpec) -> str:
@@ -105,8 +103,7 @@ def _capability(minimum: str, spec: TrialSpec) -> str:
         return missing
     # Compared as numbers, because "10.0" is more than "9.0".
     major, minor = torch.cuda.get_device_capability()
-    needed = tuple(int(part) for part in minimum.split("."))
-    if (major, minor) >= needed:
+    if (major, minor) >= tuple(map(int, minimum.split("."))):
         return ""
     return f"needs compute capability {minimum}; this GPU has {major}.{minor}"
 

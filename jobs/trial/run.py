@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from jobs.loops.contract import Setup, Trained
 
 Announce = Callable[[str], None]
-Measurements = dict[str, Any]
-"""Column -> value."""
+Measurements = dict[str, Any]  # column -> value
 _DOING = {
     "worst_batch": "with the longest rows of the data in one batch: ",
     "evaluate_and_save": "when evaluating or saving a checkpoint: ",

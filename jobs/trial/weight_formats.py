@@ -144,9 +144,7 @@ def _format(parameter: Any) -> tuple[int, int, str]:
 
 def inside_adapter(model: Any) -> Any:
     """The model itself, without an adapter around it."""
-    if hasattr(model, "get_base_model"):
-        return model.get_base_model()
-    return model
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _output_layers(model: Any) -> Iterator[Any]:
@@ -170,9 +168,7 @@ def _vision_tower(model: Any) -> Any:
         return None
     tower = model.get_encoder(modality="image")
     # transformers returns a model itself where it knows no such part.
-    if tower in (model, getattr(model, "model", None)):
-        return None
-    return tower
+    return None if tower in (model, getattr(model, "model", None)) else tower
 
 
 def _vision_layers(model: Any) -> list[Any]:

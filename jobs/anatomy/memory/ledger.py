@@ -16,8 +16,7 @@ CONTEXT = "CUDA context"
 LIBRARIES = "kernels and libraries"
 PAGED = "paged optimizer states"
 RESIDUAL = "residual"
-COMPILED = "compiled code"
-"""Memory that was allocated outside all operators."""
+COMPILED = "compiled code"  # memory that was allocated outside all operators
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,8 +14,7 @@ from jobs.anatomy.memory.kinds import OTHER
 from jobs.anatomy.trace import MemoryEvent, PhaseSpan, Trace, phase_at
 from jobs.anatomy_record import Timeline
 
-SAMPLES = 150
-"""Samples of a timeline, at most."""
+SAMPLES = 150  # samples of a timeline, at most
 TEMPORARY = "temporary buffers"
 SAVED = "saved activations"
 

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-COMMANDS = ("g++", "gcc", "ninja")
-"""What builds kernels at their first use."""
+COMMANDS = ("g++", "gcc", "ninja")  # what builds kernels at their first use
 
 
 def commands() -> dict[str, str]:

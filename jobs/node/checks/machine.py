@@ -26,10 +26,8 @@ VARIABLES = (
     "DS_SKIP_CUDA_CHECK",
 )
 """The only environment variables that are read, so that no secret is ever shown."""
-NVIDIA_ON_PCI = "0x10de"
-"""NVIDIA's vendor id on the PCI bus."""
-_BLOCK_BYTES = 16 * 2**20
-"""Bytes of one write or read of a disk, the same as in NVMe offload."""
+NVIDIA_ON_PCI = "0x10de"  # NVIDIA's vendor id on the PCI bus
+_BLOCK_BYTES = 16 * 2**20  # bytes of one write or read of a disk, the same as in NVMe offload
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,8 +9,7 @@ from typing import Any
 
 from jobs.node.checks.findings import Finding, ok, warning
 
-Values = Mapping[str, Any]
-"""A ``jobs.node.calibration.Calibration`` as plain values."""
+Values = Mapping[str, Any]  # a ``jobs.node.calibration.Calibration`` as plain values
 
 
 def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:

@@ -21,8 +21,7 @@ class OperatorListener(TorchDispatchMode):
     def __init__(self, listener: Callable[[str, Sequence[Any]], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._listener = listener
-        self.seconds = 0.0
-        """Time spent in ``listener``."""
+        self.seconds = 0.0  # time spent in ``listener``
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:

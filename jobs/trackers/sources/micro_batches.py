@@ -15,8 +15,7 @@ class MicroBatches:
     """One entry per micro-batch, in the order of training."""
 
     def __init__(self) -> None:
-        self._samples: list[int] = []
-        """Empty if the samples of a batch are counted on the device."""
+        self._samples: list[int] = []  # empty if the samples of a batch are counted on the device
         self._samples_on_device = DeviceSeries(integers=True)
         self._tokens: list[int] = []
         self._has_mask: list[bool] = []

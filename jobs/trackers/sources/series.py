@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-_BLOCK = 4096
-"""Scalars per buffer."""
+_BLOCK = 4096  # scalars per buffer
 
 
 class TimeSeries:

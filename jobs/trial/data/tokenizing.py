@@ -12,8 +12,7 @@ from jobs.spec import DatasetFile, Task
 from jobs.trial.data.collators import IGNORED
 from jobs.trial.data.recognition import Source
 
-Columns = dict[str, list[Any]]
-"""Column -> one value per row."""
+Columns = dict[str, list[Any]]  # column -> one value per row
 
 
 def loaded_tokenizer(name: str) -> Any:
