@@ -24,30 +24,3 @@ from jobs.spec.training import (
     UserCode,
 )
 from jobs.spec.trial import FollowUp, Isolation, MeasureSpec, MemoryCap, Purpose, TrialSpec
-
-__all__ = [
-    "PLAIN",
-    "Choice",
-    "DataSpec",
-    "DatasetFile",
-    "Distribution",
-    "FileFormat",
-    "FollowUp",
-    "Hook",
-    "HookPlace",
-    "Isolation",
-    "LibrarySettings",
-    "MeasureSpec",
-    "MemoryCap",
-    "ModelSpec",
-    "Needs",
-    "Purpose",
-    "RowLengthDistribution",
-    "SyntheticData",
-    "Task",
-    "TrainingRecipe",
-    "TrialSpec",
-    "UserCode",
-    "from_json",
-    "to_json",
-]
