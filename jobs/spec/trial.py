@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -77,15 +78,8 @@ class FollowUp:
     """Number of this round of the tie-break, from 0."""
 
 
-class _CachesIdentity:
-    """Keeps the identity outside the fields, so that it is not compared, copied or written."""
-
-    __slots__ = ("_trial_id",)
-    _trial_id: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrialSpec(_CachesIdentity):
+@dataclass(frozen=True, kw_only=True)
+class TrialSpec:
     """Everything that one trial has to run."""
 
     choices: Mapping[str, Choice]
@@ -105,15 +99,10 @@ class TrialSpec(_CachesIdentity):
     own_code: UserCode | None = None
     """The user's own Trainer, callbacks or collator; None: only the libraries' own code runs."""
 
-    @property
+    @functools.cached_property
     def trial_id(self) -> str:
         """Twelve hexadecimal digits, the same for the same work on any machine."""
-        try:
-            return self._trial_id
-        except AttributeError:  # not computed yet
-            computed = identity(self, choices=self.choices)
-            object.__setattr__(self, "_trial_id", computed)
-            return computed
+        return _identity(self)
 
     @property
     def purpose(self) -> Purpose:
@@ -140,8 +129,8 @@ _latest: dict[str, tuple[object, Any]] = {}
 """Field -> its latest object, and that as JSON: the trials of a plan share most of them."""
 
 
-def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
-    """The digest of a ``TrialSpec``, as hexadecimal digits; ``choices`` are its choices.
+def _identity(spec: TrialSpec) -> str:
+    """The digest of a spec.
 
     Fields at their defaults are left out, so that a new field with a default renames no trial. The
     choices are left out, too, because ``settings`` holds what they decide, except for micro-batch
@@ -151,14 +140,14 @@ def identity(spec: Any, *, choices: Mapping[str, Any]) -> str:
     for name, value in changed_fields(spec):
         if name in ("choices", "needs", "training_recipe"):
             continue
-        known = _latest.get(name)
-        if known is None or known[0] is not value:
-            known = _latest[name] = (value, without_defaults(value))
-        content[name] = known[1]
+        latest, content[name] = _latest.get(name, (None, None))
+        if latest is not value:
+            content[name] = without_defaults(value)
+            _latest[name] = (value, content[name])
     if "measure" in content:
         measure = content["measure"]
         content["measure"] = {key: measure[key] for key in measure if key != "timeout_seconds"}
-    content["batch"] = [choices.get("micro_batch"), choices.get("accumulation")]
+    content["batch"] = [spec.choices.get("micro_batch"), spec.choices.get("accumulation")]
     text = json.dumps(content, sort_keys=True)
     # Among 20,000 trials, two collide in 12 digits with a chance of 1 in a million.
     return hashlib.sha256(text.encode()).hexdigest()[:12]
