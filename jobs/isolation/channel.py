@@ -2,7 +2,7 @@
 
 ::
 
-    slot (Channel)                           parent (Owner)
+    slot (Channel)                           parent (answer, beat)
         │ ◄───────────── hello ──────────────── │  once, after the preload
         │ ── {"spec": ..., "timeout_seconds"} ► │
         │ ◄──────── {"alive": true} ─────────── │  every HEARTBEAT_SECONDS while the trial runs
@@ -94,18 +94,12 @@ class Channel:
         self._socket.settimeout(max(0.001, deadline - time.monotonic()))
 
 
-class Owner:
-    """The parent's side: its requests come from the owner of this socket, its answers go there."""
+def answer(owner: socket.socket, message: Any) -> None:
+    """Send the slot a message. Raises ConnectionError if it is gone."""
+    owner.sendall(_line(message))
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        """A forked child must close its copy. Otherwise the slot could not see its parent end."""
 
-    def answer(self, message: Any) -> None:
-        """Send a message. Raises ConnectionError if the slot is gone."""
-        self.connection.sendall(_line(message))
-
-    def beat(self) -> None:
-        """Say that this process is alive, unless the slot has not read for long. Never waits."""
-        with contextlib.suppress(BlockingIOError, ConnectionError):
-            self.connection.send(_line(_HEARTBEAT), socket.MSG_DONTWAIT)
+def beat(owner: socket.socket) -> None:
+    """Say that this process is alive, unless the slot has not read for long. Never waits."""
+    with contextlib.suppress(BlockingIOError, ConnectionError):
+        owner.send(_line(_HEARTBEAT), socket.MSG_DONTWAIT)

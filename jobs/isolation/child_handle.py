@@ -20,7 +20,7 @@ from typing import Any
 
 from jobs import self_process
 from jobs.isolation import child_main
-from jobs.isolation.channel import HEARTBEAT_SECONDS, Owner
+from jobs.isolation.channel import HEARTBEAT_SECONDS, beat
 from jobs.node.processes import end_with_parent
 from jobs.spec import TrialSpec, to_json
 
@@ -47,7 +47,7 @@ class Child:
     def is_alive(self) -> bool:
         return not select.select([self._pidfd], [], [], 0)[0]
 
-    def is_ready(self, deadline: float, owner: Owner) -> bool:
+    def is_ready(self, deadline: float, owner: socket.socket) -> bool:
         """Wait until it is ready; returns whether it has a context, or needs none."""
         self._wait(lambda: self._ready is not None, deadline, owner)
         return self._ready is not None and self._ready[1]
@@ -61,7 +61,7 @@ class Child:
                 self._connection.sendall(json.dumps(request).encode())
                 self._connection.shutdown(socket.SHUT_WR)
 
-    def wait(self, deadline: float, owner: Owner) -> bool:
+    def wait(self, deadline: float, owner: socket.socket) -> bool:
         """Wait for its result or its end; False at ``deadline`` (monotonic seconds)."""
         return self._wait(
             lambda: self._status.endswith(child_main.DONE, child_main.READY.size), deadline, owner
@@ -73,19 +73,19 @@ class Child:
         self._read_status()
         return child_main.STARTED in self._status[child_main.READY.size :] or self.phase != ""
 
-    def _wait(self, is_over: Callable[[], bool], deadline: float, owner: Owner) -> bool:
+    def _wait(self, is_over: Callable[[], bool], deadline: float, owner: socket.socket) -> bool:
         """Wait for ``is_over`` or the child's end, with heartbeats; False at ``deadline``."""
         # A pidfd is readable once its process has ended.
-        watched: list[Any] = [self._pidfd, owner.connection]
+        watched: list[Any] = [self._pidfd, owner]
         if self._connection is not None:
             watched.append(self._connection)
         while self.is_alive and not is_over():
-            owner.beat()
+            beat(owner)
             seconds = deadline - time.monotonic()
             readable, _, _ = select.select(watched, [], [], max(0, min(seconds, HEARTBEAT_SECONDS)))
             if self._connection in readable:
                 self._read_status()
-            elif owner.connection in readable:
+            elif owner in readable:
                 # No request is sent while a trial runs, so the owner has closed its end.
                 self.kill()
                 sys.exit(0)
@@ -141,7 +141,7 @@ class Child:
         return (self._folder / child_main.PHASE).read_bytes().rstrip(b"\0").decode()
 
 
-def fork(folder: Path, owner: Owner) -> Child:
+def fork(folder: Path, owner: socket.socket) -> Child:
     """Fork a child that waits for its trial. Raises OSError without room for its files."""
     own_folder = _make_folder(folder)
     parent = os.getpid()
@@ -150,7 +150,7 @@ def fork(folder: Path, owner: Owner) -> Child:
     if pid == 0:
         end_with_parent(parent)
         # While the child holds a socket open, the process at its other end cannot see it close.
-        owner.connection.close()
+        owner.close()
         ours.close()
         child_main.run_as_forked_child(own_folder, childs)
     childs.close()

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from jobs import errors
 from jobs.infrastructure import DISK_FULL, NOT_STARTED, RULES, disk_in_words, unmeasured
 from jobs.isolation import child_handle, child_main, compiler_cache
-from jobs.isolation.channel import Owner, bounded_timeout
+from jobs.isolation.channel import bounded_timeout
 from jobs.isolation.child_handle import Child
 from jobs.isolation.gpu_account import GpuAccount, slot_gpu_bytes
 from jobs.node import environment
@@ -39,7 +40,7 @@ class ChildRunner:
     def __init__(
         self,
         folder: Path,
-        owner: Owner,
+        owner: socket.socket,
         *,
         release_seconds: float = 10.0,
         gpu_bytes: Callable[[], int] = slot_gpu_bytes,

@@ -19,7 +19,7 @@ from typing import Any
 
 from jobs.isolation import prewarm
 from jobs.isolation.build_ops import remove_abandoned_locks
-from jobs.isolation.channel import Owner
+from jobs.isolation.channel import answer
 from jobs.isolation.child_runner import ChildRunner
 from jobs.isolation.preload import preload, remember_processor, unclean
 from jobs.isolation.scratch import SLOT_PREFIX, own_folder
@@ -36,18 +36,18 @@ def serve(connect: Callable[[], socket.socket], folder: Path) -> None:
     """
     # Preloading comes first: a prewarmed parent does it before there is a slot.
     preload_seconds = preload()
-    owner = Owner(connect())
+    owner = connect()
     not_forkable = unclean()
     # The garbage collector shall not write to pages that children share with this process.
     gc.collect()
     gc.freeze()
     about = {"unclean": not_forkable, "environment": environment.describe()}
-    owner.answer({"preload_seconds": preload_seconds, **about})
+    answer(owner, {"preload_seconds": preload_seconds, **about})
     with contextlib.closing(ChildRunner(folder, owner)) as children:
-        for request in _requests(owner.connection, children):
+        for request in _requests(owner, children):
             spec = from_json(TrialSpec, request["spec"])
             record = _run(children, spec, request["timeout_seconds"], not_forkable)
-            owner.answer(to_json(record))
+            answer(owner, to_json(record))
             children.fork_ahead(record)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from jobs.isolation import child_handle, forkserver
-from jobs.isolation.channel import Owner
 from jobs.isolation.child_runner import ChildRunner
 from jobs.node import gpu_fitness
 from jobs.record import Outcome, TrialRecord
@@ -54,7 +53,7 @@ class FakeChild:
         gpu.contexts += has_context
         gpu.children.append(self)
 
-    def is_ready(self, deadline: float, owner: Owner) -> bool:
+    def is_ready(self, deadline: float, owner: socket.socket) -> bool:
         return self._has_context
 
     def begin(self, spec: TrialSpec, context_bytes: int) -> None:
@@ -62,7 +61,7 @@ class FakeChild:
         record = TrialRecord(spec=spec, outcome=self._gpu.outcome)
         self.result.write_text(json.dumps(to_json(record)))
 
-    def wait(self, deadline: float, owner: Owner) -> bool:
+    def wait(self, deadline: float, owner: socket.socket) -> bool:
         return True
 
     def kill(self) -> None:
@@ -90,9 +89,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 @pytest.fixture
 def runner(gpu: Gpu, tmp_path: Path) -> Iterator[ChildRunner]:
     with socket.socket() as unused:
-        runner = ChildRunner(
-            tmp_path, Owner(unused), release_seconds=0.05, gpu_bytes=lambda: gpu.used
-        )
+        runner = ChildRunner(tmp_path, unused, release_seconds=0.05, gpu_bytes=lambda: gpu.used)
         yield runner
         runner.close()
     assert gpu.contexts == 0
