@@ -123,11 +123,7 @@ def disk_full_reason(error: BaseException) -> str:
 
 
 def classify_exit(status: int, *, host_oom_kills: int, log: str = "") -> tuple[Outcome, str]:
-    """The outcome and reason of a child that ended without a record.
-
-    ``status`` is ``os.waitstatus_to_exitcode``'s value; ``host_oom_kills`` how often the kernel's
-    out-of-memory killer struck meanwhile; ``log`` what the child printed, perhaps why it ended.
-    """
+    """The outcome and reason of a child that ended without a record, by its exit status and log."""
     if status == -signal.SIGKILL and host_oom_kills > 0:
         return Outcome.HOST_OUT_OF_MEMORY, "the kernel's out-of-memory killer ended the process"
     if status in (137, -signal.SIGKILL):  # a shell reports SIGKILL as 128 + 9

@@ -32,11 +32,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _import_from(home: str, package: str) -> None:
-    """Import this program's packages from where they lie.
-
-    ``home`` is in ``sys.path`` only meanwhile: other packages there may have names of the standard
-    library's modules. An imported package remembers its folder.
-    """
+    """Import this program's packages from their folder, which is in ``sys.path`` only meanwhile."""
     sys.path.insert(0, home)
     try:
         importlib.import_module("jobs")

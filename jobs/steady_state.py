@@ -71,11 +71,7 @@ def wanted_error(relative_error: float, device_type: str) -> float:
 
 
 def steady_from(seconds: Sequence[float], relative_error: float) -> int:
-    """Index of the first steady step; 0 if ``relative_error`` is 0.
-
-    At most half of the steps are left out: those before the first one within the range of the later
-    half, which is widened by ``relative_error``.
-    """
+    """Index of the first step in the range of the later half; 0 if ``relative_error`` is 0."""
     # The later half shows what is usual; with three steps or fewer, its last two do.
     later = seconds[min(len(seconds) // 2, len(seconds) - MIN_STEPS) :]
     if not later or relative_error == 0:

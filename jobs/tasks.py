@@ -33,11 +33,7 @@ def auto_class(task: Task, config: Any) -> Any:
 
 
 def text_class(config: Any) -> Any:
-    """The Auto class of a model that is trained on texts alone.
-
-    Some architectures have no class for that, and are built whole: without images, the vision tower
-    computes nothing.
-    """
+    """The Auto class of a model of texts alone; without one, with a tower that computes nothing."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     kind = type(config)

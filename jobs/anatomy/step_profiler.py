@@ -29,8 +29,6 @@ class StepProfiler(Listener):
 
     All micro-batches of a step are fetched, but only the last two are trained on. The wait for data
     is at most ``usual_data_wait``, because the first extra step restarts workers.
-    ``find_live_tensors`` lists the tensors that exist between steps, and ``module_ranges`` marks
-    modules for the profiler.
     """
 
     def __init__(

@@ -44,9 +44,8 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
 def remove_abandoned_locks(begun_since: float = math.inf) -> None:
     """Remove the locks of builds that were killed: later builds of the op would wait for ever.
 
-    A lock that no process here has open may be of another node that shares the folder. So a lock is
-    removed only if it is older than any build takes, or if it was made since ``begun_since``, the
-    Unix time when a trial began that is known to have been killed.
+    The build may run on another node that shares the folder. So a lock must be older than any build
+    takes, or made since ``begun_since``, the Unix time when a killed trial began.
     """
     for lock in map(Path, unheld_build_locks()):
         with contextlib.suppress(FileNotFoundError):  # the build has just finished

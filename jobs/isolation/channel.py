@@ -50,7 +50,7 @@ class Channel:
     def receive(self, deadline: float, silence_seconds: float) -> dict[str, Any] | None:
         """The next message that is no heartbeat; None if the parent has ended without one.
 
-        Raises TimeoutError at ``deadline``, or after ``silence_seconds`` without any message.
+        Raises TimeoutError at ``deadline``, or after ``silence_seconds``.
         """
         begin = time.monotonic()
         while True:

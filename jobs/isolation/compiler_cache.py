@@ -1,7 +1,6 @@
 """Removes incomplete libraries from TorchInductor's cache after the process that wrote them died.
 
-TorchInductor links a library at its final path, and later takes any file at this path for complete.
-So a trial that is ended meanwhile would make all later training with the same kernel fail.
+TorchInductor takes any file at a library's path for complete, so later trainings would fail.
 """
 
 from __future__ import annotations

@@ -114,8 +114,7 @@ def _claim_file(path: Path) -> Path:
 def _claim(path: Path) -> int:
     """The process id of the parent at this socket, which no other slot can try any more.
 
-    Without the claim, every slot would wait for a parent that stands still (SIGSTOP). Raises
-    OSError if there is no such parent, or if another slot was first.
+    A stopped parent shall not hold up every slot. Raises OSError if another slot was first.
     """
     pid = int(_claim_file(path).read_text())
     _claim_file(path).unlink()  # one of several slots succeeds

@@ -22,8 +22,7 @@ PREFIXES = (SLOT_PREFIX, PARENTS_PREFIX, RAY_PREFIX, TUNE_PREFIX)
 def own_folder(prefix: str, parent: str | None = None) -> Iterator[Path]:
     """A new folder in ``parent`` (None: of temporary files), removed at the end of the context.
 
-    A killed process cannot remove its folder. So the folder is locked while this process or a child
-    of it lives, and unlocked folders with the same prefix are removed here.
+    It is locked while this process or a child lives. Unlocked ones of its prefix are removed.
     """
     remove_abandoned(prefix, parent)
     unnamed = Path(tempfile.mkdtemp(prefix=f"new-{prefix}", dir=parent))

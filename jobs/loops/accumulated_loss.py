@@ -96,8 +96,7 @@ class LossScale:
 def loss_ratio(trainer: transformers.Trainer) -> float | None:
     """The loss of a step of equal micro-batches, divided by the loss of one; 1 if it is right.
 
-    None if the loss of one is zero, or a loss is not finite. Weights, gradients and random numbers
-    stay as they are.
+    None if a loss is zero or not finite. Weights, gradients and random numbers stay as they are.
     """
     batch = _first_micro_batch(trainer)
     accumulation: int = trainer.args.gradient_accumulation_steps

@@ -43,8 +43,7 @@ def subset(dataset: Any, rows: Sequence[int]) -> Any:
 class StepsInRandomOrder(Sampler[int]):
     """Shuffles the order of another sampler's groups of ``step`` rows, and keeps each group's rows.
 
-    transformers' ``LengthGroupedSampler`` yields about fifty steps at a time, longest first. So the
-    first ten steps of an epoch do not show its usual speed.
+    transformers' ``LengthGroupedSampler`` yields the longest of about fifty steps first.
     """
 
     def __init__(self, sampler: Any, step: int) -> None:

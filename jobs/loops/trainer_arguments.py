@@ -16,10 +16,9 @@ from jobs.techniques.hooks import bound, hook_name
 def training_arguments(
     spec: TrialSpec, *, output_dir: str, total_steps: int | None, deepspeed: dict[str, Any] | None
 ) -> TrainingArguments:
-    """The trial's arguments; ``total_steps`` None trains one epoch.
+    """The trial's arguments; ``total_steps`` None trains one epoch. The model needs them.
 
-    ``deepspeed`` starts a process group, which the model needs. Raises TypeError for an argument
-    that the installed version does not have.
+    Raises TypeError for an argument that the installed version does not have.
     """
     installed = {field.name for field in dataclasses.fields(TrainingArguments) if field.init}
     arguments = {

@@ -1,7 +1,6 @@
 """Keeps Python's bytecode in a cache of this program, where Python keeps none.
 
-Container images often set PYTHONDONTWRITEBYTECODE, and install packages without bytecode. Then
-every process compiles all the source that it imports, which takes three times as long.
+Container images often set PYTHONDONTWRITEBYTECODE. Then imports take three times as long.
 """
 
 from __future__ import annotations

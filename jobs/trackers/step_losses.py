@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 class Losses(Tracker):
     """A step's loss is the sum of the losses that its micro-batches backpropagated.
 
-    A loop that scales for accumulation divides each of them. If the sum depends on the
-    accumulation, so do the gradients.
+    If the sum depends on the accumulation, so do the gradients.
     """
 
     columns: ClassVar = (

@@ -56,10 +56,7 @@ COLUMNS = (
 
 
 def inspect(trained: Trained) -> dict[str, Any]:
-    """Values for those of ``COLUMNS`` that apply, and a fallback for ``attention_kernel``.
-
-    A compiler may fuse attention into its own kernels, so that no operator of attention is seen.
-    """
+    """Values for those of ``COLUMNS`` that apply. A compiler may hide attention's operators."""
     model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
     *_, optimizer = optimizer_layers(trained.optimizer)
     implementation = getattr(getattr(model, "config", None), "_attn_implementation", "")

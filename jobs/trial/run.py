@@ -41,8 +41,7 @@ def run(
 ) -> TrialRecord:
     """Run a trial in this process. Every exception becomes an outcome.
 
-    ``announce`` is called with each phase as it begins. ``scratch`` is where the trial's own folder
-    is made and removed. ``context_bytes``: see ``Tracker.start``.
+    ``announce`` gets each phase as it begins. ``scratch`` is where the trial's own folder is made.
     """
     phases = [""]
 

@@ -22,8 +22,7 @@ def measure(
 ) -> dict[str, Any]:
     """``values`` with the peaks of an evaluation and of a checkpoint, after everything else.
 
-    The evaluation has the batch size of the user's arguments, on the longest rows. Raises what runs
-    out of memory, because a training would, too. Any other error becomes a flag.
+    Raises what runs out of memory, as a training would. Any other error becomes a flag.
     """
     # Two batches: the second one runs with the memory that the first one left.
     size = setup.arguments.eval_batch_size

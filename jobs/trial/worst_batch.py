@@ -22,10 +22,7 @@ def train_worst_batch(
     *,
     is_padded: bool = True,
 ) -> None:
-    """Train one more optimizer step, on the rows that take the most memory together.
-
-    Raises what training may raise. ``is_padded``: batches are padded to their longest row.
-    """
+    """Train one more optimizer step, on the rows that take the most memory; it may fail."""
     from jobs.loops.meter import WorstStep
 
     tracker = _tracker(trackers)

@@ -36,11 +36,7 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
 
 
 def unfit(calibrations: Sequence[Values], max_slowdown: float) -> dict[int, str]:
-    """Index of a GPU that must not measure -> why.
-
-    It is throttled, or slower than the median of its model by more than the share ``max_slowdown``;
-    not than the fastest, because a few GPUs may be faster than usual.
-    """
+    """Index of a GPU that must not measure -> why: throttled, or slower than its model's median."""
     reasons: dict[int, str] = {}
     for index, calibration in enumerate(calibrations):
         rate, slowdown = _largest_slowdown(calibration, calibrations, statistics.median)

@@ -49,11 +49,7 @@ class RowLengths:
         return [order[begin : begin + micro_batch] for begin in reversed(begins)]
 
     def _longest_first(self) -> list[int]:
-        """All rows, longest first. In front is the longest row of each column.
-
-        A batch is padded to the longest row of each column. So a row with the longest target
-        belongs in the worst batch, even if its input is short.
-        """
+        """All rows, longest first, after the longest of each column, which sets a batch's shape."""
         columns = list(self.by_column.values())
         # Columns have equal weight: each length is a share of the column's longest.
         total = sum(lengths / max(1, lengths.max()) for lengths in columns)

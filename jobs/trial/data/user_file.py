@@ -132,9 +132,8 @@ def _of_texts(
 def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) -> Any:
     """A ``datasets.Dataset`` without the rows that have no token to learn, with a warning.
 
-    A batch of such rows alone, for example of empty lines, has the loss 0/0, which ruins every
-    weight. ``vocabulary`` is the number of token ids of the model, if known. Raises ValueError if
-    no row is left, or if a token id is outside the vocabulary.
+    A batch of such rows alone has the loss 0/0, which ruins every weight. Raises ValueError if
+    no row is left, or if a token id is outside the ``vocabulary``, where that is known.
     """
     if "input_ids" not in dataset.column_names:
         return dataset
