@@ -102,7 +102,8 @@ class Metered(_Base):
 
     def train_on(self, meter: Listener, dataloader: Any = None) -> None:
         """Train epochs of a data loader (None: of the training's), until ``meter`` stops it."""
-        dataloader = dataloader or self.callback_handler.train_dataloader
+        if dataloader is None:
+            dataloader = self.callback_handler.train_dataloader
         self.meter = meter
         # The first training has reached its limit: lift it, so that only the meter ends this one.
         self.state.max_steps = sys.maxsize

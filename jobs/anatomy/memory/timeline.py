@@ -49,7 +49,7 @@ class _Block:
 
     address: int
     nbytes: int
-    allocation: MemoryEvent | None  # none: allocated before the step
+    allocation: MemoryEvent | None  # None: allocated before the step
     freed_at: float = math.inf
     name: str = ""
 
