@@ -12,13 +12,9 @@ def memory(machine: Machine) -> Iterator[Finding]:
     """Enough free host memory for a trial."""
     available = gib(machine.host_available_bytes)
     figures = f"{available} of {gib(machine.host_total_bytes)} host memory available"
+    fix = "end other programs, or measure few trials at once; offload needs the most"
     # A trial's process needs 2 to 4 GiB. Offload adds the optimizer's 12 bytes per parameter.
-    if machine.host_available_bytes < 8 * 2**30:
-        yield warning(
-            figures, "end other programs, or measure few trials at once; offload needs the most"
-        )
-    else:
-        yield ok(figures)
+    yield warning(figures, fix) if machine.host_available_bytes < 8 * 2**30 else ok(figures)
 
 
 def shared_memory(machine: Machine) -> Iterator[Finding]:

@@ -46,9 +46,8 @@ def _nvcc_finding(installed: tuple[int, int] | None, wanted: tuple[int, int]) ->
     torch_cuda = dotted(wanted)
     fix = f"install the CUDA toolkit {torch_cuda} and set CUDA_HOME to it"
     if installed is None:
-        return warning(
-            "nvcc not found: DeepSpeed cannot build its ops, offload will be unsupported", fix
-        )
+        missing = "nvcc not found: DeepSpeed cannot build its ops, offload will be unsupported"
+        return warning(missing, fix)
     # DeepSpeed's builder compares the major versions (op_builder/builder.py).
     if installed[0] != wanted[0]:
         return warning(
@@ -66,9 +65,8 @@ def libaio(machine: Machine) -> Iterator[Finding]:
     if "libaio.h" in machine.headers:
         yield ok("libaio's headers are here")
     else:
-        yield warning(
-            "libaio.h not found: NVMe offload will be unsupported", "apt-get install libaio-dev"
-        )
+        missing = "libaio.h not found: NVMe offload will be unsupported"
+        yield warning(missing, "apt-get install libaio-dev")
 
 
 def architectures(machine: Machine) -> Iterator[Finding]:
