@@ -45,14 +45,10 @@ class SlotDiedError(RuntimeError):
 class Limits:
     """How long a slot waits for its parent before it kills the parent. All in seconds."""
 
-    start: float = 600.0
-    """For a new parent's first message: it imports large libraries, perhaps over a network."""
-    silence: float = 120.0
-    """Between two messages. Freeing a killed trial's memory may take a minute."""
-    grace: float = 180.0
-    """For the record, beyond the trial's own timeout."""
-    end: float = 5.0
-    """For a parent to end by itself, and to disappear once it is killed."""
+    start: float = 600.0  # for a new parent's first message: it imports large libraries
+    silence: float = 120.0  # between two messages; freeing a trial's memory may take a minute
+    grace: float = 180.0  # for the record, beyond the trial's own timeout
+    end: float = 5.0  # for a parent to end by itself, and to disappear once it is killed
 
 
 class Slot:
