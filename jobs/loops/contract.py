@@ -22,9 +22,7 @@ class Setup:
     arguments: Any  # ``transformers.TrainingArguments``
     optimizer: torch.optim.Optimizer | None  # a hook's; None: the one that ``arguments`` names
     meter: Listener
-    user: Any = (
-        None  # the user's own Trainer, callbacks and collator, by the service ``user_objects``
-    )
+    user: Any = None  # the user's own code, as the service ``user_objects`` returns it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,13 +36,9 @@ class Trained:
     train_seconds: float  # wall time of the whole training, warm-up included: the guide's "Time"
     samples_per_second: float  # all samples over ``train_seconds``: the guide's "Samples/second"
     train_on: Callable[[Listener], object]  # trains more steps, until the listener stops it
-    train_rows: Callable[
-        [Sequence[Sequence[int]], Listener], None
-    ]  # the same on given micro-batches
+    train_rows: Callable[[Sequence[Sequence[int]], Listener], None]  # the same on micro-batches
     loss_scaling: LossScaling | None = None  # None: nothing is accumulated
-    accumulated_loss_ratio: Callable[[], float | None] | None = (
-        None  # ``loss_ratio``; None: unneeded
-    )
+    accumulated_loss_ratio: Callable[[], float | None] | None = None  # ``loss_ratio``
     evaluate: Callable[[Sequence[int]], None] | None = None  # on these rows; None: the loop cannot
     trainer_class: str = ""  # module and name of the Trainer's class; empty: a plain loop
     trainer_settings: str = ""  # what its class of arguments adds to ``TrainingArguments``
