@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from jobs.spec.training import FileFormat
+from jobs.spec.model_and_data import FileFormat
 from jobs.spec.trial import TrialSpec
 
 MAX_SEED = 2**32 - 1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import UnionType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from jobs.spec.training import TrainingRecipe
+from jobs.spec.recipe import TrainingRecipe
 
 _PLAIN_TYPES = (str, int, float, bool)
 T = TypeVar("T")  # the type of a value that is read back

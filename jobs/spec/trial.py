@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jobs.spec.library_settings import LibrarySettings, Needs
+from jobs.spec.model_and_data import DataSpec, ModelSpec
 from jobs.spec.plain_json import changed_fields, without_defaults
-from jobs.spec.training import PLAIN, Choice, DataSpec, ModelSpec, TrainingRecipe, UserCode
+from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
+from jobs.spec.users_code import UserCode
 
 Isolation = Literal["fork", "fresh"]
 """How a trial's process is made: a fork of a preloaded parent, or a new interpreter."""

@@ -10,7 +10,7 @@ import jinja2
 
 from jobs.spec import TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES, PROCESS_PLACES
-from jobs.spec.training import UserCode, is_object_name
+from jobs.spec.users_code import UserCode, is_object_name
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, hook_name, registered, service
 from orchestrator.export import trl_code

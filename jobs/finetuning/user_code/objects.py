@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.finetuning.user_code.sources import SourceError, file_of, source_digest
 from jobs.spec import UserCode
-from jobs.spec.training import is_object_name
+from jobs.spec.users_code import is_object_name
 
 if TYPE_CHECKING:
     from jobs.loops.trainer import Metered

@@ -1,12 +1,9 @@
-"""What a trial trains: model and data, the choices that change what it learns, the user's code."""
+"""What a trial trains: its model, and the data that the model sees."""
 
 from __future__ import annotations
 
-import keyword
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from typing import Any, Literal
 
 Task = Literal[
@@ -104,66 +101,3 @@ class DataSpec:
         if self.file is None:
             return self
         return DataSpec(file=replace(self.file, max_length=tokens, max_tokens=tokens))
-
-
-Choice = str | int | float | bool | None
-"""The value chosen on one axis."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingRecipe:
-    """The choices that change what a training learns: optimizer, adapter, learning rate ..."""
-
-    choices: frozenset[tuple[str, Choice]] = frozenset()
-
-    @classmethod
-    def of(cls, choices: Mapping[str, Choice]) -> TrainingRecipe:
-        """The recipe with these choices: axis -> value."""
-        return cls(frozenset(choices.items()))
-
-    @property
-    def by_axis(self) -> dict[str, Choice]:
-        """Axis -> value, axes in alphabetical order."""
-        return dict(sorted(self.choices, key=itemgetter(0)))
-
-
-PLAIN = TrainingRecipe()
-"""The recipe without any choice: the training as the user wrote it."""
-
-_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UserCode:
-    """Objects of the user's own modules, each as ``module:object``; empty: the library's own."""
-
-    trainer: str = ""
-    """A subclass of ``transformers.Trainer``."""
-    callbacks: tuple[str, ...] = ()
-    """Subclasses of ``transformers.TrainerCallback``, or objects of one."""
-    collator: str = ""
-    """A function from rows to a batch, or a class whose objects can be called like that."""
-    entry: str = ""
-    """A function that makes the Trainer from the parts that it takes by name."""
-    folder: str = ""
-    """Modules are looked for here first, and then in the environment."""
-    digest: str = ""
-    """Digest of the sources of these modules, and of the modules beside them that they import."""
-
-    def __post_init__(self) -> None:
-        for text in (*self.names, self.folder, self.digest):
-            if not isinstance(text, str):
-                raise TypeError(f"{text!r} is not a text")  # a record may have been edited by hand
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every object, as ``module:object``."""
-        return tuple(filter(None, (self.trainer, *self.callbacks, self.collator, self.entry)))
-
-
-def is_object_name(text: object) -> bool:
-    """Whether a text is ``module:object``, both made of plain Python names."""
-    # The name of a file may have 255 bytes.
-    if not isinstance(text, str) or len(text) > 200 or not _NAME.fullmatch(text):
-        return False
-    return not any(map(keyword.iskeyword, re.split(r"[.:]", text)))
