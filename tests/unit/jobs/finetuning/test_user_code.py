@@ -13,7 +13,7 @@ from jobs.finetuning.user_code.objects import UserCodeError, user_objects
 from jobs.finetuning.user_code.sources import SourceError, source_digest
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import UserCode
-from jobs.spec.training import is_object_name
+from jobs.spec.users_code import is_object_name
 from tests.conftest import build_tiny_spec
 from tests.support.one_trial import measured
 

@@ -5,11 +5,8 @@ import time
 import pytest
 import torch
 
-<<<<<<<< HEAD:tests/unit/jobs/trackers/test_sources.py
 from jobs.trackers.sources.micro_batches import MicroBatches
-========
 from jobs.trackers.sources.series import TimeSeries
->>>>>>>> 52307b6d (One file for the processes that measure, one for series, one for a GPU's fitness):tests/unit/jobs/trackers/test_series.py
 from tests.support.clock import Clock
 
 
