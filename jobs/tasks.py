@@ -33,7 +33,7 @@ def auto_class(task: Task, config: Any) -> Any:
 
 
 def text_class(config: Any) -> Any:
-    """The Auto class of a model of texts alone; without one, with a tower that computes nothing."""
+    """The Auto class of a model of texts; a vision-language class where there is no other."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     kind = type(config)
