@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Predict the memory of the trials and print it. Returns the exit status."""
     options = command_line().parse_args(arguments)
 
-    from orchestrator.api.verbs import predicted
+    from orchestrator.api.predictions import predicted
 
     try:
         if options.output is not None:

@@ -90,7 +90,7 @@ class _SweepVerb:
         facts = model_facts(self.config, cli.print_note, planned)
         predicted = None
         if self.options.predict is not None:
-            from orchestrator.api.verbs import predicted as predict
+            from orchestrator.api.predictions import predicted as predict
 
             predicted = predict(self.config, planned.trials, self.options.predict)
         if self.options.as_json:

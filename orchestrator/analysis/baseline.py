@@ -17,15 +17,12 @@ def baseline_choices(
 ) -> dict[str, Choice]:
     """Axis -> the value that other values of this axis are compared with.
 
-    It is the value in ``asked`` if that was measured, else the axis's default if that was measured,
-    else the first measured value. An ``effective_batch`` in ``asked`` is turned into the
-    accumulation that it means.
+    It is the value in ``asked``, else the axis's default, else the first: of those, the first that
+    was measured. An ``effective_batch`` in ``asked`` means an accumulation.
     """
-    if not configurations:
-        return {}
     wanted = _wanted(asked)
     chosen: dict[str, Choice] = {}
-    for axis in configurations[0].choices:
+    for axis in configurations[0].choices if configurations else ():
         values = dict.fromkeys(configuration.choices[axis] for configuration in configurations)
         # Compared as text, because a table holds some numbers of the file as text.
         same = [value for value in values if axis in wanted and str(value) == str(wanted[axis])]
@@ -37,10 +34,9 @@ def baseline_choices(
 def ranked_recipe(
     candidates: Iterable[ChoicesAndRecipe], asked: Mapping[str, Choice]
 ) -> TrainingRecipe:
-    """The recipe of the candidate that is nearest to the baseline.
+    """The recipe of the candidate that differs from the baseline on the fewest axes of any recipe.
 
-    Only the axes that belong to any of the recipes count. The nearest candidate differs from the
-    baseline on the fewest of these axes. Of equally near recipes, the one with fewer axes wins.
+    Of equally near recipes, the one with fewer axes wins.
     """
     listed = list(candidates)
     axes = {axis for _, recipe in listed for axis in recipe.by_axis}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -34,12 +34,10 @@ class BatchMeasurement:
     reason: str
     memory_bytes: int | None
     limit_bytes: float
-    """The memory that the trial may take: the GPU's, minus what was in use before the trial, minus
-    the margin; infinite without a GPU."""
+    """The GPU's memory minus what was in use before and the margin; infinite without a GPU."""
     samples_per_second: float | None
     error95: float
-    """Half the 95 % interval of the speed, as a share of it, the variation between trials included;
-    infinite if the speed is not known."""
+    """Half the 95 % interval of the speed of a trial, as a share of it; infinite if not known."""
     flags: tuple[Flag, ...]
     slot_seconds: float
 
@@ -48,6 +46,11 @@ class BatchMeasurement:
         """Whether the trial ended ok and stayed within the limit."""
         is_ok = self.samples_per_second is not None
         return is_ok and (self.memory_bytes or 0) <= self.limit_bytes
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it fits and trains correctly."""
+        return self.fits and not self.trains_wrongly
 
     @property
     def speed(self) -> float:
@@ -59,28 +62,17 @@ class BatchMeasurement:
         """Whether its losses contradict those of the trial that it was compared with."""
         return has_any(self.flags, MISMATCH)
 
-    @property
-    def is_thrashing(self) -> bool:
-        """Whether the allocator had to flush its cache.
-
-        The full memory then slowed the trial, so its speed says little about this size.
-        """
-        return has_any(self.flags, frozenset({FlagKind.THRASHING}))
-
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as null."""
+        raw = {own.name: getattr(self, own.name) for own in fields(self)}
+        del raw["limit_bytes"]
+        error95 = raw.pop("error95")
         return {
-            "micro_batch": self.micro_batch,
-            "accumulation": self.accumulation,
-            "trial_id": self.trial_id,
+            **raw,
             "outcome": self.outcome.value,
-            "reason": self.reason,
             "fits": self.fits,
-            "memory_bytes": self.memory_bytes,
-            "samples_per_second": self.samples_per_second,
-            "samples_per_second_error95": self.error95 if math.isfinite(self.error95) else None,
+            "samples_per_second_error95": error95 if math.isfinite(error95) else None,
             "flags": flag_columns(self.flags)["flags"],
-            "slot_seconds": self.slot_seconds,
         }
 
 
@@ -120,19 +112,18 @@ class BatchSizeResult:
     @property
     def fastest(self) -> BatchMeasurement | None:
         """The fastest micro-batch that fits and trains correctly."""
-        return fastest(self._usable_unaccumulated())
+        return fastest(self._usable)
 
     @property
     def saturation(self) -> BatchMeasurement | None:
         """The smallest micro-batch within the tolerance of the fastest."""
-        return saturation(self._usable_unaccumulated(), self.tolerance)
+        return saturation(self._usable, self.tolerance)
 
     @property
     def below_saturation(self) -> BatchMeasurement | None:
         """The largest measured micro-batch below the saturation."""
-        usable = self._usable_unaccumulated()
         limit = 0 if self.saturation is None else self.saturation.micro_batch
-        below = [size for size in usable if size.micro_batch < limit]
+        below = [size for size in self._usable if size.micro_batch < limit]
         return max(below, key=attrgetter("micro_batch"), default=None)
 
     @property
@@ -140,7 +131,7 @@ class BatchSizeResult:
         """The fastest split of the wanted effective batch that fits and trains correctly."""
         wanted = self.effective_batch
         splits = [each for each in self.sizes if each.micro_batch * each.accumulation == wanted]
-        return fastest(each for each in splits if each.fits and not each.trains_wrongly)
+        return fastest(each for each in splits if each.is_usable)
 
     @property
     def left_out(self) -> tuple[BatchMeasurement, ...]:
@@ -150,46 +141,37 @@ class BatchSizeResult:
 
     @property
     def alignment(self) -> tuple[BatchMeasurement, BatchMeasurement] | None:
-        """The largest size and the multiple of 8 below it, if that multiple is clearly faster.
-
-        Clearly means by more than the tolerance.
-        """
+        """The largest size and the multiple of 8 below it, if it is faster by the tolerance."""
         largest = self.largest
-        if largest is None or largest.micro_batch % 8 == 0 or largest.is_thrashing:
+        # The full memory slows a trial whose allocator had to flush its cache.
+        if largest is None or has_any(largest.flags, frozenset({FlagKind.THRASHING})):
             return None
         # Matrix kernels work in tiles of 8 and more; a size that fills them may be faster.
         multiple_below = largest.micro_batch // 8 * 8
-        for aligned in self._usable_unaccumulated():
-            is_below = aligned.micro_batch == multiple_below
-            if is_below and aligned.speed > largest.speed * (1 + self.tolerance):
-                return largest, aligned
-        return None
+        aligned = next((size for size in self._usable if size.micro_batch == multiple_below), None)
+        if aligned is None or aligned.speed <= largest.speed * (1 + self.tolerance):
+            return None
+        return largest, aligned
 
     @property
     def slot_seconds(self) -> float:
-        """Seconds that all trials took in their slots."""
         return sum(size.slot_seconds for size in self.sizes)
 
-    def _usable_unaccumulated(self) -> list[BatchMeasurement]:
+    @property
+    def _usable(self) -> list[BatchMeasurement]:
         """The sizes without accumulation that fit and train correctly."""
-        single = [size for size in self.sizes if size.accumulation == 1]
-        return [size for size in single if size.fits and not size.trains_wrongly]
+        return [size for size in self.sizes if size.accumulation == 1 and size.is_usable]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as null."""
-        answers = {
-            "largest": self.largest,
-            "fastest": self.fastest,
-            "saturation": self.saturation,
-            "accumulated": self.accumulated,
-        }
+        answers = ("largest", "fastest", "saturation", "accumulated")
         return {
             "techniques": self.techniques,
             "device_bytes": self.device_bytes,
             "margin_bytes": self.margin_bytes,
             "tolerance": self.tolerance,
             "effective_batch": self.effective_batch,
-            **{name: size and size.to_json() for name, size in answers.items()},
+            **{name: (size := getattr(self, name)) and size.to_json() for name in answers},
             "granularity": self.granularity,
             "predicted_next_bytes": round(self.next_bytes) if self.next_bytes else None,
             "multiples_of_8_matter": self.alignment is not None,
@@ -243,11 +225,9 @@ def advised(answer: BatchSizeResult, records: Sequence[TrialRecord]) -> BatchSiz
 
 def _checked(size: BatchMeasurement, dataset: Dataset) -> BatchMeasurement:
     """The size with the loss flags that its row in the dataset has."""
-    flags = list(size.flags)
-    for row in dataset.rows:
-        if row["trial_id"] == size.trial_id:
-            flags += [flag for flag in flags_of(row) if flag.kind in LOSS]
-    return replace(size, flags=tuple(dict.fromkeys(flags)))
+    of_trial = [flags_of(row) for row in dataset.rows if row["trial_id"] == size.trial_id]
+    losses = [flag for flags in of_trial for flag in flags if flag.kind in LOSS]
+    return replace(size, flags=tuple(dict.fromkeys([*size.flags, *losses])))
 
 
 def _nearby(answer: BatchSizeResult, dataset: Dataset) -> tuple[Alternative, ...]:

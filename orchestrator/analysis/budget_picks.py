@@ -40,10 +40,7 @@ class BudgetPick:
 def fastest(
     configurations: Iterable[Configuration], budget_bytes: float = math.inf
 ) -> Configuration | None:
-    """The fastest configuration that fits; None if nothing fits.
-
-    Of equally fast ones, the one with less memory. Recipes and losses are not looked at.
-    """
+    """The fastest that fits; of equally fast ones, the one with less memory."""
     fitting = [each for each in configurations if each.memory_bytes <= budget_bytes]
     return max(fitting, key=_speed_then_memory, default=None)
 
@@ -53,18 +50,12 @@ def _speed_then_memory(configuration: Configuration) -> tuple[float, int]:
 
 
 def best_in_budgets(rankings: Rankings, budgets: Sequence[int] = ()) -> tuple[BudgetPick, ...]:
-    """A pick for each budget in bytes, smallest first, within the ranked training recipe.
-
-    A configuration that failed a cap check of the budget is never its pick, whatever its peak was
-    on the whole GPU. One whose losses contradict their reference is never picked at all. If the
-    search measured about equal speeds, a tie-break decides which is faster.
-    """
+    """A pick for each budget in bytes, smallest first, within the ranked training recipe."""
     chosen = sorted(set(budgets)) or default_budgets(rankings.configurations)
     return tuple(_pick(rankings, budget) for budget in chosen)
 
 
 def _pick(rankings: Rankings, budget: int) -> BudgetPick:
-    """The decision for one budget."""
     ranking = rankings.under(Constraints())
     across = rankings.under(Constraints(all_recipes=True))
     decision = ranking.pick(budget)
@@ -100,19 +91,15 @@ def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, 
 
     A configuration may be as fast if the difference is within the uncertainty of both speeds.
     """
-    best = fastest(configurations)
-    if best is None:
-        return ()
-    near = []
-    for configuration in configurations:
-        # The margin is the 95 % interval of the difference, but never below ``CLOSE``.
-        error = difference_error(configuration.speed_error, best.speed_error).half_width95
-        margin = max(CLOSE, error) if math.isfinite(error) else CLOSE
-        least = best.samples_per_second * (1 - margin)
-        if configuration is not best and configuration.samples_per_second >= least:
-            near.append(configuration)
-    near.sort(key=_speed_then_memory, reverse=True)
-    return (best, *near[:2])
+    by_speed = sorted(configurations, key=_speed_then_memory, reverse=True)
+    return tuple(own for own in by_speed if _may_be_as_fast(own, by_speed[0]))[:3]
+
+
+def _may_be_as_fast(configuration: Configuration, best: Configuration) -> bool:
+    # The margin is the 95 % interval of the difference, but never below ``CLOSE``.
+    error = difference_error(configuration.speed_error, best.speed_error).half_width95
+    margin = max(CLOSE, error) if math.isfinite(error) else CLOSE
+    return configuration.samples_per_second >= best.samples_per_second * (1 - margin)
 
 
 def default_budgets(configurations: Sequence[Configuration]) -> list[int]:

@@ -6,10 +6,13 @@ import math
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
 
 from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
 from jobs.record import Outcome
 from jobs.spec import Choice, TrainingRecipe
+from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.loss_parity.equivalence import SameLosses
 from orchestrator.analysis.loss_parity.loss_checks import NOT_CHECKED, LossCheck
 from orchestrator.analysis.loss_parity.windows import CheckState
@@ -17,8 +20,7 @@ from orchestrator.analysis.repeatability import UNKNOWN_ERROR, SpeedError, speed
 from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 
 MEMORY_COLUMNS = ("device_peak_bytes", "peak_allocated_bytes", "host_peak_resident_bytes")
-"""Columns by which memory can be compared, best first. They are the peaks of the whole device, of
-the tensors on it, and of the process on the host."""
+"""Columns that memory can be compared by, best first: of the device, its tensors, the process."""
 MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
 """Flags of a row that trained something else than its reference. ``ACCUMULATION_SUSPECT`` is left
 out, because it says something about other rows."""
@@ -34,13 +36,12 @@ class Configuration:
     """Axis -> value."""
     environment_id: str
     training_recipe: TrainingRecipe
-    """The recipe that the configuration is ranked with. It is the recipe that its techniques
-    declare. If ``same_losses`` is set, it is another recipe, whose losses were shown to be the
-    same."""
+    """What it is ranked with: the recipe that its techniques declare, else with ``same_losses``
+    another one, whose losses were shown to be the same."""
     memory_bytes: int
     samples_per_second: float
     row: Row = field(repr=False)
-    """The first repeat's whole row, with every column of docs/schema.md that its run has."""
+    """The first repeat's whole row."""
     trial_ids: tuple[str, ...] = ()
     speed_error: SpeedError = UNKNOWN_ERROR
     """How well its mean speed is known."""
@@ -76,8 +77,7 @@ class Configuration:
     def gradient_bytes(self) -> int | None:
         """Bytes of the gradients that accumulation keeps between passes; None if unknown.
 
-        There is one gradient per trained parameter, in the parameter's data type. DeepSpeed
-        accumulates in 32 bits, whatever the data type of the weights.
+        One per trained parameter, in its data type. DeepSpeed accumulates in 32 bits, whatever it.
         """
         count = self.row.get("parameters_trainable")
         named = str(self.row.get("parameter_dtypes") or "")
@@ -90,10 +90,7 @@ class Configuration:
 
     @property
     def error95(self) -> float | None:
-        """Half the interval (±) that holds the speed of another trial in 95 of 100 cases.
-
-        It is a share of the speed; None if it is not known.
-        """
+        """Half the 95 % interval of another trial's speed, as a share of it; None if not known."""
         half_width = self.speed_error.of_another_trial(len(self.trial_ids)).half_width95
         return half_width if math.isfinite(half_width) else None
 
@@ -109,10 +106,7 @@ class Configuration:
 
     @property
     def loss_flags(self) -> tuple[Flag, ...]:
-        """The flags about its losses.
-
-        Empty if the losses match their reference, or were not compared.
-        """
+        """The flags about its losses; empty if they match their reference, or were not compared."""
         return tuple(flag for flag in self.flags if flag.kind in LOSS)
 
     @property
@@ -127,7 +121,7 @@ class Configuration:
 
     @property
     def trains_like(self) -> tuple[TrainingRecipe, int]:
-        """Recipe and effective batch. Configurations train the same way if this is equal."""
+        """Equal for configurations that train the same way."""
         return self.training_recipe, self.effective_batch
 
 
@@ -136,29 +130,30 @@ def configurations(
     axes: Mapping[str, str],
     checks: Mapping[str, LossCheck] | None = None,
 ) -> tuple[Configuration, ...]:
-    """The configurations of the search's ok rows, with repeats combined.
+    """The configurations of the search's ok rows, with repeats combined, by environment.
 
-    They are grouped by environment, in the order of the rows. ``axes`` maps an axis to its column,
-    and ``checks`` a trial to its loss check. Rows without a memory or a speed above zero are left
-    out.
+    ``axes`` maps an axis to its column, and ``checks`` a trial to its loss check. Rows without a
+    memory or a speed above zero are left out.
     """
-    by_environment: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["outcome"] == Outcome.OK and is_of_the_search(row):
-            by_environment.setdefault(row["environment_id"], []).append(row)
+    ok = [row for row in rows if row["outcome"] == Outcome.OK and is_of_the_search(row)]
     combined: list[Configuration] = []
-    for in_environment in by_environment.values():
+    for in_environment in grouped(ok, itemgetter("environment_id")).values():
         # All configurations of an environment are compared by one measure of memory.
         column = memory_column(in_environment)
-        repeats: dict[tuple[object, ...], list[Row]] = {}
-        for row in in_environment:
-            memory, speed = row.get(column) or 0, row.get("samples_per_second") or 0
-            if memory > 0 and 0 < speed < math.inf:
-                chosen = (row.get(name) for name in axes.values())
-                key = (row["training_recipe"], row["effective_batch"], *chosen)
-                repeats.setdefault(key, []).append(row)
+        repeats = grouped(
+            (row for row in in_environment if row.get(column) and _has_speed(row)),
+            lambda row: (
+                row["training_recipe"],
+                row["effective_batch"],
+                *map(row.get, axes.values()),
+            ),
+        )
         combined += [_combined(each, axes, column, checks or {}) for each in repeats.values()]
     return tuple(combined)
+
+
+def _has_speed(row: Row) -> bool:
+    return 0 < (row.get("samples_per_second") or 0) < math.inf
 
 
 def choices_of(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
@@ -166,21 +161,23 @@ def choices_of(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
     return {axis: row.get(column) for axis, column in axes.items()}
 
 
+def choice_order(value: Choice) -> tuple[bool, bool, Any]:
+    """Sort key of an axis's values: None first, then numbers by size, then names."""
+    return isinstance(value, str), value is not None, value or 0
+
+
 def memory_column(rows: Sequence[Row]) -> str:
     """The first of ``MEMORY_COLUMNS`` that every ok row of an environment has."""
     # A trial that failed may lack a column that every ok trial has.
     ok = [row for row in rows if row["outcome"] == Outcome.OK]
-    for column in MEMORY_COLUMNS:
-        if all(row.get(column) is not None for row in ok):
-            return column
-    return "peak_allocated_bytes"
+    known = (each for each in MEMORY_COLUMNS if all(row.get(each) is not None for row in ok))
+    return next(known, "peak_allocated_bytes")
 
 
 def whole_memory(row: Row, column: str) -> float:
-    """The memory of a training with its evaluations and checkpoints, if those were measured.
+    """The memory by ``column`` with that of evaluations and checkpoints, if they were measured.
 
-    ``column`` is the column that memory is compared by. The peak of the whole GPU is assumed to
-    grow as much as the memory that the allocator reserves.
+    The peak of the whole GPU is assumed to grow as much as the memory that the allocator reserves.
     """
     memory = float(row[column])
     if column == "host_peak_resident_bytes":

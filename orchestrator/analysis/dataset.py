@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from jobs.anatomy_record import Anatomy
 from jobs.flags import LOSS, flag_columns, flags_of
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import Choice
+from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.analysis.compile_break_even import break_even_steps
 from orchestrator.analysis.configuration import (
@@ -20,6 +22,7 @@ from orchestrator.analysis.configuration import (
     memory_column,
 )
 from orchestrator.analysis.environment_results import EnvironmentResults
+from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.loss_parity.equivalence import equivalent_recipes
 from orchestrator.analysis.loss_parity.loss_checks import LossCheck, loss_checks
 from orchestrator.labels import label
@@ -67,10 +70,7 @@ class Dataset:
 
     @property
     def main(self) -> EnvironmentResults | None:
-        """The environment with most configurations. Recommendations and plots are about this one.
-
-        None if no trial ended ok.
-        """
+        """The environment with most configurations; None if no trial ended ok."""
         return next(iter(self.environments), None)
 
     def label(self, choices: Mapping[str, Choice]) -> str:
@@ -88,9 +88,8 @@ class Dataset:
 
     def environment_of(self, environment_id: str) -> EnvironmentResults | None:
         """The results of one environment; None if no trial ended ok in it."""
-        return next(
-            (own for own in self.environments if own.environment_id == environment_id), None
-        )
+        found = (own for own in self.environments if own.environment_id == environment_id)
+        return next(found, None)
 
     @cached_property
     def anatomies(self) -> Mapping[str, Anatomy]:
@@ -114,34 +113,27 @@ def dataset_of_records(records: Sequence[TrialRecord], run: RunMetadata) -> Data
 
 
 def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None) -> Dataset:
-    """A run from its table.
-
-    Adds two things to each row that follow from comparing rows: loss flags and break-even steps.
-    """
+    """A run from its table, whose rows get their loss flags and break-even steps."""
     # Follow-ups say something about other trials. They are never ranked themselves.
     rows = tuple(row for row in table.rows if is_of_the_search(row))
     follow_ups = tuple(row for row in table.rows if not is_of_the_search(row))
-    # Without losses, the table keeps its loss flags. With losses, all loss flags are computed
-    # again, also those that a trial set itself.
-    checks: dict[str, LossCheck] = {}
+    checks = loss_checks(rows, losses, table.axes) if losses else {}
+    # Without losses, the table keeps its loss flags.
     if losses:
-        checks = loss_checks(rows, losses, table.axes)
-        for row in table.rows:
-            # Old loss flags go: the run may have had fewer rows to compare with when they were set.
-            flags = [flag for flag in flags_of(row) if flag.kind not in LOSS]
-            check = checks.get(row["trial_id"])
-            if check is not None and check.flag is not None:
-                flags.append(check.flag)
-            if flags or row.get("flags") is not None:
-                row.update(flag_columns(flags))
+        _set_loss_flags(table.rows, checks)
     break_even = break_even_steps(rows, table.axes)
     for row in table.rows:
         row["compile_break_even_steps"] = break_even.get(row["trial_id"])
+    wanted = ranked_recipe(
+        [(choices_of(row, table.axes), recipe_of(row)) for row in rows], table.run.baseline
+    )
+    measured = grouped(configurations(rows, table.axes, checks), attrgetter("environment_id"))
+    environments = [_results(table, members, wanted, losses) for members in measured.values()]
     return Dataset(
         table=table,
         rows=rows,
         follow_ups=follow_ups,
-        environments=_in_environments(table, rows, follow_ups, losses, checks),
+        environments=tuple(sorted(environments, key=lambda own: -len(own.configurations))),
         varying_axes=_varying_axes(table, rows),
         losses=losses,
         folder=folder,
@@ -162,49 +154,53 @@ def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(varying) or tuple(table.axes)
 
 
-def _in_environments(
+def _set_loss_flags(rows: Iterable[dict[str, Any]], checks: Mapping[str, LossCheck]) -> None:
+    """Replace the rows' loss flags, also those that a trial set itself.
+
+    The run may have had fewer rows to compare with when old flags were set.
+    """
+    for row in rows:
+        flags = [flag for flag in flags_of(row) if flag.kind not in LOSS]
+        check = checks.get(row["trial_id"])
+        if check is not None and check.flag is not None:
+            flags.append(check.flag)
+        if flags or row.get("flags") is not None:
+            row.update(flag_columns(flags))
+
+
+def _results(
     table: TrialTable,
-    rows: Sequence[Row],
-    follow_ups: Sequence[Row],
+    measured: Sequence[Configuration],
+    wanted: TrainingRecipe,
     losses: Losses,
-    checks: Mapping[str, LossCheck],
-) -> tuple[EnvironmentResults, ...]:
-    """The results of each environment, most configurations first."""
-    by_environment: dict[str, list[Configuration]] = {}
-    for configuration in configurations(rows, table.axes, checks):
-        by_environment.setdefault(configuration.environment_id, []).append(configuration)
-    planned = [(choices_of(row, table.axes), recipe_of(row)) for row in rows]
-    wanted = ranked_recipe(planned, table.run.baseline)
-    results = []
-    for environment_id, measured in by_environment.items():
-        # If the baseline's recipe has no row that ended ok, the nearest measured recipe is ranked.
-        recipe = wanted
-        if wanted not in {configuration.training_recipe for configuration in measured}:
-            candidates = [(each.choices, each.training_recipe) for each in measured]
-            recipe = ranked_recipe(candidates, table.run.baseline)
-        own_rows = [row for row in rows if row["environment_id"] == environment_id]
-        failed = [row for row in own_rows if row["outcome"] == Outcome.OUT_OF_MEMORY]
-        of_follow_ups = [row for row in follow_ups if row["environment_id"] == environment_id]
-        same_losses = equivalent_recipes(measured, recipe, losses, table.axes)
-        # Configurations whose recipe reaches the ranked recipe's losses are ranked with it.
-        ranked = [
-            replace(own, training_recipe=recipe, same_losses=same_losses[own.training_recipe])
-            if own.training_recipe in same_losses
-            else own
-            for own in measured
-        ]
-        results.append(
-            EnvironmentResults(
-                environment_id=environment_id,
-                environment=table.environments.get(environment_id, {}),
-                run=table.run,
-                configurations=tuple(ranked),
-                follow_ups=tuple(of_follow_ups),
-                memory_column=memory_column(own_rows),
-                recipe=recipe,
-                is_baseline_recipe=recipe == wanted,
-                out_of_memory=tuple(choices_of(row, table.axes) for row in failed),
-                same_losses=same_losses,
-            )
-        )
-    return tuple(sorted(results, key=lambda own: -len(own.configurations)))
+) -> EnvironmentResults:
+    """The results of one environment; ``wanted`` is the baseline's recipe."""
+    # If the baseline's recipe has no row that ended ok, the nearest measured recipe is ranked.
+    recipe = wanted
+    if wanted not in {own.training_recipe for own in measured}:
+        candidates = [(own.choices, own.training_recipe) for own in measured]
+        recipe = ranked_recipe(candidates, table.run.baseline)
+    # Configurations whose recipe reaches the ranked recipe's losses are ranked with it.
+    same_losses = equivalent_recipes(measured, recipe, losses, table.axes)
+    ranked = [
+        replace(own, training_recipe=recipe, same_losses=same_losses[own.training_recipe])
+        if own.training_recipe in same_losses
+        else own
+        for own in measured
+    ]
+    environment_id = measured[0].environment_id
+    rows = [row for row in table.rows if row["environment_id"] == environment_id]
+    searched = [row for row in rows if is_of_the_search(row)]
+    failed = [row for row in searched if row["outcome"] == Outcome.OUT_OF_MEMORY]
+    return EnvironmentResults(
+        environment_id=environment_id,
+        environment=table.environments.get(environment_id, {}),
+        run=table.run,
+        configurations=tuple(ranked),
+        follow_ups=tuple(row for row in rows if not is_of_the_search(row)),
+        memory_column=memory_column(searched),
+        recipe=recipe,
+        is_baseline_recipe=recipe == wanted,
+        out_of_memory=tuple(choices_of(row, table.axes) for row in failed),
+        same_losses=same_losses,
+    )

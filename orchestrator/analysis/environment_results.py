@@ -78,10 +78,7 @@ class EnvironmentResults:
 
     @cached_property
     def fronts(self) -> Mapping[TrainingRecipe, tuple[Configuration, ...]]:
-        """Training recipe -> its Pareto front of memory and speed, at any batch size.
-
-        If every configuration of a recipe trains wrongly, its front is empty.
-        """
+        """Training recipe -> its Pareto front of memory and speed, at any batch size."""
         recipe_of = attrgetter("training_recipe")
         fronts = fronts_by(self.sound, recipe_of)
         return {recipe: fronts.get(recipe, ()) for recipe in map(recipe_of, self.configurations)}
@@ -112,9 +109,7 @@ class EnvironmentResults:
         return paired_comparisons(self.follow_ups)
 
     def recommend(self, constraints: Constraints) -> Recommendation:
-        """The best configuration under constraints, the price of each constraint, and what was left
-        out.
-        """
+        """The best under constraints, the price of each constraint, and what was left out."""
         return recommend(self.rankings, constraints)
 
     def longest(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -22,10 +22,7 @@ from orchestrator.storage.tables.rows import Row
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CapCheck:
-    """One configuration that ran again with no more device memory than a budget.
-
-    The CUDA context and the libraries count as device memory.
-    """
+    """A configuration that ran again with no more device memory than a budget, context included."""
 
     trial_id: str
     follows_trial: str
@@ -39,19 +36,14 @@ class CapCheck:
     @property
     def fits(self) -> bool:
         """Whether the trial ended ok and took no more memory than the budget."""
-        if self.outcome is not Outcome.OK or self.memory_bytes is None:
-            return False
-        return self.memory_bytes <= self.budget_bytes
+        is_ok = self.outcome is Outcome.OK
+        return is_ok and self.memory_bytes is not None and self.memory_bytes <= self.budget_bytes
 
     @property
     def fails(self) -> bool:
-        """Whether the trial shows that the configuration does not fit.
-
-        A crash or a timeout shows nothing about memory.
-        """
-        return self.outcome is Outcome.OUT_OF_MEMORY or (
-            self.outcome is Outcome.OK and not self.fits
-        )
+        """Whether the trial shows that it does not fit; a crash or a timeout shows nothing."""
+        decisive = (Outcome.OUT_OF_MEMORY, Outcome.OK)
+        return self.outcome in decisive and not self.fits
 
 
 def cap_checks(rows: Iterable[Row]) -> tuple[CapCheck, ...]:
@@ -75,8 +67,7 @@ def decisive_check(
 ) -> CapCheck | None:
     """The check that settles whether a configuration fits a budget; None if no check does.
 
-    A configuration that fits under a cap fits under every larger cap. One that fails under a cap
-    fails under every smaller cap.
+    What fits under a cap fits under every larger one, and what fails under every smaller one.
     """
     own = [check for check in checks if check.follows_trial in trial_ids]
     failing = [check for check in own if check.fails and check.budget_bytes >= budget_bytes]
@@ -122,7 +113,17 @@ def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
             both = [each for each in rounds if trial_id in each and reference_id in each]
             # A single round has no interval.
             if len(both) > 1:
-                comparisons.append(_comparison(trial_id, reference_id, both))
+                # Both speeds of a round have nearly the same temperature: the drift cancels out.
+                ratios = [speeds[trial_id] / speeds[reference_id] for speeds in both]
+                comparisons.append(
+                    PairedComparison(
+                        trial_id=trial_id,
+                        reference_id=reference_id,
+                        ratio=statistics.fmean(ratios),
+                        ci95=relative_half_width(ratios),
+                        rounds=len(ratios),
+                    )
+                )
     return tuple(comparisons)
 
 
@@ -137,20 +138,6 @@ def _rounds_by_group(rows: Iterable[Row]) -> dict[tuple[str, ...], list[dict[str
             speeds = rounds.setdefault((row["round"], row.get("gpu_uuid") or ""), {})
             speeds[row["follows_trial"]] = row["samples_per_second"]
     return {group: list(rounds.values()) for group, rounds in groups.items()}
-
-
-def _comparison(
-    trial_id: str, reference_id: str, rounds: Sequence[Mapping[str, float]]
-) -> PairedComparison:
-    # Both speeds of a round have nearly the same temperature, so the drift cancels out.
-    ratios = [speeds[trial_id] / speeds[reference_id] for speeds in rounds]
-    return PairedComparison(
-        trial_id=trial_id,
-        reference_id=reference_id,
-        ratio=statistics.fmean(ratios),
-        ci95=relative_half_width(ratios),
-        rounds=len(ratios),
-    )
 
 
 def compared_with_first(
@@ -172,12 +159,10 @@ def fastest_of(
 
     None if there are no configurations.
     """
-    if not configurations:
-        return None
     # Comparisons are made with the first of the group, so only the first can be beaten.
     with_first = compared_with_first(configurations, comparisons)
     won = [comparison for comparison in with_first if comparison.is_faster]
     if not won:
-        return configurations[0]
+        return next(iter(configurations), None)
     winner_id = max(won, key=attrgetter("ratio")).trial_id
     return next(each for each in configurations if winner_id in each.trial_ids)

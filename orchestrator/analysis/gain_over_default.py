@@ -17,20 +17,18 @@ class Gain:
     """A candidate compared with the default configuration."""
 
     default: Offer
-    """The default techniques at the candidate's effective batch, if that is known. Otherwise the
-    baseline itself, or else the default techniques at their fastest batch."""
+    """The default techniques at the candidate's effective batch if that is known, else the baseline
+    itself, else the default techniques at their fastest batch."""
     candidate: Offer
     speed_ratio: float
-    """The candidate's samples per second divided by the default's."""
+    """Samples per second, divided by the default's."""
     memory_ratio: float
-    """The candidate's memory divided by the default's."""
     is_default: bool
     """Whether the candidate is the default itself."""
     is_same_batch: bool
     """Whether both have the same effective batch."""
     is_within_chance: bool
-    """Whether two trials of one configuration may differ as much in speed. False if one of the
-    speeds has no interval, because nothing is then known about chance."""
+    """Whether two trials of one configuration may differ as much in speed; False if not known."""
 
 
 class Defaults:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
 
 from orchestrator.analysis.configuration import Configuration
-
-T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
+from orchestrator.analysis.grouping import K, T, grouped
 
 Objective = Callable[[T], float]
 """Returns a figure of an item. More is better; minus infinity if the item has no figure."""
@@ -30,11 +27,9 @@ def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tupl
     scored.sort(key=operator.itemgetter(0), reverse=True)
     front: list[tuple[Scores, T]] = []
     for scores, item in scored:
-        rivals = front
-        if len(objectives) <= 2:
-            # With two objectives, the last item of the front is the best so far on the second. If
-            # it does not beat the new item, no earlier one does.
-            rivals = front[-1:]
+        # With two objectives, the last item of the front is the best so far on the second. If it
+        # does not beat the new item, no earlier one does.
+        rivals = front[-1:] if len(objectives) <= 2 else front
         if not any(_beats(rival, scores) for rival, _ in rivals):
             front.append((scores, item))
     return tuple(item for _, item in front)
@@ -70,7 +65,5 @@ def fronts_by(
 
     Keys come in the order in which they first appear.
     """
-    groups: dict[K, list[Configuration]] = {}
-    for configuration in configurations:
-        groups.setdefault(key(configuration), []).append(configuration)
+    groups = grouped(configurations, key)
     return {value: memory_speed_front(members) for value, members in groups.items()}

@@ -42,14 +42,6 @@ class Guide:
     """Our optimizer -> the optimizer of the table that it is compared with."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GuideRow:
-    """One of our configurations, measured as in the guides, with their figures for it."""
-
-    configuration: Configuration
-    published: Published | None
-
-
 @functools.cache
 def guide() -> Guide:
     """The published table, read from ``hf_guide.yaml``."""
@@ -71,7 +63,9 @@ def published(choices: Mapping[str, Choice]) -> Published | None:
     return next((row for row in guide().rows if {**defaults, **row.choices} == wanted), None)
 
 
-def guide_rows(run: RunMetadata, configurations: Sequence[Configuration]) -> tuple[GuideRow, ...]:
+def guide_rows(
+    run: RunMetadata, configurations: Sequence[Configuration]
+) -> list[tuple[Configuration, Published | None]]:
     """The configurations measured as in the guides, one whole epoch each, in the guides' order.
 
     A row has published figures only if the run has the guides' model and amount of data.
@@ -83,11 +77,10 @@ def guide_rows(run: RunMetadata, configurations: Sequence[Configuration]) -> tup
         measure = run.config.get("measure" if own.row.get("gpu_model") else "cpu_fallback") or {}
         # No number of steps means the whole epoch.
         if own.row.get("hf_guide_seconds") is not None and measure.get("steps", 0) is None:
-            figures = published(own.choices) if is_comparable else None
-            rows.append(GuideRow(configuration=own, published=figures))
+            rows.append((own, published(own.choices) if is_comparable else None))
     # Unpublished rows come last.
     order = [*guide().rows, None]
-    return tuple(sorted(rows, key=lambda row: order.index(row.published)))
+    return sorted(rows, key=lambda row: order.index(row[1]))
 
 
 def _is_the_guides_experiment(config: Mapping[str, Any]) -> bool:

@@ -50,7 +50,7 @@ class Variation:
     seconds: float
     """Standard deviation of the constant part, which comes from waiting for the host."""
     degrees_of_freedom: float
-    """Degrees of freedom of the Student's t distribution that was fitted to the trials."""
+    """Of the Student's t distribution that was fitted to the trials."""
 
 
 BETWEEN_TRIALS: Mapping[Pace, Variation] = {
@@ -77,30 +77,13 @@ def pace_of(row: Row) -> Pace:
         return Pace.CPU
     if (row.get("host_bound_share") or 0.0) > MAX_WAIT_SHARE:
         return Pace.HOST
-    if _launches_are_recorded(row) and launch_bound_share(row) <= MAX_WAIT_SHARE:
-        return Pace.GPU
-    return Pace.LAUNCHES
-
-
-def is_pace_known(row: Row) -> bool:
-    """Whether the row shows what ``pace_of`` returns.
-
-    Old rows do not record launches. They count as launch-bound, but may be GPU-bound.
-    """
-    return pace_of(row) is not Pace.LAUNCHES or _launches_are_recorded(row)
-
-
-def _launches_are_recorded(row: Row) -> bool:
-    return row.get("launch_bound_update_share") is not None
+    is_recorded = row.get("launch_bound_update_share") is not None
+    return Pace.GPU if is_recorded and launch_bound_share(row) <= MAX_WAIT_SHARE else Pace.LAUNCHES
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedError:
-    """The uncertainty of the logarithm of a configuration's mean speed.
-
-    The logarithm of the step time has the same uncertainty. If it is small, it is about the
-    relative error of the speed.
-    """
+    """The uncertainty of the logarithm of a mean speed: if it is small, its relative error."""
 
     standard_error: float
     degrees_of_freedom: float
@@ -122,15 +105,10 @@ UNKNOWN_ERROR = SpeedError(math.inf, 1.0)
 
 
 def speed_error(repeats: Sequence[Row]) -> SpeedError:
-    """The uncertainty of the mean speed of one configuration's trials.
-
-    Infinite if a trial has no interval of its own.
-    """
-    variances = [_variance(row) for row in repeats]
+    """The uncertainty of the mean speed of trials; infinite if one has no interval of its own."""
     degrees = min(BETWEEN_TRIALS[pace_of(row)].degrees_of_freedom for row in repeats)
     # The variance of a mean of n independent trials is the sum of their variances divided by n².
-    variance = sum(variances) / len(variances) ** 2
-    return SpeedError(math.sqrt(variance), degrees)
+    return SpeedError(math.sqrt(sum(map(_variance, repeats))) / len(repeats), degrees)
 
 
 def difference_error(before: SpeedError, after: SpeedError) -> SpeedError:

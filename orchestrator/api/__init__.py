@@ -1,14 +1,15 @@
 """The Python interface: every verb as a function, and a run as an object with methods.
 
-verbs.py    sweep, tune, batch_size, predict, recommend, compare, explain, report, doctor, init ...
-run.py      a run, and what it answers
+verbs.py        sweep, tune, batch_size, recommend, compare, explain, report, doctor, init ...
+predictions.py  predict, and what it returns
+run.py          a run, and what it answers
 """
 
 from __future__ import annotations
 
+from orchestrator.api.predictions import Predictions, predict
 from orchestrator.api.run import Answer, NothingMeasuredError, Picture, Run, load, local_folder
 from orchestrator.api.verbs import (
-    Predictions,
     SweepFailedError,
     batch_size,
     compare,
@@ -16,7 +17,6 @@ from orchestrator.api.verbs import (
     doctor,
     explain,
     init,
-    predict,
     recommend,
     report,
     sweep,

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.comparison import Comparison, compare
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
@@ -23,7 +22,7 @@ from orchestrator.analysis.recommendation import (
     Recommendation,
     recommend,
 )
-from orchestrator.analysis.recommendation.offers import Offer
+from orchestrator.analysis.recommendation.offers import Offer, as_measured
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.location import Location, Uri, location
 from orchestrator.units import count, number, size_bytes
@@ -56,10 +55,7 @@ class Run:
 
     @property
     def results(self) -> EnvironmentResults:
-        """The results of the environment with the most configurations.
-
-        Raises NothingMeasuredError if no trial ended ok.
-        """
+        """Those of the largest environment; raises NothingMeasuredError if no trial ended ok."""
         if self.dataset.main is None:
             raise NothingMeasuredError(f"{self.name}: no trial ended ok")
         return self.dataset.main
@@ -67,10 +63,7 @@ class Run:
     @property
     def configurations(self) -> tuple[Configuration, ...]:
         """The configurations that ended ok, of all environments. Repeats are combined into one."""
-        configurations: list[Configuration] = []
-        for results in self.dataset.environments:
-            configurations += results.configurations
-        return tuple(configurations)
+        return tuple(own for each in self.dataset.environments for own in each.configurations)
 
     def label(self, configuration: Configuration) -> str:
         """A configuration in a few words."""
@@ -83,11 +76,10 @@ class Run:
         price_per_hour: float | None = None,
         all_recipes: bool = False,
     ) -> tuple[Configuration, ...]:
-        """The Pareto front of memory and the named objectives.
+        """The Pareto front of memory and the named objectives, without wrong losses.
 
         Only configurations of the baseline's training recipe compete, unless ``all_recipes``.
-        Configurations whose losses contradict their reference are left out. Raises KeyError if a
-        name is not in ``OBJECTIVES``, and ValueError if an objective needs a price.
+        Raises KeyError if a name is not in ``OBJECTIVES``, and ValueError without a needed price.
         """
         scores: list[Callable[[Configuration], float]] = [little_memory]
         for name in objectives:
@@ -97,13 +89,10 @@ class Run:
         if self.dataset.main is None:
             return ()
         # Configurations of another recipe learn something else, so they compete only if asked.
-        candidates = []
-        for configuration in self.results.sound:
-            recipe = configuration.training_recipe
-            comparable = all_recipes and same_workload(recipe, self.results.recipe)
-            if comparable or recipe == self.results.recipe:
-                candidates.append(configuration)
-        return pareto_front(candidates, scores)
+        asked, recipe = Constraints(all_recipes=all_recipes), self.results.recipe
+        sound = self.results.sound
+        allowed = [own for own in sound if asked.allow_training(as_measured(own), recipe)]
+        return pareto_front(allowed, scores)
 
     def recommend(
         self,
@@ -115,12 +104,11 @@ class Run:
         objective: str = "samples_per_second",
         price_per_hour: float | None = None,
     ) -> Answer:
-        """The best configuration under constraints.
+        """The best configuration under constraints; never one with wrong losses.
 
         ``memory`` is bytes, or text such as "24GiB". ``memory_bytes`` is the same as a number.
-        A configuration whose losses contradict their reference is never recommended. Raises
-        KeyError if the objective is unknown, and ValueError if ``memory`` is not a size, if the
-        batch or the price is not a number above zero, or if the objective needs a price.
+        Raises KeyError if the objective is unknown, and ValueError if ``memory`` is not a size, if
+        the batch or the price is not a number above zero, or if the objective needs a price.
         """
         if memory is not None:
             memory_bytes = size_bytes(memory)
@@ -135,10 +123,7 @@ class Run:
 
     @property
     def tune_results(self) -> tuple[TuneResult, ...]:
-        """The result of ``tune`` for each memory budget, as it was stored with the run.
-
-        Raises UnreadableRunError if the stored file is damaged.
-        """
+        """The stored result of ``tune`` for each budget. UnreadableRunError: it is damaged."""
         from orchestrator.reporting.tune_result import read
 
         return read(self.dataset).results
@@ -148,23 +133,19 @@ class Run:
     ) -> tuple[LongestContext, ...]:
         """The longest context that trains in the memory, for each set of techniques.
 
-        ``memory`` is bytes, or text such as "24GiB"; None: the whole GPU. Empty if the run does not
-        vary ``sequence_length``, or nothing fits. Raises ValueError if the memory is not a size.
+        ``memory`` is bytes, or text such as "24GiB"; None: the whole GPU. Raises ValueError if it
+        is not a size.
         """
         if self.dataset.main is None:
             return ()
-        limit = memory
-        if isinstance(limit, str):
-            limit = size_bytes(limit)
+        limit = size_bytes(memory) if isinstance(memory, str) else memory
         return self.results.longest(limit, all_recipes=all_recipes)
 
     def recommendation(self, constraints: Constraints) -> Recommendation:
         """The best configuration under ``constraints``, as plain data."""
-        # A run without results still gives an answer: that nothing fits.
         results = self.dataset.main
-        if results is None:
-            return recommend(Rankings(()), constraints)
-        return results.recommend(constraints)
+        # A run without results still gives an answer: that nothing fits.
+        return recommend(Rankings(()) if results is None else results.rankings, constraints)
 
     def export(
         self,
@@ -190,8 +171,7 @@ class Run:
     def explain(self, before: str, after: str) -> Explanation:
         """Why one trial differs from another. Both are given as a trial id or its beginning.
 
-        Raises LookupError if no trial or several match. Raises NotExplainableError if one was not
-        measured, or if the two ran in different environments.
+        Raises LookupError if no trial or several match, and NotExplainableError.
         """
         return explain(self.dataset, before, after)
 
@@ -218,9 +198,7 @@ class Run:
 
     def __repr__(self) -> str:
         trials = count(len(self.dataset.rows), "trial")
-        hardware = "nothing measured"
-        if self.dataset.main:
-            hardware = self.dataset.main.hardware
+        hardware = self.dataset.main.hardware if self.dataset.main else "nothing measured"
         unreadable = "".join(f"; {sentence}" for sentence in self.unreadable)
         return f"<Run {self.name}: {trials}, {hardware}{unreadable}>"
 
@@ -231,21 +209,16 @@ class Run:
 
     def _repr_html_(self) -> str:
         """The frontier as a table, for a notebook."""
-        caption = html.escape(repr(self)[1:-1])
-        head = "<th>configuration</th><th>memory</th><th>samples/s</th>"
-        body = "".join(map(self._html_row, self.frontier()))
-        return (
-            f"<table><caption>{caption}</caption>"
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        rows = "".join(
+            f"<tr><td>{html.escape(self.label(own))}</td><td>{memory_text(own.memory_bytes)}</td>"
+            f"<td>{number(own.samples_per_second)}</td></tr>"
+            for own in self.frontier()
         )
-
-    def _html_row(self, configuration: Configuration) -> str:
-        cells = [
-            html.escape(self.label(configuration)),
-            memory_text(configuration.memory_bytes),
-            number(configuration.samples_per_second),
-        ]
-        return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+        head = "<th>configuration</th><th>memory</th><th>samples/s</th>"
+        return (
+            f"<table><caption>{html.escape(repr(self)[1:-1])}</caption>"
+            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -305,9 +278,7 @@ def load(run: Location | str) -> Run:
 
 def local_folder(run: Location | str) -> Path:
     """The folder of a run. A run at a URI is downloaded first. Raises what ``load`` raises."""
-    target = run
-    if not isinstance(target, Uri):
-        target = location(target)
+    target = run if isinstance(run, Uri) else location(run)
     # A folder on this machine is read in place; only a URI is downloaded.
     if isinstance(target, Path):
         return target

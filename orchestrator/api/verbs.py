@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import pkgutil
 import sys
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -20,11 +18,6 @@ from orchestrator.storage.location import Location, location
 from orchestrator.units import duration_seconds, size_bytes
 
 if TYPE_CHECKING:
-    import pandas
-
-    from jobs.spec import TrialSpec
-    from orchestrator.planning.settings import SweepConfig
-    from orchestrator.prediction.prediction import Prediction
     from orchestrator.reporting.report import Report
     from orchestrator.running.batch_size_run import HardwareAnswers
     from orchestrator.running.early_start import Start
@@ -146,8 +139,7 @@ def _started(path: Path | str, measuring: Measuring, *, suffix: str = "") -> Ite
     options = VerbOptions(config=Path(path), **given)
     config = checked_config(options, warnings.warn)
     refuse_missing(config.loggers)
-    default = config.output.with_name(f"{config.output.name}{suffix}")
-    target = options.output or default
+    target = options.output or config.output.with_name(f"{config.output.name}{suffix}")
     with early_start(config, options, target, _print) as start:
         yield start
 
@@ -165,80 +157,6 @@ def _published(folder: RunFolder, end: SweepEnd) -> Run:
     if end.failure and not end.is_interrupted:
         raise SweepFailedError(end.failure)
     return load(folder.path)
-
-
-def predict(
-    config: Path | str,
-    *,
-    gpu: str = "h200",
-    trials: Sequence[str] = (),
-    trust_remote_code: bool = False,
-    allow_own_code: bool = False,
-) -> Predictions:
-    """Predict the memory of the trials of a sweep, without a GPU.
-
-    ``trials`` are beginnings of trial ids. All trials are predicted if it is empty. Raises
-    ConfigError, and ValueError if the GPU has no constants or no trial matches one of ``trials``.
-    """
-    from orchestrator.planning.plan import plan, trials_with_ids
-    from orchestrator.running.early_start import checked_config
-    from orchestrator.running.options import VerbOptions
-
-    options = VerbOptions(
-        config=Path(config), trust_remote_code=trust_remote_code, allow_own_code=allow_own_code
-    )
-    checked = checked_config(options, warnings.warn)
-    return predicted(checked, trials_with_ids(plan(checked).trials, trials), gpu)
-
-
-def predicted(config: SweepConfig, trials: Sequence[TrialSpec], gpu: str) -> Predictions:
-    """As ``predict``, for trials of a checked configuration.
-
-    Raises ValueError if the GPU has no constants.
-    """
-    from orchestrator.prediction.estimator import predict as estimate
-    from orchestrator.prediction.gpus import load_gpu
-    from orchestrator.prediction.libraries import without_gpus
-
-    constants = load_gpu(gpu)
-    # torch and transformers are imported in here, so that they see no GPU.
-    with without_gpus():
-        predictions = tuple(estimate(trials, constants))
-    return Predictions(config=config, gpu=constants.name, predictions=predictions)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class Predictions:
-    """The predicted memory of a sweep's trials. Its text is a table."""
-
-    config: SweepConfig
-    gpu: str
-    """Name of the GPU that the predictions are for."""
-    predictions: tuple[Prediction, ...]
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per trial: bytes as integers, None if unknown."""
-        from orchestrator.reporting.prediction import row
-
-        return [row(prediction) for prediction in self.predictions]
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """One row per trial."""
-        import pandas
-
-        return pandas.DataFrame(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.predictions)
-
-    def __repr__(self) -> str:
-        from orchestrator.reporting.prediction import labels, table
-
-        return table(self.predictions, labels(self.predictions, self.config))
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(repr(self))}</pre>"
 
 
 def recommend(
@@ -310,8 +228,7 @@ def doctor(
     """
     from orchestrator.running.examination import examined
 
-    folder = None if nvme is None else Path(nvme)
-    return examined(address, nvme=folder, calibrates=calibrate)
+    return examined(address, nvme=None if nvme is None else Path(nvme), calibrates=calibrate)
 
 
 def init(
@@ -336,6 +253,4 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> str:
 
 
 def _run(run: RunLike) -> Run:
-    if isinstance(run, Run):
-        return run
-    return load(run)
+    return run if isinstance(run, Run) else load(run)

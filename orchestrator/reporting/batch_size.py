@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from jobs.record import Outcome
 from orchestrator import units
 from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeResult
+from orchestrator.analysis.recommendation import Offer
 from orchestrator.labels import batch_label
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.recommendation import figures
@@ -23,8 +24,7 @@ def describe(answer: BatchSizeResult, hardware: str) -> str:
         limit = f"{units.memory(answer.device_bytes)}, {margin} kept free"
     lines = [f"{answer.techniques} on {hardware} ({limit})", *_table(answer)]
     for note in _notes(answer):
-        filled = textwrap.fill(note, 118, initial_indent="  ", subsequent_indent="    ")
-        lines.append(filled)
+        lines.append(textwrap.fill(note, 118, initial_indent="  ", subsequent_indent="    "))
     return visible("\n".join(lines))
 
 
@@ -40,9 +40,8 @@ def _table(answer: BatchSizeResult) -> Iterator[str]:
     if answer.accumulated is not None:
         # Within the tolerance the reader asked for, speeds count as equal.
         slower = 1 - answer.accumulated.speed / fastest.speed
-        why = f"{slower:.1%} slower than the fastest micro-batch"
-        if slower <= answer.tolerance:
-            why = ""
+        is_slower = slower > answer.tolerance
+        why = f"{slower:.1%} slower than the fastest micro-batch" if is_slower else ""
         yield _line(f"effective batch {answer.effective_batch}", answer.accumulated, why)
 
 
@@ -91,48 +90,49 @@ def _refusal(size: BatchMeasurement) -> str:
 
 
 def _notes(answer: BatchSizeResult) -> Iterator[str]:
-    # What the answer does not know, before what qualifies it.
-    if answer.largest is None and answer.unfinished:
-        yield "no size is known to fit"
-    elif answer.largest is None:
-        yield "nothing fits, not even a micro-batch of 1"
+    """What the answer does not know, then what qualifies it."""
+    if answer.largest is None:
+        nothing = "nothing fits, not even a micro-batch of 1"
+        yield "no size is known to fit" if answer.unfinished else nothing
     elif answer.effective_batch is not None and answer.accumulated is None:
-        effective_batch = answer.effective_batch
-        yield f"effective batch {effective_batch}: no micro-batch that divides it is known to fit"
+        wanted = answer.effective_batch
+        yield f"effective batch {wanted}: no micro-batch that divides it is known to fit"
     # The sizes that cannot be an answer, because they train something else.
     for size in answer.left_out:
         reasons = ", ".join(map(with_heading, size.flags))
         yield f"left out: {_batch(size)} ({units.number(size.speed)} samples/s): {reasons}"
     for nearby in answer.nearby:
-        candidate = nearby.candidate
-        yield (
-            f"effective batch {nearby.effective_batch} instead of {answer.effective_batch}: "
-            f"{candidate.micro_batch}×{candidate.accumulation}, {' in '.join(figures(candidate))}"
-        )
+        batches = f"{nearby.effective_batch} instead of {answer.effective_batch}"
+        yield f"effective batch {batches}: {_offer(nearby.candidate)}"
     if answer.unfinished:
         yield f"unfinished: {answer.unfinished}"
     if answer.alignment is not None:
         odd, aligned = answer.alignment
-        gain = aligned.speed / odd.speed - 1
-        faster = f"{aligned.micro_batch} was {gain:.1%} faster than {odd.micro_batch}"
-        yield f"multiples of 8 matter here: {faster}"
+        faster = f"{aligned.speed / odd.speed - 1:.1%} faster than {odd.micro_batch}"
+        yield f"multiples of 8 matter here: {aligned.micro_batch} was {faster}"
     yield from _precision(answer)
     if answer.sizes:
-        listed = []
-        for size in answer.sizes:
-            result = f"{units.number(size.speed)}/s" if size.fits else _refusal(size)
-            listed.append(f"{_batch(size)} ({result})")
         trials = units.count(len(answer.sizes), "trial")
         spent = units.duration(answer.slot_seconds)
-        yield f"{trials}, {spent} of slot time: {', '.join(listed)}"
+        yield f"{trials}, {spent} of slot time: {', '.join(map(_result, answer.sizes))}"
+
+
+def _offer(candidate: Offer) -> str:
+    """``32×8, at least 300 samples/s in at most 22.9 GiB``."""
+    return f"{candidate.micro_batch}×{candidate.accumulation}, {' in '.join(figures(candidate))}"
+
+
+def _result(size: BatchMeasurement) -> str:
+    result = f"{units.number(size.speed)}/s" if size.fits else _refusal(size)
+    return f"{_batch(size)} ({result})"
 
 
 def _precision(answer: BatchSizeResult) -> Iterator[str]:
     """That speeds are known less well than the tolerance that was asked for."""
     fastest = answer.fastest
-    if fastest is not None and answer.tolerance < fastest.error95:
-        if math.isfinite(fastest.error95):
-            error = units.error(fastest.error95)
-            yield f"speeds are known to {error}: closer sizes cannot be ranked"
-        else:
-            yield "speeds come from a single step: close sizes cannot be ranked"
+    if fastest is None or answer.tolerance >= fastest.error95:
+        return
+    if math.isfinite(fastest.error95):
+        yield f"speeds are known to {units.error(fastest.error95)}: closer sizes cannot be ranked"
+    else:
+        yield "speeds come from a single step: close sizes cannot be ranked"

@@ -14,28 +14,36 @@ from orchestrator.reporting.markdown import grid
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, count, memory, number
 
+_NO_CHANGE = "no single configuration changed beyond what equal runs differ by"
+
 
 def render(before: Dataset, after: Dataset, comparison: Comparison) -> str:
     """Lines of text: what was compared, how the runs differ, what changed."""
-    return visible("\n".join(_lines(before, after, comparison)))
-
-
-def _lines(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[str]:
-    yield f"{_name(before)} -> {_name(after)}: {_counts(comparison)}"
-    for line in _not_compared(comparison):
-        yield f"  {line}"
-    for difference in comparison.differences:
-        yield f"  differs: {difference.label}: {difference.before} -> {difference.after}"
-    yield from _shifts(comparison)
-    for changed in comparison.changes:
-        yield f"{changed.kind}: {changed.label}: {_figures(changed)}"
-    if not comparison.changes:
-        yield "no single configuration changed beyond what equal runs differ by"
+    lines = [f"{_name(before)} -> {_name(after)}: {_counts(comparison)}"]
+    lines += [f"  {line}" for line in _not_compared(comparison)]
+    for own in comparison.differences:
+        lines.append(f"  differs: {own.label}: {own.before} -> {own.after}")
+    lines += _shifts(comparison)
+    lines += [f"{own.kind}: {own.label}: {_figures(own)}" for own in comparison.changes]
+    return visible("\n".join(lines if comparison.changes else [*lines, _NO_CHANGE]))
 
 
 def markdown(before: Dataset, after: Dataset, comparison: Comparison) -> str:
     """The same for GitHub: tables, the long ones folded."""
-    return visible("\n".join(_markdown(before, after, comparison))) + "\n"
+    sentences = [line.capitalize() for line in _not_compared(comparison)]
+    sentences = [_counts(comparison), *sentences, *_shifts(comparison)]
+    blocks = [f"### {_name(before)} → {_name(after)}", *(f"{own}." for own in sentences)]
+    differences = [[own.label, own.before, own.after] for own in comparison.differences]
+    if differences:
+        blocks.append("\n".join(grid(["differs", "before", "after"], differences)))
+    changes = [[own.kind, own.label, _figures(own)] for own in comparison.changes]
+    table = "\n".join(grid(["change", "configuration", "before → after"], changes))
+    # A long table is folded.
+    if len(changes) > 10:
+        summary = f"<details><summary>{count(len(changes), 'change')}</summary>"
+        table = f"{summary}\n\n{table}\n\n</details>"
+    blocks.append(table if changes else f"{_NO_CHANGE.capitalize()}.")
+    return visible("\n\n".join(blocks)) + "\n"
 
 
 def to_json(before: Dataset, after: Dataset, comparison: Comparison) -> dict[str, Any]:
@@ -43,29 +51,6 @@ def to_json(before: Dataset, after: Dataset, comparison: Comparison) -> dict[str
     runs = {"before": str(before.folder), "after": str(after.folder)}
     document: dict[str, Any] = strict({**runs, **plain(comparison)})
     return document
-
-
-def _markdown(before: Dataset, after: Dataset, comparison: Comparison) -> Iterator[str]:
-    # What was compared, how the runs differ, then what changed.
-    yield from (f"### {_name(before)} → {_name(after)}", "", f"{_counts(comparison)}.")
-    for line in _not_compared(comparison):
-        yield from ("", f"{line.capitalize()}.")
-    for line in _shifts(comparison):
-        yield from ("", f"{line}.")
-    if comparison.differences:
-        rows = [[own.label, own.before, own.after] for own in comparison.differences]
-        yield ""
-        yield from grid(["differs", "before", "after"], rows)
-    yield ""
-    changes = [[own.kind, own.label, _figures(own)] for own in comparison.changes]
-    table = ["No single configuration changed beyond what equal runs differ by."]
-    if changes:
-        table = grid(["change", "configuration", "before → after"], changes)
-    # A long table is folded.
-    if len(changes) > 10:
-        summary = f"<details><summary>{count(len(changes), 'change')}</summary>"
-        table = [summary, "", *table, "", "</details>"]
-    yield from table
 
 
 def _name(run: Dataset) -> str:
@@ -106,8 +91,8 @@ def _shifts(comparison: Comparison) -> Iterator[str]:
         yield f"all {shift.rows} GPU-bound rows together: {_interval(shift)}"
         limits.append(f"{_percent(shift.smallest_visible)} of all GPU-bound rows together")
     for own in comparison.technique_shifts:
-        name = f"{own.rows} rows with {own.axis} {own.value}"
-        yield f"{name}, against all other rows: {_interval(own)}"
+        rows = f"{own.rows} rows with {own.axis} {own.value}"
+        yield f"{rows}, against all other rows: {_interval(own)}"
     if comparison.smallest_visible is not None:
         single = _percent(comparison.smallest_visible)
         limits.append(f"{single} of a single GPU-bound row, in the median")
@@ -117,11 +102,9 @@ def _shifts(comparison: Comparison) -> Iterator[str]:
 
 def _interval(shift: Shift) -> str:
     """The mean change, its interval, and what follows."""
-    decision = "no change beyond what equal runs differ by"
-    if shift.is_real:
-        decision = "slower" if shift.ratio < 1 else "faster"
-    low, high = _signed(shift.low), _signed(shift.high)
-    return f"{_signed(shift.ratio)} ({low} to {high}): {decision}"
+    change_of = "slower" if shift.ratio < 1 else "faster"
+    decision = change_of if shift.is_real else "no change beyond what equal runs differ by"
+    return f"{_signed(shift.ratio)} ({_signed(shift.low)} to {_signed(shift.high)}): {decision}"
 
 
 def _figures(changed: Change) -> str:

@@ -15,7 +15,7 @@ from orchestrator.analysis.recommendation.longest import real_tokens_per_second
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.content import Column, Format
-from orchestrator.units import count, error
+from orchestrator.units import count, error, memory
 
 OTHER_RECIPE = "†"
 HOST_BOUND = "h"
@@ -60,7 +60,7 @@ def row_of(
     # model is a language model.
     task = str((dataset.run.config.get("model") or {}).get("task", ""))
     varies = {"sequence_length", "batching"}.intersection(dataset.varying_axes)
-    says_more = bool(varies) or task.endswith("-lm")
+    says_more = varies or task.endswith("-lm")
     return {
         "configuration": dataset.label(configuration.choices),
         "memory_bytes": configuration.memory_bytes,
@@ -100,18 +100,16 @@ def mark_notes(
     results: EnvironmentResults, configurations: Iterable[Configuration]
 ) -> tuple[str, ...]:
     """The meanings of the marks on these configurations, one line each."""
-    used: dict[str, dict[str, None]] = {}
-    for configuration in configurations:
-        for mark in marks(results, configuration):
-            recipes = used.setdefault(mark, {})
-            if mark == OTHER_RECIPE:
-                recipes[recipe_name(results, configuration.training_recipe)] = None
-    notes = []
-    for mark, meaning in MARKS_MEAN.items():
-        if mark in used:
-            named = "; ".join(used[mark])
-            notes.append(f"{mark} {meaning}: {named}" if named else f"{mark} {meaning}")
-    return tuple(notes)
+    listed = list(configurations)
+    used = {mark for configuration in listed for mark in marks(results, configuration)}
+    recipes = dict.fromkeys(own.training_recipe for own in listed)
+    others = [recipe_name(results, own) for own in recipes if own != results.recipe]
+    named = {OTHER_RECIPE: f": {'; '.join(others)}"}
+    return tuple(
+        f"{mark} {meaning}{named.get(mark, '')}"
+        for mark, meaning in MARKS_MEAN.items()
+        if mark in used
+    )
 
 
 def recipe_name(results: EnvironmentResults, recipe: TrainingRecipe) -> str:
@@ -133,15 +131,15 @@ def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) 
     rounds = f"({count(comparison.rounds, 'interleaved round')} on one GPU)"
     # The ratio is the challenger's speed divided by the reference's, with half its 95 % interval.
     uncertainty = error(comparison.ci95)
-    if not comparison.is_faster and not comparison.is_slower:
+    if comparison.is_faster:
+        faster, slower, ratio = challenger, reference, comparison.ratio
+    elif comparison.is_slower:
+        faster, slower, ratio = reference, challenger, 1 / comparison.ratio
+    else:
         percent = f"{100 * (comparison.ratio - 1):+.1f}".replace("-", "−")
         pair = f"{reference} and {challenger}"
         return f"No difference in speed between {pair}: {percent} % {uncertainty} {rounds}."
-    ratio, faster, slower = comparison.ratio, challenger, reference
-    if comparison.is_slower:
-        ratio, faster, slower = 1 / ratio, reference, challenger
-    gain = f"{100 * (ratio - 1):.1f} % {uncertainty}"
-    return f"{faster} is {gain} faster than {slower} {rounds}."
+    return f"{faster} is {100 * (ratio - 1):.1f} % {uncertainty} faster than {slower} {rounds}."
 
 
 def labels_of_trials(dataset: Dataset, configurations: Iterable[Configuration]) -> dict[str, str]:
@@ -151,6 +149,11 @@ def labels_of_trials(dataset: Dataset, configurations: Iterable[Configuration]) 
         for configuration in configurations
         for trial_id in configuration.trial_ids
     }
+
+
+def not_verified(limit: float | None) -> str:
+    """That no cap check shows whether a pick fits a limit in bytes."""
+    return f"fits by its uncapped peak; not verified under a memory cap of {memory(limit)}"
 
 
 def check_to_json(check: CapCheck | None) -> dict[str, Any] | None:

@@ -8,42 +8,50 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.units import MIB, change, count, duration, error, memory, number
 
 Row = Mapping[str, Any]
 """One row of a table: key -> plain JSON value. It may hold more than the columns show."""
 
 
+def _trials(value: Sequence[Row]) -> str:
+    """``batch 4 · bf16 and 3 others``."""
+    labels = [str(trial["configuration"]) for trial in value]
+    if len(labels) > 1:
+        labels[1:] = [count(len(labels) - 1, "other")]
+    return " and ".join(labels)
+
+
 class Format(enum.Enum):
-    """How a column's values are written."""
+    """How a column's values are written: whether they are figures, and the function."""
 
-    TEXT = enum.auto()
-    COUNT = enum.auto()
-    """An integer: ``1,234``."""
-    NUMBER = enum.auto()
-    """Three significant digits."""
-    MEMORY = enum.auto()
-    """Bytes: ``23.5 GiB``."""
-    MEBIBYTES = enum.auto()
-    """Bytes as whole MiB without the unit, as the Hugging Face guides print them."""
-    CHANGE = enum.auto()
-    """A ratio: ``+12 %``."""
-    CI95 = enum.auto()
-    """Half a relative interval: ``±0.4 %``."""
-    SHARE = enum.auto()
-    """A fraction: ``35.0 %``."""
-    DURATION = enum.auto()
-    """Seconds: ``3 min 20 s``."""
-    CONFIGURATION = enum.auto()
+    TEXT = ("text", str)
+    CONFIGURATION = ("configuration", str)
     """The label of a configuration."""
-    OUTCOME = enum.auto()
+    OUTCOME = ("outcome", str)
     """How a trial ended."""
-    TRIALS = enum.auto()
+    TRIALS = ("trials", _trials)
     """Several trials: a list of rows with a ``configuration`` and perhaps a ``log_file``."""
+    COUNT = ("figure", "{:,}".format)
+    """An integer: ``1,234``."""
+    NUMBER = ("figure", number)
+    """Three significant digits."""
+    MEMORY = ("figure", memory)
+    """Bytes: ``23.5 GiB``."""
+    MEBIBYTES = ("figure", lambda value: f"{value / MIB:,.0f}")
+    """Bytes as whole MiB without the unit, as the Hugging Face guides print them."""
+    CHANGE = ("figure", change)
+    """A ratio: ``+12 %``."""
+    CI95 = ("figure", error)
+    """Half a relative interval: ``±0.4 %``."""
+    SHARE = ("figure", lambda value: f"{100 * value:.1f} %")
+    """A fraction: ``35.0 %``."""
+    DURATION = ("figure", duration)
+    """Seconds: ``3 min 20 s``."""
 
-
-_WORDS = (Format.TEXT, Format.CONFIGURATION, Format.OUTCOME, Format.TRIALS)
+    def __init__(self, kind: str, write: Callable[[Any], str]) -> None:
+        self.is_figure = kind == "figure"
+        self.write = write
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +71,7 @@ class Column:
     @property
     def is_figure(self) -> bool:
         """Whether the column holds numbers, which are aligned to the right."""
-        return self.format not in _WORDS
+        return self.format.is_figure
 
     def text(self, row: Row) -> str:
         """A row's value in this column as text, with its marks; empty if there is no value."""
@@ -74,7 +82,7 @@ class Column:
         elif value is None or (isinstance(value, float) and not math.isfinite(value)):
             written = ""
         else:
-            written = _WRITERS[self.format](value)
+            written = self.format.write(value)
         return " ".join([*(row.get(self.marks) or ()), written]) if written else ""
 
     def tone(self, row: Row) -> Literal["", "good", "bad"]:
@@ -97,7 +105,7 @@ class Table:
     name: str = "rows"
     """The table's key in JSON; unique within a section."""
     caption: str = ""
-    """One sentence about the table; empty if the section's text says enough."""
+    """One sentence; empty if the section's text says enough."""
     is_curve: bool = False
     """Whether a table that is too long shows evenly spaced rows instead of its first rows."""
 
@@ -138,53 +146,17 @@ class Content:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AnySection:
+class Section:
     """A section of every report: its name in JSON and links, and where it is shown."""
 
     name: str
+    make: Callable[..., Content | None]
+    """Of the data set, and with ``of_environments`` of an environment's results. None: there is
+    nothing to say."""
+    of_environments: bool = False
+    """Whether it is about each environment that the run was measured in, or the whole run."""
     terminal_rows: int = 0
     """How many rows of each table a terminal shows; 0: the terminal leaves the section out.
     Markdown and JSON have all rows of every section."""
     on_page: bool = True
     """Whether report.html shows its tables; it has interactive views in place of some."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunSection(AnySection):
-    """A section about the whole run."""
-
-    make: Callable[[Dataset], Content | None]
-    """None: there is nothing to say."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EnvironmentSection(AnySection):
-    """A section about each environment that the run was measured in."""
-
-    make: Callable[[Dataset, EnvironmentResults], Content | None]
-    """None: there is nothing to say."""
-
-
-def _trials(value: Sequence[Row]) -> str:
-    """``batch 4 · bf16 and 3 others``."""
-    labels = [str(trial["configuration"]) for trial in value]
-    if len(labels) > 1:
-        labels[1:] = [count(len(labels) - 1, "other")]
-    return " and ".join(labels)
-
-
-_WRITERS: Mapping[Format, Callable[[Any], str]] = {
-    Format.TEXT: str,
-    Format.CONFIGURATION: str,
-    Format.OUTCOME: str,
-    Format.TRIALS: _trials,
-    Format.COUNT: "{:,}".format,
-    Format.NUMBER: number,
-    Format.MEMORY: memory,
-    Format.MEBIBYTES: lambda value: f"{value / MIB:,.0f}",
-    Format.CHANGE: change,
-    Format.CI95: error,
-    Format.SHARE: lambda value: f"{100 * value:.1f} %",
-    Format.DURATION: duration,
-}
-"""Format -> the function that writes a value in this format."""

@@ -38,7 +38,7 @@ def render(report: Report, uri: str) -> str:
     pretty = f"{name} on {hardware}" if hardware else name
     front = {"pretty_name": pretty, "tags": _TAGS, "configs": tables}
     header = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
-    text = markdown.render(report, picture=layout.FRONTIER_PLOT)
+    text = markdown.render(report)
     # The repository is the OWNER/NAME of hf://datasets/OWNER/NAME/...
     repository = "/".join(uri.split("/")[3:5])
     loading = _LOADING.format(repository=repository, uri=uri)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 
 from jobs.spec import MeasureSpec, TrialSpec
 from jobs.steady_state import wanted_error
+from orchestrator.analysis.grouping import grouped
 from orchestrator.labels import trial_label
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, SEQUENCE_LENGTH
 from orchestrator.planning.plan import Plan
@@ -34,10 +36,10 @@ def describe(plan: Plan, config: SweepConfig, model_facts: Iterable[tuple[str, s
     if counts:
         listed = [(rule, f"{n} × {reason}") for (rule, reason), n in counts.most_common()]
         lines += ["\nruled out", *_table(listed)]
-    left_out = len(plan.trials) - _SHOWN_TRIALS
+    shown = [(own.trial_id, trial_label(own, config.axes_in_play)) for own in plan.trials]
+    left_out = len(shown) - _SHOWN_TRIALS
     lines.append("\nfirst trials" if left_out > 0 else "\ntrials")
-    for trial in plan.trials[:_SHOWN_TRIALS]:
-        lines.append(f"  {trial.trial_id}  {trial_label(trial, config.axes_in_play)}")
+    lines += [f"  {trial_id}  {label}" for trial_id, label in shown[:_SHOWN_TRIALS]]
     if left_out > 0:
         lines.append(f"  … and {left_out:,} more")
     return visible("\n".join(lines))
@@ -75,16 +77,15 @@ def _data(config: SweepConfig) -> str:
     assert synthetic is not None
     if config.model.task == "image-classification":
         return f"{synthetic.samples} synthetic images"
-    samples = f"{synthetic.samples} synthetic samples"
-    if config.model.task == "image-text-to-text":
-        samples = f"{samples} with {count(synthetic.images, 'image')} each"
+    has_images = config.model.task == "image-text-to-text"
+    images = f" with {count(synthetic.images, 'image')} each" if has_images else ""
+    samples = f"{synthetic.samples} synthetic samples{images}"
     if SEQUENCE_LENGTH in config.axes:
         return f"{samples}, whose length is an axis"
-    joint = " in a text" if config.model.task == "image-text-to-text" else ""
+    length = synthetic.sequence_length
     if synthetic.lengths is not None:
-        mean = f"{synthetic.lengths.mean:g}"
-        return f"{samples} of {mean} tokens in the mean, at most {synthetic.sequence_length}"
-    return f"{samples}{joint} of {synthetic.sequence_length} tokens"
+        return f"{samples} of {synthetic.lengths.mean:g} tokens in the mean, at most {length}"
+    return f"{samples}{' in a text' if has_images else ''} of {length} tokens"
 
 
 def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
@@ -94,8 +95,7 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
         yield "", f"each configuration {config.repeats} times"
     # What is measured, then how, then what follows from it.
     yield from _axes(plan, config)
-    measures = {trial.measure for trial in plan.trials}
-    for measure in sorted(measures, key=repr):
+    for measure in sorted({trial.measure for trial in plan.trials}, key=repr):
         yield "measure", _measure(measure)
     if config.budgets:
         yield "budgets", ", ".join(map(memory, config.budgets))
@@ -110,16 +110,15 @@ def _axes(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     if EFFECTIVE_BATCH in config.baseline:
         sizes = sorted({trial.effective_batch for trial in plan.trials})
         yield EFFECTIVE_BATCH, _listed(list(map(str, sizes)))
-    # Axis -> the values planned on it, in order of appearance.
-    values: dict[str, dict[str, None]] = {}
-    for spec in [*plan.trials, *(record.spec for record in plan.ruled_out)]:
-        for axis, choice in spec.choices.items():
-            # A fraction is left out: a rule forbids an accumulation that is not whole.
-            if axis != ACCUMULATION or isinstance(choice, int):
-                values.setdefault(axis, {})[str(choice)] = None
-    for axis, planned in values.items():
+    # In order of appearance, each value once.
+    specs = [*plan.trials, *(record.spec for record in plan.ruled_out)]
+    chosen = dict.fromkeys(choice for spec in specs for choice in spec.choices.items())
+    # A fraction is left out: a rule forbids an accumulation that is not whole.
+    whole = [own for own in chosen if own[0] != ACCUMULATION or isinstance(own[1], int)]
+    for axis, values in grouped(whole, itemgetter(0)).items():
+        planned = list(dict.fromkeys(str(value) for _, value in values))
         if len(planned) > 1:
-            yield axis, _listed(list(planned))
+            yield axis, _listed(planned)
 
 
 def _follow_ups(config: SweepConfig) -> Iterator[tuple[str, str]]:

@@ -20,9 +20,6 @@ from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import change, memory, number
 
-_FASTER = ("B is faster", "B is slower")
-"""The words for B if its figure is less than A's, and if it is more."""
-
 Writer = Callable[[float], str]
 
 
@@ -80,7 +77,15 @@ _LOSS_RESULTS: Mapping[CheckState, str] = {
 
 def render(explanation: Explanation) -> str:
     """Lines of text: the trials, their time and memory, what ran differently, losses, cautions."""
-    return visible("\n".join(_lines(explanation)))
+    runtime = [f"  {_difference(difference)}" for difference in explanation.runtime]
+    blocks = [
+        _figures(explanation),
+        *map(list, _breakdowns(explanation)),
+        ["Runtime differences (A -> B):", *runtime] if runtime else [],
+        list(loss_lines(explanation.losses)) if explanation.losses is not None else [],
+        [f"! {caution}" for caution in _cautions(explanation)],
+    ]
+    return visible("\n\n".join("\n".join(block) for block in blocks if block))
 
 
 def to_json(explanation: Explanation) -> dict[str, Any]:
@@ -89,39 +94,30 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
     return {**content, "text": render(explanation)}
 
 
-def _lines(explanation: Explanation) -> Iterator[str]:
+def _figures(explanation: Explanation) -> list[str]:
     before, after = explanation.before, explanation.after
-    yield f"A {before.trial_id}: {before.label}"
-    yield f"B {after.trial_id}: {after.label}"
-    yield ""
-    yield f"Hardware: {explanation.hardware}."
-    speeds = (before.samples_per_second, after.samples_per_second)
-    sizes = (memory(before.memory_bytes), memory(after.memory_bytes))
-    yield (
-        f"Speed: {number(speeds[0])} -> {number(speeds[1])} samples/s "
-        f"({change(speeds[1] / speeds[0])}). "
-        f"Memory: {sizes[0]} -> {sizes[1]} ({_ratio(explanation.memory_bytes)})."
-    )
+    faster = change(after.samples_per_second / before.samples_per_second)
+    speeds = f"{number(before.samples_per_second)} -> {number(after.samples_per_second)} samples/s"
+    sizes = f"{memory(before.memory_bytes)} -> {memory(after.memory_bytes)}"
     choices = "; ".join(map(_difference, explanation.choices))
-    yield f"Configuration differences (A -> B): {choices or 'none'}."
-    yield from _breakdown("Time per sample", _FASTER, explanation.seconds_per_sample)
+    return [
+        f"A {before.trial_id}: {before.label}",
+        f"B {after.trial_id}: {after.label}",
+        "",
+        f"Hardware: {explanation.hardware}.",
+        f"Speed: {speeds} ({faster}). Memory: {sizes} ({_ratio(explanation.memory_bytes)}).",
+        f"Configuration differences (A -> B): {choices or 'none'}.",
+    ]
+
+
+def _breakdowns(explanation: Explanation) -> Iterator[Iterator[str]]:
+    faster = ("B is faster", "B is slower")
+    yield _breakdown("Time per sample", faster, explanation.seconds_per_sample)
     if explanation.module_seconds is not None:
         title = "Forward and backward pass per sample, by class of module"
-        yield from _breakdown(title, _FASTER, explanation.module_seconds)
+        yield _breakdown(title, faster, explanation.module_seconds)
     smaller = ("B takes less memory", "B takes more memory")
-    yield from _breakdown("Memory at the peak", smaller, explanation.memory_bytes, write=memory)
-    if explanation.runtime:
-        yield "\nRuntime differences (A -> B):"
-    for difference in explanation.runtime:
-        yield f"  {_difference(difference)}"
-    if explanation.losses is not None:
-        yield ""
-        yield from loss_lines(explanation.losses)
-    cautions = list(_cautions(explanation))
-    if cautions:
-        yield ""
-    for caution in cautions:
-        yield f"! {caution}"
+    yield _breakdown("Memory at the peak", smaller, explanation.memory_bytes, write=memory)
 
 
 def _breakdown(
@@ -136,7 +132,7 @@ def _breakdown(
     # Figures within CLOSE of each other are the same for any decision.
     if before and after and abs(after / before - 1) <= CLOSE:
         text = f"the same, {write(after)} ({source})"
-    yield f"\n{title}: {text}."
+    yield f"{title}: {text}."
     # Parts that changed by 2 % or less would hide those that explain the difference.
     for term in breakdown.terms:
         if abs(term.change) > 0.02 * max(before, after):

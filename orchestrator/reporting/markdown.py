@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
-from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.storage.layout import FRONTIER_PLOT
 
 
-def render(report: Report, *, picture: str = "") -> str:
-    """The whole report. ``picture`` is the path of the frontier's image, relative to the report."""
+def render(report: Report) -> str:
+    """The whole report, with the image of the frontier beside it."""
     lines = [f"# {text(report.dataset.name or 'Run')}", "", text(f"{report.headline}."), ""]
-    environment: EnvironmentResults | None = None
-    has_picture = False
+    # Sections without a title open the report. The command and the picture come after them.
     for part in report.parts:
-        # Sections without a title open the report. The command and the picture come after them.
-        if part.content.title and not has_picture:
-            lines += _command_and_picture(report, picture)
-            has_picture = True
-        if part.environment is not None and part.environment is not environment:
-            environment = part.environment
+        if not part.content.title:
+            lines += _part(part)
+    lines += _command(report.dataset.run.command)
+    if report.dataset.environments:
+        lines += [f"![Memory against speed, with the Pareto front]({FRONTIER_PLOT})", ""]
+    titled = [part for part in report.parts if part.content.title]
+    for environment, parts in itertools.groupby(titled, key=attrgetter("environment")):
+        if environment is not None:
             lines += [f"## {text(environment.hardware)}", ""]
-        lines += _part(part)
-    if not has_picture:
-        lines += _command_and_picture(report, picture)
+        for part in parts:
+            lines += _part(part)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _command_and_picture(report: Report, picture: str) -> list[str]:
-    lines = []
-    command = visible(report.dataset.run.command)
-    if command:
-        # More backticks than any run of them in the command, so that nothing in it ends the block.
-        longest = max(map(len, re.findall(r"`+", command)), default=0)
-        fence = "`" * max(3, longest + 1)
-        lines += [f"{fence}console", *command.splitlines(), fence, ""]
-    if picture and report.dataset.environments:
-        lines += [f"![Memory against speed, with the Pareto front]({picture})", ""]
-    return lines
+def _command(command: str) -> list[str]:
+    """The command as a code block; empty if it is not known."""
+    shown = visible(command)
+    # More backticks than any run of them in the command, so that nothing in it ends the block.
+    longest = max(map(len, re.findall(r"`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}console", *shown.splitlines(), fence, ""] if shown else []
 
 
 def _part(part: ReportPart) -> list[str]:

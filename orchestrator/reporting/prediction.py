@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from jobs.anatomy.memory.kinds import KINDS
 from orchestrator.labels import label
-from orchestrator.planning.settings import SweepConfig
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB
 
@@ -17,27 +16,21 @@ if TYPE_CHECKING:
     from orchestrator.prediction.prediction import Figure, Prediction
 
 
-def table(
-    predictions: Sequence[Prediction],
-    labels: Mapping[str, str],
-    versions: Mapping[str, str] | None = None,
-) -> str:
+def table(predictions: Sequence[Prediction], axes: Sequence[str]) -> str:
     """A table with a row for each trial: figures in GiB, the cards that suffice, and the label.
 
-    ``labels`` maps a trial's id to its label. The lines under each trial have its anatomy and its
-    peculiarities. The first line names the versions that the figures are for. None stands for the
-    installed versions.
+    Its label names these axes. The first line names the versions that the figures are for.
     """
     if not predictions:
         return "no trials"
     # Every prediction is judged for the same cards.
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
     header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}"
-    listed = [f"{name} {number}" for name, number in (versions or installed_versions()).items()]
+    listed = [f"{name} {number}" for name, number in installed_versions().items()]
     lines = [f"for {' and '.join(listed)}; other versions may take other memory"]
     lines.append(f"{header}  {cards} GB")
     for prediction in predictions:
-        lines += _trial_lines(prediction, labels.get(prediction.trial_id, ""))
+        lines += _trial_lines(prediction, label(prediction.choices, axes))
     # A line of explanation for each word of the table, and for each reason of a wider interval.
     lines += dict.fromkeys(note for own in predictions for note in own.notes)
     fits = {fit for own in predictions for fit in own.cards.values()}
@@ -56,12 +49,6 @@ def installed_versions() -> dict[str, str]:
     return {name: version(name) for name in ("transformers", "torch")}
 
 
-def labels(predictions: Sequence[Prediction], config: SweepConfig) -> dict[str, str]:
-    """Trial id -> the label of its configuration."""
-    axes = config.axes_in_play
-    return {prediction.trial_id: label(prediction.choices, axes) for prediction in predictions}
-
-
 def row(prediction: Prediction) -> dict[str, Any]:
     """A flat row: bytes as integers, null if unknown; choices as JSON text."""
     values: dict[str, Any] = {
@@ -74,11 +61,13 @@ def row(prediction: Prediction) -> dict[str, Any]:
         figure = getattr(prediction, name)
         for end in ("bytes", "low", "high"):
             values[f"{name}_{end}"] = None if figure is None else getattr(figure, end)
-    values["worst_tokens"] = prediction.worst_tokens
-    values["typical_tokens"] = prediction.typical_tokens
-    values["largest_block_bytes"] = prediction.largest_block
-    values["notes"] = "; ".join(prediction.notes)
-    values |= installed_versions()
+    values |= {
+        "worst_tokens": prediction.worst_tokens,
+        "typical_tokens": prediction.typical_tokens,
+        "largest_block_bytes": prediction.largest_block,
+        "notes": "; ".join(prediction.notes),
+        **installed_versions(),
+    }
     # Kinds without memory at the peak are zero bytes, unless the whole prediction is unknown.
     is_known = prediction.allocated is not None
     for kind in KINDS:
@@ -95,11 +84,9 @@ def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
         return
     if prediction.typical_device is not None:
         # The figures are for the worst batch.
-        yield (
-            f"{'':<12}  worst batch: {prediction.worst_tokens} tokens, "
-            f"device {_device(prediction.device)}; typical batch: {prediction.typical_tokens} "
-            f"tokens, device {_device(prediction.typical_device)}"
-        )
+        worst = f"{prediction.worst_tokens} tokens, device {_device(prediction.device)}"
+        typical = f"{prediction.typical_tokens} tokens, device {_device(prediction.typical_device)}"
+        yield f"{'':<12}  worst batch: {worst}; typical batch: {typical}"
     # The kinds of memory, the largest first, without those too small to matter.
     sizes = sorted(prediction.anatomy.items(), key=lambda size: -size[1])
     parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in sizes if nbytes >= MIB]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, build_dataset
 from orchestrator.analysis.pareto import fronts_by
 from orchestrator.reporting import markdown, tune_result
@@ -43,9 +44,7 @@ def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
         layout.FRONTIER: lambda: frontier_table(dataset),
         layout.RESULT: lambda: tune_result.stored(dataset),
         layout.FRONTIER_PLOT: lambda: frontier.render(dataset),
-        layout.REPORT_MARKDOWN: lambda: markdown.render(
-            report, picture=layout.FRONTIER_PLOT
-        ).encode(),
+        layout.REPORT_MARKDOWN: lambda: markdown.render(report).encode(),
         layout.REPORT_HTML: lambda: page.render(report).encode(),
     }
     unwritten = []
@@ -97,21 +96,22 @@ def frontier_table(dataset: Dataset) -> Any:
     values = []
     for results in dataset.environments:
         # On a front of its recipe, and on that of all recipes together.
-        of_recipes, across = (
-            {own.trial_ids for front in fronts.values() for own in front}
-            for fronts in (results.fronts, results.workload_fronts)
-        )
-        for front in fronts_by(results.sound, attrgetter("trains_like")).values():
-            for own in front:
-                first_repeats.append(dict(own.row))
-                values.append(
-                    {
-                        "frontier_memory_bytes": own.memory_bytes,
-                        "frontier_samples_per_second": own.samples_per_second,
-                        "repeats": len(own.trial_ids),
-                        "on_frontier": own.trial_ids in of_recipes,
-                        "across_recipes": own.trial_ids in across,
-                    }
-                )
+        of_recipes, across = _members(results.fronts), _members(results.workload_fronts)
+        for own in _members(fronts_by(results.sound, attrgetter("trains_like"))):
+            first_repeats.append(dict(own.row))
+            values.append(
+                {
+                    "frontier_memory_bytes": own.memory_bytes,
+                    "frontier_samples_per_second": own.samples_per_second,
+                    "repeats": len(own.trial_ids),
+                    "on_frontier": own in of_recipes,
+                    "across_recipes": own in across,
+                }
+            )
     table = parquet.arrow_table(dataclasses.replace(dataset.table, rows=first_repeats))
     return parquet.append_columns(table, FRONTIER_COLUMNS, values)
+
+
+def _members(fronts: Mapping[Any, Iterable[Configuration]]) -> dict[Configuration, None]:
+    """The configurations of all fronts, one front after another."""
+    return dict.fromkeys(own for front in fronts.values() for own in front)

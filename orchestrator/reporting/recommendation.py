@@ -7,13 +7,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.recommendation import Alternative, Offer, Recommendation
+from orchestrator.analysis.recommendation import (
+    Alternative,
+    Constraints,
+    Offer,
+    Recommendation,
+)
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import (
     check_to_json,
     labels_of_trials,
     memory_meaning,
+    not_verified,
     tie_break_sentence,
 )
 from orchestrator.reporting.json_output import strict
@@ -29,33 +35,35 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "host_memory": ("least", "host memory"),
 }
 """Objective -> whether the best has most or least of it, and what it is."""
+_NOTHING = "  no measured configuration keeps these constraints"
 
 
 def render(
     dataset: Dataset, recommendation: Recommendation, workload: Workload | None = None
 ) -> str:
     """Lines of text: the best, its notes, the next ones, and what each constraint costs."""
-    constraints = recommendation.constraints
-    parts = []
-    if constraints.effective_batch is not None:
-        parts.append(f"effective batch {constraints.effective_batch}")
-    if constraints.memory_bytes is not None:
-        parts.append(f"within {memory(constraints.memory_bytes)}")
-    if constraints.all_recipes:
-        parts.append("all training recipes")
-    asked = ", ".join([*parts, " ".join(_WORDS[constraints.objective.name])])
-    results = dataset.main
-    lines = [f"{dataset.name}: {asked}", "  no measured configuration keeps these constraints"]
-    if results is not None:
-        lines = [f"{dataset.name} on {results.hardware}: {asked}"]
-        lines.append(f"  memory: {memory_meaning(results)}")
-        if len(dataset.environments) > 1:
-            others = count(len(dataset.environments) - 1, "smaller one")
-            lines.append(f"  environments are never ranked together: {others} left out")
-        text = RecommendationText(dataset, results, recommendation)
-        lines += text.best(workload)
-        lines += text.alternatives()
-    return visible("\n".join(lines))
+    results, asked = dataset.main, _asked(recommendation.constraints)
+    if results is None:
+        return visible(f"{dataset.name}: {asked}\n{_NOTHING}")
+    lines = [f"{dataset.name} on {results.hardware}: {asked}"]
+    lines.append(f"  memory: {memory_meaning(results)}")
+    if len(dataset.environments) > 1:
+        others = count(len(dataset.environments) - 1, "smaller one")
+        lines.append(f"  environments are never ranked together: {others} left out")
+    text = RecommendationText(dataset, results, recommendation)
+    return visible("\n".join([*lines, *text.best(workload), *text.alternatives()]))
+
+
+def _asked(constraints: Constraints) -> str:
+    """``effective batch 256, within 24 GiB, most samples/s``."""
+    batch, limit = constraints.effective_batch, constraints.memory_bytes
+    parts = [
+        "" if batch is None else f"effective batch {batch}",
+        "" if limit is None else f"within {memory(limit)}",
+        "all training recipes" if constraints.all_recipes else "",
+        " ".join(_WORDS[constraints.objective.name]),
+    ]
+    return ", ".join(filter(None, parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class RecommendationText:
         """The best candidate with its notes, or that there is none; indented lines."""
         best = self.recommendation.best
         if best is None:
-            yield "  no measured configuration keeps these constraints"
+            yield _NOTHING
             return
         yield f"  {self._line(best)}"
         # The tie-breaks between the best and configurations of about its speed.
@@ -114,12 +122,11 @@ class RecommendationText:
         if limit is None or limit >= self.results.device_bytes:
             return
         if check is None:
-            cap = memory(limit)
-            yield f"fits by its uncapped peak; not verified under a memory cap of {cap}"
-            return
-        figures = f"{number(check.samples_per_second)} samples/s, {memory(check.memory_bytes)}"
-        cap = memory(check.budget_bytes)
-        yield f"verified under a memory cap of {cap}: {figures} (trial {check.trial_id})"
+            yield not_verified(limit)
+        else:
+            figures = f"{number(check.samples_per_second)} samples/s, {memory(check.memory_bytes)}"
+            cap = memory(check.budget_bytes)
+            yield f"verified under a memory cap of {cap}: {figures} (trial {check.trial_id})"
 
     def _line(self, candidate: Offer) -> str:
         """``batch 32×8 · bf16: at least 257 samples/s, at most 22.9 GiB, trial e5600f3b6bb7``."""
@@ -174,9 +181,8 @@ class RecommendationText:
         if ratio >= 2:
             return f"{number(ratio)} times the {noun}"
         percent = round(100 * (ratio - 1))
-        if not percent:
-            return f"the same {noun}"
-        return f"{abs(percent)} % {'more' if percent > 0 else 'less'} {noun}"
+        more = f"{abs(percent)} % {'more' if percent > 0 else 'less'}"
+        return f"{more} {noun}" if percent else f"the same {noun}"
 
 
 def figures(candidate: Offer) -> tuple[str, str]:
@@ -199,34 +205,33 @@ def to_json(
     ``results`` are those of the environment that is recommended from; None if nothing ended ok.
     """
 
-    def entry(candidate: Offer | None) -> dict[str, Any] | None:
+    def entry(candidate: Offer | None) -> dict[str, Any]:
+        # Without results there is no candidate.
         if candidate is None or results is None:
-            return None
+            return {}
         return _entry(dataset, results, recommendation, candidate, workload)
 
-    costs = [
-        {"constraint": own.constraint, "ratio": own.ratio, **(entry(own.candidate) or {})}
-        for own in recommendation.costs
-    ]
-    nearby = [
-        {"effective_batch": own.effective_batch, "ratio": own.ratio, **(entry(own.candidate) or {})}
-        for own in recommendation.nearby
-    ]
     document: dict[str, Any] = strict(
         {
             "run": dataset.name,
             "hardware": results and results.hardware,
             "memory_column": results and results.memory_column,
             "objective": recommendation.constraints.objective.name,
-            "best": entry(recommendation.best),
+            "best": entry(recommendation.best) or None,
             "runners_up": list(map(entry, recommendation.runners_up)),
-            "costs": costs,
-            "nearby_effective_batches": nearby,
+            "costs": [
+                {"constraint": own.constraint, "ratio": own.ratio, **entry(own.candidate)}
+                for own in recommendation.costs
+            ],
+            "nearby_effective_batches": [
+                {"effective_batch": own.effective_batch, "ratio": own.ratio, **entry(own.candidate)}
+                for own in recommendation.nearby
+            ],
             "left_out_for_loss_parity": len(recommendation.left_out),
             "left_out": {
                 "count": len(recommendation.left_out),
                 "better": recommendation.left_out_better,
-                "best": entry(next(iter(recommendation.left_out), None)),
+                "best": entry(next(iter(recommendation.left_out), None)) or None,
             },
             "cap_check": check_to_json(recommendation.check),
             "tie_breaks": list(map(asdict, recommendation.comparisons)),

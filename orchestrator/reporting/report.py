@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.reporting.content import Content, EnvironmentSection, RunSection
+from orchestrator.reporting.content import Content, Section
 from orchestrator.reporting.sections import SECTIONS
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import count, duration
@@ -21,7 +22,7 @@ from orchestrator.units import count, duration
 class ReportPart:
     """One section of one report."""
 
-    section: RunSection | EnvironmentSection
+    section: Section
     environment: EnvironmentResults | None
     """None if it is about the whole run."""
     content: Content
@@ -36,26 +37,24 @@ class Report:
     """What was written."""
     unwritten: tuple[str, ...] = ()
     """A sentence for each file that could not be made."""
-    sections: tuple[RunSection | EnvironmentSection, ...] = SECTIONS
+    sections: tuple[Section, ...] = SECTIONS
 
     @cached_property
     def parts(self) -> tuple[ReportPart, ...]:
         """The sections with something to say; of environments, one environment after another."""
         parts: list[ReportPart] = []
-        # Neighbours of one type stay together, so that all sections of an environment follow its
+        # Neighbours of one kind stay together, so that all sections of an environment follow its
         # heading before the next environment begins.
-        for kind, sections in itertools.groupby(self.sections, key=type):
-            listed = list(sections)
-            for environment in self.dataset.environments if kind is EnvironmentSection else (None,):
-                for section in listed:
-                    if isinstance(section, RunSection):
-                        content = section.make(self.dataset)
-                    else:
-                        assert environment is not None
-                        content = section.make(self.dataset, environment)
-                    if content is not None:
-                        part = ReportPart(section=section, environment=environment, content=content)
-                        parts.append(part)
+        for of_environments, sections in itertools.groupby(
+            self.sections, key=attrgetter("of_environments")
+        ):
+            environments = self.dataset.environments if of_environments else (None,)
+            for environment, section in itertools.product(environments, sections):
+                about = () if environment is None else (environment,)
+                content = section.make(self.dataset, *about)
+                if content is not None:
+                    part = ReportPart(section=section, environment=environment, content=content)
+                    parts.append(part)
         return tuple(parts)
 
     @cached_property

@@ -1,7 +1,7 @@
 """The result of ``tune``: for each budget the pick, what it gains, and how sure the search is.
 
-It is computed once, when the run is published, and stored with the run. Terminal, JSON, Python and
-export read it from there. A run without the file has the same result, computed when it is read.
+It is stored when the run is published. A run without the file has the same result, computed when it
+is read.
 """
 
 from __future__ import annotations
@@ -95,16 +95,14 @@ def read(dataset: Dataset) -> TuneResults:
 
     Raises UnreadableRunError if the file is damaged.
     """
-    if dataset.folder is not None:
-        path = dataset.folder / RESULT
-        try:
-            return _FILE.validate_json(read_regular(path))
-        except FileNotFoundError:
-            pass
-        except (OSError, ValueError):
-            reason = "damaged or not of this program; move the file away to read the run without it"
-            raise UnreadableRunError(f"{path}: {reason}") from None
-    return computed(dataset)
+    path = dataset.folder and dataset.folder / RESULT
+    if path is None or not path.exists():
+        return computed(dataset)
+    try:
+        return _FILE.validate_json(read_regular(path))
+    except (OSError, ValueError):
+        reason = "damaged or not of this program; move the file away to read the run without it"
+        raise UnreadableRunError(f"{path}: {reason}") from None
 
 
 def stored(dataset: Dataset) -> bytes | None:
@@ -117,22 +115,26 @@ def stored(dataset: Dataset) -> bytes | None:
 
 def computed(dataset: Dataset) -> TuneResults:
     """The result of a run, from its rows."""
-    results: list[TuneResult] = []
-    for environment in dataset.environments:
-        search = dataset.run.search_summary
-        if search is not None:
-            search = search.of_gpu_model(environment.hardware)
-        # A run that was killed has no summary of its search.
-        asked: list[tuple[int | None, BudgetResult | None]]
-        asked = [(own.budget_bytes, own) for own in (search.results if search else ())]
-        for budget, found in asked or [(own, None) for own in dataset.run.budgets or (None,)]:
-            constraints = Constraints(
-                memory_bytes=budget,
-                effective_batch=search.effective_batch if search else None,
-                all_recipes=found is not None and found.recipe == "any",
-            )
-            results.append(_result(dataset, environment, constraints, found))
+    results = [own for each in dataset.environments for own in _results(dataset, each)]
     return TuneResults(name=dataset.name, results=tuple(results))
+
+
+def _results(dataset: Dataset, environment: EnvironmentResults) -> Iterator[TuneResult]:
+    search = dataset.run.search_summary
+    if search is not None:
+        search = search.of_gpu_model(environment.hardware)
+    if search is None or not search.results:
+        # A run that was killed has no summary of its search.
+        for budget in dataset.run.budgets or (None,):
+            yield _result(dataset, environment, Constraints(memory_bytes=budget), None)
+        return
+    for found in search.results:
+        constraints = Constraints(
+            memory_bytes=found.budget_bytes,
+            effective_batch=search.effective_batch,
+            all_recipes=found.recipe == "any",
+        )
+        yield _result(dataset, environment, constraints, found)
 
 
 def _result(
@@ -149,9 +151,7 @@ def _result(
     gain = None
     if best is not None and user is not None:
         gain = best.configuration.samples_per_second / user.configuration.samples_per_second
-    least = None
-    if best is None:
-        least = min(measured, key=attrgetter("memory_bytes"), default=None)
+    least = min(measured, key=attrgetter("memory_bytes"), default=None)
     lines = RecommendationText(dataset, environment, recommendation).best()
     return TuneResult(
         environment_id=environment.environment_id,
@@ -162,7 +162,7 @@ def _result(
         best=_plain(dataset, best, *lines),
         runner_up=_plain(dataset, next(iter(recommendation.runners_up), None)),
         user_configuration=_plain(dataset, user),
-        least_memory=_plain(dataset, least),
+        least_memory=_plain(dataset, least if best is None else None),
         gain=gain,
         search=search,
         folder_name=_folder_name(dataset, environment, constraints),
@@ -174,15 +174,14 @@ def _folder_name(
     dataset: Dataset, environment: EnvironmentResults, constraints: Constraints
 ) -> str:
     """``train-24GiB``: different for each result of a run."""
-    limit = "all-memory"
-    if constraints.memory_bytes is not None:
-        limit = memory(constraints.memory_bytes).replace(" ", "")
-    parts = ["train", limit]
-    if constraints.all_recipes:
-        parts.append("any-recipe")
-    if len(dataset.environments) > 1:
-        parts.append(environment.hardware.replace(" ", "-"))
-    return "-".join(parts)
+    limit = constraints.memory_bytes
+    parts = [
+        "train",
+        "all-memory" if limit is None else memory(limit).replace(" ", ""),
+        "any-recipe" if constraints.all_recipes else "",
+        environment.hardware.replace(" ", "-") if len(dataset.environments) > 1 else "",
+    ]
+    return "-".join(filter(None, parts))
 
 
 def _plain(dataset: Dataset, candidate: Offer | None, *text: str) -> ResultConfiguration | None:
@@ -211,11 +210,11 @@ def candidate_of(dataset: Dataset, result: TuneResult) -> Offer | None:
     environment = dataset.environment_of(result.environment_id)
     if result.best is None or environment is None:
         return None
-    wanted = (result.best.trial_id, result.best.micro_batch, result.best.accumulation)
-    for candidate in environment.rankings.serving(result.effective_batch):
-        trial_id = candidate.measured.trial_ids[0]
-        if (trial_id, candidate.micro_batch, candidate.accumulation) == wanted:
-            return candidate
+    best = attrgetter("micro_batch", "accumulation")(result.best)
+    for own in environment.rankings.serving(result.effective_batch):
+        is_batch = (own.micro_batch, own.accumulation) == best
+        if is_batch and own.measured.trial_ids[0] == result.best.trial_id:
+            return own
     return None
 
 
@@ -249,17 +248,13 @@ def _lines(results: TuneResults, exported: Mapping[str, str]) -> Iterator[str]:
 
 
 def _result_lines(result: TuneResult) -> Iterator[str]:
-    where = "in the machine's memory"
-    if result.budget_bytes is not None:
-        where = f"within {memory(result.budget_bytes)}"
+    budget = result.budget_bytes
+    where = "in the machine's memory" if budget is None else f"within {memory(budget)}"
     yield f"{where}, whatever it trains" if result.all_recipes else where
-    if result.best is not None:
-        yield from result.best.text
-    elif result.effective_batch is None:
-        yield "  no measured configuration fits"
-    else:
-        batch = result.effective_batch
-        yield f"  no measured configuration fits with an effective batch of {batch}"
+    batch = result.effective_batch
+    batches = "" if batch is None else f" with an effective batch of {batch}"
+    nothing = (f"  no measured configuration fits{batches}",)
+    yield from nothing if result.best is None else result.best.text
     if result.least_memory is not None:
         figures, *shared = result.least_memory.text
         yield f"  least memory measured: {figures}"

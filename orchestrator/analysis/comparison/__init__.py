@@ -1,13 +1,11 @@
 """Two runs of the same configurations: what changed between them beyond what chance explains.
 
-two_runs.py         the comparison: matches configurations, and finds their changes
-speed.py            changes of speed: of all rows, of techniques, of single configurations
-run_differences.py  how the set-ups differ
-changes.py          a comparison as data
+two_runs.py  the comparison: matches configurations, and finds their changes
+speed.py     changes of speed: of all rows, of techniques, of single configurations
+changes.py   a comparison as data
 """
 
-from orchestrator.analysis.comparison.changes import Change, Comparison, Shift
-from orchestrator.analysis.comparison.run_differences import SetupDifference
+from orchestrator.analysis.comparison.changes import Change, Comparison, SetupDifference, Shift
 from orchestrator.analysis.comparison.two_runs import compare
 
 __all__ = ["Change", "Comparison", "SetupDifference", "Shift", "compare"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from jobs.record import Outcome
-from orchestrator.analysis.comparison.run_differences import SetupDifference
 
 ChangeKind = Literal[
     "regressed", "loss mismatch", "slower", "more memory", "fixed", "faster", "less memory"
@@ -25,8 +24,7 @@ class Change:
     before: float | None = None
     """Samples per second, or bytes. None if the change is one of the outcome or the losses."""
     after: float | None = None
-    """The same figure in the later run. For a loss mismatch: new mean loss divided by the old one.
-    """
+    """In the later run. For a loss mismatch: new mean loss divided by the old one."""
     ratio: float | None = None
     """After divided by before."""
     margin: float | None = None
@@ -70,6 +68,26 @@ class Shift:
         return self.high / self.ratio - 1
 
 
+SetupPart = Literal["environment", "model", "data", "training_arguments", "measure", "host"]
+"""If "measure" differs, every step has another batch or learning rate, so losses cannot be
+compared. The host limits the speed of rows that are not GPU-bound."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetupDifference:
+    """One setting that differs between two runs."""
+
+    part: SetupPart
+    name: str
+    before: str
+    after: str
+
+    @property
+    def label(self) -> str:
+        """``gpu_model``, ``model architecture``, ``host gpus``."""
+        return self.name if self.part == "environment" else f"{self.part} {self.name}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
     """How the configurations of an earlier run changed in a later one."""
@@ -77,18 +95,15 @@ class Comparison:
     matched: int
     """Configurations that ended ok in both runs."""
     unsteady: int
-    """Matched configurations whose speed is not known well enough to be judged."""
+    """Of them, those whose speed is not known well enough to be judged."""
     host_bound: int
-    """Matched configurations whose speed the host limits; not judged by speed."""
+    """Those whose speed the host limits; not judged by speed."""
     without_gpu: int
-    """Matched configurations that ran without a GPU, so that other programs shared the processor;
-    not judged by speed."""
+    """Those that shared a processor with other programs; not judged by speed."""
     other_hosts: int
-    """Matched configurations whose speed depends partly on the hosts, which differ; not judged by
-    speed."""
+    """Those whose speed depends partly on the hosts, which differ; not judged by speed."""
     losses_compared: bool
-    """False if the seed or the length of the training differs. These decide the batches and the
-    learning rates, so the losses differ as well."""
+    """False if the seed or the length of the training differs, and so the batches or rates."""
     changes: tuple[Change, ...]
     """The worst kind first; within a kind, the largest change first."""
     shift: Shift | None
@@ -96,8 +111,8 @@ class Comparison:
     technique_shifts: tuple[Shift, ...]
     """Techniques whose GPU-bound rows changed by more, or by less, than all other rows."""
     smallest_visible: float | None
-    """The smallest relative change of speed that would be found in one GPU-bound configuration: the
-    median over these configurations; None if there are none."""
+    """The smallest relative change of speed that would be found in one GPU-bound configuration, in
+    the median; None if there are none."""
     only_before: int
     """Configurations with no finished trial in the later run."""
     only_after: int
@@ -110,8 +125,8 @@ class Comparison:
 
         Regressions and loss mismatches have no ratio, and always count.
         """
-        for change in self.changes:
-            if change.kind in WORSE and (change.ratio is None or change.loss > tolerance):
-                return True
+        worse = [change for change in self.changes if change.kind in WORSE]
         shifts = [shift for shift in (*self.technique_shifts, self.shift) if shift is not None]
-        return any(shift.is_real and 1 - shift.ratio > tolerance for shift in shifts)
+        return any(change.ratio is None or change.loss > tolerance for change in worse) or any(
+            shift.is_real and 1 - shift.ratio > tolerance for shift in shifts
+        )

@@ -35,15 +35,13 @@ MIN_ROWS = 5
 
 
 def smallest_visible(gpu_bound: Sequence[Pair], judged: int) -> float | None:
-    """The smallest relative change that would be found in a single GPU-bound configuration.
+    """The smallest relative change that would be found in a GPU-bound configuration, in the median.
 
-    It is the median over these configurations; None if there are none. ``judged`` pairs are tested.
+    None if there are none. ``judged`` pairs are tested.
     """
-    if not gpu_bound:
-        return None
     # If a single row changes, the step-up procedure tests it at this level. It is Bonferroni's.
     margins = [margin_of(pair, FALSE_ALARM / judged) for pair in gpu_bound]
-    return math.expm1(statistics.median(margins))
+    return math.expm1(statistics.median(margins)) if margins else None
 
 
 def single_changes(before: Dataset, pairs: Sequence[Pair]) -> Iterator[Change]:

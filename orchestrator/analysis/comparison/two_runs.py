@@ -8,13 +8,20 @@ launch-bound rows is compared only if the hosts are equal.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from jobs.record import Outcome
 from jobs.techniques import AXES
-from orchestrator.analysis.comparison.changes import KINDS, Change, ChangeKind, Comparison
-from orchestrator.analysis.comparison.run_differences import VERSIONS, differences
+from orchestrator.analysis.comparison.changes import (
+    KINDS,
+    Change,
+    ChangeKind,
+    Comparison,
+    SetupDifference,
+    SetupPart,
+)
 from orchestrator.analysis.comparison.speed import (
     Pair,
     common_shift,
@@ -38,6 +45,8 @@ TOLERANCES: Mapping[str, float] = {
 }
 """Memory column -> the largest relative difference that is no change; the most repeatable first.
 Allocated bytes are equal in repeats. The peak of the whole GPU and that of a process vary more."""
+VERSIONS: tuple[SetupPart, ...] = ("environment", "model", "data", "training_arguments")
+"""If one of these differs, the losses of a configuration may differ by more than rounding."""
 Key = tuple[tuple[str, str], ...]
 """The choices that depart from the defaults, in order of their axes."""
 
@@ -53,8 +62,8 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
     pairs = [(own, later[key]) for key, own in earlier.items() if key in later]
     set_up = tuple(differences(before, after))
     differing = {difference.part for difference in set_up}
-    by_pace = grouped(filter(_is_precise, pairs), _pace)
-    gpu_bound, launch_bound = by_pace.get(Pace.GPU, []), by_pace.get(Pace.LAUNCHES, [])
+    precise = grouped(filter(_is_precise, pairs), _pace)
+    gpu_bound, launch_bound, host_bound, without_gpu = (precise.get(pace, []) for pace in Pace)
     same_host = different_hosts or "host" not in differing
     judged = [*gpu_bound, *launch_bound] if same_host else gpu_bound
     changes = [
@@ -67,9 +76,9 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
     tried_before, tried_after = earlier.keys() | failed_before, later.keys() | failed_after
     return Comparison(
         matched=len(pairs),
-        unsteady=len(pairs) - sum(map(len, by_pace.values())),
-        host_bound=len(by_pace.get(Pace.HOST, [])),
-        without_gpu=len(by_pace.get(Pace.CPU, [])),
+        unsteady=len(pairs) - sum(map(len, precise.values())),
+        host_bound=len(host_bound),
+        without_gpu=len(without_gpu),
         other_hosts=0 if same_host else len(launch_bound),
         losses_compared="measure" not in differing,
         changes=tuple(sorted(changes, key=_order)),
@@ -80,6 +89,40 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
         only_after=len(tried_after - tried_before),
         differences=set_up,
     )
+
+
+def differences(before: Dataset, after: Dataset) -> Iterator[SetupDifference]:
+    """The settings that differ. A setting that a run does not have is the same as an empty one."""
+    for part in get_args(SetupPart):
+        earlier, later = _settings(before, part), _settings(after, part)
+        for name in sorted(earlier.keys() | later.keys()):
+            if (earlier.get(name) or None) != (later.get(name) or None):
+                yield SetupDifference(
+                    part=part,
+                    name=name,
+                    before=str(earlier.get(name, "–")),
+                    after=str(later.get(name, "–")),
+                )
+
+
+def _settings(run: Dataset, part: SetupPart) -> Mapping[str, Any]:
+    config = run.run.config
+    rows = [] if run.main is None else [each.row for each in run.main.configurations]
+    if part == "environment":
+        return {} if run.main is None else run.main.environment
+    if part == "measure":
+        # The seed, and the steps over which the learning rate decays. Without a GPU these are the
+        # values of ``cpu_fallback``.
+        measure = dict(config.get("measure", {}))
+        if not any(row["gpu_model"] for row in rows):
+            measure |= config.get("cpu_fallback", {})
+        return {name: measure.get(name) for name in ("seed", "steps", "warmup_steps")}
+    if part == "host":
+        cores = Counter(row["cpus"] for row in rows if row.get("cpus"))
+        usual_cores, _ = next(iter(cores.most_common(1)), (None, 0))
+        gpus = {row["gpu_uuid"] for row in rows if row.get("gpu_uuid")}
+        return {"cores per trial": usual_cores, "GPUs in use": len(gpus)}
+    return config.get(part) or {}
 
 
 def _results(run: Dataset) -> tuple[dict[Key, Configuration], dict[Key, Row]]:

@@ -58,16 +58,14 @@ def module_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown | None:
 
 def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies) -> Breakdown:
     """Bytes at the peak, by purpose. If a trial has no parts, the total is the only part."""
-    totals = [side.memory_bytes for side in sides]
-    source: Source = "columns"
     parts: list[Mapping[str, float]] = [memory_layers(row) or {} for row in rows]
     if anatomies is not None:
-        source = "anatomy"
         parts = [anatomy.values("memory") for anatomy in anatomies]
     # If one trial has no parts, the parts of the other have nothing to be compared with.
     if not all(parts):
         parts = [{}, {}]
-    return _breakdown(totals, parts, source, REST)
+    source: Source = "columns" if anatomies is None else "anatomy"
+    return _breakdown([side.memory_bytes for side in sides], parts, source, REST)
 
 
 def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, float | None]:
@@ -79,11 +77,12 @@ def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, flo
     if anatomies is None:
         return None, None
     # A step that is busy for longer than a counted step takes was slowed by the profiler.
-    first, second = (
+    factors = [
         sum(_busy(anatomy).values()) * row["samples_per_second"] / row["effective_batch"]
         for anatomy, row in zip(anatomies, rows, strict=True)
-    )
-    return (first if first > 1 + NEARLY else None, second if second > 1 + NEARLY else None)
+    ]
+    first, second = (factor if factor > 1 + NEARLY else None for factor in factors)
+    return first, second
 
 
 def _busy(anatomy: Anatomy) -> dict[str, float]:

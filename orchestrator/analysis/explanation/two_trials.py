@@ -84,7 +84,7 @@ RUNTIME: Mapping[Callable[[Any, Any], bool], tuple[str, ...]] = {
     _are_clearly_apart: ("joules_per_sample", "gpu_sm_clock_mhz", "gpu_power_capped_share"),
     _could_be_compiling: ("first_step_seconds",),
 }
-"""When a difference is worth telling -> columns of the table, or figures of the anatomy."""
+"""When a difference is worth showing -> columns of the table, or figures of the anatomy."""
 
 
 class NotExplainableError(ValueError):
@@ -182,15 +182,15 @@ def _runtime_differences(rows: Rows, anatomies: Anatomies) -> Iterator[Differenc
             {**row, **anatomy.values("efficiency"), **anatomy.values("phases")}
             for row, anatomy in zip(rows, anatomies, strict=True)
         ]
-    for is_told, names in RUNTIME.items():
-        yield from _differences(figures, {name: name for name in names}, is_told)
+    for is_shown, names in RUNTIME.items():
+        yield from _differences(figures, {name: name for name in names}, is_shown)
 
 
 def _differences(
-    rows: Sequence[Row], columns: Mapping[str, str], is_told: Callable[[Any, Any], bool] = _differ
+    rows: Sequence[Row], columns: Mapping[str, str], is_shown: Callable[[Any, Any], bool] = _differ
 ) -> Iterator[Difference]:
-    """The columns whose two values are told; ``columns``: name of a difference -> its column."""
+    """The columns whose two values are shown; ``columns``: name of a difference -> its column."""
     for name, column in columns.items():
         before, after = (row.get(column) for row in rows)
-        if is_told(before, after):
+        if is_shown(before, after):
             yield Difference(name=name, before=before, after=after)

@@ -22,13 +22,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrainingRecipe
 from jobs.techniques import AXES
 from jobs.techniques.sample_kind import same_workload
+from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.loss_parity.loss_checks import rounding_of
-from orchestrator.analysis.loss_parity.windows import loss_windows
+from orchestrator.analysis.loss_parity.windows import LossWindow, loss_windows
 
 if TYPE_CHECKING:
     from orchestrator.analysis.configuration import Configuration
@@ -64,7 +66,7 @@ class SameLosses:
     """The evidence that two recipes train the same. Each figure is the weakest of all pairs."""
 
     pairs: int
-    """How many pairs of trials differ in the recipe alone."""
+    """Pairs of trials that differ in the recipe alone."""
     steps: int
     """The fewest steps that a pair has in common."""
     difference: float
@@ -81,14 +83,11 @@ def equivalent_recipes(
 
     ``losses`` maps a trial to its losses, and ``axes`` an axis to its column.
     """
-    by_recipe: dict[TrainingRecipe, list[Configuration]] = {}
-    for member in measured:
-        by_recipe.setdefault(member.training_recipe, []).append(member)
+    by_recipe = grouped(measured, attrgetter("training_recipe"))
     references = [own for own in by_recipe.pop(reference, []) if losses.get(own.trial_ids[0])]
     # A recipe is judged by all its pairs together. One mismatch is enough to reject it.
     equivalent = {}
     for recipe, members in by_recipe.items():
-        # A choice that both recipes have does not set them apart.
         differing = frozenset(axis for axis, _ in recipe.choices ^ reference.choices)
         plain_arguments = [axis for axis in differing if axis not in AXES]
         # Recipes with other samples, such as longer ones, are never equal, even if losses match.
@@ -132,19 +131,18 @@ def _same_losses(
 
     None if the losses of a pair differ beyond rounding, or if no pair has losses.
     """
-    steps: list[int] = []
-    differences: list[float] = []
+    compared: list[tuple[LossWindow, ...]] = []
     for member, partner in pairs:
         own, others = (losses.get(each.trial_ids[0], ()) for each in (member, partner))
-        if not own:
-            continue
-        if not all(map(math.isfinite, (*own, *others))):
+        if own and not all(map(math.isfinite, (*own, *others))):
             return None
-        windows = loss_windows(own, others, rounding_of(member.row, axes), 0.0)
-        if not all(window.matches for window in windows):
-            return None
-        steps.append(windows[-1].end)
-        differences += [window.difference for window in windows]
-    if not steps:
+        if own:
+            compared.append(loss_windows(own, others, rounding_of(member.row, axes), 0.0))
+    windows = [window for of_pair in compared for window in of_pair]
+    if not compared or not all(window.matches for window in windows):
         return None
-    return SameLosses(pairs=len(steps), steps=min(steps), difference=max(differences))
+    return SameLosses(
+        pairs=len(compared),
+        steps=min(of_pair[-1].end for of_pair in compared),
+        difference=max(window.difference for window in windows),
+    )

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from jobs.flags import Flag, FlagKind
 from jobs.loss_scaling import scaling_flag
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from jobs.techniques.sample_kind import same_workload
+from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.loss_parity.windows import (
     ROUNDING,
     CheckState,
@@ -27,8 +29,9 @@ from orchestrator.analysis.loss_parity.windows import (
 from orchestrator.storage.tables.rows import Row, recipe_of
 
 OTHER_BATCH = 0.5
-"""Further relative difference that is allowed if the reference has another effective batch. Such a
-reference sees other samples in each step. The value is a round figure, not a measurement."""
+"""Further relative difference that is allowed if the reference has another effective batch, and so
+other samples in each step. The value is a round figure, not a measurement."""
+_BATCH_AXES = ("micro_batch", "accumulation")
 _SAME_DRAWS = ("activations", "allocator", "dataloader")
 """Axes that change no random number and no order of computation."""
 
@@ -46,10 +49,9 @@ class LossCheck:
     steps: int = 0
     """How many steps the last comparison covers; 0 if there was none."""
     bound: float | None = None
-    """Every relative difference beyond this is detected, in each comparison. None if nothing was
-    compared."""
+    """Every relative difference beyond this is detected; None if nothing was compared."""
     reference_id: str = ""
-    """The reference of the comparison that decided; empty if nothing was compared."""
+    """The reference of the comparison that decided; empty if there was none."""
     flag: Flag | None = None
     """Why the losses are wrong; set only for a mismatch."""
 
@@ -62,102 +64,90 @@ def loss_checks(
     rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]
 ) -> dict[str, LossCheck]:
     """Trial -> its check, for the ok rows; ``axes`` maps an axis to its column."""
-    by_environment: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["outcome"] == Outcome.OK:
-            by_environment.setdefault(row["environment_id"], []).append(row)
+    ok = [row for row in rows if row["outcome"] == Outcome.OK]
     checks: dict[str, LossCheck] = {}
-    for in_environment in by_environment.values():
-        # Nothing can be compared with a loss that is not finite.
-        finite = []
-        for row in in_environment:
-            losses_of_row = losses.get(row["trial_id"], ())
-            if losses_of_row and all(map(math.isfinite, losses_of_row)):
-                finite.append(row)
-        references = References(finite, axes)
-        for row in in_environment:
-            checks[row["trial_id"]] = _check(row, references, losses, axes)
+    for in_environment in grouped(ok, itemgetter("environment_id")).values():
+        checker = _Checker(in_environment, losses, axes)
+        checks |= {row["trial_id"]: checker.check(row) for row in in_environment}
     return checks
 
 
-def _check(row: Row, references: References, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
-    # The trial itself compared the loss of one micro-batch with and without accumulation, with
-    # the same random numbers.
-    scale_flag = scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
-    if scale_flag is not None:
-        return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
-    own = losses.get(row["trial_id"], ())
-    steps = len(own)
-    for step, loss in enumerate(own, 1):
-        if not math.isfinite(loss):
-            flag = Flag(FlagKind.LOSS_NOT_FINITE, step)
-            return LossCheck(state=CheckState.MISMATCH, steps=steps, flag=flag)
-    if not steps:
-        return NOT_CHECKED
-    comparisons = [_comparison(row, other, losses, axes) for other in references.of(row)]
-    if comparisons:
-        # The weakest comparison counts, but a mismatch with any reference is decisive.
-        mismatches = [each for each in comparisons if each.state is CheckState.MISMATCH]
-        return next(iter(mismatches), max(comparisons, key=lambda each: each.bound or 0.0))
-    # The plainest of its group is the reference, if it was trained without accumulation.
-    plainest = references.plainest_of_group[_group(row)]
-    if row["accumulation"] == 1 and plainest["trial_id"] == row["trial_id"]:
-        return LossCheck(state=CheckState.REFERENCE, steps=steps)
-    return NOT_CHECKED
+class _Checker:
+    """Checks the rows of one environment against each other."""
 
-
-def _comparison(row: Row, reference: Row, losses: Losses, axes: Mapping[str, str]) -> LossCheck:
-    """The check against one reference."""
-    own = losses[row["trial_id"]]
-    windows = compared(row, reference, own, losses[reference["trial_id"]], axes)
-    # By how much the losses differ, and whether the accumulation explains it.
-    ratio = mismatch_ratio(windows)
-    flag = None
-    if ratio is not None:
-        # A loss that is summed instead of averaged is too large by the factor of the
-        # accumulations. The means of few noisy steps vary, so a ratio within a quarter of it
-        # counts. The bounds are reciprocal: 0.8 = 1 / 1.25.
-        accumulation = row["accumulation"] / reference["accumulation"]
-        is_summed = accumulation > 1 and 0.8 < ratio / accumulation < 1.25
-        kind = FlagKind.LOSS_TIMES_ACCUMULATION if is_summed else FlagKind.LOSS_MISMATCH
-        flag = Flag(kind, ratio)
-    return LossCheck(
-        state=state_of(windows),
-        steps=windows[-1].end,
-        bound=max(window.bound for window in windows),
-        reference_id=reference["trial_id"],
-        flag=flag,
-    )
-
-
-class References:
-    """The rows of one environment, searched for the references of a row.
-
-    All ``rows`` have finite losses. ``axes`` maps an axis to its column.
-    """
-
-    def __init__(self, rows: Iterable[Row], axes: Mapping[str, str]) -> None:
+    def __init__(self, rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]) -> None:
+        self._losses = losses
         self._axes = axes
-        self.plainest_of_group: dict[Group, Row] = {}
+        self._plainest_of_group: dict[Group, Row] = {}
         self._plainest_of_draws: dict[tuple[object, ...], Row] = {}
-        techniques = [axis for axis in axes if axis in AXES]
-
-        def distance_to_defaults(row: Row) -> tuple[int, int]:
-            """Little accumulation first, then few axes that leave their default."""
-            others = [axis for axis in techniques if axis not in ("micro_batch", "accumulation")]
-            changed = [axis for axis in others if row[axes[axis]] != AXES[axis].default]
-            return row["accumulation"], len(changed)
-
         # The row nearest to the defaults has the fewest causes of a wrong loss.
-        for row in sorted(rows, key=distance_to_defaults):
-            self.plainest_of_group.setdefault(_group(row), row)
-            self._plainest_of_draws.setdefault(_draws(row, axes), row)
+        for row in sorted(rows, key=self._distance_to_defaults):
+            own = losses.get(row["trial_id"], ())
+            # Nothing can be compared with a loss that is not finite.
+            if own and all(map(math.isfinite, own)):
+                self._plainest_of_group.setdefault(_group(row), row)
+                self._plainest_of_draws.setdefault(_draws(row, axes), row)
 
-    def of(self, row: Row) -> list[Row]:
-        """The references of a row: the plainest one with the same draws, and that of its group.
+    def _distance_to_defaults(self, row: Row) -> tuple[int, int]:
+        """Little accumulation first, then few axes that leave their default."""
+        changed = [
+            axis
+            for axis, column in self._axes.items()
+            if axis in AXES and axis not in _BATCH_AXES and row[column] != AXES[axis].default
+        ]
+        return row["accumulation"], len(changed)
 
-        The row itself is never in the list. The list may be empty.
-        """
+    def check(self, row: Row) -> LossCheck:
+        """What the losses of a row say about its training."""
+        # The trial itself compared the loss of one micro-batch with and without accumulation, with
+        # the same random numbers.
+        scale_flag = scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
+        if scale_flag is not None:
+            return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
+        own = self._losses.get(row["trial_id"], ())
+        steps = len(own)
+        for step, loss in enumerate(own, 1):
+            if not math.isfinite(loss):
+                flag = Flag(FlagKind.LOSS_NOT_FINITE, step)
+                return LossCheck(state=CheckState.MISMATCH, steps=steps, flag=flag)
+        if not steps:
+            return NOT_CHECKED
+        comparisons = [self._compared_with(row, other) for other in self._references(row)]
+        if comparisons:
+            # The weakest comparison counts, but a mismatch with any reference is decisive.
+            mismatches = [each for each in comparisons if each.state is CheckState.MISMATCH]
+            return next(iter(mismatches), max(comparisons, key=lambda each: each.bound or 0.0))
+        # The plainest of its group is the reference, if it was trained without accumulation.
+        plainest = self._plainest_of_group[_group(row)]
+        if row["accumulation"] == 1 and plainest["trial_id"] == row["trial_id"]:
+            return LossCheck(state=CheckState.REFERENCE, steps=steps)
+        return NOT_CHECKED
+
+    def _compared_with(self, row: Row, reference: Row) -> LossCheck:
+        """The check against one reference."""
+        own, others = self._losses[row["trial_id"]], self._losses[reference["trial_id"]]
+        windows = compared(row, reference, own, others, self._axes)
+        # By how much the losses differ, and whether the accumulation explains it.
+        ratio = mismatch_ratio(windows)
+        flag = None
+        if ratio is not None:
+            # A loss that is summed instead of averaged is too large by the factor of the
+            # accumulations. The means of few noisy steps vary, so a ratio within a quarter of it
+            # counts. The bounds are reciprocal: 0.8 = 1 / 1.25.
+            accumulation = row["accumulation"] / reference["accumulation"]
+            is_summed = accumulation > 1 and 0.8 < ratio / accumulation < 1.25
+            kind = FlagKind.LOSS_TIMES_ACCUMULATION if is_summed else FlagKind.LOSS_MISMATCH
+            flag = Flag(kind, ratio)
+        return LossCheck(
+            state=state_of(windows),
+            steps=windows[-1].end,
+            bound=max(window.bound for window in windows),
+            reference_id=reference["trial_id"],
+            flag=flag,
+        )
+
+    def _references(self, row: Row) -> list[Row]:
+        """The plainest row with the same draws, and that of its group, without the row itself."""
         candidates = (self._plainest_of_draws.get(_draws(row, self._axes)), self._of_group(row))
         chosen = {other["trial_id"]: other for other in candidates if other is not None}
         chosen.pop(row["trial_id"], None)
@@ -169,20 +159,20 @@ class References:
         If every row of this group accumulates, a neighbouring group without accumulation serves:
         the same recipe at the nearest other batch, else another recipe at the same batch.
         """
-        group = _group(row)
-        plainest = self.plainest_of_group.get(group)
+        recipe, batch = _group(row)
+        plainest = self._plainest_of_group.get((recipe, batch))
         if plainest is None or plainest["accumulation"] == 1:
             return plainest
         neighbours: dict[tuple[bool, float], Row] = {}
-        for (recipe, batch), other in self.plainest_of_group.items():
-            has_other_recipe = recipe != group[0]
-            is_near = not has_other_recipe
-            if has_other_recipe and batch == group[1]:
-                # With another length of samples, even the first loss is another one.
-                is_near = same_workload(recipe_of(row), recipe_of(other))
+        for (other_recipe, other_batch), other in self._plainest_of_group.items():
+            has_other_recipe = other_recipe != recipe
+            # With another length of samples, even the first loss is another one.
+            is_near = not has_other_recipe or (
+                other_batch == batch and same_workload(recipe_of(row), recipe_of(other))
+            )
             if is_near and other["accumulation"] == 1:
                 # The ratio of two batches is their distance: 8 is as far from 16 as 32 is.
-                neighbours[has_other_recipe, abs(math.log(batch / group[1]))] = other
+                neighbours[has_other_recipe, abs(math.log(other_batch / batch))] = other
         return neighbours[min(neighbours)] if neighbours else plainest
 
 
@@ -205,8 +195,7 @@ def compared(
 ) -> tuple[LossWindow, ...]:
     """Compares the losses of a row, ``own``, with those of a reference, ``others``.
 
-    Rows of different recipes are compared in the first step alone. Its loss precedes every update,
-    so the recipe does not affect it.
+    Rows of different recipes are compared in the first step alone, which precedes every update.
     """
     # Rows with the same draws may differ by rounding only. Other rows may also differ by chance.
     has_same_draws = _draws(reference, axes) == _draws(row, axes)
@@ -219,11 +208,9 @@ def compared(
 
 
 def rounding_of(row: Row, axes: Mapping[str, str]) -> float:
-    """By how much the losses of rows with the same draws may differ at a row's precision.
-
-    The axis may not show the precision: a training argument such as ``bf16: true`` sets it, too.
-    So the columns that were read from the trained model count as well.
-    """
+    """By how much the losses of rows with the same draws may differ at a row's precision."""
+    # A training argument such as ``bf16: true`` sets the precision, too. So the columns that were
+    # read from the trained model count as well.
     formats = [row.get(axes.get("precision", "precision")) or "fp32", row.get("autocast") or "off"]
     # bfloat16 or float16 weights.
     if "float16" in str(row.get("parameter_dtypes") or ""):

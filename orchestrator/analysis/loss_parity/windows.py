@@ -27,8 +27,8 @@ figure, added to the scatter of the reference (see ``loss_windows``)."""
 STANDARD_ERRORS = 3.0
 """A difference of two means counts as chance up to this many standard errors."""
 MAX_BOUND = 1.0
-"""A check that allows this relative difference, or more, would detect no wrong loss. A loss of zero
-differs by 100 %. So does a loss that was not divided by an accumulation of two."""
+"""A check that allows this relative difference would detect no wrong loss: a loss of zero differs
+by 100 %, as does one that was not divided by an accumulation of two."""
 
 
 class CheckState(enum.StrEnum):
@@ -78,8 +78,7 @@ class LossWindow:
     def bound(self) -> float:
         """Every true difference beyond this is detected, relative to the scale.
 
-        It is ``allowed``, or less if both trials saw the same samples in the same order. Their
-        losses then rise and fall together, so the difference is known more precisely.
+        It is less than ``allowed`` if the losses rise and fall together, as with the same samples.
         """
         return min(self.allowed, self.difference + self.paired_error)
 
@@ -94,8 +93,7 @@ def loss_windows(
 ) -> tuple[LossWindow, ...]:
     """Compares each half of the steps that both trials have.
 
-    The means may differ by ``rounding``. If that is None, they may differ by what chance explains,
-    plus ``further``.
+    The means may differ by ``rounding``; if it is None, by chance and ``further``.
     """
     steps = min(len(own), len(reference))
     # Relative to the mean of all steps, so that a half with a loss near zero is no mismatch.
@@ -107,16 +105,12 @@ def loss_windows(
     # steps the later half is the longer one. A single step is one window.
     middle = steps // 2
     windows = []
-    for half in (slice(0, middle), slice(middle, steps)):
+    for half in (slice(0, middle), slice(middle, steps)) if middle else (slice(0, steps),):
         count = half.stop - half.start
-        if not count:
-            continue
-        allowed = rounding
-        if allowed is None:
-            # Each mean has a variance of deviation² / steps. The variance of the difference of two
-            # means is the sum of both, so its standard error is deviation · √(2 / steps).
-            chance = STANDARD_ERRORS * deviation * math.sqrt(2 / count)
-            allowed = OTHER_DRAWS + further + chance
+        # Each mean has a variance of deviation² / steps. The variance of the difference of two
+        # means is the sum of both, so its standard error is deviation · √(2 / steps).
+        chance = STANDARD_ERRORS * deviation * math.sqrt(2 / count)
+        allowed = OTHER_DRAWS + further + chance if rounding is None else rounding
         windows.append(
             LossWindow(
                 begin=half.start,
@@ -175,8 +169,7 @@ def state_of(windows: Sequence[LossWindow]) -> CheckState:
     A difference beyond even a wide bound is a mismatch. Agreement counts only if every window would
     have shown a mismatch.
     """
-    if any(not window.matches for window in windows):
+    if not all(window.matches for window in windows):
         return CheckState.MISMATCH
-    if windows and all(window.has_power for window in windows):
-        return CheckState.MATCHES
-    return CheckState.NOT_CHECKED
+    has_power = windows and all(window.has_power for window in windows)
+    return CheckState.MATCHES if has_power else CheckState.NOT_CHECKED

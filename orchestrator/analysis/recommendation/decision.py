@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison, decisive_check
+from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.pareto import little_memory, pareto_front
 from orchestrator.analysis.recommendation.offers import Offer, as_measured
 from orchestrator.analysis.recommendation.ranking import Constraints, Rankings
@@ -29,17 +30,14 @@ class Alternative:
     """A candidate that another constraint would allow, or that is nearly as good."""
 
     constraint: str
-    """The constraint that was loosened: memory, effective_batch or recipe. Or "less memory": nearly
-    as good, but much smaller. Or "nearby batch": much faster, at an effective batch near the one
-    asked for."""
+    """The constraint that was loosened: memory, effective_batch or recipe; or "less memory": nearly
+    as good, but much smaller; or "nearby batch": much faster at a near effective batch."""
     candidate: Offer
     ratio: float | None
-    """The candidate's figure divided by that of the best. None if no candidate keeps all
-    constraints."""
+    """The candidate's figure divided by the best's; None without a best."""
 
     @property
     def effective_batch(self) -> int:
-        """Samples per optimizer step."""
         return self.candidate.effective_batch
 
 
@@ -56,11 +54,11 @@ class Recommendation:
     left_out: tuple[Offer, ...]
     """The candidates that meet the constraints, but have wrong losses; the best first."""
     left_out_better: int
-    """How many of them are better than the best. Without a best, all are."""
+    """How many of them are better than the best."""
     nearby: tuple[Alternative, ...]
     """The nearest better effective batch below the one asked for, and the nearest above."""
     check: CapCheck | None
-    """The cap check of the best. None if it was not checked: its fit is inferred from its peak."""
+    """The cap check of the best; None if its fit is inferred from its peak."""
     comparisons: tuple[PairedComparison, ...]
     """Tie-breaks between the best and other candidates."""
 
@@ -71,11 +69,7 @@ class Recommendation:
 
 
 def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
-    """The recommendation from the configurations of one environment.
-
-    A configuration that failed a cap check of the memory asked for does not fit, whatever its peak
-    was on the whole GPU. If its losses contradict their reference, it is left out and counted.
-    """
+    """The recommendation from the configurations of one environment."""
     ranking = rankings.under(constraints)
     # The first is recommended. The others are the next best within the same constraints.
     ranked = ranking.ranked(constraints.memory_bytes)
@@ -87,8 +81,6 @@ def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
     if best is not None and not best.is_inferred and constraints.memory_bytes is not None:
         trial_ids = best.configuration.trial_ids
         check = decisive_check(rankings.checks, trial_ids, constraints.memory_bytes)
-    # Some rows with wrong losses supply the memory and speed of a ranked candidate. The ranking
-    # does not list these.
     wrong = ranking.trains_wrongly(constraints.memory_bytes)
     return Recommendation(
         constraints=constraints,
@@ -123,31 +115,32 @@ def _comparisons_of_best(
 def _constraint_costs(
     rankings: Rankings, constraints: Constraints, ranked: Sequence[Offer]
 ) -> tuple[Alternative, ...]:
-    """What loosening each constraint that is set would gain, and what less memory would lose.
-
-    ``ranked`` are the candidates that meet all constraints, the best first.
-    """
+    """What loosening each constraint that is set would gain, and what less memory would lose."""
     best = next(iter(ranked), None)
     # More memory is offered in two steps: the next larger card, and the largest gain.
     found = [("memory", own) for own in _more_memory(rankings, constraints, best)]
-    loosened = {}
-    if constraints.effective_batch is not None:
-        loosened["effective_batch"] = replace(constraints, effective_batch=None)
-    if not constraints.all_recipes:
-        loosened["recipe"] = replace(constraints, all_recipes=True)
+    loosened = {
+        "effective_batch": replace(constraints, effective_batch=None),
+        "recipe": replace(constraints, all_recipes=True),
+    }
     for name, looser in loosened.items():
         pick = rankings.under(looser).pick(constraints.memory_bytes)
-        if pick is not None and constraints.gains(pick, best, WORTH_MENTIONING):
+        is_better = pick is not None and constraints.gains(pick, best, WORTH_MENTIONING)
+        if pick is not None and is_better and looser != constraints:
             found.append((name, pick))
-    if best is not None:
-        # Nearly as good as the best, but much smaller: both bounds are relative to the best.
-        floor = constraints.score(best) - NEARLY * abs(constraints.score(best))
-        ceiling = LESS_MEMORY * best.memory_bytes
-        near = [own for own in ranked if constraints.score(own) >= floor]
-        small = [own for own in near if own.memory_bytes <= ceiling]
-        if small:
-            found.append(("less memory", min(small, key=attrgetter("memory_bytes"))))
+    found += [("less memory", own) for own in _much_smaller(constraints, ranked)]
     return tuple(_alternative(constraints, best, *each) for each in found)
+
+
+def _much_smaller(constraints: Constraints, ranked: Sequence[Offer]) -> list[Offer]:
+    """The smallest that is nearly as good as the first, but much smaller, if there is any."""
+    if not ranked:
+        return []
+    score, ceiling = constraints.score(ranked[0]), LESS_MEMORY * ranked[0].memory_bytes
+    floor = score - NEARLY * abs(score)
+    near = [own for own in ranked if constraints.score(own) >= floor]
+    small = [own for own in near if own.memory_bytes <= ceiling]
+    return sorted(small, key=attrgetter("memory_bytes"))[:1]
 
 
 def _alternative(
@@ -173,35 +166,33 @@ def _more_memory(rankings: Rankings, constraints: Constraints, best: Offer | Non
 def _nearby_batches(
     rankings: Rankings, constraints: Constraints, best: Offer | None
 ) -> tuple[Alternative, ...]:
-    """Effective batches near the one asked for, at which training is much faster.
-
-    They are the nearest better batch below it, and the nearest above. Empty if no effective batch
-    was asked for.
+    """The nearest effective batch below the one asked for at which training is much faster, and the
+    nearest above.
     """
     wanted = constraints.effective_batch
     if wanted is None:
         return ()
     # Many batches are ranked, so each ranking is kept small.
-    few = rankings.of(_contenders(rankings.configurations, constraints))
-    better: list[Alternative] = []
+    few = replace(rankings, configurations=_contenders(rankings.configurations, constraints))
+    below: list[Alternative] = []
+    above: list[Alternative] = []
     for effective_batch in _near(rankings.configurations, wanted):
         looser = replace(constraints, effective_batch=effective_batch)
         pick = few.under(looser).pick(constraints.memory_bytes)
         if pick is not None and constraints.gains(pick, best, WORTH_ANOTHER_BATCH):
-            better.append(_alternative(constraints, best, "nearby batch", pick))
-    nearest: list[Alternative] = []
-    for side in (
-        [batch for batch in better if batch.effective_batch < wanted],
-        [batch for batch in better if batch.effective_batch > wanted],
-    ):
-        # Only those that are nearly as good as the best of their side.
-        scores = [constraints.score(batch.candidate) for batch in side]
-        most = max(scores, default=0.0)
-        # If less is better, scores are negative. So the share is taken of the absolute value.
-        floor = most - WORTH_ANOTHER_BATCH * abs(most)
-        good = [batch for batch, score in zip(side, scores, strict=True) if score >= floor]
-        nearest += sorted(good, key=lambda batch: abs(batch.effective_batch - wanted))[:1]
-    return tuple(nearest)
+            side = below if effective_batch < wanted else above
+            side.append(_alternative(constraints, best, "nearby batch", pick))
+    # The batches rise, so the nearest comes last below the one asked for.
+    return (*_first_good(below[::-1], constraints), *_first_good(above, constraints))
+
+
+def _first_good(side: Sequence[Alternative], constraints: Constraints) -> Sequence[Alternative]:
+    """The first that is nearly as good as the best of them; empty if there is none."""
+    scores = [constraints.score(batch.candidate) for batch in side]
+    most = max(scores, default=0.0)
+    # If less is better, scores are negative. So the share is taken of the absolute value.
+    floor = most - WORTH_ANOTHER_BATCH * abs(most)
+    return [batch for batch, score in zip(side, scores, strict=True) if score >= floor][:1]
 
 
 def _contenders(
@@ -217,17 +208,11 @@ def _contenders(
     def score(configuration: Configuration) -> float:
         return constraints.score(as_measured(configuration))
 
-    groups: dict[tuple[object, ...], list[Configuration]] = {}
-    contenders: list[Configuration] = []
-    for configuration in configurations:
-        if configuration.trains_wrongly:
-            # Rows with wrong losses are kept, because they limit what may be inferred.
-            contenders.append(configuration)
-            continue
-        batch = (configuration.micro_batch, configuration.accumulation)
-        key = (*batch, configuration.training_recipe, configuration.gradient_bytes)
-        groups.setdefault(key, []).append(configuration)
-    for members in groups.values():
+    by_soundness = grouped(configurations, attrgetter("trains_wrongly"))
+    # Rows with wrong losses are kept, because they limit what may be inferred.
+    contenders = by_soundness.get(True, [])
+    equal = attrgetter("micro_batch", "accumulation", "training_recipe", "gradient_bytes")
+    for members in grouped(by_soundness.get(False, []), equal).values():
         contenders += pareto_front(members, (little_memory, score))
     return contenders
 

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from jobs.flags import Flag, FlagKind, has_any
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.recommendation.offers import (
     Basis,
     Offer,
@@ -38,23 +39,18 @@ _HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND})
 def candidates_between(
     configurations: Iterable[Configuration], effective_batch: int
 ) -> Iterator[Offer]:
-    """Candidates with a micro-batch between two neighbouring measured ones.
+    """Candidates whose micro-batch divides the effective batch, between two neighbouring ones.
 
-    The micro-batch divides the effective batch. Both neighbours were measured without accumulation,
-    and their losses do not contradict their references.
+    Both neighbours were measured without accumulation, and train correctly.
     """
     listed = list(configurations)
     recorded = WrongAccumulations.of(listed, effective_batch)
-    by_techniques: dict[tuple[object, ...], list[Configuration]] = {}
-    for configuration in listed:
-        if configuration.accumulation == 1 and not configuration.trains_wrongly:
-            by_techniques.setdefault(configuration.techniques, []).append(configuration)
-    largest = max((item.micro_batch for item in listed), default=0)
+    sound = [own for own in listed if own.accumulation == 1 and not own.trains_wrongly]
+    largest = max((own.micro_batch for own in listed), default=0)
     limit = min(largest, effective_batch, MOST_MICRO_BATCH)
     divisors = [number for number in range(1, limit + 1) if effective_batch % number == 0]
-    for sizes in by_techniques.values():
-        sizes.sort(key=attrgetter("micro_batch"))
-        for pair in itertools.pairwise(sizes):
+    for sizes in grouped(sound, attrgetter("techniques")).values():
+        for pair in itertools.pairwise(sorted(sizes, key=attrgetter("micro_batch"))):
             for micro_batch in divisors:
                 if pair[0].micro_batch < micro_batch < pair[1].micro_batch:
                     yield from _between(*pair, micro_batch, effective_batch, recorded)
@@ -67,11 +63,7 @@ def _between(
     effective_batch: int,
     recorded: WrongAccumulations,
 ) -> Iterator[Offer]:
-    """The candidate between two neighbours.
-
-    Nothing if a neighbour's accumulation is known to train wrongly, or if the gradients that
-    accumulation keeps cannot be counted.
-    """
+    """The candidate between two neighbours; nothing if its losses or gradients are not known."""
     accumulation = effective_batch // micro_batch
     if not all(recorded.allow(neighbour, accumulation) for neighbour in (smaller, larger)):
         return

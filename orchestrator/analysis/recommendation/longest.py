@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 from jobs.spec import PLAIN, Choice, TrainingRecipe
 from jobs.techniques.sample_kind import without_length
 from orchestrator.analysis.configuration import BATCH_AXES, Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, decisive_check
+from orchestrator.analysis.grouping import grouped
 
 LENGTH_AXIS = "sequence_length"
 Choices = Mapping[str, Choice]
@@ -45,29 +46,27 @@ def longest_contexts(
 ) -> tuple[LongestContext, ...]:
     """The longest context of each set of techniques that fits the budget, the longest first.
 
-    ``configurations`` are those of one environment. Only configurations with ``recipe`` count, at
-    any sequence length. With ``all_recipes`` every recipe counts. A configuration that failed a cap
-    check of the budget does not fit, whatever its peak was. A configuration whose losses contradict
-    their reference is left out. ``out_of_memory`` are the choices of trials that failed on the
-    whole GPU.
+    ``configurations`` are those of one environment. Only those with ``recipe`` count, at any
+    sequence length; with ``all_recipes`` every recipe counts. What failed a cap check of the budget
+    does not fit, and what trains wrongly is left out. ``out_of_memory`` are the choices of trials
+    that failed on the whole GPU.
     """
     wanted = without_length(recipe)
-    groups: dict[TechniqueChoices, list[Configuration]] = {}
-    for configuration in configurations:
-        is_ranked = all_recipes or without_length(configuration.training_recipe) == wanted
-        has_length = length_of(configuration.choices) is not None
-        if is_ranked and has_length and not configuration.trains_wrongly:
-            groups.setdefault(_techniques(configuration.choices), []).append(configuration)
-    failed: dict[TechniqueChoices, list[int]] = {}
-    for choices in out_of_memory:
-        failed.setdefault(_techniques(choices), []).append(length_of(choices) or 0)
-    longest = []
-    for techniques, members in groups.items():
-        best = _longest_of(members, memory_bytes, checks, failed.get(techniques, []))
-        if best is not None:
-            longest.append(best)
+    ranked = [
+        own
+        for own in configurations
+        if (all_recipes or without_length(own.training_recipe) == wanted)
+        and length_of(own.choices) is not None
+        and not own.trains_wrongly
+    ]
+    groups = grouped(ranked, lambda own: _techniques(own.choices))
+    failed = grouped(out_of_memory, _techniques)
+    longest = [
+        _longest_of(members, memory_bytes, checks, failed.get(techniques, ()))
+        for techniques, members in groups.items()
+    ]
     order = attrgetter("tokens", "configuration.samples_per_second")
-    return tuple(sorted(longest, key=order, reverse=True))
+    return tuple(sorted(filter(None, longest), key=order, reverse=True))
 
 
 def length_of(choices: Choices) -> int | None:
@@ -80,10 +79,7 @@ def length_of(choices: Choices) -> int | None:
 
 
 def _trained_length(configuration: Configuration) -> int:
-    """Tokens of the longest samples that a configuration with a length trained.
-
-    Rows of unequal length are cut to the length, and all of them may be shorter.
-    """
+    """Tokens of the longest samples trained: rows are cut to the length, and may all be shorter."""
     length = length_of(configuration.choices) or 0
     return min(length, int(configuration.row.get("longest_row_tokens") or length))
 
@@ -103,34 +99,34 @@ def _longest_of(
     members: Iterable[Configuration],
     memory_bytes: float,
     checks: Sequence[CapCheck],
-    failed: Iterable[int],
+    failed: Iterable[Choices],
 ) -> LongestContext | None:
     """The longest context of one set of techniques; None if nothing fits.
 
-    ``failed`` are the lengths at which trials of this set ran out of memory.
+    ``failed`` are the choices of this set's trials that ran out of memory.
     """
-    fitting: list[tuple[tuple[float, ...], Configuration, CapCheck | None]] = []
-    others = list(failed)
-    for configuration in members:
-        tokens = _trained_length(configuration)
-        check = decisive_check(checks, configuration.trial_ids, memory_bytes)
-        if configuration.memory_bytes > memory_bytes or (check is not None and check.fails):
-            others.append(tokens)
-            continue
-        # At one length, samples per second and tokens per second have the same order.
-        order = (tokens, configuration.samples_per_second, -configuration.memory_bytes)
-        fitting.append((order, configuration, check))
-    if not fitting:
-        return None
-    _, best, check = max(fitting, key=itemgetter(0))
-    tokens = _trained_length(best)
-    return LongestContext(
-        tokens=tokens,
-        configuration=best,
-        tokens_per_second=real_tokens_per_second(best),
-        check=check,
-        next_tokens=min((length for length in others if length > tokens), default=None),
-    )
+    lengths = [length_of(choices) or 0 for choices in failed]
+    best: LongestContext | None = None
+    # At one length, samples per second and tokens per second have the same order.
+    for own in sorted(members, key=_length_then_speed, reverse=True):
+        tokens = _trained_length(own)
+        check = decisive_check(checks, own.trial_ids, memory_bytes)
+        if own.memory_bytes > memory_bytes or (check is not None and check.fails):
+            lengths.append(tokens)
+        elif best is None:
+            best = LongestContext(
+                tokens=tokens,
+                configuration=own,
+                tokens_per_second=real_tokens_per_second(own),
+                check=check,
+                next_tokens=min((length for length in lengths if length > tokens), default=None),
+            )
+    return best
+
+
+def _length_then_speed(configuration: Configuration) -> tuple[int, float, int]:
+    tokens = _trained_length(configuration)
+    return tokens, configuration.samples_per_second, -configuration.memory_bytes
 
 
 def _techniques(choices: Choices) -> TechniqueChoices:

@@ -26,14 +26,13 @@ class Basis(enum.StrEnum):
     MEASURED = "measured"
     """This very configuration was measured."""
     LESS_ACCUMULATION = "less accumulation"
-    """It was measured with less accumulation: a lower bound of the speed. The memory, plus the
-    gradients that accumulation keeps, is an upper bound."""
+    """It was measured with less accumulation. Its speed is a lower bound, and its memory with the
+    gradients that accumulation keeps an upper bound."""
     WRONG_LOSS_SCALE = "wrong loss scale"
     """A trial with less accumulation shows that the losses are right. A trial with more, whose loss
     has the wrong scale, shows the memory and the speed."""
     BETWEEN = "between"
-    """A smaller and a larger micro-batch give a lower bound of the speed, and an upper bound of the
-    memory."""
+    """A smaller and a larger micro-batch bound the speed from below, and the memory from above."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,12 +42,10 @@ class Offer:
     configuration: Configuration
     """The choices to train with, and the memory and speed to expect."""
     measured: Configuration
-    """The measured configuration, whose losses count as the candidate's. It is the same object as
-    ``configuration``, unless that is inferred."""
+    """Whose losses count as the candidate's; ``configuration`` itself, unless it is inferred."""
     basis: Basis = Basis.MEASURED
     evidence: Configuration | None = None
-    """The second measured configuration behind the figures: the one with the wrong loss, or with
-    the larger micro-batch."""
+    """The other one behind the figures: with the wrong loss, or with the larger micro-batch."""
     suspicion: Flag | None = None
     """Set if another row with the same loop accumulates wrongly: how wrong its loss is."""
 
@@ -67,22 +64,18 @@ class Offer:
 
     @property
     def accumulation(self) -> int:
-        """Passes per optimizer step."""
         return self.configuration.accumulation
 
     @property
     def micro_batch(self) -> int:
-        """Samples of one pass."""
         return self.configuration.micro_batch
 
     @property
     def effective_batch(self) -> int:
-        """Samples per optimizer step."""
         return self.configuration.effective_batch
 
     @property
     def memory_bytes(self) -> int:
-        """The memory to expect."""
         return self.configuration.memory_bytes
 
     @property
@@ -103,10 +96,9 @@ def candidates(
 
     A configuration with another effective batch serves if its micro-batch divides the one asked
     for, if the gradients that accumulation keeps can be counted, and if it was measured with less
-    accumulation. With more, its speed would be no lower bound. If several configurations differ in
-    accumulation alone, the one with most accumulation serves. The measured candidates include those
-    whose losses contradict their reference, so that it can be said what is left out. Nothing is
-    inferred from their losses.
+    accumulation. With more, its speed would be no lower bound. Of several that differ in
+    accumulation alone, the one with most serves. Measured candidates with wrong losses are listed,
+    too, so that it can be said what is left out.
     """
     listed = list(configurations)
     if effective_batch is None:
@@ -210,10 +202,7 @@ def _inferred(
 
 
 def at_batch(configuration: Configuration, micro_batch: int, accumulation: int) -> Configuration:
-    """A configuration with its own figures at another batch.
-
-    Its row keeps all measured columns. Only the columns of the batch change.
-    """
+    """A configuration with its own figures at another batch."""
     batch = {"micro_batch": micro_batch, "accumulation": accumulation}
     return replace(
         configuration,

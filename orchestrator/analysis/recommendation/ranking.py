@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
 
 from jobs.spec import PLAIN, TrainingRecipe
 from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison, fastest_of
+from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
 from orchestrator.analysis.recommendation.interpolation import candidates_between
 from orchestrator.analysis.recommendation.offers import Basis, Offer, candidates
@@ -21,8 +23,7 @@ from orchestrator.analysis.repeatability import NEARLY
 class Constraints:
     """The objective, and the constraints of a recommendation.
 
-    One constraint always holds: the losses must not contradict their reference. Raises ValueError
-    for a batch or a price that is no number above zero, and for a missing price.
+    Raises ValueError for a batch or a price that is no number above zero, and for a missing price.
     """
 
     memory_bytes: int | None = None
@@ -30,19 +31,16 @@ class Constraints:
     effective_batch: int | None = None
     """Samples per optimizer step."""
     all_recipes: bool = False
-    """Whether recipes that differ from the baseline's, such as LoRA, are ranked together with it.
-    Recipes with other samples, such as longer sequences, are never ranked together."""
+    """Whether other recipes than the baseline's, such as LoRA, are ranked together with it. Recipes
+    with other samples, such as longer sequences, never are."""
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None
     """Price of one GPU for an hour, in any currency."""
 
     def __post_init__(self) -> None:
-        try:
-            # Callers without a type checker give anything; numpy's integers are whole numbers, too.
-            is_count = self.effective_batch is None or operator.index(self.effective_batch) > 0
-        except TypeError:
-            is_count = False
-        if not is_count:
+        # Callers without a type checker give anything; numpy's integers are whole numbers, too.
+        batch: Any = self.effective_batch
+        if batch is not None and (not hasattr(batch, "__index__") or batch <= 0):
             raise ValueError("effective_batch must be a whole number above zero")
         self.objective.check_price(self.price_per_hour)
 
@@ -122,10 +120,9 @@ class Ranking:
         return [each for each in wrong if id(each.configuration) not in evidence]
 
     def decision_steps(self) -> tuple[Ranked, ...]:
-        """The decision for every possible budget, smallest first. It changes at a few budgets only.
+        """What ``pick`` returns at every budget, smallest first; it changes at a few budgets only.
 
         The decision for a budget is the last step whose ``least_bytes`` is not above the budget.
-        Below the first step nothing fits. ``pick(budget)`` returns the same decision.
         """
         least_bytes = {id(own.candidate): own.least_bytes for own in self.ordered}
         steps: list[Ranked] = []
@@ -149,6 +146,7 @@ def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Offe
     return [ranked.candidate for ranked in ordered if ranked.least_bytes <= limit]
 
 
+@dataclass(frozen=True, eq=False)
 class Rankings:
     """The rankings of one environment's configurations, under any constraints.
 
@@ -156,40 +154,25 @@ class Rankings:
     and a ranking, which answers for every memory budget, for each set of other constraints.
     """
 
-    def __init__(
-        self,
-        configurations: Iterable[Configuration],
-        recipe: TrainingRecipe = PLAIN,
-        checks: Sequence[CapCheck] = (),
-        comparisons: Sequence[PairedComparison] = (),
-    ) -> None:
-        """``recipe`` is the training recipe that is ranked."""
-        self.configurations = tuple(configurations)
-        self.recipe = recipe
-        self.checks = tuple(checks)
-        self.comparisons = tuple(comparisons)
-        self._candidates: dict[int | None, list[Offer]] = {}
-        self._rankings: dict[tuple[Constraints, TrainingRecipe], Ranking] = {}
-
-    def of(self, few: Iterable[Configuration]) -> Rankings:
-        """The rankings of some of the configurations."""
-        return Rankings(few, self.recipe, self.checks, self.comparisons)
+    configurations: Sequence[Configuration]
+    recipe: TrainingRecipe = PLAIN
+    """The training recipe that is ranked."""
+    checks: Sequence[CapCheck] = ()
+    comparisons: Sequence[PairedComparison] = ()
+    _candidates: dict[int | None, list[Offer]] = field(default_factory=dict, init=False)
+    _rankings: dict[tuple[Constraints, TrainingRecipe], Ranking] = field(
+        default_factory=dict, init=False
+    )
 
     def under(self, constraints: Constraints, recipe: TrainingRecipe | None = None) -> Ranking:
-        """The ranking under constraints, for every memory budget.
-
-        ``recipe`` takes the place of the one that is ranked.
-        """
+        """The ranking for every memory budget; ``recipe`` takes the place of the ranked one."""
         key = (replace(constraints, memory_bytes=None), recipe or self.recipe)
         if key not in self._rankings:
             self._rankings[key] = self._ranking(*key)
         return self._rankings[key]
 
     def serving(self, effective_batch: int | None) -> list[Offer]:
-        """Everything that can serve an effective batch: measured, or inferred from measured ones.
-
-        If ``effective_batch`` is None, these are all configurations as they were measured.
-        """
+        """What can serve an effective batch; None: all configurations as they were measured."""
         if effective_batch not in self._candidates:
             listed = list(candidates(self.configurations, effective_batch))
             if effective_batch is not None:
@@ -215,26 +198,22 @@ class Rankings:
             if check.fails:
                 largest = max(check.budget_bytes, failed_caps.get(check.follows_trial, 0))
                 failed_caps[check.follows_trial] = largest
-        ordered: list[Ranked] = []
-        wrong: list[Ranked] = []
-        for candidate in sorted(allowed, key=order, reverse=True):
-            ranked = Ranked(candidate=candidate, least_bytes=_least_bytes(candidate, failed_caps))
-            is_wrong = candidate.configuration.trains_wrongly
-            (wrong if is_wrong else ordered).append(ranked)
+        ranked = [
+            Ranked(candidate=candidate, least_bytes=_least_bytes(candidate, failed_caps))
+            for candidate in sorted(allowed, key=order, reverse=True)
+        ]
+        by_soundness = grouped(ranked, attrgetter("candidate.configuration.trains_wrongly"))
         # A tie-break compares speeds, so it says nothing about energy or price.
         by_speed = constraints.objective is OBJECTIVES["samples_per_second"]
         return Ranking(
-            ordered=tuple(ordered),
-            wrong=tuple(wrong),
-            comparisons=self.comparisons if by_speed else (),
+            ordered=tuple(by_soundness.get(False, ())),
+            wrong=tuple(by_soundness.get(True, ())),
+            comparisons=tuple(self.comparisons) if by_speed else (),
         )
 
 
 def _least_bytes(candidate: Offer, failed_caps: dict[str, int]) -> int:
-    """The smallest budget that a candidate fits.
-
-    It is the candidate's memory, and more than every cap under which the candidate failed.
-    """
+    """The smallest budget that a candidate fits: above every cap under which it failed."""
     trial_ids = list(candidate.measured.trial_ids)
     if candidate.basis is Basis.WRONG_LOSS_SCALE and candidate.evidence is not None:
         trial_ids += candidate.evidence.trial_ids

@@ -10,6 +10,8 @@ from typing import Any
 from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.follow_up_results import CapCheck
+from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
 from orchestrator.labels import label
@@ -61,17 +63,15 @@ DETAILS = (
 
 def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
     """All data of the page's chart as plain JSON values: axes, environments, configurations."""
-    configurations: list[Configuration] = []
-    recipes: dict[TrainingRecipe, None] = {}
-    for results in dataset.environments:
-        configurations += shown[results.environment_id]
-        recipes.update(dict.fromkeys(results.fronts))
+    configurations = [
+        own for results in dataset.environments for own in shown[results.environment_id]
+    ]
+    recipes = list(dict.fromkeys(own for results in dataset.environments for own in results.fronts))
     axes = {axis: values_of(axis, configurations) for axis in dataset.varying_axes}
     # The script refers to a configuration by its row number.
     index_of = {own.trial_ids[0]: index for index, own in enumerate(configurations)}
     environments = [
-        _environment(dataset, results, list(recipes), axes, index_of)
-        for results in dataset.environments
+        _environment(dataset, results, recipes, axes, index_of) for results in dataset.environments
     ]
     return {
         "name": dataset.run.name,
@@ -82,7 +82,7 @@ def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
         "memoryLayers": list(MEMORY_LAYERS),
         "anatomies": anatomies(dataset, index_of),
         "pairs": explained_pairs(dataset, index_of),
-        "columns": _columns(dataset, shown, configurations, list(recipes), axes),
+        "columns": _columns(dataset, shown, configurations, recipes, axes),
     }
 
 
@@ -93,13 +93,13 @@ def _measures(configurations: Sequence[Configuration]) -> Iterator[dict[str, Any
     the reader sets.
     """
     for name, (title, unit, best) in MEASURES.items():
-        if name in OBJECTIVES:
-            values = [short(OBJECTIVES[name].of(own, None)) for own in configurations]
-            is_higher_better = OBJECTIVES[name].higher_is_better
-        else:
-            # Memory is always measured. Less of it is better.
-            values = [configuration.memory_bytes for configuration in configurations]
-            is_higher_better = False
+        # Memory is no objective. It is always measured, and less of it is better.
+        objective = OBJECTIVES.get(name)
+        values = [
+            own.memory_bytes if objective is None else short(objective.of(own, None))
+            for own in configurations
+        ]
+        is_higher_better = objective is not None and objective.higher_is_better
         if name == "dollars_per_million" or any(value is not None for value in values):
             texts = {"title": title, "unit": unit, "best": best}
             yield {"name": name, "higher": is_higher_better, "values": values, **texts}
@@ -115,9 +115,7 @@ def _encodings(
     Each has ``values``, the ``names`` and ``colours`` of groups of them, and ``of``, the group of
     each value.
     """
-    colour, marker = None, None
-    if dataset.main is not None:
-        colour, marker = encoded_axes(dataset, dataset.main)
+    colour, marker = encoded_axes(dataset, dataset.environments[0])
     encodings = [_encoding(axis, axis.replace("_", " "), values) for axis, values in axes.items()]
     # Each recipe by its name in the first environment that has it.
     of_environments = zip(*(own["recipes"] for own in environments), strict=True)
@@ -142,11 +140,8 @@ def _encoding(name: str, title: str, values: Sequence[Choice]) -> dict[str, Any]
         # Bands of about as many values each, smallest first.
         colours = list(RISING)
         groups = [index * len(RISING) // len(values) for index in groups]
-        bands = [
-            [text for text, group in zip(texts, groups, strict=True) if group == band]
-            for band in range(len(RISING))
-        ]
-        names = [f"{members[0]} to {members[-1]}" for members in bands]
+        bands = grouped(range(len(values)), groups.__getitem__).values()
+        names = [f"{texts[band[0]]} to {texts[band[-1]]}" for band in bands]
     about = {"name": name, "title": title, "values": texts}
     return {**about, "names": names, "colours": colours, "of": groups}
 
@@ -215,11 +210,7 @@ def _rows(
     """A row for each configuration, one environment after another."""
     for index, results in enumerate(dataset.environments):
         short_axes = label_axes(dataset, results)
-        conclusive = [
-            (check, short(check.samples_per_second))
-            for check in results.cap_checks
-            if check.fits or check.fails
-        ]
+        conclusive = [check for check in results.cap_checks if check.fits or check.fails]
         for own in shown[results.environment_id]:
             layers = memory_layers(own.row)
             yield {
@@ -228,9 +219,8 @@ def _rows(
                 "label": dataset.label(own.choices),
                 "short": label(own.choices, short_axes),
                 "capChecks": [
-                    # The cap's bytes, whether it fitted, its speed and its memory.
-                    [check.budget_bytes, int(check.fits), speed, check.memory_bytes]
-                    for check, speed in conclusive
+                    _cap_check(check)
+                    for check in conclusive
                     if check.follows_trial in own.trial_ids
                 ],
                 "batch": own.effective_batch,
@@ -243,6 +233,12 @@ def _rows(
                 "flags": list(map(with_heading, own.flags)),
                 "memoryLayers": layers and list(layers.values()),
             }
+
+
+def _cap_check(check: CapCheck) -> list[Any]:
+    """The cap's bytes, whether it fitted, its speed and its memory."""
+    speed = short(check.samples_per_second)
+    return [check.budget_bytes, int(check.fits), speed, check.memory_bytes]
 
 
 def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
@@ -267,18 +263,16 @@ def batch_lines(
     axes = [axis for axis in dataset.varying_axes if axis not in _BATCH_AXES]
     lines: list[dict[str, Any]] = []
     for techniques, points in _fastest_by_size(results, index_of).items():
-        if len(points) > 1:
-            moved = sum(value != results.baseline[axis] for axis, value in techniques)
-            name = label(dict(techniques), axes)
-            lines.append(
-                {
-                    "name": name if moved else f"{name} (baseline)",
-                    "moved": moved,
-                    "points": [index_of[points[size].trial_ids[0]] for size in sorted(points)],
-                    "sizes": sorted(points),
-                    "speed": max(own.samples_per_second for own in points.values()),
-                }
-            )
+        moved = sum(value != results.baseline[axis] for axis, value in techniques)
+        name = label(dict(techniques), axes)
+        line: dict[str, Any] = {
+            "name": name if moved else f"{name} (baseline)",
+            "moved": moved,
+            "points": [index_of[points[size].trial_ids[0]] for size in sorted(points)],
+            "sizes": sorted(points),
+            "speed": max(own.samples_per_second for own in points.values()),
+        }
+        lines += [line] if len(points) > 1 else []
     lines.sort(key=itemgetter("speed"), reverse=True)
     # The fastest sets come first. The baseline's line is added for comparison.
     for number, line in enumerate(lines):

@@ -50,15 +50,13 @@ def decisions(
 
     ``candidates`` holds what the steps' second numbers stand for, each once. For a budget the last
     decision counts whose least bytes are not above it; below the first, nothing fits. ``recipes``
-    and ``index_of`` number recipes and trials as the page's data does. Queries come by importance,
-    and those that the page has no room for are left out.
+    and ``index_of`` number recipes and trials. Queries that the page has no room for are left out.
     """
     steps: dict[str, list[tuple[int, int]]] = {}
-    # Most queries share their candidates, so each is held once.
     numbers: dict[str, int] = {}
     defaults = Defaults(results)
     # Whole queries only: half a table of decisions would hold wrong ones.
-    room = max(1, limit // max(1, len(results.configurations)))
+    room = max(1, limit // len(results.configurations))
     for query in itertools.islice(_queries(results), room):
         listed = steps[key_of(query, recipes)] = []
         objective, batch, recipe = query
@@ -108,14 +106,10 @@ def offered_batches(results: EnvironmentResults) -> list[int]:
     """
     measured = sorted({own.effective_batch for own in results.configurations})
     # Every n-th if there are very many, rounded up.
-    batches = measured[:: -(-len(measured) // MAX_BATCHES) or 1]
+    batches = measured[:: -(-len(measured) // MAX_BATCHES)]
     # Above what was measured, powers of two are what people ask for.
-    power = 1
-    while power <= 1024 and len(batches) < MAX_BATCHES:
-        if power > measured[-1]:
-            batches.append(power)
-        power *= 2
-    return batches
+    powers = [2**exponent for exponent in range(11) if 2**exponent > measured[-1]]
+    return [*batches, *powers][: max(MAX_BATCHES, len(batches))]
 
 
 def plain_decision(

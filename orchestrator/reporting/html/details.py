@@ -48,18 +48,17 @@ def plain_anatomy(anatomy: Anatomy) -> dict[str, Any]:
     timeline = anatomy.timeline
     ratio = anatomy.values("phases").get(BACKWARD_TO_FORWARD)
     mfu = anatomy.values("efficiency").get("MFU")
-    rules = [
-        (entry.name, entry.value, entry.expected, entry.unit, int(entry.held))
-        for entry in anatomy.entries
-        if entry.held is not None
-    ]
     return {
         **parts,
         "ratios": [
             "" if ratio is None else number(ratio),
             "" if mfu is None else f"{100 * mfu:.1f} %",
         ],
-        "rules": rules,
+        "rules": [
+            (entry.name, entry.value, entry.expected, entry.unit, int(entry.held))
+            for entry in anatomy.entries
+            if entry.held is not None
+        ],
         # A tenth of a MiB and five digits of a second are below a pixel of the drawn timeline.
         "timeline": {
             "seconds": [float(f"{seconds:.5g}") for seconds in timeline.seconds],

@@ -67,21 +67,25 @@ def render(report: Report) -> str:
         facts = _facts(dataset, dataset.main, data)
         facts["json"] = Markup(script_json(_visible(data)))
         scripts = SCRIPTS
-    style = _read("page.css")
-    script = bundle(scripts)
+    style, script = _read("page.css"), bundle(scripts)
     config = dataset.run.config
-    page = _templates().get_template("page.html.j2")
-    return page.render(
-        **facts,
-        name=dataset.name or "Run",
-        policy=content_security_policy(script, style),
-        style=Markup(style),
-        script=Markup(script),
-        opening=opening,
-        parts=list(_parts(report)),
-        command=dataset.run.command,
-        config=config and json.dumps(config, indent=2, sort_keys=True),
-        queries=queries(dataset),
+    return (
+        _templates()
+        .get_template("page.html.j2")
+        .render(
+            **facts,
+            name=dataset.name or "Run",
+            policy=content_security_policy(script, style),
+            style=Markup(style),
+            script=Markup(script),
+            opening=opening,
+            parts=list(_parts(report)),
+            command=dataset.run.command,
+            config=config and json.dumps(config, indent=2, sort_keys=True),
+            table=TRIALS,
+            query_columns=query_columns(dataset),
+            size=dataset.main.memory_column if dataset.main else "peak_allocated_bytes",
+        )
     )
 
 
@@ -205,18 +209,13 @@ def _options(environments: list[dict[str, Any]]) -> dict[str, list[tuple[Any, st
 def _parts(report: Report) -> Iterator[tuple[ReportPart, str, str]]:
     """Each section with tables on the page, its id, and its hardware if there are several."""
     environments = report.dataset.environments
-    for part in report.parts:
-        if not (part.section.on_page and part.content.tables):
-            continue
-        section_id = part.section.name
-        on = ""
-        if part.environment is not None and len(environments) > 1:
-            on = f" on {part.environment.hardware}"
-            index = environments.index(part.environment)
-            # The first environment's sections keep the plain name, so that links to it stay.
-            if index:
-                section_id = f"{part.section.name}-{index + 1}"
-        yield part, section_id, on
+    shown = (own for own in report.parts if own.section.on_page and own.content.tables)
+    for part in shown:
+        index = 0 if part.environment is None else environments.index(part.environment)
+        # The first environment's sections keep the plain name, so that links to it stay.
+        section_id = f"{part.section.name}-{index + 1}" if index else part.section.name
+        has_others = part.environment is not None and len(environments) > 1
+        yield part, section_id, f" on {environments[index].hardware}" if has_others else ""
 
 
 def first_decision(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,7 +225,7 @@ def first_decision(data: Mapping[str, Any]) -> dict[str, Any]:
     decision = decision_at(environment["decisions"], question, budget)
     asked = "Fastest of all" if budget is None else f"Fastest in {memory(budget)}"
     if decision is None:
-        nothing = {"gain": "", "faster": 0, "figures": "", "default": ""}
+        nothing = dict.fromkeys(("gain", "faster", "figures", "default"), "")
         return {**nothing, "asked": asked, "label": "Nothing measured fits"}
     speed = number(decision["figures"]["samples_per_second"])
     figures = f"{speed} samples/s in {memory(decision['memory'])}"
@@ -242,28 +241,7 @@ def script_json(value: Any) -> str:
     return text
 
 
-def queries(dataset: Dataset) -> list[tuple[str, str, str]]:
-    """(tool, snippet before the budget in GiB, snippet after it): the fastest within a budget."""
-    size = "peak_allocated_bytes"
-    if dataset.main is not None:
-        size = dataset.main.memory_column
-    # Only plain identifiers can stand in a query without quotes.
+def query_columns(dataset: Dataset) -> list[str]:
+    """What the queries show of a configuration: plain identifiers, which need no quotes."""
     axes = [axis for axis in dataset.varying_axes if axis.isidentifier()]
-    columns = list(dict.fromkeys(["trial_id", "micro_batch", *axes]))
-    duckdb = (
-        f"SELECT {', '.join(columns)}, samples_per_second, {size} / 1024.0**3 AS gib\n"
-        f"FROM '{TRIALS}'\nWHERE outcome = 'ok' AND {size} <= "
-    )
-    polars = (
-        f'import polars as pl\n\n(\n    pl.scan_parquet("{TRIALS}")\n'
-        f'    .filter(pl.col("outcome") == "ok", pl.col("{size}") <= '
-    )
-    listed = ", ".join(f'"{column}"' for column in (*columns, "samples_per_second", size))
-    best = (
-        f" * 1024**3)\n    .select({listed})\n"
-        '    .sort("samples_per_second", descending=True)\n    .head(10)\n    .collect()\n)'
-    )
-    return [
-        ("DuckDB", duckdb, " * 1024.0**3\nORDER BY samples_per_second DESC LIMIT 10;"),
-        ("Polars", polars, best),
-    ]
+    return list(dict.fromkeys(["trial_id", "micro_batch", *axes]))

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.analysis.explanation import Breakdown, Explanation, LossCurves
 from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.reporting.explanation import seconds
-from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, new_figure, png
+from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, drawing, png
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import memory
 
@@ -25,27 +25,26 @@ def render(explanation: Explanation) -> bytes:
     losses = explanation.losses
     # The picture grows with its panels.
     height = _HEADING + _PANEL * (2 if losses is None else 3)
-    figure = new_figure(10, height)
-    for index, (name, side) in enumerate((("A", explanation.before), ("B", explanation.after))):
-        # 0.2 inches below the top edge, each line 0.27 inches below the former.
-        y = 1 - (0.2 + 0.27 * index) / height
-        text = visible(f"{name}  {side.label}")
-        figure.text(0.03, y, text, fontsize=11, color=INK, va="top", parse_math=False)
-    breakdowns: list[tuple[str, Breakdown, Callable[[float], str]]] = [
-        ("Time per sample", explanation.seconds_per_sample, seconds),
-        ("Memory at the peak", explanation.memory_bytes, memory),
-    ]
-    for index, (title, breakdown, write) in enumerate(breakdowns):
-        is_profiled = breakdown.source == "anatomy"
-        source = "both profiled" if is_profiled else "from the table's columns"
-        _bars(_panel(figure, index, height, f"{title}: {source}"), breakdown, write)
-    if losses is not None:
-        meaning = "Loss of each step; grey is where B's mean (dashed) matches A"
-        # Without a band, the losses were not checked.
-        if losses.state is CheckState.NOT_CHECKED:
-            meaning = "Loss of each step; not checked: over so few steps a mismatch could be chance"
-        _curves(_panel(figure, 2, height, meaning), losses)
-    return png(figure)
+    with drawing(10, height) as figure:
+        for index, (name, side) in enumerate((("A", explanation.before), ("B", explanation.after))):
+            # 0.2 inches below the top edge, each line 0.27 inches below the former.
+            y = 1 - (0.2 + 0.27 * index) / height
+            figure.text(0.03, y, visible(f"{name}  {side.label}"), fontsize=11, va="top")
+        breakdowns: list[tuple[str, Breakdown, Callable[[float], str]]] = [
+            ("Time per sample", explanation.seconds_per_sample, seconds),
+            ("Memory at the peak", explanation.memory_bytes, memory),
+        ]
+        for index, (title, breakdown, write) in enumerate(breakdowns):
+            is_profiled = breakdown.source == "anatomy"
+            source = "both profiled" if is_profiled else "from the table's columns"
+            _bars(_panel(figure, index, height, f"{title}: {source}"), breakdown, write)
+        if losses is not None:
+            # Without a band, the losses were not checked.
+            meaning = "not checked: over so few steps a mismatch could be chance"
+            if losses.state is not CheckState.NOT_CHECKED:
+                meaning = "grey is where B's mean (dashed) matches A"
+            _curves(_panel(figure, 2, height, f"Loss of each step; {meaning}"), losses)
+        return png(figure)
 
 
 def _panel(figure: Any, index: int, height: float, title: str) -> Any:
@@ -53,11 +52,8 @@ def _panel(figure: Any, index: int, height: float, title: str) -> Any:
     # 0.42 inches below the axes leave room for the numbers of the steps.
     bottom = height - _HEADING - _PANEL * (index + 1) + 0.42
     axes = figure.add_axes((0.05, bottom / height, 0.62, 1.6 / height))
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side == "left")
-        spine.set_color(FAINT)
-    axes.tick_params(color=FAINT)
+    axes.set_title(title)
+    axes.spines["bottom"].set_visible(False)
     return axes
 
 
@@ -79,15 +75,13 @@ def _curves(axes: Any, losses: LossCurves) -> None:
         axes.plot(
             numbers, curve, color=colour, label=name, linewidth=1.6, marker="o", markersize=2.5
         )
-    axes.tick_params(labelsize=9, labelcolor=SOFT)
+    axes.tick_params(labelsize=9)
     axes.xaxis.get_major_locator().set_params(integer=True)
     _legend(axes)
 
 
 def _legend(axes: Any) -> None:
-    axes.legend(
-        bbox_to_anchor=(1.02, 1.02), loc="upper left", frameon=False, fontsize=9, labelcolor=SOFT
-    )
+    axes.legend(bbox_to_anchor=(1.02, 1.02), loc="upper left", labelcolor=SOFT)
 
 
 def _parts(breakdown: Breakdown) -> list[tuple[str, float, float]]:
@@ -111,7 +105,7 @@ def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> Non
         axes.barh([0, 1], [before, after], left=ends, color=colour, label=visible(name), **look)
         ends = [ends[0] + before, ends[1] + after]
     for index, whole in enumerate((breakdown.before, breakdown.after)):
-        axes.text(ends[index], index, f" {write(whole)}", va="center", fontsize=9.5, color=INK)
+        axes.text(ends[index], index, f" {write(whole)}", va="center", fontsize=9.5)
     axes.set_yticks([0, 1], ["A", "B"], fontsize=11, color=INK)
     axes.invert_yaxis()
     # 16 % more than the longer bar leaves room for its figure.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.configuration import Configuration, choice_order
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.reporting.plots.style import MARKERS
 
@@ -36,7 +35,7 @@ def values_of(axis: str, configurations: Iterable[Configuration]) -> list[Choice
     values = list({key_of(value): value for value in occurring}.values())
     # Techniques in the order of their documentation, so that defaults come first.
     if axis not in AXES or AXES[axis].integer_argument:
-        return sorted(values, key=_order)
+        return sorted(values, key=choice_order)
     variants = [value for value in AXES[axis].variants if value in values]
     return variants + [value for value in values if value not in variants]
 
@@ -44,11 +43,6 @@ def values_of(axis: str, configurations: Iterable[Configuration]) -> list[Choice
 def key_of(value: Choice) -> tuple[str, Choice]:
     """Distinguishes 1, True and 1.0."""
     return type(value).__name__, value
-
-
-def _order(value: Choice) -> tuple[bool, bool, Any]:
-    """A sort key: None first, then numbers by size, then names."""
-    return isinstance(value, str), value is not None, value or 0
 
 
 def label_axes(dataset: Dataset, results: EnvironmentResults) -> Sequence[str]:

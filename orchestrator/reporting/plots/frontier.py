@@ -10,6 +10,7 @@ from jobs.record import Outcome
 from jobs.spec import Choice
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.grouping import grouped
 from orchestrator.labels import label as label_of
 from orchestrator.reporting.configurations import memory_meaning, recipe_name
 from orchestrator.reporting.plots.encoding import (
@@ -21,12 +22,11 @@ from orchestrator.reporting.plots.encoding import (
 )
 from orchestrator.reporting.plots.point_labels import Label, Line, labelled, write
 from orchestrator.reporting.plots.style import (
-    FAINT,
     INK,
     MARKERS,
     SOFT,
     colours_of,
-    new_figure,
+    drawing,
     png,
 )
 from orchestrator.reporting.terminal.safe_text import visible
@@ -73,13 +73,17 @@ class _Picture:
 
 def render(dataset: Dataset) -> bytes:
     """A PNG of the environment with the most configurations, 1600 × 1000 pixels."""
-    figure = new_figure(10, 6.25)
-    axes = figure.add_axes((0.072, 0.1, 0.725, 0.735))
-    if dataset.main is None:
-        axes.set_axis_off()
-        axes.text(0.5, 0.5, "No trial ended ok", ha="center", va="center", fontsize=16)
+    with drawing(10, 6.25) as figure:
+        axes = figure.add_axes((0.072, 0.1, 0.725, 0.735))
+        if dataset.main is None:
+            axes.set_axis_off()
+            axes.text(0.5, 0.5, "No trial ended ok", ha="center", va="center", fontsize=16)
+        else:
+            _draw(figure, axes, dataset, dataset.main)
         return png(figure)
-    results = dataset.main
+
+
+def _draw(figure: Any, axes: Any, dataset: Dataset, results: EnvironmentResults) -> None:
     largest = max(own.memory_bytes for own in results.configurations)
     unit = GIB if largest >= GIB else MIB
     picture = _Picture(figure=figure, axes=axes, dataset=dataset, results=results, unit=unit)
@@ -93,7 +97,6 @@ def render(dataset: Dataset) -> bytes:
     _legends(picture, colours, markers)
     _title(picture)
     _labels(picture)
-    return png(figure)
 
 
 def _encoding(
@@ -108,12 +111,13 @@ def _encoding(
 
 def _scatter(picture: _Picture, colours: _Encoding, markers: _Encoding) -> None:
     """Draw a point for each configuration. Those of other training recipes are small and pale."""
+
     # matplotlib draws one marker per call, so points that look the same are drawn together.
-    groups: dict[tuple[bool, str, str], list[Configuration]] = {}
-    for configuration in picture.results.configurations:
-        is_ranked = configuration.training_recipe == picture.results.recipe
-        key = (is_ranked, markers.sign_of(configuration), colours.sign_of(configuration))
-        groups.setdefault(key, []).append(configuration)
+    def look_of(own: Configuration) -> tuple[bool, str, str]:
+        is_ranked = own.training_recipe == picture.results.recipe
+        return is_ranked, markers.sign_of(own), colours.sign_of(own)
+
+    groups = grouped(picture.results.configurations, look_of)
     for (is_ranked, marker, colour), members in groups.items():
         emphasis = _RANKED_POINTS if is_ranked else _OTHER_RECIPE_POINTS
         points = picture.coordinates(members)
@@ -152,12 +156,9 @@ def _dress(picture: _Picture) -> None:
     axes.set_ylim(bottom=0)
     axes.grid(True, color="#eceff2", linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.tick_params(color=FAINT, labelcolor=SOFT, labelsize=9.5)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(FAINT)
-    axes.set_xlabel(f"memory, {'GiB' if picture.unit == GIB else 'MiB'}", color=SOFT, fontsize=10)
-    axes.set_ylabel("samples per second", color=SOFT, fontsize=10)
+    axes.tick_params(labelsize=9.5)
+    axes.set_xlabel(f"memory, {'GiB' if picture.unit == GIB else 'MiB'}")
+    axes.set_ylabel("samples per second")
 
 
 def _budgets(picture: _Picture) -> None:
@@ -195,17 +196,16 @@ def _legends(picture: _Picture, colours: _Encoding, markers: _Encoding) -> None:
         return Line2D([], [], color=colour, marker=marker, **look)
 
     results = picture.results
-    # With several recipes there are several fronts, so the line is named by its recipe.
-    has_other_recipes = len(results.fronts) > 1
-    front_name = recipe_name(results, results.recipe) if has_other_recipes else "no other is better"
     ring = Line2D(
         [], [], color=INK, linewidth=1.8, marker="o", markerfacecolor="none", markersize=9
     )
-    lines: list[tuple[Choice, Any]] = [(front_name, ring)]
-    if has_other_recipes:
+    lines: list[tuple[Choice, Any]] = [("no other is better", ring)]
+    # With several recipes there are several fronts, so the line is named by its recipe.
+    if len(results.fronts) > 1:
         dotted = Line2D([], [], color=SOFT, linewidth=1.3, linestyle=DOTTED)
         pale = Line2D([], [], color=SOFT, marker="o", linestyle="", markersize=4, alpha=0.4)
-        lines += [("across recipes", dotted), ("other recipes", pale)]
+        named = (recipe_name(results, results.recipe), ring)
+        lines = [named, ("across recipes", dotted), ("other recipes", pale)]
     # As a share of the figure's height: the top of the axes beside the legend.
     top = 0.835
     for heading, entries in (
@@ -223,18 +223,13 @@ def _legend(figure: Any, heading: str, entries: Sequence[tuple[Choice, Any]], to
     legend = figure.legend(
         [handle for _, handle in entries],
         [name if len(name) <= 24 else f"{name[:23]}…" for name in names],
-        title=visible(heading).replace("_", " ").replace("$", r"\$"),
+        title=visible(heading).replace("_", " "),
+        title_fontproperties={"weight": "bold", "size": 9},
         loc="upper left",
         bbox_to_anchor=(0.81, top),
-        frameon=False,
         alignment="left",
-        fontsize=9,
-        labelcolor=INK,
         borderaxespad=0,
     )
-    legend.get_title().set(fontweight="bold", fontsize=9)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
     # The legend's height in pixels as a share of the figure, and a gap to the next one.
     box = legend.get_window_extent(figure.canvas.get_renderer())
     return float(box.height / figure.bbox.height + 0.018)
@@ -246,13 +241,11 @@ def _title(picture: _Picture) -> None:
     title = f"{name}: memory against speed" if name else "Memory against speed"
     measured = f"{count(len(results.configurations), 'configuration')} on {results.hardware}"
     skipped = sum(row["outcome"] == Outcome.SKIPPED for row in picture.dataset.rows)
-    if skipped:
-        measured = f"{measured} ({skipped} more skipped)"
-    subtitle = f"{measured}. Memory: {memory_meaning(results)}."
-    heading = {"va": "top", "parse_math": False}
+    more = f" ({skipped} more skipped)" if skipped else ""
+    subtitle = f"{measured}{more}. Memory: {memory_meaning(results)}."
     text = picture.figure.text
-    text(0.018, 0.968, visible(title), **heading, color=INK, fontsize=15, fontweight="bold")
-    text(0.018, 0.912, visible(subtitle), **heading, color=SOFT, fontsize=9.5)
+    text(0.018, 0.968, visible(title), va="top", fontsize=15, fontweight="bold")
+    text(0.018, 0.912, visible(subtitle), va="top", color=SOFT, fontsize=9.5)
 
 
 def _labels(picture: _Picture) -> None:

@@ -79,7 +79,6 @@ def write(axes: Any, labels: Sequence[Label], points: Line, lines: Sequence[Line
         avoid_label_lines_overlap=True,
         zorder=6,
         linespacing=1.25,
-        parse_math=False,
     )[2]
     for text in texts:
         # None stands for a label without room.

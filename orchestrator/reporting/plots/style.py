@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from jobs.spec import Choice
@@ -38,15 +39,39 @@ def colours_of(values: Sequence[Choice]) -> list[str]:
     return colours
 
 
-def new_figure(width: float, height: float) -> Any:
-    """An empty figure of a size in inches, which no window ever shows."""
+@contextmanager
+def drawing(width: float, height: float) -> Iterator[Any]:
+    """An empty figure of a size in inches, which no window ever shows, and the style of its parts.
+
+    Text is never read as mathematics, because names of a run may hold dollar signs.
+    """
+    import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # Agg needs no display, and draws the same picture on every machine.
-    figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH)
-    FigureCanvasAgg(figure)
-    return figure
+    style: Any = {
+        "text.parse_math": False,
+        "text.color": INK,
+        "axes.edgecolor": FAINT,
+        "axes.labelcolor": SOFT,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlecolor": INK,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 11,
+        "axes.titleweight": "bold",
+        "xtick.color": FAINT,
+        "xtick.labelcolor": SOFT,
+        "ytick.color": FAINT,
+        "ytick.labelcolor": SOFT,
+        "legend.fontsize": 9,
+        "legend.frameon": False,
+    }
+    with matplotlib.rc_context(style):
+        # Agg needs no display, and draws the same picture on every machine.
+        figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH)
+        FigureCanvasAgg(figure)
+        yield figure
 
 
 def png(figure: Any) -> bytes:

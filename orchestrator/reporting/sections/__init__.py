@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from orchestrator.reporting.content import EnvironmentSection, RunSection
+from functools import partial
+
+from orchestrator.reporting.content import Section
 from orchestrator.reporting.sections import (
     anatomy,
     budgets,
@@ -19,20 +21,20 @@ from orchestrator.reporting.sections import (
     warnings,
 )
 
-SECTIONS: tuple[RunSection | EnvironmentSection, ...] = (
-    RunSection(name="headline", make=headline.make, terminal_rows=1, on_page=False),
-    RunSection(name="search_summary", make=search_summary.make, terminal_rows=1),
-    EnvironmentSection(
-        name="pareto_front", make=pareto_front.make, terminal_rows=20, on_page=False
-    ),
-    EnvironmentSection(name="budgets", make=budgets.make, terminal_rows=24),
-    EnvironmentSection(name="longest_context", make=longest_context.make, terminal_rows=12),
-    EnvironmentSection(name="hf_guide", make=hf_guide.make),
-    EnvironmentSection(name="anatomy", make=anatomy.make, on_page=False),
-    EnvironmentSection(name="effects", make=effects.make),
-    EnvironmentSection(name="cumulative", make=cumulative.make),
-    EnvironmentSection(name="environment", make=environment.make),
-    RunSection(name="failures", make=failures.make, terminal_rows=5),
-    RunSection(name="warnings", make=warnings.make, terminal_rows=12),
-    RunSection(name="one_time_costs", make=one_time_costs.make),
+_of_environments = partial(Section, of_environments=True)
+
+SECTIONS: tuple[Section, ...] = (
+    Section(name="headline", make=headline.make, terminal_rows=1, on_page=False),
+    Section(name="search_summary", make=search_summary.make, terminal_rows=1),
+    _of_environments(name="pareto_front", make=pareto_front.make, terminal_rows=20, on_page=False),
+    _of_environments(name="budgets", make=budgets.make, terminal_rows=24),
+    _of_environments(name="longest_context", make=longest_context.make, terminal_rows=12),
+    _of_environments(name="hf_guide", make=hf_guide.make),
+    _of_environments(name="anatomy", make=anatomy.make, on_page=False),
+    _of_environments(name="effects", make=effects.make),
+    _of_environments(name="cumulative", make=cumulative.make),
+    _of_environments(name="environment", make=environment.make),
+    Section(name="failures", make=failures.make, terminal_rows=5),
+    Section(name="warnings", make=warnings.make, terminal_rows=12),
+    Section(name="one_time_costs", make=one_time_costs.make),
 )

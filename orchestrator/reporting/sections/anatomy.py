@@ -27,21 +27,12 @@ Parts = Mapping[str, float]
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     """Three tables: memory by use, time by kind of operation, passes by class of module."""
     anatomies = anatomies_of(dataset, results.front)
-    profiled = [
-        (dataset.label(own.choices), anatomies[own.trial_ids[0]])
-        for own in results.front
-        if own.trial_ids[0] in anatomies
-    ]
+    labels = {own.trial_ids[0]: dataset.label(own.choices) for own in results.front}
+    profiled = [(labels[trial_id], anatomy) for trial_id, anatomy in anatomies.items()]
     if not profiled:
         return None
     memory = [(label, anatomy.values("memory")) for label, anatomy in profiled]
-    modules = []
-    for label, anatomy in profiled:
-        seconds = anatomy.values("modules")
-        whole = sum(seconds.values())
-        if whole:
-            shares = {name: value / whole for name, value in seconds.items()}
-            modules.append((label, shares))
+    modules = [(label, _shares_of_sum(anatomy.values("modules"))) for label, anatomy in profiled]
     held = "Memory at the peak, by what held it."
     passes = (
         "Forward and backward pass by class of module. torch.nn's blocks but normalizations count "
@@ -50,7 +41,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     tables = (
         _breakdown(memory, 0.01, Format.MEMORY, "memory", held),
         _time(profiled),
-        _breakdown(modules, 0.03, Format.SHARE, "modules", passes),
+        _breakdown([own for own in modules if own[1]], 0.03, Format.SHARE, "modules", passes),
     )
     return Content(
         title="Where memory and time go",
@@ -113,6 +104,12 @@ def _time(profiled: Profiled) -> Table:
     return Table(
         name="time", caption="Time by kind of operation.", columns=tuple(columns), rows=tuple(rows)
     )
+
+
+def _shares_of_sum(parts: Parts) -> Parts:
+    """The parts as shares of their sum; empty if the sum is zero."""
+    whole = sum(parts.values())
+    return {name: value / whole for name, value in parts.items()} if whole else {}
 
 
 def _shares(anatomy: Anatomy) -> dict[str, float | None]:

@@ -47,10 +47,10 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     for pick in results.budget_picks:
         if pick.left_out:
             fastest = pick.left_out[0]
-            number_left_out = count(len(pick.left_out), "faster configuration")
+            left_out = count(len(pick.left_out), "faster configuration")
             notes.append(
-                f"{memory(pick.budget_bytes)}: {number_left_out} left out, whose losses do not "
-                f"match the reference; the fastest is {dataset.pick_label(fastest)} with "
+                f"{memory(pick.budget_bytes)}: {left_out} left out, whose losses do not match the "
+                f"reference; the fastest is {dataset.pick_label(fastest)} with "
                 f"{number(fastest.samples_per_second)} samples/s."
             )
     return Content(
@@ -80,15 +80,13 @@ def _row(
     # A cap check is evidence for this budget, or for one that includes it.
     check = decisive_check(results.cap_checks, configuration.trial_ids, pick.budget_bytes)
     # The speed under a cap, or a word if there is none; None if no pick of the run was checked.
-    under_cap: float | str | None = None
-    if results.cap_checks and pick.budget_bytes >= results.device_bytes:
+    under_cap: float | str | None = INFERRED if check is None else check.samples_per_second
+    if pick.budget_bytes >= results.device_bytes:
         under_cap = "whole GPU"
-    elif results.cap_checks:
-        under_cap = INFERRED if check is None else check.samples_per_second
     return {
         **row_of(dataset, results, configuration),
         "configuration": dataset.pick_label(configuration),
-        "under_cap": under_cap,
+        "under_cap": under_cap if results.cap_checks else None,
         "cap_check": check_to_json(check),
     }
 
@@ -105,11 +103,9 @@ def _cap_notes(
     if is_inferred:
         yield f"“{INFERRED}”: not verified, it fits by its uncapped peak."
     for pick in results.budget_picks:
-        for configuration in pick.failed:
-            label = dataset.label(configuration.choices)
-            peak = memory(configuration.memory_bytes)
-            budget = memory(pick.budget_bytes)
-            yield f"{budget}: {label} took {peak} uncapped and failed its cap check."
+        for own in pick.failed:
+            failed = f"{dataset.label(own.choices)} took {memory(own.memory_bytes)} uncapped"
+            yield f"{memory(pick.budget_bytes)}: {failed} and failed its cap check."
     for check in results.cap_checks:
         if not (check.fits or check.fails):
             yield f"{memory(check.budget_bytes)}: a cap check was inconclusive ({check.outcome})."

@@ -25,24 +25,23 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     if not steps:
         return None
     # Each step is compared with the first one, the baseline.
+    _, start = steps[0]
     rows = []
-    for step in steps:
-        choices = step.configuration.choices
-        added = f"{step.axis} {choices[step.axis]}" if step.axis else "baseline"
-        own = {
-            "axis": step.axis or None,
-            "added": batch_label(choices) if step.axis == "accumulation" else added,
-            "memory_ratio": step.memory_ratio,
-            "speed_ratio": step.speed_ratio,
+    for axis, own in steps:
+        added = f"{axis} {own.choices[axis]}" if axis else "baseline"
+        step = {
+            "axis": axis or None,
+            "added": batch_label(own.choices) if axis == "accumulation" else added,
+            "memory_ratio": own.memory_bytes / start.memory_bytes,
+            "speed_ratio": own.samples_per_second / start.samples_per_second,
         }
-        rows.append({**row_of(dataset, results, step.configuration), **own})
+        rows.append({**row_of(dataset, results, own), **step})
     return Content(
         title="Cumulative effect",
         text=(
-            f"One technique on top of another, at an effective batch of "
-            f"{steps[0].configuration.effective_batch}.",
+            f"One technique on top of another, at an effective batch of {start.effective_batch}.",
             "The one with least memory comes next; other training recipes come last.",
         ),
         tables=(Table(columns=COLUMNS, rows=tuple(rows)),),
-        notes=mark_notes(results, [step.configuration for step in steps]),
+        notes=mark_notes(results, [own for _, own in steps]),
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.grouping import grouped
 from orchestrator.reporting.content import Column, Content, Format, Row, Table
 from orchestrator.storage.layout import LOGS
 
@@ -24,10 +25,7 @@ COLUMNS = (
 
 def make(dataset: Dataset) -> Content | None:
     """One row for each kind of failure. None if every trial ended ok."""
-    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for row in dataset.rows:
-        if row["outcome"] != Outcome.OK:
-            groups.setdefault(_kind(row), []).append(row)
+    groups = grouped((row for row in dataset.rows if row["outcome"] != Outcome.OK), _kind)
     if not groups:
         return None
     rows = [_row(dataset, group) for group in groups.values()]

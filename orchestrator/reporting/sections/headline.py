@@ -26,10 +26,8 @@ def make(dataset: Dataset) -> Content | None:
     if results is None or not compared:
         return None
     budget, pick, gain = next(filter(_default_fits, compared), compared[0])
-    which = "the fastest of all"
-    if budget is not None:
-        which = f"the fastest in {memory(budget)}"
-    elif any(each.training_recipe != results.recipe for each in results.configurations):
+    which = "the fastest of all" if budget is None else f"the fastest in {memory(budget)}"
+    if budget is None and len(results.fronts) > 1:
         which = "the fastest with the same training recipe"
     label = dataset.pick_label(pick.configuration)
     text = f"{headline(gain)}, by {which}: {label}. {comparison(dataset, gain)}."
@@ -89,12 +87,9 @@ def comparison(dataset: Dataset, gain: Gain) -> str:
     """The default configuration that the headline compares with: its label and figures."""
     default = gain.default.configuration
     figures = f"{number(default.samples_per_second)} samples/s in {memory(default.memory_bytes)}"
-    line = f"Default: {dataset.pick_label(default)}, {figures}"
-    if gain.default.is_inferred:
-        line = f"{line}, inferred"
-    if not gain.is_same_batch:
-        line = f"{line}; it was not measured at this effective batch"
-    return line
+    inferred = ", inferred" if gain.default.is_inferred else ""
+    other = "" if gain.is_same_batch else "; it was not measured at this effective batch"
+    return f"Default: {dataset.pick_label(default)}, {figures}{inferred}{other}"
 
 
 def _speed(ratio: float) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.published_guide import GuideRow, guide, guide_rows
+from orchestrator.analysis.published_guide import Published, guide, guide_rows
 from orchestrator.reporting.configurations import CONFIGURATION, SPEED, mark_notes, row_of
 from orchestrator.reporting.content import Column, Content, Format, Table
 
+_FIGURES = ("seconds", "samples_per_second", "memory_mib")
 _MEASURED = ("peak_allocated_bytes", "peak_reserved_bytes", "device_peak_bytes")
 
 
@@ -24,19 +26,19 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         "The other columns are the steady state and true peaks.",
     ]
     # The published figures are explained only if a row has some.
-    if any(row.published for row in measured):
+    if any(published for _, published in measured):
         text.append(
             f"“{gpu}”: what the Hugging Face guides “Methods and tools for efficient training on a "
             f"single GPU” and “Model training anatomy” published for a {gpu} with 16 GB. A bare "
             f"CUDA context took {guide().context_mib:,} MiB there, and "
             f"{guide().context_and_weights_mib:,} MiB with the model's weights."
         )
-    rows = tuple(_row(dataset, results, row) for row in measured)
+    rows = tuple(_row(dataset, results, *row) for row in measured)
     return Content(
         title="Measured as in the Hugging Face guides",
         text=tuple(text),
         tables=(Table(columns=_columns(), rows=rows),),
-        notes=mark_notes(results, [row.configuration for row in measured]),
+        notes=mark_notes(results, [configuration for configuration, _ in measured]),
     )
 
 
@@ -57,15 +59,16 @@ def _columns() -> tuple[Column, ...]:
     return (CONFIGURATION, *made[:3], SPEED, *made[3:])
 
 
-def _row(dataset: Dataset, results: EnvironmentResults, row: GuideRow) -> dict[str, Any]:
-    measured, published = row.configuration.row, row.published
+def _row(
+    dataset: Dataset,
+    results: EnvironmentResults,
+    configuration: Configuration,
+    published: Published | None,
+) -> dict[str, Any]:
+    measured = configuration.row
     return {
-        **row_of(dataset, results, row.configuration),
-        "by_hand_seconds": measured.get("hf_guide_seconds"),
-        "by_hand_samples_per_second": measured.get("hf_guide_samples_per_second"),
-        "by_hand_memory_mib": measured.get("hf_guide_memory_mib"),
+        **row_of(dataset, results, configuration),
+        **{f"by_hand_{name}": measured.get(f"hf_guide_{name}") for name in _FIGURES},
         **{name: measured.get(name) for name in _MEASURED},
-        "published_seconds": published and published.seconds,
-        "published_samples_per_second": published and published.samples_per_second,
-        "published_memory_mib": published and published.memory_mib,
+        **{f"published_{name}": published and getattr(published, name) for name in _FIGURES},
     }

@@ -9,12 +9,14 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import LongestContext
 from orchestrator.reporting.configurations import (
     BUDGET,
+    CONFIGURATION,
     MEMORY,
     TOKENS,
     TRIAL,
     check_to_json,
     mark_notes,
     memory_meaning,
+    not_verified,
     row_of,
 )
 from orchestrator.reporting.content import Column, Content, Format, Row, Table
@@ -24,7 +26,6 @@ NOT_VARIED = "no sequence length was varied: give axes.sequence_length a list of
 INFERRED = "by its uncapped peak"
 _LENGTH = Column(key="sequence_length", heading="longest", format=Format.COUNT)
 _NEXT = Column(key="next_tokens", heading="did not fit", format=Format.COUNT)
-_TECHNIQUES = Column(key="configuration", heading="configuration", format=Format.CONFIGURATION)
 _FITS = Column(key="fits", heading="fits")
 
 
@@ -36,14 +37,12 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     rows: list[Row] = []
     shown = []
     for pick in results.budget_picks:
-        contexts = results.longest(pick.budget_bytes)
-        for context in contexts:
-            # The first row of a budget names it.
-            budget = pick.budget_bytes if context is contexts[0] else None
+        for index, context in enumerate(results.longest(pick.budget_bytes)):
             row = _row(dataset, results, context, pick.budget_bytes)
-            rows.append({**row, "budget": budget})
+            # The first row of a budget names it.
+            rows.append({**row, "budget": None if index else pick.budget_bytes})
             shown.append(context.configuration)
-    columns = (BUDGET, _LENGTH, TOKENS, MEMORY, _NEXT, _TECHNIQUES, _FITS, TRIAL)
+    columns = (BUDGET, _LENGTH, TOKENS, MEMORY, _NEXT, CONFIGURATION, _FITS, TRIAL)
     return Content(
         title="Longest context in each memory budget",
         text=(
@@ -86,15 +85,12 @@ def to_json(
 ) -> dict[str, Any]:
     """The answer as plain JSON values: tokens, bytes, tokens per second."""
     results = dataset.main
-    entries = []
-    if results is not None:
-        entries = [_row(dataset, results, context, memory_bytes) for context in contexts]
     return {
         "run": dataset.name,
-        "hardware": None if results is None else results.hardware,
-        "memory_column": None if results is None else results.memory_column,
+        "hardware": results and results.hardware,
+        "memory_column": results and results.memory_column,
         "memory_bytes": memory_bytes,
-        "longest": entries,
+        "longest": [_row(dataset, results, own, memory_bytes) for own in contexts if results],
     }
 
 
@@ -133,8 +129,7 @@ def _notes(
         cap = memory(check.budget_bytes)
         yield f"verified under a memory cap of {cap} (trial {check.trial_id})"
     elif _fit(results, context, memory_bytes) == INFERRED:
-        cap = memory(memory_bytes)
-        yield f"fits by its uncapped peak; not verified under a memory cap of {cap}"
+        yield not_verified(memory_bytes)
     if context.next_tokens is None:
         yield "no longer one was tried, so the limit may be higher"
     else:

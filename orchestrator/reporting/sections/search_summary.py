@@ -34,12 +34,10 @@ def progress(dataset: Dataset) -> list[str]:
     if run.finished:
         return []
     # Trials that the plan ruled out have a row from the beginning, so they are not counted.
-    ruled_out = [
-        row
+    ended = sum(
+        row["outcome"] != Outcome.UNSUPPORTED or row["started_at"] is not None
         for row in dataset.rows
-        if row["outcome"] == Outcome.UNSUPPORTED and row["started_at"] is None
-    ]
-    ended = len(dataset.rows) - len(ruled_out)
+    )
     so_far = count(ended, "trial")
     if run.planned and ended >= run.planned:
         return [f"Unfinished run: {so_far} ended, but not all follow-ups; a pick may still change."]
@@ -53,11 +51,9 @@ def search_sentences(search: SearchSummary | None) -> Iterator[str]:
     if search is None:
         return
     measured = f"{search.measured} of {count(search.planned, 'trial')} measured"
-    left_out = f"{sum(search.skipped.values()):,} skipped"
-    named = [f"{trials:,} {_RULES.get(rule, rule)}" for rule, trials in search.skipped.items()]
-    if named:
-        left_out = f"{left_out} ({', '.join(named)})"
-    yield f"Search ({search.kind}): {measured}, {left_out}."
+    rules = ", ".join(f"{n:,} {_RULES.get(rule, rule)}" for rule, n in search.skipped.items())
+    skipped = f"{sum(search.skipped.values()):,} skipped{f' ({rules})' if rules else ''}"
+    yield f"Search ({search.kind}): {measured}, {skipped}."
     yield from map(_result, search.results)
     # The audit compares the predictions of the search with measurements.
     if not search.skipped or search.audit is None:
@@ -70,12 +66,10 @@ def search_sentences(search: SearchSummary | None) -> Iterator[str]:
 
 def _result(result: BudgetResult) -> str:
     """The certainty of the result for one budget."""
-    where = "In the whole memory"
-    if result.budget_bytes is not None:
-        where = f"Within {memory(result.budget_bytes)}"
-    if result.recipe:
-        where = f"{where}, of all training recipes"
-    return f"{where}: {counts(result)}; {certainty(result)}."
+    budget = result.budget_bytes
+    where = "In the whole memory" if budget is None else f"Within {memory(budget)}"
+    recipes = ", of all training recipes" if result.recipe else ""
+    return f"{where}{recipes}: {counts(result)}; {certainty(result)}."
 
 
 def counts(result: BudgetResult) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.flags import FlagKind, flags_of
+from jobs.flags import flags_of
 from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.grouping import grouped
 from orchestrator.reporting import flags
 from orchestrator.reporting.content import Column, Content, Format, Row, Table
 
@@ -17,23 +18,19 @@ COLUMNS = (
 
 def make(dataset: Dataset) -> Content | None:
     """A row for each kind of flag, the most frequent first."""
-    groups: dict[FlagKind, list[tuple[float | None, str]]] = {}
-    for row in dataset.rows:
-        for flag in flags_of(row):
-            groups.setdefault(flag.kind, []).append((flag.value, dataset.row_label(row)))
-    if not groups:
+    flagged = [(flag, row) for row in dataset.rows for flag in flags_of(row)]
+    if not flagged:
         return None
-    rows: list[Row] = []
-    for kind, flagged in groups.items():
-        rows.append(
-            {
-                "count": len(flagged),
-                "kind": kind.value,
-                "heading": flags.heading(kind),
-                "text": flags.description(kind, [value for value, _ in flagged]),
-                "trials": [{"configuration": label} for _, label in flagged],
-            }
-        )
+    rows: list[Row] = [
+        {
+            "count": len(members),
+            "kind": kind.value,
+            "heading": flags.heading(kind),
+            "text": flags.description(kind, [flag.value for flag, _ in members]),
+            "trials": [{"configuration": dataset.row_label(row)} for _, row in members],
+        }
+        for kind, members in grouped(flagged, lambda member: member[0].kind).items()
+    ]
     rows.sort(key=lambda row: -row["count"])
     return Content(
         title="Warnings",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 _ELLIPSIS = " …"
 
 
@@ -11,12 +13,7 @@ def shortened(text: str, characters: int = 400) -> str:
     A first word that is longer by itself stays whole: half a path or name is of no use.
     """
     line = " ".join(text.split())
+    width = max(characters, len(line.partition(" ")[0]) + len(_ELLIPSIS))
     if len(line) <= characters:
         return line
-    # The last space that leaves room for the ellipsis, else the end of the first word.
-    end = line.rfind(" ", 0, characters - len(_ELLIPSIS) + 1)
-    if end < 0:
-        end = line.find(" ")
-    if end < 0:
-        return line
-    return f"{line[:end]}{_ELLIPSIS}"
+    return textwrap.shorten(line, width, placeholder=_ELLIPSIS, break_on_hyphens=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from typing import Literal
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -85,9 +84,11 @@ def _table(table: Table, room: int) -> Iterator[RenderableType]:
     columns = [column for column in table.shown_columns if not column.is_detail]
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True, header_style="bold")
     for column in columns:
-        may_wrap = column.format in (Format.TEXT, Format.CONFIGURATION)
-        justify: Literal["left", "right"] = "right" if column.is_figure else "left"
-        grid.add_column(Text(visible(column.heading)), justify=justify, no_wrap=not may_wrap)
+        grid.add_column(
+            Text(visible(column.heading)),
+            justify="right" if column.is_figure else "left",
+            no_wrap=column.format not in (Format.TEXT, Format.CONFIGURATION),
+        )
     rows = table.rows[:room]
     if table.is_curve:
         # Keep every n-th row. n is rounded up, so that the rows fit the room. Count from the last

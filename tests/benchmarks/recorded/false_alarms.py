@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.analysis.comparison import Comparison, compare
-from orchestrator.analysis.comparison.run_differences import VERSIONS, differences
+from orchestrator.analysis.comparison.two_runs import VERSIONS, differences
 from orchestrator.analysis.dataset import Dataset, build_dataset, load_dataset
 from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.run_reader import read_run_folder

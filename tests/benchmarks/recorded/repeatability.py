@@ -23,7 +23,7 @@ from scipy import optimize, stats
 
 from jobs.flags import SHARED, flags_of, has_any
 from orchestrator.analysis.dataset import Dataset, load_dataset
-from orchestrator.analysis.repeatability import Pace, Variation, is_pace_known, pace_of
+from orchestrator.analysis.repeatability import Pace, Variation, pace_of
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.runs import folders_below, full_label, ok_rows
 
@@ -74,6 +74,15 @@ def _by_configuration(dataset: Dataset) -> dict[tuple[str, ...], Row]:
         if is_pace_known(row) and not has_any(flags_of(row), SHARED):
             rows[row["environment_id"], setting, full_label(dataset, row)] = row
     return rows
+
+
+def is_pace_known(row: Row) -> bool:
+    """Whether the row shows what ``pace_of`` returns.
+
+    Old rows do not record launches. They count as launch-bound, but may be GPU-bound.
+    """
+    is_recorded = row.get("launch_bound_update_share") is not None
+    return is_recorded or pace_of(row) is not Pace.LAUNCHES
 
 
 def _pair(

@@ -127,7 +127,7 @@ class StruckSweep(Target):
             if (self.folder / name).exists():
                 pq.read_table(self.folder / name)
         report = Report(dataset=load_dataset(self.folder))
-        markdown.render(report, picture=layout.FRONTIER_PLOT)
+        markdown.render(report)
         if with_page:
             page.render(report)
 

@@ -11,7 +11,6 @@ from orchestrator.analysis.repeatability import (
     Pace,
     SpeedError,
     difference_error,
-    is_pace_known,
     pace_of,
     speed_error,
 )
@@ -32,21 +31,21 @@ def row(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "pace", "is_known"),
+    ("changes", "pace"),
     [
-        ({}, Pace.GPU, True),
-        ({"host_bound_share": 0.05}, Pace.GPU, True),
-        ({"host_bound_share": 0.051}, Pace.HOST, True),
-        ({"host_bound_share": None}, Pace.GPU, True),
-        ({"launch_bound_update_share": 0.05}, Pace.GPU, True),
-        ({"launch_bound_update_share": 0.051}, Pace.LAUNCHES, True),
-        ({"gpu_model": None, "host_bound_share": 0.9}, Pace.CPU, True),
+        ({}, Pace.GPU),
+        ({"host_bound_share": 0.05}, Pace.GPU),
+        ({"host_bound_share": 0.051}, Pace.HOST),
+        ({"host_bound_share": None}, Pace.GPU),
+        ({"launch_bound_update_share": 0.05}, Pace.GPU),
+        ({"launch_bound_update_share": 0.051}, Pace.LAUNCHES),
+        ({"gpu_model": None, "host_bound_share": 0.9}, Pace.CPU),
         # A table that does not record launches may hold a GPU-bound row.
-        ({"launch_bound_update_share": None}, Pace.LAUNCHES, False),
+        ({"launch_bound_update_share": None}, Pace.LAUNCHES),
     ],
 )
-def test_pace_of_a_row_is_what_it_waits_for(changes, pace, is_known):
-    assert (pace_of(row(**changes)), is_pace_known(row(**changes))) == (pace, is_known)
+def test_pace_of_a_row_is_what_it_waits_for(changes, pace):
+    assert pace_of(row(**changes)) is pace
 
 
 def test_speed_error_adds_the_variation_between_trials_to_that_of_the_steps():

@@ -14,10 +14,9 @@ from orchestrator.analysis.repeatability import (
     BETWEEN_TECHNIQUES,
     BETWEEN_TRIALS,
     Pace,
-    is_pace_known,
 )
 from tests.benchmarks.recorded import repeatability
-from tests.benchmarks.recorded.repeatability import Pair
+from tests.benchmarks.recorded.repeatability import Pair, is_pace_known
 from tests.benchmarks.tables import command_line
 from tests.support.records import GPU_BOUND, make_record, write_run
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from importlib.metadata import version
 
 from orchestrator.prediction.prediction import Elsewhere, Figure, Prediction
-from orchestrator.reporting.prediction import labels, row, table
+from orchestrator.reporting import prediction
+from orchestrator.reporting.prediction import row, table
 from orchestrator.units import GIB, MIB
-from tests.support.config_files import config_of
 from tests.support.golden import assert_golden
 
 KNOWN = Prediction(
@@ -30,6 +30,7 @@ REFUSED = Prediction(
 RAGGED = replace(
     KNOWN,
     trial_id="bbbbbbbbbbbb",
+    choices={"micro_batch": 4},
     typical_device=Figure(bytes=3 * GIB, low=2 * GIB, high=4 * GIB),
     worst_tokens=480,
     typical_tokens=58,
@@ -39,20 +40,10 @@ RAGGED = replace(
 )
 
 
-def test_table_is_the_recorded_text():
-    words = {
-        KNOWN.trial_id: "batch 8",
-        UNKNOWN.trial_id: "batch 16",
-        REFUSED.trial_id: "batch 32",
-        RAGGED.trial_id: "batch 4",
-    }
-    text = table([KNOWN, UNKNOWN, REFUSED, RAGGED], words, {"transformers": "5.23.0"})
+def test_table_is_the_recorded_text(monkeypatch):
+    monkeypatch.setattr(prediction, "installed_versions", lambda: {"transformers": "5.23.0"})
+    text = table([KNOWN, UNKNOWN, REFUSED, RAGGED], ["micro_batch"])
     assert_golden("predictions.txt", text)
-
-
-def test_labels_name_the_axes_in_play(tmp_path):
-    words = labels([KNOWN, UNKNOWN], config_of(tmp_path, "axes: {micro_batch: [8, 16]}\n"))
-    assert words == {KNOWN.trial_id: "batch 8", UNKNOWN.trial_id: "batch 16"}
 
 
 def test_row_has_figures_cards_and_versions_as_far_as_they_are_known():

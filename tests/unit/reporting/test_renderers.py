@@ -11,9 +11,8 @@ from orchestrator.reporting import markdown
 from orchestrator.reporting.content import (
     Column,
     Content,
-    EnvironmentSection,
     Format,
-    RunSection,
+    Section,
     Table,
 )
 from orchestrator.reporting.html import page
@@ -47,10 +46,12 @@ def nothing(dataset: Dataset) -> None:
 
 
 SECTIONS = (
-    RunSection(name="of_the_run", make=of_the_run, terminal_rows=3),
-    EnvironmentSection(name="of_an_environment", make=of_an_environment, terminal_rows=3),
-    RunSection(name="nothing", make=nothing, terminal_rows=3),
-    RunSection(name="long", make=lambda _: content("Too long for a terminal")),
+    Section(name="of_the_run", make=of_the_run, terminal_rows=3),
+    Section(
+        name="of_an_environment", make=of_an_environment, of_environments=True, terminal_rows=3
+    ),
+    Section(name="nothing", make=nothing, terminal_rows=3),
+    Section(name="long", make=lambda _: content("Too long for a terminal")),
 )
 
 

@@ -9,7 +9,7 @@ from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.reporting.plots.encoding import encoded_axes, shown_budgets, values_of
 from orchestrator.reporting.plots.frontier import render
 from orchestrator.reporting.plots.point_labels import MAX_LABELS, Label, labelled, write
-from orchestrator.reporting.plots.style import PALETTE, RISING, colours_of, new_figure
+from orchestrator.reporting.plots.style import PALETTE, RISING, colours_of, drawing
 from orchestrator.units import GIB
 from tests.support.records import make_grid, make_record, write_run
 
@@ -41,17 +41,17 @@ def test_labelled_configurations_are_few_and_hold_the_ends(dataset):
 
 
 def test_write_never_covers_a_label_with_another():
-    figure = new_figure(6, 4)
-    axes = figure.add_subplot()
-    axes.set(xlim=(0, 10), ylim=(0, 10))
-    text = "batch 64 · bf16 · checkpoint\n38.9 GiB, 312/s"
-    labels = [Label(x=5 + n / 10, y=5, text=text) for n in range(30)]
-    write(axes, labels, ([5.0], [6.0]), [])
-    boxes = [drawn.get_window_extent() for drawn in axes.texts]
-    frame = axes.get_window_extent()
-    assert 3 <= len(boxes) < 30
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
-    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
+    with drawing(6, 4) as figure:
+        axes = figure.add_subplot()
+        axes.set(xlim=(0, 10), ylim=(0, 10))
+        text = "batch 64 · bf16 · checkpoint\n38.9 GiB, 312/s"
+        labels = [Label(x=5 + n / 10, y=5, text=text) for n in range(30)]
+        write(axes, labels, ([5.0], [6.0]), [])
+        boxes = [drawn.get_window_extent() for drawn in axes.texts]
+        frame = axes.get_window_extent()
+        assert 3 <= len(boxes) < 30
+        assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+        assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
 
 
 def test_shown_budgets_are_those_of_the_run_wherever_they_lie(tmp_path):

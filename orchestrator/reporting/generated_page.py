@@ -1,0 +1,33 @@
+"""Pages of docs/ that are written from the source: a template, and the values that it shows."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template of this folder with its values, which are Markdown already."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters |= {"one_line": one_line, "sentence": sentence}
+    text = files("orchestrator.reporting").joinpath(template).read_text(encoding="utf-8")
+    return environment.from_string(text).render(**values)
+
+
+def one_line(text: str) -> str:
+    """A doc without its line breaks."""
+    return " ".join(text.split())
+
+
+def sentence(doc: str) -> str:
+    """A one-line doc as a sentence."""
+    text = doc.rstrip(":.")
+    return f"{text[:1].upper()}{text[1:]}."
