@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -35,10 +35,19 @@ def quick_imports() -> Iterator[None]:
             gc.enable()
 
 
-def without_gpus() -> AbstractContextManager[Any]:
+@contextmanager
+def without_gpus() -> Iterator[None]:
     """Within it, PyTorch sees no GPU: a CUDA context would take memory from a measurement there."""
-    # PyTorch reads the variable when CUDA is first used, so it can be restored afterwards.
-    return patch.dict(os.environ, CUDA_VISIBLE_DEVICES="")
+    # PyTorch reads the variable when CUDA is first used, so it can be restored afterwards. Only
+    # this one is restored, because imports may set others.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    try:
+        yield
+    finally:
+        os.environ.pop("CUDA_VISIBLE_DEVICES")
+        if visible is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = visible
 
 
 def _not_compiled(function: Any = None, **_: Any) -> Any:
