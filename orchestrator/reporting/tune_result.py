@@ -65,7 +65,8 @@ class TuneResult:
     least_memory: ResultConfiguration | None
     """The measured configuration with the least memory, if nothing fits."""
     gain: float | None
-    """The speed of the best divided by that of the user's own arguments."""
+    """The speed of the best divided by that of the user's own arguments; None if one of them did
+    not end ok, or if the user's arguments do not fit the budget."""
     search: BudgetResult | None
     """What the search considered, ruled out and measured, and what could still be gained.
 
@@ -137,6 +138,10 @@ def _results(dataset: Dataset, environment: EnvironmentResults) -> Iterator[Tune
         yield _result(dataset, environment, constraints, found)
 
 
+def _fits(memory_bytes: float, budget: int | None) -> bool:
+    return budget is None or memory_bytes <= budget
+
+
 def _result(
     dataset: Dataset,
     environment: EnvironmentResults,
@@ -149,7 +154,7 @@ def _result(
     choices = environment.baseline
     user = next((own for own in measured if own.configuration.choices == choices), None)
     gain = None
-    if best is not None and user is not None:
+    if best is not None and user is not None and _fits(user.memory_bytes, constraints.memory_bytes):
         gain = best.configuration.samples_per_second / user.configuration.samples_per_second
     least = min(measured, key=attrgetter("memory_bytes"), default=None)
     lines = RecommendationText(dataset, environment, recommendation).best()
@@ -259,8 +264,11 @@ def _result_lines(result: TuneResult) -> Iterator[str]:
         figures, *shared = result.least_memory.text
         yield f"  least memory measured: {figures}"
         yield from shared
+    user = result.user_configuration
     if result.gain is not None:
         yield f"    {change(result.gain)} in speed over your own arguments"
+    elif result.best is not None and user is not None and not _fits(user.memory_bytes, budget):
+        yield f"    your own arguments do not fit: they need {memory(user.memory_bytes)}"
     if result.runner_up is not None:
         yield f"  runner-up: {result.runner_up.text[0]}"
     if result.search is not None:

@@ -61,6 +61,7 @@ def test_results_are_the_recorded_text():
         "cut short": printed(make_record(), is_settled=False),
         "settled, with a doubtful speed": printed(doubtful, is_settled=True),
         "nothing fits": printed(large, larger, pick=None, gain_at_most=None),
+        "own arguments do not fit": printed(large, make_record(micro_batch=8, speed=200.0)),
         "killed": printed(make_record(), make_record(micro_batch=8, speed=200.0)),
         "nothing measured": printed(),
     }
