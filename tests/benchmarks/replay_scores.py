@@ -1,7 +1,5 @@
 """How well a search did on a table: the share of the Pareto front that it found, and its height."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The code blocks of the documentation, and the commands that its prose names."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A verb's own parser, had without running the verb."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 

@@ -3,8 +3,6 @@
 ``python -m tests.docs.notebook`` writes its outputs anew.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The architecture page lists every folder of the source, and nothing that is not there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,12 +38,12 @@ def packages(root: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("root", ROOTS)
-def test_every_package_is_listed(root: str) -> None:
+def test_every_package_is_listed(root):
     assert sorted(set(packages(root)) - listed(root)) == []
 
 
 @pytest.mark.parametrize("root", ROOTS)
-def test_every_listed_path_exists(root: str) -> None:
+def test_every_listed_path_exists(root):
     paths = listed(root)
     assert paths
     assert sorted(path for path in paths if not (ROOT / root / path).exists()) == []

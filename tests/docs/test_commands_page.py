@@ -1,7 +1,5 @@
 """The commands page lists every verb, with its exit statuses."""
 
-from __future__ import annotations
-
 import re
 
 from orchestrator.__main__ import verbs
@@ -12,7 +10,7 @@ PAGE = (ROOT / "docs/commands.md").read_text()
 STATUSES = re.compile(r"^\| (\d+) \| (?:`(\w+)`|every verb) \| (.+) \|$", re.MULTILINE)
 
 
-def test_exit_statuses_on_the_page_are_those_of_the_help() -> None:
+def test_exit_statuses_on_the_page_are_those_of_the_help():
     rows = [(int(status), verb, meaning) for status, verb, meaning in STATUSES.findall(PAGE)]
     assert {verb for _, verb, _ in rows} <= {"", *verbs()}
     for verb in verbs():
@@ -22,7 +20,7 @@ def test_exit_statuses_on_the_page_are_those_of_the_help() -> None:
         assert epilog.endswith(f"Exit status: {', '.join(on_page)}."), verb
 
 
-def test_every_verb_is_on_the_page_and_prints_json_where_it_prints_a_table() -> None:
+def test_every_verb_is_on_the_page_and_prints_json_where_it_prints_a_table():
     for verb in verbs():
         assert re.search(rf"^\| `{verb}\b", PAGE, re.MULTILINE), verb
         assert ("--json" in parser_of(verb).format_help()) == (verb != "completion"), verb

@@ -1,7 +1,5 @@
 """The words of the documentation and of the code: short sentences, plain words, working links."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re
@@ -69,14 +67,14 @@ def sentences(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
-def test_sentences_of_a_page_are_short(page: Path) -> None:
+def test_sentences_of_a_page_are_short(page):
     lengths = {text: len(_WORD.findall(text)) for text in sentences(page)}
     assert [text for text, words in lengths.items() if words > MOST_WORDS] == []
     assert statistics.fmean(lengths.values()) < MEAN_WORDS
 
 
 @pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
-def test_words_of_a_page_are_the_fields_own(page: Path) -> None:
+def test_words_of_a_page_are_the_fields_own(page):
     assert PRIVATE_WORDS.findall(page.read_text(encoding="utf-8")) == []
 
 
@@ -95,7 +93,7 @@ def described(source: str) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_words_of_the_code_are_the_fields_own(package: str) -> None:
+def test_words_of_the_code_are_the_fields_own(package):
     private = []
     for path in sorted((ROOT / package).rglob("*.py")):
         source = path.read_text(encoding="utf-8")
@@ -118,10 +116,10 @@ def test_words_of_the_code_are_the_fields_own(package: str) -> None:
         "_ALIKE = 1",
     ],
 )
-def test_words_of_the_code_that_are_private_are_found(source: str) -> None:
+def test_words_of_the_code_that_are_private_are_found(source):
     assert any(PRIVATE_WORDS_IN_CODE.search(text) for _, text in described(source))
 
 
 @pytest.mark.parametrize("source", ["folder = 'nobody'", "# a trial that is out of memory"])
-def test_words_of_the_code_that_are_data_are_allowed(source: str) -> None:
+def test_words_of_the_code_that_are_data_are_allowed(source):
     assert not any(PRIVATE_WORDS_IN_CODE.search(text) for _, text in described(source))

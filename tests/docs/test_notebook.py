@@ -1,7 +1,5 @@
 """The documentation's notebook shows what it shows when it is executed."""
 
-from __future__ import annotations
-
 import nbformat
 import pytest
 
@@ -10,7 +8,7 @@ from tests.docs.notebook import PATH, executed
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_the_notebook_shows_what_its_cells_give(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_shows_what_its_cells_give(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "")
     shown = [cell.get("outputs") for cell in nbformat.read(PATH, as_version=4).cells]
     assert shown == [cell.get("outputs") for cell in executed().cells]

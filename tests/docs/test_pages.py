@@ -2,8 +2,6 @@
 and planned.
 """
 
-from __future__ import annotations
-
 import ast
 import doctest
 import json
@@ -148,9 +146,7 @@ def techniques() -> Iterator[None]:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("techniques")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=named)
-def test_every_block_of_a_page_runs(
-    page: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_block_of_a_page_runs(page, workspace, monkeypatch):
     monkeypatch.chdir(workspace)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
@@ -162,7 +158,7 @@ def test_every_block_of_a_page_runs(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_no_block_is_passed_over(page: Path) -> None:
+def test_no_block_is_passed_over(page):
     for block in blocks(page):
         assert block.needs in ("", *NEEDS), f"{named(page)}, line {block.line}: needs what?"
         known = ("bash", "console", "python", "yaml", "json", *SHOWN)
@@ -175,12 +171,12 @@ def test_no_block_is_passed_over(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", LINKING, ids=named)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page):
     assert [target for target in links(page) if not (page.parent / target).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_commands_named_in_passing_are_as_the_verbs_take_them(page: Path) -> None:
+def test_commands_named_in_passing_are_as_the_verbs_take_them(page):
     for span in spans(page):
         for verb, arguments in calls(span.replace("... --", "orchestrator sweep CONFIG --")):
             assert verb in verbs(), span
@@ -188,7 +184,7 @@ def test_commands_named_in_passing_are_as_the_verbs_take_them(page: Path) -> Non
                 parser_of(verb).parse_args(arguments)
 
 
-def test_every_flag_named_in_passing_is_some_verbs() -> None:
+def test_every_flag_named_in_passing_is_some_verbs():
     flags = {
         flag for verb in verbs() for flag in parser_of(verb).format_help().split() if "--" in flag
     }

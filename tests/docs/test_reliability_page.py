@@ -1,7 +1,5 @@
 """The page of faults claims nothing without a test that exists."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -19,7 +17,7 @@ def counts(table: str) -> set[str]:
     return {row.strip("| ").split(" | ")[1] for row in rows}
 
 
-def test_every_row_of_the_reliability_page_names_a_test_that_exists() -> None:
+def test_every_row_of_the_reliability_page_names_a_test_that_exists():
     by_hand = PAGE
     for campaign in ("chaos", "killer"):
         before, _, after = split(by_hand, campaign)
@@ -39,9 +37,7 @@ def test_every_row_of_the_reliability_page_names_a_test_that_exists() -> None:
         )
 
 
-def test_the_table_of_the_chaos_run_is_of_the_kinds_there_are_and_nothing_in_it_went_wrong() -> (
-    None
-):
+def test_the_table_of_the_chaos_run_is_of_the_kinds_there_are_and_nothing_in_it_went_wrong():
     _, table, _ = split(PAGE, "chaos")
     answers = {kind.name: kind.answer for kind in KINDS}
     lines = table.partition("| fault |")[2].splitlines()[2:]
@@ -51,7 +47,7 @@ def test_the_table_of_the_chaos_run_is_of_the_kinds_there_are_and_nothing_in_it_
     assert counts(table) == {"0"}
 
 
-def test_the_random_killers_table_has_ten_sweeps_and_nothing_in_it_went_wrong() -> None:
+def test_the_random_killers_table_has_ten_sweeps_and_nothing_in_it_went_wrong():
     _, table, _ = split(PAGE, "killer")
     sweeps = re.search(r"^(\d+) sweeps of", table, flags=re.MULTILINE)
     assert sweeps is not None

@@ -1,7 +1,5 @@
 """Trials in the processes of a slot, as a sweep runs them, and their exported scripts."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext

@@ -1,7 +1,5 @@
 """Anatomies of real trials on the CPU: their ledgers add up, and profiling changes no figure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,7 +31,7 @@ def anatomy_of(record: TrialRecord) -> Anatomy:
     return record.anatomy
 
 
-def test_anatomy_memory_adds_up_to_the_peak(slot: Slot) -> None:
+def test_anatomy_memory_adds_up_to_the_peak(slot):
     record = run(slot, {})
     memory = anatomy_of(record).values("memory")
     row = record.measurements
@@ -46,7 +44,7 @@ def test_anatomy_memory_adds_up_to_the_peak(slot: Slot) -> None:
         assert rules[name].held
 
 
-def test_anatomy_changes_no_measurement_of_its_trial(slot: Slot) -> None:
+def test_anatomy_changes_no_measurement_of_its_trial(slot):
     profiled = run(slot, {"precision": "bf16"})
     plain = run(slot, {"precision": "bf16"}, profile=False)
     for name in ("peak_allocated_bytes", "optimizer_state_bytes", "persistent_bytes"):
@@ -57,7 +55,7 @@ def test_anatomy_changes_no_measurement_of_its_trial(slot: Slot) -> None:
 
 
 @pytest.mark.parametrize("loop", ["trainer", "accelerate"])
-def test_anatomy_of_many_micro_batches_stands_for_all(slot: Slot, loop: str) -> None:
+def test_anatomy_of_many_micro_batches_stands_for_all(slot, loop):
     single = run(slot, {"accumulation": 1, "loop": loop})
     many = run(slot, {"accumulation": 6, "loop": loop})
     flop = [anatomy_of(record).values("efficiency")["model flop"] for record in (single, many)]
@@ -87,9 +85,7 @@ def test_anatomy_of_many_micro_batches_stands_for_all(slot: Slot, loop: str) -> 
     ],
     ids=["autocast", "checkpointing", "LoRA by Accelerate"],
 )
-def test_anatomy_names_what_a_technique_adds(
-    slot: Slot, choices: dict[str, Any], present: set[str], absent: set[str]
-) -> None:
+def test_anatomy_names_what_a_technique_adds(slot, choices, present, absent):
     anatomy = anatomy_of(run(slot, choices))
     assert present <= {*anatomy.timeline.held}
     assert not absent & {*anatomy.timeline.held}

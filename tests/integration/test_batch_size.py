@@ -1,7 +1,5 @@
 """The batch-size verb through a real Ray and a real Trainer, on a tiny model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -43,9 +41,7 @@ def tune(
     return status, json.loads(capsys.readouterr().out)
 
 
-def test_every_answer_is_a_trial_and_a_resume_repeats_none(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_answer_is_a_trial_and_a_resume_repeats_none(config, tmp_path, capsys):
     status, document = tune(config, tmp_path, "--effective-batch", "24", capsys=capsys)
     assert status == 0
     (hardware,) = document["hardware"]
@@ -70,9 +66,7 @@ def test_every_answer_is_a_trial_and_a_resume_repeats_none(
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "records").iterdir()} == written
 
 
-def test_without_time_there_is_no_answer(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_time_there_is_no_answer(config, tmp_path, capsys):
     status, document = tune(config, tmp_path, "--time-budget", "0.001s", capsys=capsys)
     assert status == 1
     (answer,) = document["hardware"][0]["answers"]

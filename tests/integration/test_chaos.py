@@ -1,7 +1,5 @@
 """A short chaos run: the faults around a trial that no other test has, on nodes of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +12,7 @@ KINDS = ["does not answer any more", "another process on a GPU", "disk is full f
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_no_record_is_lost_missing_or_repeated() -> None:
+def test_no_record_is_lost_missing_or_repeated():
     count = str(len(KINDS))
     command = [sys.executable, "-m", "tests.chaos", "--faults", count, "--seed", "1", "--kinds"]
     done = subprocess.run([*command, *KINDS], cwd=ROOT, capture_output=True, text=True, check=False)

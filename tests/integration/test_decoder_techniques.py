@@ -1,12 +1,8 @@
 """Fused losses, regional compilation and activation budgets, trained for real on a tiny decoder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from multiprocessing.context import ForkServerContext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +10,7 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, SyntheticData, TrialSpec
 from tests.conftest import build_tiny_spec
-from tests.integration.conftest import Run, assert_export_trains_as
+from tests.integration.conftest import assert_export_trains_as
 from tests.support.vision_models import tiny_vision_model
 
 TINY_DECODER = {
@@ -57,7 +53,7 @@ def peak(record: TrialRecord) -> int:
     ],
     ids=lambda others: "-".join(map(str, others.values())) or "alone",
 )
-def test_chunked_loss_trains_as_the_plain_one(others: dict[str, Choice], run: Run) -> None:
+def test_chunked_loss_trains_as_the_plain_one(others, run):
     plain = run(decoder(others))
     chunked = run(decoder({**others, "loss": "chunked"}))
     assert plain.measurements["loss_implementation"] == "plain"
@@ -65,7 +61,7 @@ def test_chunked_loss_trains_as_the_plain_one(others: dict[str, Choice], run: Ru
     assert chunked.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-5)
 
 
-def test_chunked_loss_holds_less_memory(run: Run) -> None:
+def test_chunked_loss_holds_less_memory(run):
     plain = run(decoder({}))
     chunked = run(decoder({"loss": "chunked"}))
     # The logits of 4 × 64 tokens over 2000 words in 32 bits; the plain loss holds several copies.
@@ -73,13 +69,13 @@ def test_chunked_loss_holds_less_memory(run: Run) -> None:
     assert peak(plain) - peak(chunked) > logits
 
 
-def test_chunked_loss_of_capped_logits_is_unsupported(run: Run) -> None:
+def test_chunked_loss_of_capped_logits_is_unsupported(run):
     spec = decoder({"loss": "chunked"}, "gemma2", head_dim=32)
     assert "computes with its logits" in run(spec, Outcome.UNSUPPORTED).reason
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_regional_compilation_compiles_one_block_and_the_loss(architecture: str, run: Run) -> None:
+def test_regional_compilation_compiles_one_block_and_the_loss(architecture, run):
     eager = run(decoder({}, architecture))
     regional = run(decoder({"compile": "aot_eager_regional"}, architecture))
     # Four blocks share one graph; the loss is the other.
@@ -90,7 +86,7 @@ def test_regional_compilation_compiles_one_block_and_the_loss(architecture: str,
 
 
 @pytest.mark.parametrize("compiled", ["aot_eager", "aot_eager_regional"])
-def test_activation_budget_saves_memory_and_keeps_losses(compiled: str, run: Run) -> None:
+def test_activation_budget_saves_memory_and_keeps_losses(compiled, run):
     kept = run(decoder({"compile": compiled}))
     lean = run(decoder({"compile": compiled, "activations": "budget_0.07"}))
     assert kept.measurements["activation_memory_budget"] == 1.0
@@ -99,7 +95,7 @@ def test_activation_budget_saves_memory_and_keeps_losses(compiled: str, run: Run
     assert lean.steps["loss"] == pytest.approx(kept.steps["loss"], rel=1e-5)
 
 
-def test_selective_checkpointing_lies_between_keeping_and_checkpointing(run: Run) -> None:
+def test_selective_checkpointing_lies_between_keeping_and_checkpointing(run):
     kept, selective, checkpointed = (
         run(decoder({"activations": activations, "loss": "chunked"}))
         for activations in ("keep", "checkpoint_selective", "checkpoint")
@@ -117,7 +113,7 @@ OWN_WEIGHTS: dict[str, Choice] = {
 }
 
 
-def test_own_weights_rounding_and_weighted_loss_are_in_effect(run: Run) -> None:
+def test_own_weights_rounding_and_weighted_loss_are_in_effect(run):
     record = run(decoder(OWN_WEIGHTS))
     row = record.measurements
     assert row["loss_implementation"] == "eaft"
@@ -138,7 +134,7 @@ def of_texts_alone() -> TrialSpec:
     return replace(decoder({"adapter": "lora_r8"}), model=model)
 
 
-def test_vision_language_model_trains_on_texts_alone(run: Run) -> None:
+def test_vision_language_model_trains_on_texts_alone(run):
     row = run(of_texts_alone()).measurements
     assert row["loss_implementation"] == "plain"
     # The model is whole: nothing of its vision tower is trained.
@@ -146,7 +142,7 @@ def test_vision_language_model_trains_on_texts_alone(run: Run) -> None:
     assert row["parameters_trainable"] > 0
 
 
-def test_weights_in_fp16_have_16_bits_and_no_autocast(run: Run) -> None:
+def test_weights_in_fp16_have_16_bits_and_no_autocast(run):
     row = run(decoder({"precision": "fp16_weights"})).measurements
     assert (row["parameter_dtypes"], row["autocast"]) == ("float16", "off")
     # The moments; torch counts the steps in 32 bits.
@@ -165,14 +161,12 @@ def test_weights_in_fp16_have_16_bits_and_no_autocast(run: Run) -> None:
     ],
     ids=["own_weights", "texts_alone", "regional", "selective"],
 )
-def test_exported_script_trains_with_the_trials_losses(
-    spec: TrialSpec, run: Run, processes: ForkServerContext, tmp_path: Path
-) -> None:
+def test_exported_script_trains_with_the_trials_losses(spec, run, processes, tmp_path):
     losses = run(spec).steps["loss"]
     assert_export_trains_as(processes, spec, losses, tmp_path, rel=1e-4)
 
 
-def test_missing_kernels_are_unsupported_with_the_install_command(run: Run) -> None:
+def test_missing_kernels_are_unsupported_with_the_install_command(run):
     if find_spec("triton") is not None:
         pytest.skip("this machine may have the packages")
     for choices, extra in (({"loss": "liger"}, "liger"), ({"loss": "cce"}, "cce")):

@@ -1,7 +1,5 @@
 """The doctor asks every node of a real Ray cluster."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -10,7 +8,7 @@ import pytest
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_doctor_reports_every_node_of_a_cluster() -> None:
+def test_doctor_reports_every_node_of_a_cluster():
     import ray
 
     address = ray.get_runtime_context().gcs_address

@@ -1,13 +1,10 @@
 """Exported files train as the trial did: without this project's code, their losses are equal."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import runpy
 import sys
 from collections.abc import Mapping
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,7 +24,7 @@ from jobs.spec import (
 )
 from jobs.trial import data, models
 from orchestrator.export.writing import export
-from tests.conftest import TINY_BERT, SpecFactory
+from tests.conftest import TINY_BERT
 from tests.integration.conftest import assert_export_trains_as
 from tests.support.fresh_processes import (
     AS_MEASURED,
@@ -61,9 +58,7 @@ CASES: Mapping[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_exported_files_train_with_the_trials_losses(
-    case: str, processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_exported_files_train_with_the_trials_losses(case, processes, tiny_spec, tmp_path):
     spec = tiny_spec(CASES[case])
     losses = measured_record(processes, spec, tmp_path).steps["loss"]
     assert len(set(losses)) > 1
@@ -71,9 +66,7 @@ def test_exported_files_train_with_the_trials_losses(
 
 
 @pytest.mark.slow
-def test_exported_images_with_texts_train_with_the_trials_losses(
-    processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_exported_images_with_texts_train_with_the_trials_losses(processes, tiny_spec, tmp_path):
     spec = dataclasses.replace(
         tiny_spec({"vision": "frozen", "loss": "chunked"}),
         model=tiny_vision_model("qwen2_5_vl"),
@@ -93,8 +86,8 @@ DIVIDES = {"bert": "the Trainer divides", "llama": "the model divides"}
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", NO_DROPOUT)
 def test_exported_accumulation_has_the_losses_of_one_whole_batch(
-    architecture: str, processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+    architecture, processes, tiny_spec, tmp_path
+):
     # BERT's classifier ignores num_items_in_batch, Llama divides by it.
     task = "sequence-classification" if architecture == "bert" else "causal-lm"
     config = {**MODELS[task].config, **NO_DROPOUT[architecture]}
@@ -114,8 +107,8 @@ def test_exported_accumulation_has_the_losses_of_one_whole_batch(
 
 @pytest.mark.slow
 def test_exported_accumulation_that_would_be_wrong_stops_with_a_sentence(
-    processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+    processes, tiny_spec, tmp_path
+):
     export(tiny_spec({"micro_batch": 2, "accumulation": 4}), tmp_path / "train", label="a test")
     path = tmp_path / "train" / "train.py"
     # A model that divides by something else, and a Trainer that does not divide.
@@ -138,9 +131,7 @@ def test_exported_accumulation_that_would_be_wrong_stops_with_a_sentence(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", ["trainer", "accelerate"])
-def test_exported_training_evaluates_saves_and_goes_on(
-    loop: str, processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_exported_training_evaluates_saves_and_goes_on(loop, processes, tiny_spec, tmp_path):
     import torch
 
     exported = tmp_path / "train"
@@ -166,9 +157,7 @@ def test_exported_training_evaluates_saves_and_goes_on(
 
 
 @pytest.mark.slow
-def test_exported_training_refuses_synthetic_data_unless_asked(
-    processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_exported_training_refuses_synthetic_data_unless_asked(processes, tiny_spec, tmp_path):
     export(tiny_spec(), tmp_path / "train", label="a test")
     with pytest.raises(AssertionError, match="measured on synthetic data, which teaches a model"):
         in_a_process(processes, train, ["--max_steps", "1"], (), tmp_path / "train")
@@ -223,11 +212,11 @@ ARGUMENTS = SimpleNamespace(max_steps=4, train_batch_size=4, gradient_accumulati
 @pytest.mark.parametrize("padding", [0.0, 0.3])
 @pytest.mark.parametrize("task", MODELS)
 def test_exported_synthetic_data_is_the_trials(
-    task: str,
-    padding: float,
-    tiny_spec: SpecFactory,
-    tmp_path: Path,
-) -> None:
+    task,
+    padding,
+    tiny_spec,
+    tmp_path,
+):
     synthetic = SyntheticData(sequence_length=16, samples=8, padding=padding)
     spec = dataclasses.replace(tiny_spec(), model=MODELS[task], data=DataSpec(synthetic=synthetic))
     script = _script(spec, tmp_path)
@@ -247,9 +236,7 @@ RAGGED = SyntheticData(
 
 
 @pytest.mark.parametrize("task", ["causal-lm", "sequence-classification"])
-def test_exported_rows_of_unequal_length_are_the_trials(
-    task: str, tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_exported_rows_of_unequal_length_are_the_trials(task, tiny_spec, tmp_path):
     spec = dataclasses.replace(tiny_spec(), model=MODELS[task], data=DataSpec(synthetic=RAGGED))
     script = _script(spec, tmp_path)
     config = script["model_config"](OPTIONS)
@@ -264,9 +251,7 @@ def test_exported_rows_of_unequal_length_are_the_trials(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batching", ["padding_free", "packed"])
-def test_exported_files_train_with_the_trials_batches(
-    batching: str, processes: ForkServerContext, tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_exported_files_train_with_the_trials_batches(batching, processes, tiny_spec, tmp_path):
     tiny = tiny_spec({"batching": batching})
     model = ModelSpec(task="causal-lm", architecture="llama", config=TEXT)
     spec = dataclasses.replace(tiny, model=model, data=DataSpec(synthetic=RAGGED))
@@ -274,9 +259,7 @@ def test_exported_files_train_with_the_trials_batches(
     assert_export_trains_as(processes, spec, losses, tmp_path, rel=1e-3)
 
 
-def test_exported_checkpoint_and_dataset_are_the_trials(
-    tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_exported_checkpoint_and_dataset_are_the_trials(tiny_spec, tmp_path):
     import torch
 
     checkpoint = tmp_path / "checkpoint"
@@ -318,9 +301,7 @@ ROWS: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_exported_reading_of_a_file_is_the_trials(
-    kind: str, tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_exported_reading_of_a_file_is_the_trials(kind, tiny_spec, tmp_path):
     task, rows = ROWS[kind]
     (tmp_path / "rows.json").write_text("\n".join(json.dumps(row) for row in rows * 4))
     file = DatasetFile(
@@ -348,9 +329,7 @@ def test_exported_reading_of_a_file_is_the_trials(
 
 
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")
-def test_exported_settings_load_with_the_libraries_own_loaders(
-    tiny_spec: SpecFactory, tmp_path: Path
-) -> None:
+def test_exported_settings_load_with_the_libraries_own_loaders(tiny_spec, tmp_path):
     from accelerate.commands.config.config_args import load_config_from_file
 
     choices = {

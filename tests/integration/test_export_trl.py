@@ -1,7 +1,5 @@
 """Exported files of TRL's loop and of a user's own Trainer train with the trial's losses."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import replace
 from multiprocessing.context import ForkServerContext
@@ -57,9 +55,7 @@ def assert_same_losses(
 @needs_trl
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["padded", "prompts"])
-def test_exported_sft_trains_with_the_trials_losses(
-    case: str, processes: ForkServerContext, tmp_path: Path
-) -> None:
+def test_exported_sft_trains_with_the_trials_losses(case, processes, tmp_path):
     synthetic = SyntheticData(sequence_length=16, samples=16, padding=0.3)
     rows = PROMPTS if case == "prompts" else []
     data = data_of(rows, tmp_path, synthetic, max_length=16)
@@ -95,9 +91,7 @@ PREFERENCES: dict[str, tuple[list[Any], dict[str, Any]]] = {
 @needs_trl
 @pytest.mark.slow
 @pytest.mark.parametrize("case", PREFERENCES)
-def test_exported_dpo_trains_with_the_trials_losses(
-    case: str, processes: ForkServerContext, tmp_path: Path
-) -> None:
+def test_exported_dpo_trains_with_the_trials_losses(case, processes, tmp_path):
     rows, choices = PREFERENCES[case]
     lengths = RowLengthDistribution(distribution="uniform", mean=10)
     synthetic = SyntheticData(sequence_length=16, samples=16, lengths=lengths)
@@ -110,9 +104,7 @@ def test_exported_dpo_trains_with_the_trials_losses(
 
 
 @pytest.mark.slow
-def test_exported_own_trainer_is_imported_and_trains(
-    processes: ForkServerContext, tmp_path: Path
-) -> None:
+def test_exported_own_trainer_is_imported_and_trains(processes, tmp_path):
     (tmp_path / "mine_to_export.py").write_text(OWN_TRAINER)
     own = UserCode(trainer="mine_to_export:Doubled", folder=str(tmp_path))
     spec = replace(build_tiny_spec(), own_code=replace(own, digest=source_digest(own)))

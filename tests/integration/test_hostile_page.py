@@ -1,11 +1,8 @@
 """A hostile run's page in a real browser: none of its text runs, and no request leaves."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,7 +74,7 @@ def hostile_records(text: str) -> list[TrialRecord]:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_run_stays_text(browser: Any, tmp_path: Path, text: str) -> None:
+def test_hostile_run_stays_text(browser, tmp_path, text):
     publish(write_run(tmp_path, hostile_records(text), name=text, command=text, budgets=[2**30]))
     with opened(browser, tmp_path / "report.html") as page:
         visit(page)
@@ -105,7 +102,7 @@ def visit(page: Any) -> None:
         page.select_option("#part", part)
 
 
-def test_policy_stops_a_script_that_would_get_into_the_page(browser: Any, tmp_path: Path) -> None:
+def test_policy_stops_a_script_that_would_get_into_the_page(browser, tmp_path):
     """Defence in depth: even markup that escaped every other care could not run or load."""
     publish(write_run(tmp_path, [make_record()]))
     path = tmp_path / "report.html"
@@ -128,7 +125,7 @@ def test_policy_stops_a_script_that_would_get_into_the_page(browser: Any, tmp_pa
     page.close()
 
 
-def test_page_holds_no_acting_character(tmp_path: Path) -> None:
+def test_page_holds_no_acting_character(tmp_path):
     text = HOSTILE[-1]
     publish(write_run(tmp_path, hostile_records(text), name=text, command=text))
     content = (tmp_path / "report.html").read_text()

@@ -1,9 +1,5 @@
 """Runs from a stranger, on every surface: they are shown as text or refused in a sentence."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from tests.hostile.__main__ import campaign
@@ -14,14 +10,14 @@ SEEDS = range(1000, 1005)
 
 
 @pytest.mark.timeout(600)
-def test_hostile_runs_are_inert_on_every_surface(tmp_path: Path) -> None:
+def test_hostile_runs_are_inert_on_every_surface(tmp_path):
     tallies = campaign(SEEDS, tmp_path)
     assert {surface: tally.wrong for surface, tally in tallies.items() if tally.wrong} == {}
     assert tallies["report"].runs == len(SEEDS)
     assert tallies["jobs"].runs == 1
 
 
-def test_judge_notices_a_payload_that_is_executed(tmp_path: Path) -> None:
+def test_judge_notices_a_payload_that_is_executed(tmp_path):
     def main() -> int:
         (tmp_path / CANARY).touch()
         return 0
@@ -29,7 +25,7 @@ def test_judge_notices_a_payload_that_is_executed(tmp_path: Path) -> None:
     assert judged("report", tmp_path, main).wrong == "a payload was executed"
 
 
-def test_judge_notices_a_traceback(tmp_path: Path) -> None:
+def test_judge_notices_a_traceback(tmp_path):
     def main() -> int:
         raise KeyError("x")
 

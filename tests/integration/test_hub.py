@@ -1,7 +1,5 @@
 """Runs at hf://: commits, card and credentials, through huggingface_hub to a hub on loopback."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -66,9 +64,7 @@ def _run(
     )
 
 
-def test_run_is_one_commit_with_a_readable_card_in_a_private_repository(
-    hub: FakeHub, tmp_path: Path
-) -> None:
+def test_run_is_one_commit_with_a_readable_card_in_a_private_repository(hub, tmp_path):
     folder = write_run(tmp_path / "run", [make_record(), make_record(micro_batch=8)])
     card = dataset_card.render(publish(folder), URI)
     (folder / "lock").write_text("held")
@@ -86,7 +82,7 @@ def test_run_is_one_commit_with_a_readable_card_in_a_private_repository(
     assert rows == ["2\n", "2\n"]
 
 
-def test_record_that_the_run_dropped_is_deleted_on_the_hub(hub: FakeHub, tmp_path: Path) -> None:
+def test_record_that_the_run_dropped_is_deleted_on_the_hub(hub, tmp_path):
     folder = write_run(tmp_path / "run", [make_record(), make_record(micro_batch=8)])
     assert _run(hub, UPLOAD, URI, str(folder), "").stdout == "2\n"
     dropped = next((folder / "records").iterdir())
@@ -96,7 +92,7 @@ def test_record_that_the_run_dropped_is_deleted_on_the_hub(hub: FakeHub, tmp_pat
     assert f"records/{dropped.name}" not in hub.repositories["user/frontier"]
 
 
-def test_refused_token_is_a_sentence_without_it(hub: FakeHub) -> None:
+def test_refused_token_is_a_sentence_without_it(hub):
     done = _run(hub, RECOMMEND, URI, token="hf_hunter2")
     assert done.returncode == 2
     assert done.stderr.startswith(f"{URI}: ")

@@ -4,8 +4,6 @@ The driver computes on one core meanwhile, because the trials on its host need t
 trials run at the usual priority.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -87,7 +85,7 @@ def main(path: Path) -> None:
     print(json.dumps(seen))
 
 
-def test_late_slot_runs_trials_beside_a_busy_one(tmp_path: Path) -> None:
+def test_late_slot_runs_trials_beside_a_busy_one(tmp_path):
     command = [sys.executable, "-m", "tests.integration.test_late_slot", str(tmp_path)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     done = subprocess.run(

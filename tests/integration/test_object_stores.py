@@ -1,7 +1,5 @@
 """Runs at s3://, against rclone as a server on loopback that checks every request's signature."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -72,8 +70,8 @@ def _contents(*roots: Path) -> bytes:
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_sweep_at_a_uri_is_uploaded_asked_and_resumed_elsewhere(
-    tmp_path: Path, bucket: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, bucket, monkeypatch, capfd
+):
     assert sweep.main(["tiny.yaml"]) == 0
     swept = bucket / "swept"
     names = {path.name for path in swept.iterdir()}
@@ -94,9 +92,7 @@ def test_sweep_at_a_uri_is_uploaded_asked_and_resumed_elsewhere(
     assert SECRET.encode() not in _contents(bucket, tmp_path)
 
 
-def test_refused_key_is_a_sentence_before_anything_starts(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_key_is_a_sentence_before_anything_starts(monkeypatch, capsys):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-planted-secret")
     assert sweep.main(["tiny.yaml"]) == 1
     assert recommend.main(["s3://bucket/swept"]) == 2

@@ -1,7 +1,5 @@
 """Predictions against what an H200 measured, and what they cost: no GPU takes part."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -23,7 +21,6 @@ from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import CARDS, Prediction
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.table_reader import read_trials_file
-from tests.conftest import SpecFactory
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs/results/2026-11-21-all_techniques-2xh200/trials.parquet"
@@ -78,8 +75,8 @@ def pairs() -> list[tuple[Prediction, Mapping[str, Any]]]:
 
 @pytest.mark.slow
 def test_predicted_peaks_are_those_an_h200_measured(
-    pairs: list[tuple[Prediction, Mapping[str, Any]]],
-) -> None:
+    pairs,
+):
     assert len(pairs) == len(CHOSEN)
     for prediction, row in pairs:
         assert prediction.allocated is not None, prediction.unknown
@@ -94,15 +91,15 @@ def test_predicted_peaks_are_those_an_h200_measured(
 
 @pytest.mark.slow
 def test_predict_never_says_that_a_trial_fits_where_it_did_not(
-    pairs: list[tuple[Prediction, Mapping[str, Any]]],
-) -> None:
+    pairs,
+):
     for prediction, row in pairs:
         for size in CARDS.values():
             assert prediction.fits(size) != "yes" or row["device_peak_bytes"] <= size
 
 
 @pytest.mark.slow
-def test_predicted_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, Any]]]) -> None:
+def test_predicted_anatomy_adds_up(pairs):
     for prediction, row in pairs:
         assert prediction.allocated is not None
         assert sum(prediction.anatomy.values()) == prediction.allocated.bytes
@@ -120,9 +117,7 @@ def test_predicted_anatomy_adds_up(pairs: list[tuple[Prediction, Mapping[str, An
         ("decoder_gqa", {"precision": "bf16", "micro_batch": 4}),
     ],
 )
-def test_predicted_peaks_that_were_once_wrong_are_right(
-    name: str, choices: Mapping[str, Any]
-) -> None:
+def test_predicted_peaks_that_were_once_wrong_are_right(name, choices):
     folder = ROOT / "docs/results/2026-11-21-predictions-h200" / name
     measured = read_trials_file(folder / "trials.parquet").rows
     trials = plan(load_config(ROOT / f"tests/data/predictions/first/{name}.yaml")).trials
@@ -136,8 +131,8 @@ def test_predicted_peaks_that_were_once_wrong_are_right(
 
 
 def test_predict_result_does_not_depend_on_earlier_traces(
-    tiny_spec: SpecFactory,
-) -> None:
+    tiny_spec,
+):
     spec = _with_model(
         tiny_spec({"micro_batch": 2}), "causal-lm", "llama", {"num_key_value_heads": 1}
     )
@@ -171,12 +166,12 @@ def test_predict_result_does_not_depend_on_earlier_traces(
     ],
 )
 def test_predict_every_task_has_figures(
-    tiny_spec: SpecFactory,
-    task: Any,
-    architecture: str,
-    config: Mapping[str, Any],
-    accumulation: int,
-) -> None:
+    tiny_spec,
+    task,
+    architecture,
+    config,
+    accumulation,
+):
     spec = _with_model(
         tiny_spec({"precision": "bf16", "accumulation": accumulation}), task, architecture, config
     )
@@ -197,7 +192,7 @@ def _with_model(
     return replace(spec, model=model)
 
 
-def test_predict_zero_3_beyond_its_live_parameters_is_unknown(tiny_spec: SpecFactory) -> None:
+def test_predict_zero_3_beyond_its_live_parameters_is_unknown(tiny_spec):
     spec = tiny_spec({"offload": "zero3_cpu_both", "precision": "bf16"})
     config = dict(spec.settings.deepspeed or {})
     config["zero_optimization"] = {
@@ -210,7 +205,7 @@ def test_predict_zero_3_beyond_its_live_parameters_is_unknown(tiny_spec: SpecFac
     assert "live parameters" in beyond.unknown
 
 
-def test_predict_trial_that_raises_is_unknown_with_the_reason(tiny_spec: SpecFactory) -> None:
+def test_predict_trial_that_raises_is_unknown_with_the_reason(tiny_spec):
     spec = _with_model(tiny_spec(), "masked-lm", "vit", {})
     (prediction,) = predict([spec], H200)
     assert prediction.allocated is None
@@ -229,8 +224,8 @@ sys.exit(status)
 
 @pytest.mark.slow
 def test_predict_seven_billion_parameters_takes_little_host_memory(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     config = ROOT / "tests/data/predictions/first/lora_7b.yaml"
     first = plan(load_config(config)).trials[0].trial_id
     done = subprocess.run(
@@ -269,9 +264,7 @@ axes: {micro_batch: [1, 8]}
 """
 
 
-def test_sweep_predict_shows_the_plan_with_its_memory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sweep_predict_shows_the_plan_with_its_memory(tmp_path, capsys):
     config = tmp_path / "small.yaml"
     config.write_text(SMALL)
     assert sweep.main([str(config), "--predict", "--json"]) == 0
@@ -323,7 +316,7 @@ axes: {{micro_batch: [2, 4]}}
     return predict(plan(load_config(config)).trials, H200)
 
 
-def test_predict_data_file_has_worst_and_typical_batch(tmp_path: Path) -> None:
+def test_predict_data_file_has_worst_and_typical_batch(tmp_path):
     _, ragged = _of_file(tmp_path, [20] * 99 + [480])
     assert (ragged.worst_tokens, ragged.typical_tokens) == (480, 20)
     assert ragged.device is not None
@@ -339,14 +332,14 @@ def test_predict_data_file_has_worst_and_typical_batch(tmp_path: Path) -> None:
     assert not long.notes
 
 
-def test_predict_data_file_beyond_the_positions_is_refused(tmp_path: Path) -> None:
+def test_predict_data_file_beyond_the_positions_is_refused(tmp_path):
     for prediction in _of_file(tmp_path, [20] * 99 + [480], positions=128):
         assert "480 tokens" in prediction.refused
         assert "positions for 128" in prediction.refused
         assert set(prediction.cards.values()) == {"no"}
 
 
-def test_predict_padded_batch_needs_memory_for_its_mask(tiny_spec: SpecFactory) -> None:
+def test_predict_padded_batch_needs_memory_for_its_mask(tiny_spec):
     spec = tiny_spec({"micro_batch": 4, "attention": "eager"})
     synthetic = spec.data.synthetic
     assert synthetic is not None
@@ -360,8 +353,8 @@ def test_predict_padded_batch_needs_memory_for_its_mask(tiny_spec: SpecFactory) 
 
 
 def test_predict_evaluation_holds_its_logits_where_the_training_does_not(
-    tiny_spec: SpecFactory,
-) -> None:
+    tiny_spec,
+):
     model = ModelSpec(
         task="causal-lm",
         architecture="llama",
@@ -398,7 +391,7 @@ def test_predict_evaluation_holds_its_logits_where_the_training_does_not(
 
 
 @pytest.mark.parametrize("name", ["bert", "decoder"])
-def test_predicted_evaluations_are_those_an_h100_measured(name: str) -> None:
+def test_predicted_evaluations_are_those_an_h100_measured(name):
     folder = ROOT / "tests/data/predictions/evaluation"
     rows = pq.read_table(folder / "peaks.parquet", filters=[("config", "=", name)]).to_pylist()
     measured = {row["trial_id"]: row for row in rows}

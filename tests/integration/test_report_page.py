@@ -4,8 +4,6 @@
 accessibility with.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -64,7 +62,7 @@ def page(browser: Any, folder: Path) -> Iterator[Any]:
         yield page
 
 
-def test_page_opens_with_the_gain_and_the_smallest_budget_above_the_fold(page: Any) -> None:
+def test_page_opens_with_the_gain_and_the_smallest_budget_above_the_fold(page):
     assert "× the default's throughput" in page.locator("#decision .gain").inner_text()
     assert "Fastest in 8 GiB" in page.locator("#decision").inner_text()
     assert page.locator("#budget").get_attribute("aria-valuetext") == "8 GiB"
@@ -74,9 +72,7 @@ def test_page_opens_with_the_gain_and_the_smallest_budget_above_the_fold(page: A
     assert chart["y"] + chart["height"] <= 900
 
 
-def test_slider_moves_the_decision_and_the_command_agrees(
-    page: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_slider_moves_the_decision_and_the_command_agrees(page, capsys):
     answers = []
     for place in (0, 250, 500, 750, 1000):
         page.locator("#budget").fill(str(place))
@@ -101,7 +97,7 @@ def test_slider_moves_the_decision_and_the_command_agrees(
     assert "<= 8 * 1024" in page.locator("#queries ~ .columns").inner_text()
 
 
-def test_filters_change_map_and_table_but_never_the_decision(page: Any) -> None:
+def test_filters_change_map_and_table_but_never_the_decision(page):
     before = decision(page)
     page.locator("#filters summary").click()
     page.locator("#filter-fields label", has_text="bf16").click()
@@ -113,7 +109,7 @@ def test_filters_change_map_and_table_but_never_the_decision(page: Any) -> None:
     assert "bf16" in key(page)
 
 
-def test_point_shows_its_configuration_hovered_and_picked(page: Any) -> None:
+def test_point_shows_its_configuration_hovered_and_picked(page):
     page.locator("#chart").scroll_into_view_if_needed()
     x, y = ring(page)
     page.mouse.move(x + 3, y - 3)
@@ -129,7 +125,7 @@ def test_point_shows_its_configuration_hovered_and_picked(page: Any) -> None:
     assert "losses" in page.locator("#picked").inner_text()
 
 
-def test_controls_choose_axes_objective_and_batch(page: Any) -> None:
+def test_controls_choose_axes_objective_and_batch(page):
     page.select_option("#hardware", label=page.locator("#hardware option").nth(1).inner_text())
     page.select_option("#objective", "joules_per_sample")
     assert decision(page).startswith("batch 8×1")
@@ -154,7 +150,7 @@ def test_controls_choose_axes_objective_and_batch(page: Any) -> None:
     assert {"10", "20", "50", "100"} <= set(ticks)
 
 
-def test_key_and_zoom_stay_while_the_view_stays(page: Any) -> None:
+def test_key_and_zoom_stay_while_the_view_stays(page):
     page.locator("#chart").scroll_into_view_if_needed()
     whole = page.locator("#chart > svg > g").inner_html()
     page.get_by_role("button", name="fp32", exact=True).click()
@@ -177,7 +173,7 @@ def test_key_and_zoom_stay_while_the_view_stays(page: Any) -> None:
     assert saved.value.suggested_filename == "chart.png"
 
 
-def test_other_recipes_can_be_ranked_and_every_row_listed(page: Any) -> None:
+def test_other_recipes_can_be_ranked_and_every_row_listed(page):
     page.select_option("#recipe", label="optimizer=sgd")
     assert "sgd" in decision(page)
     page.select_option("#rows", "all")
@@ -188,7 +184,7 @@ def test_other_recipes_can_be_ranked_and_every_row_listed(page: Any) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
-def test_page_fits_every_screen(browser: Any, folder: Path, width: int, scheme: str) -> None:
+def test_page_fits_every_screen(browser, folder, width, scheme):
     size = {"width": width, "height": 900}
     path = folder / "report.html"
     with opened(browser, path, viewport=size, color_scheme=scheme) as page:
@@ -208,7 +204,7 @@ def test_page_fits_every_screen(browser: Any, folder: Path, width: int, scheme: 
         assert not page.locator("#filters").is_visible()
 
 
-def test_page_reads_without_a_script(browser: Any, folder: Path) -> None:
+def test_page_reads_without_a_script(browser, folder):
     own = browser.new_context(java_script_enabled=False)
     page = own.new_page()
     page.goto((folder / "report.html").as_uri())
@@ -218,7 +214,7 @@ def test_page_reads_without_a_script(browser: Any, folder: Path) -> None:
     own.close()
 
 
-def test_page_of_ten_thousand_rows_draws_them_all(browser: Any, tmp_path: Path) -> None:
+def test_page_of_ten_thousand_rows_draws_them_all(browser, tmp_path):
     report = report_of(10_000)
     assert report.dataset.main is not None
     best_of_all = report.dataset.main.front[-1]
@@ -242,7 +238,7 @@ def test_page_of_ten_thousand_rows_draws_them_all(browser: Any, tmp_path: Path) 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="AXE_CORE names no axe.min.js")
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
-def test_axe_finds_nothing(browser: Any, folder: Path, width: int, scheme: str) -> None:
+def test_axe_finds_nothing(browser, folder, width, scheme):
     size = {"width": width, "height": 900}
     with opened(browser, folder / "report.html", viewport=size, color_scheme=scheme) as page:
         page.locator("#table tbody button").first.click()
@@ -262,7 +258,7 @@ def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
     return replace(record.spec, follow_up=follow_up, measure=measure)
 
 
-def test_cap_checks_decide_what_fits(browser: Any, tmp_path: Path) -> None:
+def test_cap_checks_decide_what_fits(browser, tmp_path):
     budget, larger = 2 * 2**30, 3 * 2**30
     small = make_record(micro_batch=2, memory_mib=500)
     fast = make_record(memory_mib=900, speed=200.0)
@@ -291,7 +287,7 @@ def test_cap_checks_decide_what_fits(browser: Any, tmp_path: Path) -> None:
         assert "Verified under a memory cap of 2 GiB: 98.0 samples/s" in asides
 
 
-def test_profiled_configurations_have_bars_and_a_timeline(browser: Any, tmp_path: Path) -> None:
+def test_profiled_configurations_have_bars_and_a_timeline(browser, tmp_path):
     profiled = [
         make_record(micro_batch=n, memory_mib=n, speed=n, anatomy=make_anatomy(n)) for n in (1, 2)
     ]

@@ -1,7 +1,5 @@
 """Views of the report page: its answers on recorded runs, pins, links, lines and colours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,9 +29,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-def test_page_names_budgets_and_front_inside_the_chart(
-    browser: Any, bert: Path, width: int
-) -> None:
+def test_page_names_budgets_and_front_inside_the_chart(browser, bert, width):
     with opened(browser, bert, viewport={"width": width, "height": 844}) as page:
         written = texts(page, "#chart")
         assert {"16 GiB", "40 GiB"} <= set(written)
@@ -44,7 +40,7 @@ def test_page_names_budgets_and_front_inside_the_chart(
         assert all(own["x"] >= frame["x"] for own in boxes)
 
 
-def test_lines_show_throughput_by_micro_batch(browser: Any, bert: Path) -> None:
+def test_lines_show_throughput_by_micro_batch(browser, bert):
     with opened(browser, bert) as page:
         single = texts(page, "#line-chart")
         assert "bf16 · adamw_torch_fused" in single
@@ -56,7 +52,7 @@ def test_lines_show_throughput_by_micro_batch(browser: Any, bert: Path) -> None:
         assert any(name.endswith("(baseline)") for name in best)
 
 
-def test_pinned_configurations_are_explained_side_by_side(browser: Any, bert: Path) -> None:
+def test_pinned_configurations_are_explained_side_by_side(browser, bert):
     with opened(browser, bert) as page:
         page.locator("#table tbody button").last.click()
         page.get_by_role("button", name="Pin, to compare").click()
@@ -74,7 +70,7 @@ def test_pinned_configurations_are_explained_side_by_side(browser: Any, bert: Pa
         assert not page.locator("#pinned").is_visible()
 
 
-def test_link_reopens_the_same_view(browser: Any, bert: Path) -> None:
+def test_link_reopens_the_same_view(browser, bert):
     with opened(browser, bert) as page:
         page.get_by_role("button", name="40 GiB", exact=True).click()
         page.select_option("#batch", "64")
@@ -102,13 +98,13 @@ def test_link_reopens_the_same_view(browser: Any, bert: Path) -> None:
         "#%%%",
     ],
 )
-def test_link_with_nonsense_opens_the_usual_view(browser: Any, bert: Path, hash: str) -> None:
+def test_link_with_nonsense_opens_the_usual_view(browser, bert, hash):
     with opened(browser, bert, hash=hash) as page:
         assert "Fastest in 16 GiB" in page.locator("#decision").inner_text()
         assert page.locator("#table tbody tr").count() > 5
 
 
-def test_link_in_the_open_page_changes_its_view(browser: Any, bert: Path) -> None:
+def test_link_in_the_open_page_changes_its_view(browser, bert):
     with opened(browser, bert) as page:
         page.evaluate("location.hash = '#view&budget=&batch=256'")
         page.wait_for_selector("#decision >> text=Fastest of all")

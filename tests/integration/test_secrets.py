@@ -1,22 +1,18 @@
 """A trial that fails with secrets in its environment leaves none of them in its record."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from jobs.spec import to_json
-from tests.conftest import SpecFactory
 
 SECRET = "hunter2-planted"
 NAMES = ("HF_TOKEN", "RAY_AUTH_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY")
 
 
-def test_failing_trial_record_holds_no_secret(tiny_spec: SpecFactory, tmp_path: Path) -> None:
+def test_failing_trial_record_holds_no_secret(tiny_spec, tmp_path):
     spec = tiny_spec()
     broken = dataclasses.replace(
         spec, model=dataclasses.replace(spec.model, config={"num_attention_heads": 0})

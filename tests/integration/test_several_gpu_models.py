@@ -1,7 +1,5 @@
 """Unlike and unfit GPUs on a real Ray of several nodes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -43,7 +41,7 @@ def swept(
     return json.loads(done.stdout.splitlines()[-1]), notes
 
 
-def test_every_trial_runs_once_on_each_model_and_on_its_nodes(swept: Any) -> None:
+def test_every_trial_runs_once_on_each_model_and_on_its_nodes(swept):
     answer, notes = swept
     assert answer["outcomes"] == [["large", "ok", ""]] * TRIALS + [["small", "ok", ""]] * TRIALS
     models = ("large", "small")
@@ -52,7 +50,7 @@ def test_every_trial_runs_once_on_each_model_and_on_its_nodes(swept: Any) -> Non
     }
 
 
-def test_slow_gpu_gets_no_trial_and_is_named(swept: Any) -> None:
+def test_slow_gpu_gets_no_trial_and_is_named(swept):
     answer, notes = swept
     assert answer["slots"] == {"large": 1, "small": 1}
     (note,) = answer["notes"]
@@ -61,7 +59,7 @@ def test_slow_gpu_gets_no_trial_and_is_named(swept: Any) -> None:
     assert {note[GPU] for name, note in notes.items() if name.startswith("large")} == {"0"}
 
 
-def test_model_without_a_fit_gpu_is_measured_on_with_a_note(swept: Any) -> None:
+def test_model_without_a_fit_gpu_is_measured_on_with_a_note(swept):
     answer, _ = swept
     assert answer["hot slots"] == {"large": 2, "small": 1}
     assert len(answer["hot"]) == 2
@@ -69,7 +67,7 @@ def test_model_without_a_fit_gpu_is_measured_on_with_a_note(swept: Any) -> None:
         assert "was measured on, because no other GPU of its model is fit" in note
 
 
-def test_known_model_that_joins_is_used_and_a_new_one_is_named(swept: Any) -> None:
+def test_known_model_that_joins_is_used_and_a_new_one_is_named(swept):
     joined = swept[0]["joined"]
     assert joined["ran"] == [["large", "large"], ["small", "second small"], ["small", "small"]]
     assert joined["slots"] == {"large": 2, "small": 2}

@@ -1,7 +1,5 @@
 """Real trials through a slot, good and faulty: one classified record each, and no other harmed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -78,7 +76,7 @@ def idle_child(slot: Slot) -> int:
 # A prewarmed parent.
 
 
-def test_prewarmed_parent_is_taken_over_once_and_for_its_cores(slot: Slot) -> None:
+def test_prewarmed_parent_is_taken_over_once_and_for_its_cores(slot):
     assert slot.parent_pid is not None
     arguments = Path(f"/proc/{slot.parent_pid}/cmdline").read_text().split("\0")
     assert "--socket" in arguments
@@ -86,7 +84,7 @@ def test_prewarmed_parent_is_taken_over_once_and_for_its_cores(slot: Slot) -> No
     assert prewarm.take_over(cpus=1) is None, "a second slot starts a parent of its own"
 
 
-def test_prewarmed_parent_that_no_slot_took_over_is_ended() -> None:
+def test_prewarmed_parent_that_no_slot_took_over_is_ended():
     this = psutil.Process()
     before = {child.pid for child in this.children()}
     with prewarm.parents(cpus=1):
@@ -97,9 +95,7 @@ def test_prewarmed_parent_that_no_slot_took_over_is_ended() -> None:
 # Trials, good and faulty.
 
 
-def test_slot_runs_each_trial_in_a_process_of_its_own(
-    slot: Slot, ok_before: TrialRecord, good: TrialSpec, tmp_path: Path
-) -> None:
+def test_slot_runs_each_trial_in_a_process_of_its_own(slot, ok_before, good, tmp_path):
     files = [tmp_path / f"{number}.json" for number in range(3)]
     records = [slot.run(with_fault(good, "note_pids", file=str(file)), TIMEOUT) for file in files]
     pids = [json.loads(file.read_text()) for file in files]
@@ -113,7 +109,7 @@ def test_slot_runs_each_trial_in_a_process_of_its_own(
         assert_unharmed(record, ok_before)
 
 
-def test_slot_returns_a_whole_record(slot: Slot, ok_before: TrialRecord, good: TrialSpec) -> None:
+def test_slot_returns_a_whole_record(slot, ok_before, good):
     assert slot.hello["unclean"] == ""
     assert ok_before.spec == good
     assert (ok_before.reason, ok_before.rule, ok_before.phase) == ("", "", "")
@@ -134,29 +130,27 @@ def test_slot_returns_a_whole_record(slot: Slot, ok_before: TrialRecord, good: T
     ],
 )
 def test_slot_classifies_a_fault_and_runs_the_next_trial_unharmed(
-    fault: str, outcome: Outcome, reason: str, slot: Slot, ok_before: TrialRecord, good: TrialSpec
-) -> None:
+    fault, outcome, reason, slot, ok_before, good
+):
     record = slot.run(with_fault(good, fault), TIMEOUT)
     assert (record.outcome, record.phase) == (outcome, "model")
     assert reason in record.reason
     assert_unharmed(slot.run(good, TIMEOUT), ok_before)
 
 
-def test_slot_keeps_the_traceback_of_an_exception(slot: Slot, good: TrialSpec) -> None:
+def test_slot_keeps_the_traceback_of_an_exception(slot, good):
     record = slot.run(with_fault(good, "raise_error"), TIMEOUT)
     assert "in raise_error" in record.provenance.log
 
 
-def test_slot_with_a_missing_package_is_unsupported(slot: Slot, good: TrialSpec) -> None:
+def test_slot_with_a_missing_package_is_unsupported(slot, good):
     settings = replace(good.settings, requires=("package:no_such_package",))
     record = slot.run(replace(good, settings=settings), TIMEOUT)
     assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "package:no_such_package")
     assert record.reason == "the package no_such_package is not installed"
 
 
-def test_slot_ends_a_hanging_trial_with_all_its_processes(
-    slot: Slot, ok_before: TrialRecord, good: TrialSpec, announcement: Announcement
-) -> None:
+def test_slot_ends_a_hanging_trial_with_all_its_processes(slot, ok_before, good, announcement):
     spec = with_fault(good, "hang_with_stubborn_grandchild", announce=announcement.path)
     record = slot.run(spec, timeout_seconds=4.0)
     pids = announcement.wait()
@@ -167,9 +161,7 @@ def test_slot_ends_a_hanging_trial_with_all_its_processes(
     assert_unharmed(slot.run(good, TIMEOUT), ok_before)
 
 
-def test_slot_removes_the_files_of_a_killed_trial(
-    slot: Slot, good: TrialSpec, tmp_path: Path
-) -> None:
+def test_slot_removes_the_files_of_a_killed_trial(slot, good, tmp_path):
     note = tmp_path / "note"
     slot.run(with_fault(good, "note_scratch_and_die", file=str(note)), TIMEOUT)
     scratch = Path(note.read_text())
@@ -181,9 +173,7 @@ def test_slot_removes_the_files_of_a_killed_trial(
 # The child that is forked ahead, and fresh processes.
 
 
-def test_idle_child_runs_the_next_trial_and_its_wait_costs_nothing(
-    slot: Slot, ok_before: TrialRecord, good: TrialSpec, tmp_path: Path
-) -> None:
+def test_idle_child_runs_the_next_trial_and_its_wait_costs_nothing(slot, ok_before, good, tmp_path):
     slot.run(good, TIMEOUT)
     expected = idle_child(slot)
     begin = time.monotonic()
@@ -194,9 +184,7 @@ def test_idle_child_runs_the_next_trial_and_its_wait_costs_nothing(
     assert_unharmed(record, ok_before)
 
 
-def test_idle_child_that_has_ended_is_replaced(
-    slot: Slot, ok_before: TrialRecord, good: TrialSpec
-) -> None:
+def test_idle_child_that_has_ended_is_replaced(slot, ok_before, good):
     slot.run(good, TIMEOUT)
     child = idle_child(slot)
     os.kill(child, signal.SIGKILL)
@@ -204,20 +192,18 @@ def test_idle_child_that_has_ended_is_replaced(
     assert_unharmed(slot.run(good, TIMEOUT), ok_before)
 
 
-def test_fresh_process_measures_what_a_forked_one_does(slot: Slot, ok_before: TrialRecord) -> None:
+def test_fresh_process_measures_what_a_forked_one_does(slot, ok_before):
     record = slot.run(build_tiny_spec(isolation="fresh"), TIMEOUT)
     assert record.provenance.isolation == "fresh"
     assert_unharmed(record, ok_before)
 
 
-def test_fresh_process_that_is_killed_is_classified(slot: Slot) -> None:
+def test_fresh_process_that_is_killed_is_classified(slot):
     record = slot.run(with_fault(build_tiny_spec(isolation="fresh"), "kill"), TIMEOUT)
     assert (record.outcome, record.phase) == (Outcome.CRASHED, "model")
 
 
-def test_python_m_jobs_prints_a_record(
-    ok_before: TrialRecord, good: TrialSpec, tmp_path: Path
-) -> None:
+def test_python_m_jobs_prints_a_record(ok_before, good, tmp_path):
     path = tmp_path / "record.json"
     path.write_text(json.dumps({"spec": to_json(good), "outcome": "ok"}))
     done = subprocess.run(
@@ -235,9 +221,7 @@ def test_python_m_jobs_prints_a_record(
 # Parents that end; tests/unit/jobs/isolation/test_slot.py has more of them.
 
 
-def test_parent_killed_during_a_trial_takes_the_trial_along(
-    slot: Slot, ok_before: TrialRecord, good: TrialSpec, announcement: Announcement
-) -> None:
+def test_parent_killed_during_a_trial_takes_the_trial_along(slot, ok_before, good, announcement):
     with ThreadPoolExecutor(1) as pool:
         hanging = with_fault(good, "hang", announce=announcement.path)
         running = pool.submit(slot.run, hanging, TIMEOUT)
@@ -250,7 +234,7 @@ def test_parent_killed_during_a_trial_takes_the_trial_along(
     assert_unharmed(slot.run(good, TIMEOUT), ok_before)
 
 
-def test_closing_a_slot_ends_its_parent_and_the_idle_child(slot: Slot, good: TrialSpec) -> None:
+def test_closing_a_slot_ends_its_parent_and_the_idle_child(slot, good):
     slot.run(good, TIMEOUT)
     pids = slot.parent_pid, idle_child(slot)
     slot.close()

@@ -1,7 +1,5 @@
 """A sweep whose own Ray is struck ends in a sentence, within a stated time, and leaves nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -82,14 +80,12 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short_patience")
 @pytest.mark.parametrize("name", ["gcs_server", "raylet"])
-def test_ray_killed_while_it_starts_is_a_sentence(name: str, driver: psutil.Popen) -> None:
+def test_ray_killed_while_it_starts_is_a_sentence(name, driver):
     victim(driver, name).kill()
     must_end_in(driver, "Ray could not be started here: ", seconds=100)
 
 
-def test_driver_killed_while_ray_starts_leaves_nothing(
-    driver: psutil.Popen, tmp_path: Path
-) -> None:
+def test_driver_killed_while_ray_starts_leaves_nothing(driver, tmp_path):
     agents: list[psutil.Process] = []
     while not agents:  # the raylet has started them
         agents = victim(driver, "raylet").children()
@@ -105,9 +101,7 @@ def test_driver_killed_while_ray_starts_leaves_nothing(
     assert {name for name in left if not name.startswith("torchinductor_")} == set()
 
 
-def test_raylet_killed_in_mid_run_is_a_sentence_at_once(
-    driver: psutil.Popen, tmp_path: Path
-) -> None:
+def test_raylet_killed_in_mid_run_is_a_sentence_at_once(driver, tmp_path):
     await_record(driver, tmp_path / "run")
     victim(driver, "raylet").kill()
     must_end_in(driver, "its raylet has ended, and nothing can join it", seconds=30)
@@ -115,13 +109,13 @@ def test_raylet_killed_in_mid_run_is_a_sentence_at_once(
 
 
 @pytest.mark.usefixtures("short_patience")
-def test_head_that_stands_still_is_a_sentence(driver: psutil.Popen, tmp_path: Path) -> None:
+def test_head_that_stands_still_is_a_sentence(driver, tmp_path):
     await_record(driver, tmp_path / "run")
     victim(driver, "gcs_server").send_signal(signal.SIGSTOP)
     must_end_in(driver, "--resume goes on", seconds=90)
 
 
-def test_folder_renamed_in_mid_run_ends_the_sweep(driver: psutil.Popen, tmp_path: Path) -> None:
+def test_folder_renamed_in_mid_run_ends_the_sweep(driver, tmp_path):
     await_record(driver, tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / "elsewhere")
     must_end_in(driver, "was moved, deleted or replaced while this sweep ran", seconds=90)
@@ -129,7 +123,7 @@ def test_folder_renamed_in_mid_run_ends_the_sweep(driver: psutil.Popen, tmp_path
     assert RunFolder(tmp_path / "elsewhere").records()
 
 
-def test_no_home_folder_is_a_sentence(tmp_path: Path) -> None:
+def test_no_home_folder_is_a_sentence(tmp_path):
     config = config_of(tmp_path, [1])
     done = subprocess.run(
         command(config, tmp_path / "run"),
@@ -150,7 +144,7 @@ def test_no_home_folder_is_a_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_output_with_too_long_a_name_is_a_sentence(tmp_path: Path) -> None:
+def test_output_with_too_long_a_name_is_a_sentence(tmp_path):
     config = config_of(tmp_path, [1])
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator.sweep", str(config), "--output", "x" * 300],

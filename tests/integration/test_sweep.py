@@ -1,7 +1,5 @@
 """Whole sweeps on a real Ray: every planned trial ends in exactly one record, whatever happens."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -77,7 +75,7 @@ def good_trials(count: int) -> list[TrialSpec]:
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_faulty_trials_have_their_records_and_harm_no_other(tmp_path: Path) -> None:
+def test_faulty_trials_have_their_records_and_harm_no_other(tmp_path):
     good = good_trials(4)
     faulty = {
         "raise_error": Outcome.FAILED,
@@ -100,7 +98,7 @@ def test_faulty_trials_have_their_records_and_harm_no_other(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_killed_actors_cost_no_record(tmp_path: Path) -> None:
+def test_killed_actors_cost_no_record(tmp_path):
     announcement = Announcement(tmp_path / "announcement")
     first, last = good_trials(2)
     killed_once = with_fault(build_tiny_spec(), "hang_once", announce=announcement.path)
@@ -136,9 +134,7 @@ class Interrupted(Session):
 
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interruption_lets_running_trials_finish_and_skips_the_rest(
-    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interruption_lets_running_trials_finish_and_skips_the_rest(number, tmp_path, monkeypatch):
     # A command under nohup ignores SIGHUP on purpose, and so would its tests.
     monkeypatch.setattr("signal.getsignal", lambda number: signal.SIG_DFL)
     monkeypatch.setattr(Interrupted, "signal", number)
@@ -192,9 +188,7 @@ def written(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_sweep_without_an_ok_trial_fails_with_the_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sweep_without_an_ok_trial_fails_with_the_reason(tmp_path, capsys):
     config = config_of(tmp_path, [1], axis="attention: [flash_attention_2]")
     assert run_sweep(config, tmp_path / "run") == 1
     error = capsys.readouterr().err.splitlines()[-1]
@@ -202,7 +196,7 @@ def test_sweep_without_an_ok_trial_fails_with_the_reason(
     assert (tmp_path / "run" / "report.md").exists(), "the report says more"
 
 
-def test_killed_driver_is_resumed(tmp_path: Path) -> None:
+def test_killed_driver_is_resumed(tmp_path):
     """Two processes, as a user starts them, each with a Ray of its own.
 
     In their working folder is a package ``jobs`` of the user's, which no process may import.
@@ -240,9 +234,7 @@ def test_killed_driver_is_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_rows_of_an_earlier_plan_move_aside_and_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_of_an_earlier_plan_move_aside_and_are_counted(tmp_path, capsys):
     folder = tmp_path / "run"
     optimizer = "optimizer: [sgd]"
     trials = plan(load_config(config_of(tmp_path, [1, 2], axis=optimizer)), has_gpu=False).trials
@@ -259,7 +251,7 @@ def test_rows_of_an_earlier_plan_move_aside_and_are_counted(
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_in_use_is_refused(tmp_path, capsys):
     folder = write_run(tmp_path / "run", [make_record()])
     before = written(folder)
     with RunFolder(folder).locked():
@@ -269,7 +261,7 @@ def test_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_needs_a_run(tmp_path, capsys):
     folder = tmp_path / "nothing"
     assert run_sweep(config_of(tmp_path, [1]), folder, "--resume") == 2
     assert capsys.readouterr().err.strip() == f"{folder}: no run to resume"

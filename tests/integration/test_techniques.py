@@ -1,7 +1,5 @@
 """Techniques and tasks, trained for real on the CPU: what ran was asked for."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from dataclasses import replace
@@ -40,7 +38,7 @@ def with_model(spec: TrialSpec, **config: Any) -> TrialSpec:
     return replace(spec, model=replace(spec.model, config={**spec.model.config, **config}))
 
 
-def test_default_is_plain_fp32_training(plain: TrialRecord) -> None:
+def test_default_is_plain_fp32_training(plain):
     row = plain.measurements
     for column in ("matmul_dtype", "parameter_dtypes", "optimizer_state_dtypes"):
         assert row[column] == "float32"
@@ -95,9 +93,7 @@ EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
 @pytest.mark.parametrize(
     ("choices", "effective"), EFFECTIVE, ids=lambda value: "-".join(map(str, value.values()))
 )
-def test_technique_is_in_effect(
-    choices: dict[str, Choice], effective: dict[str, Any], run: Run
-) -> None:
+def test_technique_is_in_effect(choices, effective, run):
     record = run(with_model(build_tiny_spec(choices), **NO_DROPOUT))
     assert {name: record.measurements[name] for name in effective} == effective
 
@@ -106,7 +102,7 @@ def test_technique_is_in_effect(
     ("optimizer", "name"),
     [("adamw_bnb_8bit", "bitsandbytes.AdamW"), ("adam8bit_decay_groups", "bitsandbytes.Adam8bit")],
 )
-def test_8_bit_optimizers_keep_8_bit_states(optimizer: str, name: str, run: Run) -> None:
+def test_8_bit_optimizers_keep_8_bit_states(optimizer, name, run):
     # bitsandbytes keeps tensors under 4096 elements, and embeddings, in 32 bits.
     wide = {"hidden_size": 64, "intermediate_size": 256}
     record = run(with_model(build_tiny_spec({"optimizer": optimizer}), **wide))
@@ -119,7 +115,7 @@ def test_8_bit_optimizers_keep_8_bit_states(optimizer: str, name: str, run: Run)
     )
 
 
-def test_checkpointing_saves_memory_and_keeps_losses(run: Run) -> None:
+def test_checkpointing_saves_memory_and_keeps_losses(run):
     kept = run({"micro_batch": 32})
     recomputed = run({"micro_batch": 32, "activations": "checkpoint"})
     assert recomputed.measurements["checkpointed_layers"] > 0
@@ -130,14 +126,14 @@ def test_checkpointing_saves_memory_and_keeps_losses(run: Run) -> None:
     assert recomputed.steps["loss"] == kept.steps["loss"]
 
 
-def test_worker_processes_keep_losses(run: Run, plain: TrialRecord) -> None:
+def test_worker_processes_keep_losses(run, plain):
     record = run({"dataloader": "workers_2_prefetch_4"})
     assert record.measurements["dataloader_workers"] == 2
     assert record.steps["loss"] == plain.steps["loss"]
 
 
 @pytest.mark.parametrize("loop", ["trainer", "accelerate"])
-def test_accumulation_trains_as_the_whole_batch(loop: str, run: Run) -> None:
+def test_accumulation_trains_as_the_whole_batch(loop, run):
     # A language model, because the Trainer does not scale the loss of BERT's classification.
     model = ModelSpec(task="causal-lm", architecture="llama", config=TINY_DECODER)
     whole, split = (
@@ -149,7 +145,7 @@ def test_accumulation_trains_as_the_whole_batch(loop: str, run: Run) -> None:
     assert split.measurements["peak_allocated_bytes"] < whole.measurements["peak_allocated_bytes"]
 
 
-def test_compiled_graphs_are_counted(run: Run, plain: TrialRecord) -> None:
+def test_compiled_graphs_are_counted(run, plain):
     record = run({"compile": "aot_eager"})
     assert record.measurements["compiled_graphs"] >= 1
     assert record.measurements["compile_graph_breaks"] == 0
@@ -177,9 +173,7 @@ def built_ops() -> None:
 )
 @pytest.mark.timeout(BUILD_TIMEOUT + 300)
 @pytest.mark.usefixtures("built_ops")
-def test_deepspeed_is_in_effect(
-    offload: str, stage: int, device: str, run: Run, plain: TrialRecord
-) -> None:
+def test_deepspeed_is_in_effect(offload, stage, device, run, plain):
     row = run({"offload": offload}).measurements
     assert row["zero_stage"] == stage
     assert row["offload_optimizer_device"] == row["offload_parameter_device"] == device
@@ -201,9 +195,7 @@ def test_deepspeed_is_in_effect(
     ],
     ids=lambda value: next(iter(value.values())) if isinstance(value, dict) else "",
 )
-def test_technique_that_cannot_run_here_says_why(
-    choices: dict[str, Choice], rule: str, reason: str, run: Run
-) -> None:
+def test_technique_that_cannot_run_here_says_why(choices, rule, reason, run):
     record = run(choices, outcome=Outcome.UNSUPPORTED)
     assert (record.rule, record.phase) == (rule, "requirements")
     assert record.reason.startswith(reason)
@@ -237,7 +229,7 @@ TASKS: dict[str, tuple[Task, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_task_trains(name: str, run: Run) -> None:
+def test_task_trains(name, run):
     task, architecture, config = TASKS[name]
     spec = replace(
         build_tiny_spec(), model=ModelSpec(task=task, architecture=architecture, config=config)

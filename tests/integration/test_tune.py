@@ -1,7 +1,5 @@
 """The tune verb through a real Ray and a real Trainer, on a tiny model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -33,9 +31,7 @@ def answer_of(
     return status, json.loads(capsys.readouterr().out)
 
 
-def test_tune_measures_few_of_many_and_exports_its_pick(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_measures_few_of_many_and_exports_its_pick(tmp_path, capsys):
     config = tmp_path / "tiny.yaml"
     config.write_text(CONFIG)
     folder = tmp_path / "run"

@@ -1,7 +1,5 @@
 """Texts that are recorded in tests/golden."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,13 +1,10 @@
 """``orchestrator.api``: every verb as a function, and a run that answers questions."""
 
-from __future__ import annotations
-
 import inspect
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,7 +25,7 @@ def run() -> api.Run:
     return api.load(RUN)
 
 
-def test_import_and_help_of_verbs_load_nothing_heavy() -> None:
+def test_import_and_help_of_verbs_load_nothing_heavy():
     program = f"""
 import sys, contextlib, io
 from orchestrator import compare, recommend
@@ -44,12 +41,12 @@ print([name for name in {HEAVY!r} if name in sys.modules])
     assert done.stdout.strip() == "[]"
 
 
-def test_run_tables_have_one_row_per_trial(run: api.Run) -> None:
+def test_run_tables_have_one_row_per_trial(run):
     assert run.to_arrow().num_rows == len(run.dataset.rows) == len(run.to_pandas())
     assert len(repr(run)) < 200
 
 
-def test_run_frontier_rises_in_memory_and_speed(run: api.Run) -> None:
+def test_run_frontier_rises_in_memory_and_speed(run):
     front = run.frontier()
     memories = [own.memory_bytes for own in front]
     speeds = [own.samples_per_second for own in front]
@@ -58,23 +55,23 @@ def test_run_frontier_rises_in_memory_and_speed(run: api.Run) -> None:
     assert speeds == sorted(speeds)
 
 
-def test_run_frontier_of_more_objectives_contains_the_plain_one(run: api.Run) -> None:
+def test_run_frontier_of_more_objectives_contains_the_plain_one(run):
     plain = {run.label(own) for own in run.frontier()}
     wider = {run.label(own) for own in run.frontier(["samples_per_second", "joules_per_sample"])}
     assert plain <= wider
 
 
-def test_run_frontier_has_one_training_recipe_unless_asked(run: api.Run) -> None:
+def test_run_frontier_has_one_training_recipe_unless_asked(run):
     assert {own.training_recipe for own in run.frontier()} == {run.results.recipe}
     assert len({own.training_recipe for own in run.frontier(all_recipes=True)}) > 1
 
 
-def test_run_shows_its_frontier_in_a_notebook(run: api.Run) -> None:
+def test_run_shows_its_frontier_in_a_notebook(run):
     shown = run._repr_html_()
     assert all(run.label(own) in shown for own in run.frontier())
 
 
-def test_run_recommends_and_exports(run: api.Run, tmp_path: Path) -> None:
+def test_run_recommends_and_exports(run, tmp_path):
     answer = run.recommend(memory_bytes=8 * 2**30)
     assert answer.best is not None
     label = run.label(answer.best.configuration)
@@ -83,11 +80,11 @@ def test_run_recommends_and_exports(run: api.Run, tmp_path: Path) -> None:
     assert tmp_path / "train.py" in run.export(answer.best, tmp_path)
 
 
-def test_run_compared_with_itself_has_no_change(run: api.Run) -> None:
+def test_run_compared_with_itself_has_no_change(run):
     assert not [change for change in run.compare(run).changes if change.is_regression]
 
 
-def test_run_recommends_for_a_size_as_people_write_it(run: api.Run) -> None:
+def test_run_recommends_for_a_size_as_people_write_it(run):
     as_text = api.recommend(RUN, memory="8GiB").best
     as_number = run.recommend(memory_bytes=8 * 2**30).best
     assert as_text is not None
@@ -109,33 +106,33 @@ def test_run_recommends_for_a_size_as_people_write_it(run: api.Run) -> None:
         ({"objective": "speed"}, 'no objective "speed"; valid choices: samples_per_second'),
     ],
 )
-def test_run_refuses_a_wrong_question(run: api.Run, wrong: dict[str, Any], said: str) -> None:
+def test_run_refuses_a_wrong_question(run, wrong, said):
     with pytest.raises((ValueError, KeyError), match=said):
         run.recommend(**wrong)
 
 
-def test_run_frontier_by_cost_needs_a_price(run: api.Run) -> None:
+def test_run_frontier_by_cost_needs_a_price(run):
     with pytest.raises(ValueError, match="needs price_per_hour"):
         run.frontier(["dollars_per_million"])
     assert run.frontier(["dollars_per_million"], price_per_hour=2.0)
 
 
-def test_verbs_take_a_run_its_folder_or_its_records(run: api.Run) -> None:
+def test_verbs_take_a_run_its_folder_or_its_records(run):
     trials = [row["trial_id"] for row in run.dataset.rows if row["outcome"] == "ok"][:2]
     assert api.compare(run, RUN).matched
     assert api.explain(run, *trials) == run.explain(*trials)
 
 
-def test_every_verb_is_a_function() -> None:
+def test_every_verb_is_a_function():
     assert {*VERBS, "load"} <= {*api.__all__}
 
 
 @pytest.mark.parametrize("name", api.__all__)
-def test_interface_documents_everything_it_offers(name: str) -> None:
+def test_interface_documents_everything_it_offers(name):
     assert name == "__version__" or len(inspect.getdoc(getattr(api, name)) or "") > 20
 
 
-def test_machine_and_configurations_have_functions(tmp_path: Path) -> None:
+def test_machine_and_configurations_have_functions(tmp_path):
     assert api.doctor(address="local")[0]["findings"]
     assert api.init("quickstart", tmp_path / "mine.yaml")[0] == tmp_path / "mine.yaml"
     with pytest.raises(LookupError, match='no configuration "quickstar"; did you mean'):
@@ -143,18 +140,18 @@ def test_machine_and_configurations_have_functions(tmp_path: Path) -> None:
     assert "complete" in api.completion("bash")
 
 
-def test_report_writes_the_pages_of_a_run(tmp_path: Path) -> None:
+def test_report_writes_the_pages_of_a_run(tmp_path):
     shutil.copytree(RUN, tmp_path / "run")
     assert tmp_path / "run" / "report.html" in api.report(tmp_path / "run")
 
 
-def test_run_plots_its_frontier(run: api.Run, tmp_path: Path) -> None:
+def test_run_plots_its_frontier(run, tmp_path):
     picture = run.plot()
     assert picture._repr_png_().startswith(b"\x89PNG")
     assert picture.save(tmp_path / "frontier.png").read_bytes() == picture.png
 
 
-def test_sweep_of_a_wrong_configuration_raises_before_anything_runs(tmp_path: Path) -> None:
+def test_sweep_of_a_wrong_configuration_raises_before_anything_runs(tmp_path):
     from orchestrator.planning.config import ConfigError
 
     (tmp_path / "sweep.yaml").write_text(
@@ -166,7 +163,7 @@ def test_sweep_of_a_wrong_configuration_raises_before_anything_runs(tmp_path: Pa
         api.predict(tmp_path / "sweep.yaml")
 
 
-def test_predict_with_an_unknown_id_beside_a_known_one_raises(tmp_path: Path) -> None:
+def test_predict_with_an_unknown_id_beside_a_known_one_raises(tmp_path):
     config = tmp_path / "sweep.yaml"
     config.write_text("model: {task: causal-lm, architecture: gpt2}\n")
     (trial,) = plan(load_config(config)).trials
@@ -177,9 +174,7 @@ def test_predict_with_an_unknown_id_beside_a_known_one_raises(tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("ray_session")
-def test_sweep_returns_the_run_that_it_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweep_returns_the_run_that_it_measured(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("mini.yaml").write_text(TINY_CONFIG + "measure: {warmup_steps: 1, steps: 2}\n")
     predicted = api.predict("mini.yaml")
@@ -190,7 +185,7 @@ def test_sweep_returns_the_run_that_it_measured(
     assert (tmp_path / "here" / "report.html").exists()
 
 
-def test_run_frontier_and_answers_leave_out_what_trains_wrongly(run: api.Run) -> None:
+def test_run_frontier_and_answers_leave_out_what_trains_wrongly(run):
     assert any(own.trains_wrongly for own in run.configurations)
     assert not any(own.trains_wrongly for own in run.frontier(all_recipes=True))
     answer = run.recommend(memory_bytes=8 * 2**30, effective_batch=4, all_recipes=True)

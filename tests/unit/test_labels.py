@@ -1,7 +1,5 @@
 """How a configuration is named."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from pathlib import Path
 
@@ -43,25 +41,23 @@ CHOICES = {
         ({"compile": "eager"}, ("compile",), "compile eager"),
     ],
 )
-def test_label_names_what_varies_and_departs_from_the_default(
-    changes: dict[str, object], axes: tuple[str, ...], text: str
-) -> None:
+def test_label_names_what_varies_and_departs_from_the_default(changes, axes, text):
     assert label({**CHOICES, **changes}, axes) == text  # type: ignore[dict-item]
 
 
-def test_batch_label_always_names_an_accumulation() -> None:
+def test_batch_label_always_names_an_accumulation():
     assert batch_label({"micro_batch": 8, "accumulation": 2}, ()) == "batch 8×2"
     assert batch_label({"micro_batch": 8, "accumulation": 1}, ()) == ""
 
 
-def test_recipe_label_lists_choices_in_a_fixed_order() -> None:
+def test_recipe_label_lists_choices_in_a_fixed_order():
     recipe = TrainingRecipe.of({"optimizer": "sgd", "adapter": "lora_r8"})
     assert recipe_label(recipe) == "adapter=lora_r8 · optimizer=sgd"
     assert recipe_label(PLAIN) == "plain"
 
 
 @pytest.mark.parametrize("table", sorted(RECORDED.glob("**/trials.parquet")), ids=str)
-def test_labels_of_a_recorded_run_stand_for_one_configuration_each(table: Path) -> None:
+def test_labels_of_a_recorded_run_stand_for_one_configuration_each(table):
     run = load_dataset(table.parent)
     meant: dict[str, tuple[Hashable, ...]] = {}
     for row in run.rows:
@@ -70,15 +66,15 @@ def test_labels_of_a_recorded_run_stand_for_one_configuration_each(table: Path) 
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_labels_of_a_shipped_config_stand_for_one_trial_each(path: Path) -> None:
+def test_labels_of_a_shipped_config_stand_for_one_trial_each(path):
     config = load_config(path)
     labels = [label(trial.choices, config.axes_in_play) for trial in plan(config).trials]
     assert len(set(labels)) == len(labels)
 
 
 def test_label_of_a_subset_names_the_axis_on_which_other_trials_have_the_default(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     path = tmp_path / "sweep.yaml"
     path.write_text(
         "model: {task: causal-lm, architecture: llama, config: {}}\n"

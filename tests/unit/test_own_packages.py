@@ -3,8 +3,6 @@
 ``test_killed_driver_is_resumed`` in tests/integration/test_sweep.py measures beside such a package.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -32,25 +30,25 @@ def run_in(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("module", ["orchestrator", "orchestrator.sweep"])
-def test_verb_beside_a_package_jobs_runs(here: Path, module: str) -> None:
+def test_verb_beside_a_package_jobs_runs(here, module):
     ran = run_in(here, [sys.executable, "-m", module, "--help"])
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_process_of_ours_beside_a_package_jobs_is_ours(here: Path) -> None:
+def test_process_of_ours_beside_a_package_jobs_is_ours(here):
     ran = run_in(here, self_process.command("jobs", "--help"))
     assert ran.returncode == 0, ran.stderr
     assert "prints its record" in ran.stdout
 
 
-def test_process_of_ours_keeps_its_arguments_and_the_working_folder_last(here: Path) -> None:
+def test_process_of_ours_keeps_its_arguments_and_the_working_folder_last(here):
     (here / "mine.py").write_text("import sys; print(sys.argv, sys.path[-1])\n")
     ran = run_in(here, self_process.command("mine", "--flag"))
     assert ran.stdout == f"{[str(here / 'mine.py'), '--flag']} {here}\n"
 
 
 @pytest.mark.slow
-def test_wheel_holds_types_configurations_and_every_package(tmp_path: Path) -> None:
+def test_wheel_holds_types_configurations_and_every_package(tmp_path):
     files = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "jobs", "orchestrator", "configs"],
         cwd=ROOT,

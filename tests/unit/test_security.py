@@ -1,7 +1,5 @@
 """What a config, a record or a report can never do: run code, or carry a secret or a script."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator
@@ -96,7 +94,7 @@ def _dangers_of(node: ast.AST, file: str) -> Iterator[str]:
             yield "import_module"
 
 
-def test_no_source_turns_data_into_code() -> None:
+def test_no_source_turns_data_into_code():
     found = {
         str(path): list(dangers(path.read_text(), str(path.relative_to(ROOT)))) for path in SOURCES
     }
@@ -119,7 +117,7 @@ def test_no_source_turns_data_into_code() -> None:
         "importlib.import_module(record['hook'])",
     ],
 )
-def test_the_scan_sees_what_it_is_for(planted: str) -> None:
+def test_the_scan_sees_what_it_is_for(planted):
     assert len(list(dangers(planted))) == 1
     harmless = (
         "re.compile('x')",
@@ -130,7 +128,7 @@ def test_the_scan_sees_what_it_is_for(planted: str) -> None:
     assert not list(dangers("; ".join(harmless)))
 
 
-def test_hooks_are_called_by_registered_names_only() -> None:
+def test_hooks_are_called_by_registered_names_only():
     names = {
         hook.name
         for axis in AXES.values()
@@ -157,7 +155,7 @@ MODEL = "model: {task: causal-lm, %s}\n"
         MODEL % "architecture: llama, hooks: {}",
     ],
 )
-def test_a_config_cannot_bring_code(text: str, tmp_path: Path) -> None:
+def test_a_config_cannot_bring_code(text, tmp_path):
     path = tmp_path / "sweep.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError):
@@ -182,12 +180,12 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("secrets")
-def test_no_secret_is_part_of_what_describes_a_machine() -> None:
+def test_no_secret_is_part_of_what_describes_a_machine():
     assert SECRET not in json.dumps(environment.describe())
     assert SECRET not in json.dumps(checks.report())
 
 
-def test_the_whole_environment_is_only_handed_to_child_processes() -> None:
+def test_the_whole_environment_is_only_handed_to_child_processes():
     takers = set()
     for path in SOURCES:
         tree = ast.parse(path.read_text())
@@ -214,9 +212,7 @@ def test_the_whole_environment_is_only_handed_to_child_processes() -> None:
 
 
 @pytest.mark.parametrize("name", ["hub_token", "push_to_hub_token", "hub_model_id", "report_to"])
-def test_a_token_among_training_arguments_is_refused_or_left_aside(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_token_among_training_arguments_is_refused_or_left_aside(name, tmp_path):
     path = tmp_path / "sweep.yaml"
     path.write_text(MODEL % "architecture: llama" + f"training_arguments: {{{name}: {SECRET}}}")
     try:
@@ -279,7 +275,7 @@ def page_of(folder: Path, word: str) -> Skeleton:
     return Skeleton((folder / "report.html").read_text())
 
 
-def test_a_report_shows_hostile_names_and_runs_none(tmp_path: Path) -> None:
+def test_a_report_shows_hostile_names_and_runs_none(tmp_path):
     hostile, plain = page_of(tmp_path / "hostile", HOSTILE), page_of(tmp_path / "plain", "plain")
     assert hostile.elements == plain.elements
     assert hostile.handlers == []

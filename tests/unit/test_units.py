@@ -1,7 +1,5 @@
 """Units parsed from text and formatted for people."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -35,12 +33,12 @@ from orchestrator.units import (
         ("8B", 8),
     ],
 )
-def test_size_bytes_reads_units_of_both_bases(text: object, size: float) -> None:
+def test_size_bytes_reads_units_of_both_bases(text, size):
     assert size_bytes(text) == size
 
 
 @pytest.mark.parametrize("value", [16, "24", 80.0])
-def test_size_bytes_of_a_small_number_asks_for_its_unit(value: object) -> None:
+def test_size_bytes_of_a_small_number_asks_for_its_unit(value):
     with pytest.raises(ValueError, match=f"needs a unit: {value}GiB .* or {value}GB"):
         size_bytes(value)
 
@@ -64,7 +62,7 @@ def test_size_bytes_of_a_small_number_asks_for_its_unit(value: object) -> None:
         1e300,
     ],
 )
-def test_size_bytes_refuses_what_is_no_size(text: object) -> None:
+def test_size_bytes_refuses_what_is_no_size(text):
     with pytest.raises(ValueError, match="must be a size above zero"):
         size_bytes(text)
 
@@ -84,17 +82,17 @@ def test_size_bytes_refuses_what_is_no_size(text: object) -> None:
         ("1.5", 1.5),
     ],
 )
-def test_duration_seconds_reads_hours_minutes_and_seconds(text: object, seconds: float) -> None:
+def test_duration_seconds_reads_hours_minutes_and_seconds(text, seconds):
     assert duration_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0s", "soon", "m", -1, True, math.inf])
-def test_duration_seconds_refuses_what_is_no_time(text: object) -> None:
+def test_duration_seconds_refuses_what_is_no_time(text):
     with pytest.raises(ValueError, match="must be a time above zero"):
         duration_seconds(text)
 
 
-def test_duration_seconds_beyond_a_year_is_refused() -> None:
+def test_duration_seconds_beyond_a_year_is_refused():
     with pytest.raises(ValueError, match="at most a year"):
         duration_seconds(1e12)
 
@@ -111,16 +109,16 @@ def test_duration_seconds_beyond_a_year_is_refused() -> None:
         (2000 * GIB, "2000 GiB"),
     ],
 )
-def test_memory_takes_the_unit_that_reads_best(size: float | None, text: str) -> None:
+def test_memory_takes_the_unit_that_reads_best(size, text):
     assert memory(size) == text
 
 
-def test_number_has_three_significant_digits() -> None:
+def test_number_has_three_significant_digits():
     values = [345.4, 34.54, 3.454, 0.03454, 12345.0]
     assert [number(value) for value in values] == ["345", "34.5", "3.45", "0.0345", "12,345"]
 
 
-def test_error_change_and_duration_read_as_people_write_them() -> None:
+def test_error_change_and_duration_read_as_people_write_them():
     assert [error(value) for value in (0.004, 0.12, None, math.inf)] == ["±0.4 %", "±12 %", "", ""]
     ratios = (0.52, 1.12, 1.004, 3.2)
     assert [change(ratio) for ratio in ratios] == ["−48 %", "+12 %", "±0 %", "×3.20"]

@@ -60,10 +60,6 @@ class PlanState:
         """Whether a trial of the candidate is open."""
         return any(map(self._is_open, candidate.trial_ids))
 
-    def is_begun(self, candidate: Candidate) -> bool:
-        """Whether a trial of the candidate is not open any more."""
-        return not all(map(self._is_open, candidate.trial_ids))
-
     def take(self, trial_id: str) -> None:
         """The trial is asked for."""
         self._outstanding.add(trial_id)

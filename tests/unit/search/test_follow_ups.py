@@ -1,7 +1,5 @@
 """Follow-ups of a search: which trials run again, in which order, and what they may cost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -57,14 +55,14 @@ def results_of(device: Device, budgets: tuple[int, ...]) -> Dataset:
     return dataset_of_records(device.ran, RunMetadata(budgets=budgets))
 
 
-def test_cap_checks_run_the_pick_of_every_budget_again() -> None:
+def test_cap_checks_run_the_pick_of_every_budget_again():
     device = Device()
     records = run_to_the_end(follow_ups(), device)
     assert checks(records) == [(16, 16, Outcome.OK), (24, 32, Outcome.OK)]
     assert len(device.ran) == len(TRIALS) + 2
 
 
-def test_cap_check_follows_the_pick_and_keeps_its_context() -> None:
+def test_cap_check_follows_the_pick_and_keeps_its_context():
     device = Device()
     check = run_to_the_end(follow_ups(), device)[0].spec
     picked = next(record for record in device.ran if record.spec.micro_batch == 16)
@@ -75,18 +73,18 @@ def test_cap_check_follows_the_pick_and_keeps_its_context() -> None:
     assert check.measure.memory_cap.non_allocator_bytes == context_bytes
 
 
-def test_cap_check_that_fails_is_followed_by_the_next_pick() -> None:
+def test_cap_check_that_fails_is_followed_by_the_next_pick():
     records = run_to_the_end(follow_ups((24 * GIB,)), Device(capped_mib=3000))
     assert checks(records) == [(24, 32, Outcome.OUT_OF_MEMORY), (24, 24, Outcome.OK)]
 
 
-def test_cap_checks_of_a_budget_end_after_some_failures() -> None:
+def test_cap_checks_of_a_budget_end_after_some_failures():
     records = run_to_the_end(follow_ups((24 * GIB,)), Device(capped_mib=30_000))
     outcomes = [outcome for _, _, outcome in checks(records)]
     assert outcomes == [Outcome.OUT_OF_MEMORY] * MAX_FAILED_CHECKS
 
 
-def test_cap_checks_change_the_picks_and_nothing_else() -> None:
+def test_cap_checks_change_the_picks_and_nothing_else():
     budgets = BUDGETS[:2]
     device = Device(capped_mib=3000)
     run_to_the_end(follow_ups(budgets), device)
@@ -100,7 +98,7 @@ def test_cap_checks_change_the_picks_and_nothing_else() -> None:
     assert {len(own.trial_ids) for own in dataset.main.configurations} == {1}
 
 
-def test_follow_ups_wait_for_the_last_record_of_the_search() -> None:
+def test_follow_ups_wait_for_the_last_record_of_the_search():
     search, device = follow_ups(), Device()
     asked = [trial for _ in TRIALS if (trial := search.ask()) is not None]
     for trial in asked[:-1]:
@@ -111,7 +109,7 @@ def test_follow_ups_wait_for_the_last_record_of_the_search() -> None:
     assert search.ask() is not None
 
 
-def test_follow_ups_of_several_environments_do_not_run() -> None:
+def test_follow_ups_of_several_environments_do_not_run():
     search, device = follow_ups(), Device()
     asked = [trial for _ in TRIALS if (trial := search.ask()) is not None]
     for trial in asked[:-1]:
@@ -120,12 +118,12 @@ def test_follow_ups_of_several_environments_do_not_run() -> None:
     assert search.exhausted
 
 
-def test_follow_up_survives_its_journey_as_json() -> None:
+def test_follow_up_survives_its_journey_as_json():
     spec = run_to_the_end(follow_ups(), Device())[0].spec
     assert from_json(TrialSpec, to_json(spec)) == spec
 
 
-def test_follow_ups_of_a_resumed_search_are_the_same() -> None:
+def test_follow_ups_of_a_resumed_search_are_the_same():
     device = Device()
     records = run_to_the_end(follow_ups(), device)
     resumed = follow_ups()
@@ -155,7 +153,7 @@ def run_tie_break(device: Device) -> None:
     run_to_the_end(follow_ups((24 * GIB,), policy, trials), device)
 
 
-def test_tie_break_goes_there_and_back_before_the_check_of_its_winner() -> None:
+def test_tie_break_goes_there_and_back_before_the_check_of_its_winner():
     device = Drifting()
     run_tie_break(device)
     again = [record.spec for record in device.ran if record.spec.follow_up is not None]
@@ -164,7 +162,7 @@ def test_tie_break_goes_there_and_back_before_the_check_of_its_winner() -> None:
     assert len({spec.trial_id for spec in again}) == len(again)
 
 
-def test_tie_break_is_not_misled_by_a_drift() -> None:
+def test_tie_break_is_not_misled_by_a_drift():
     device = Drifting()
     run_tie_break(device)
     dataset = results_of(device, (24 * GIB,))
@@ -186,9 +184,7 @@ def test_tie_break_is_not_misled_by_a_drift() -> None:
         (BUDGETS, 0, []),
     ],
 )
-def test_profiles_are_of_picks_then_ends_of_the_front_then_the_rest(
-    budgets: tuple[int, ...], limit: int, sizes: list[int]
-) -> None:
+def test_profiles_are_of_picks_then_ends_of_the_front_then_the_rest(budgets, limit, sizes):
     policy = FollowUpPolicy(tie_break_rounds=0, profiles=limit)
     again = [record.spec for record in run_to_the_end(follow_ups(budgets, policy), Device())]
     profiles = [spec for spec in again if spec.purpose is Purpose.PROFILE]
@@ -198,7 +194,7 @@ def test_profiles_are_of_picks_then_ends_of_the_front_then_the_rest(
 
 
 @pytest.mark.parametrize("min_seconds", [0.0, 20.0, 40.0, 100.0])
-def test_follow_ups_cost_no_more_than_their_share(min_seconds: float) -> None:
+def test_follow_ups_cost_no_more_than_their_share(min_seconds):
     device, policy = Drifting(), FollowUpPolicy(slot_share=0.25, min_seconds=min_seconds)
     trials = [make_trial(size, 1) for size in (24, 20, *range(1, 13))]
     again = run_to_the_end(follow_ups((24 * GIB, 30 * GIB), policy, trials), device)
@@ -224,7 +220,7 @@ class Compiling(Device):
 
 
 @pytest.mark.parametrize(("compiled", "checked"), [("inductor_regional", 2), ("none", 1)])
-def test_checks_of_compiled_picks_expect_a_warm_cache(compiled: str, checked: int) -> None:
+def test_checks_of_compiled_picks_expect_a_warm_cache(compiled, checked):
     device = Compiling()
     trials = []
     for size in (16, 24):

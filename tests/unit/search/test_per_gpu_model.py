@@ -1,8 +1,6 @@
 """Searches of several GPU models as one: no model waits for another, each gets its own
 records."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 
@@ -40,12 +38,12 @@ def ask_all(search: Search) -> list[TrialSpec]:
     return asked
 
 
-def test_per_gpu_model_gives_every_model_its_slots_and_one_more() -> None:
+def test_per_gpu_model_gives_every_model_its_slots_and_one_more():
     outstanding = ask_all(grids())
     assert Counter(trial.gpu_model for trial in outstanding) == {"A100": 2, "H200": 4}
 
 
-def test_per_gpu_model_does_not_wait_for_a_slow_model() -> None:
+def test_per_gpu_model_does_not_wait_for_a_slow_model():
     search = grids()
     outstanding = ask_all(search)
     for _ in range(8):
@@ -61,14 +59,14 @@ def test_per_gpu_model_does_not_wait_for_a_slow_model() -> None:
     assert Counter(trial.gpu_model for trial in search.pending()) == {"A100": 10}
 
 
-def test_per_gpu_model_tells_a_model_only_its_own_records() -> None:
+def test_per_gpu_model_tells_a_model_only_its_own_records():
     search = grids()
     search.tell(record_of(for_gpu_model(PLAN, "H200")[0]))
     search.tell(record_of(PLAN[1]))
     assert Counter(trial.gpu_model for trial in search.pending()) == {"A100": 12, "H200": 11}
 
 
-def test_per_gpu_model_asks_for_a_tie_break_in_a_row() -> None:
+def test_per_gpu_model_asks_for_a_tie_break_in_a_row():
     rounds = tie_break([record_of(trial) for trial in PLAN[:2]], rounds=2)
     searches = {"A100": Grid(for_gpu_model(rounds, "A100")), "H200": Grid([])}
     asked = ask_all(PerGpuModel(searches, {"A100": 1, "H200": 1}))
@@ -84,7 +82,7 @@ def finished() -> Search:
     return search
 
 
-def test_per_gpu_model_summary_adds_up_the_models() -> None:
+def test_per_gpu_model_summary_adds_up_the_models():
     one = finished().summary()
     both = PerGpuModel({"A100": finished(), "H200": finished()}, SLOTS).summary()
     assert both["planned"] == 2 * one["planned"]
@@ -93,12 +91,12 @@ def test_per_gpu_model_summary_adds_up_the_models() -> None:
     assert "audit" not in both
 
 
-def test_per_gpu_model_of_one_model_is_its_search() -> None:
+def test_per_gpu_model_of_one_model_is_its_search():
     searches: Mapping[str, Search] = {"": Grid([make_trial(1, 1)])}
     assert per_gpu_model(searches, {"": 1}) is searches[""]
 
 
-def test_per_gpu_model_keeps_the_answers_of_each_model_apart() -> None:
+def test_per_gpu_model_keeps_the_answers_of_each_model_apart():
     trials = {model: [build_tiny_spec({"micro_batch": 1})] for model in ("A", "B")}
     searches = {model: BestSearch(listed) for model, listed in trials.items()}
     summary = PerGpuModel(searches, {"A": 1, "B": 1}).summary()

@@ -1,7 +1,5 @@
 """How a sweep's searches are built: options, predicted memory and follow-ups."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,12 +40,12 @@ class Predictor:
 
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
-def test_factory_builds_every_kind_with_its_described_options(kind: str) -> None:
+def test_factory_builds_every_kind_with_its_described_options(kind):
     search = SearchFactory(config=config(kind)).build(TRIALS, "")
     assert list(search.pending()) == TRIALS
 
 
-def test_factory_gives_predicted_memory_to_a_search_that_uses_it() -> None:
+def test_factory_gives_predicted_memory_to_a_search_that_uses_it():
     predictor = Predictor()
     for kind in SEARCHES:
         SearchFactory(config=config(kind), predictor=predictor).build(TRIALS, f"{kind} GPU")
@@ -55,6 +53,6 @@ def test_factory_gives_predicted_memory_to_a_search_that_uses_it() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "built"), [(True, FollowUps), (False, Grid)])
-def test_factory_adds_follow_ups_if_asked(wanted: bool, built: type[object]) -> None:
+def test_factory_adds_follow_ups_if_asked(wanted, built):
     factory = SearchFactory(config=config("grid"), with_follow_ups=wanted)
     assert type(factory.build(TRIALS, "")) is built

@@ -1,13 +1,11 @@
 """Several searches as one."""
 
-from __future__ import annotations
-
 from orchestrator.search.grid import Grid
 from orchestrator.search.round_robin import RoundRobin
 from tests.support.devices import Device, make_trial
 
 
-def test_round_robin_asks_in_turn_and_goes_on_with_those_left() -> None:
+def test_round_robin_asks_in_turn_and_goes_on_with_those_left():
     searches = [Grid([make_trial(size, 1)]) for size in (1, 2)]
     searches.append(Grid([make_trial(size, 1) for size in (4, 8, 16)]))
     search, device, sizes = RoundRobin(searches), Device(), []

@@ -1,7 +1,5 @@
 """How memory and speed scale with the micro-batch: exact where the law holds."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,9 +22,7 @@ from tests.support.devices import Device
     sizes=st.sets(st.integers(1, 512), min_size=2),
     limit=st.floats(1, 1e6),
 )
-def test_affine_memory_is_extended_exactly(
-    base: float, sample: float, sizes: set[int], limit: float
-) -> None:
+def test_affine_memory_is_extended_exactly(base, sample, sizes, limit):
     memory = {size: base + sample * size for size in sizes}
     assert bytes_at(memory, 1000) == pytest.approx(base + sample * 1000, rel=1e-6)
     largest = largest_within(memory, limit)
@@ -34,16 +30,14 @@ def test_affine_memory_is_extended_exactly(
 
 
 @given(per_pass=st.floats(0.001, 1), per_sample=st.floats(0.001, 1), share=st.floats(0.01, 0.99))
-def test_size_of_speed_is_where_the_speed_is_reached(
-    per_pass: float, per_sample: float, share: float
-) -> None:
+def test_size_of_speed_is_where_the_speed_is_reached(per_pass, per_sample, share):
     speeds = {size: size / (per_pass + per_sample * size) for size in (8, 200)}
     wanted = speeds[8] + share * (speeds[200] - speeds[8])
     size = size_of_speed(speeds, 8, 200, wanted)
     assert size / (per_pass + per_sample * size) == pytest.approx(wanted, rel=1e-6)
 
 
-def test_accumulation_pays_the_optimizer_once() -> None:
+def test_accumulation_pays_the_optimizer_once():
     device = Device(step_seconds=0.2, host_seconds=0.0)
     speeds = {size: device.speed(size) for size in (16, 64)}
     optimizer = optimizer_seconds(speeds, {})
@@ -51,14 +45,14 @@ def test_accumulation_pays_the_optimizer_once() -> None:
     assert accumulated_speed(speeds, 32, 8, optimizer) == pytest.approx(device.speed(32, 8))
 
 
-def test_optimizer_seconds_are_no_more_than_accumulation_saved() -> None:
+def test_optimizer_seconds_are_no_more_than_accumulation_saved():
     device = Device(step_seconds=0.2, host_seconds=0.0)
     speeds = {size: device.speed(size) for size in (16, 64)}
     slower_than_expected = {Batch(16, 4): device.speed(16, 4) / 1.1}
     assert optimizer_seconds(speeds, slower_than_expected) < 0.2
 
 
-def test_pass_seconds_beyond_measured_sizes_are_cautious() -> None:
+def test_pass_seconds_beyond_measured_sizes_are_cautious():
     speeds = {16: 100.0, 64: 200.0}
     assert pass_seconds(speeds, 1) == pytest.approx(0.16)
     assert pass_seconds(speeds, 40) == pytest.approx(0.24)

@@ -1,7 +1,5 @@
 """The batch-size search on simulated devices: what it asks for, and that its answers are true."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any
@@ -38,7 +36,7 @@ def way(answer: BatchSizeResult) -> tuple[int, int] | None:
     return answer.accumulated and (answer.accumulated.micro_batch, answer.accumulated.accumulation)
 
 
-def test_search_of_bert_large_on_an_h200_takes_five_trials() -> None:
+def test_search_of_bert_large_on_an_h200_takes_five_trials():
     device = Device()
     asked, answer = tune(device, effective_batch=256)
     assert asked == [(16, 1), (128, 1), (248, 1), (128, 2), (96, 1)]
@@ -46,7 +44,7 @@ def test_search_of_bert_large_on_an_h200_takes_five_trials() -> None:
     assert answer.slot_seconds <= 25
 
 
-def test_search_counts_fewer_of_long_steps_and_knows_such_trials() -> None:
+def test_search_counts_fewer_of_long_steps_and_knows_such_trials():
     device = Device(samples_per_second=60)
     tune(device)
     steps = {record.spec.micro_batch: record.spec.measure.steps for record in device.ran}
@@ -55,7 +53,7 @@ def test_search_counts_fewer_of_long_steps_and_knows_such_trials() -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(infrastructure.RULES))
-def test_search_ends_where_the_machine_fails_and_resumes_there(rule: str) -> None:
+def test_search_ends_where_the_machine_fails_and_resumes_there(rule):
     device = Device()
     search = BatchSizeSearch(make_trial)
     first = search.ask()
@@ -158,9 +156,7 @@ CASES: dict[str, tuple[Device, dict[str, Any], Batches, tuple[int | None, ...]]]
 
 
 @pytest.mark.parametrize(("device", "options", "asked", "found"), CASES.values(), ids=CASES)
-def test_search_asks_for_these_batches_and_answers_so(
-    device: Device, options: dict[str, Any], asked: Batches, found: tuple[int | None, ...]
-) -> None:
+def test_search_asks_for_these_batches_and_answers_so(device, options, asked, found):
     ran, answer = tune(device, **options)
     assert (ran, picks(answer)) == (asked, found)
     assert answer.unfinished == ""
@@ -179,9 +175,7 @@ def test_search_asks_for_these_batches_and_answers_so(
         (Device(**FP32, device_mib=8_192), 256, None),
     ],
 )
-def test_search_reaches_the_effective_batch_exactly(
-    device: Device, effective: int, expected: tuple[int, int] | None
-) -> None:
+def test_search_reaches_the_effective_batch_exactly(device, effective, expected):
     _, answer = tune(device, effective_batch=effective)
     assert way(answer) == expected
 
@@ -206,9 +200,7 @@ def test_search_reaches_the_effective_batch_exactly(
     effective=st.one_of(st.none(), st.integers(1, 600)),
     exact=st.booleans(),
 )
-def test_answers_on_any_device_are_measured_and_true(
-    device: Device, margin: float, effective: int | None, exact: bool
-) -> None:
+def test_answers_on_any_device_are_measured_and_true(device, margin, effective, exact):
     asked, answer = tune(device, margin=margin, effective_batch=effective, exact=exact)
     assert len(asked) == len(set(asked)) <= 40
     ran = {record.trial_id: record for record in device.ran}
@@ -250,9 +242,7 @@ def test_answers_on_any_device_are_measured_and_true(
     device_mib=st.floats(20_000, 150_000),
     effective=st.sampled_from([64, 96, 256, 1000]),
 )
-def test_answers_without_noise_leave_out_nothing_better(
-    step: float, rate: float, host: float, device_mib: float, effective: int
-) -> None:
+def test_answers_without_noise_leave_out_nothing_better(step, rate, host, device_mib, effective):
     device = Device(
         step_seconds=step,
         samples_per_second=rate,
@@ -285,7 +275,7 @@ SETS = sorted(
 
 
 @pytest.mark.parametrize("techniques", SETS, ids=lambda found: "-".join(map(str, found)))
-def test_search_replayed_on_the_recorded_h200_is_right(techniques: tuple[str, ...]) -> None:
+def test_search_replayed_on_the_recorded_h200_is_right(techniques):
     device = Table(techniques)
     asked, answer = tune(device)
     assert len(asked) <= 8
@@ -298,9 +288,7 @@ def test_search_replayed_on_the_recorded_h200_is_right(techniques: tuple[str, ..
 @pytest.mark.parametrize(
     ("noise", "max_trials", "max_loss"), [(0.0, 5, 0.001), (0.01, 8, 0.03), (0.03, 10, 0.06)]
 )
-def test_noise_costs_few_trials_and_little_speed(
-    noise: float, max_trials: int, max_loss: float
-) -> None:
+def test_noise_costs_few_trials_and_little_speed(noise, max_trials, max_loss):
     clean = Device()
     devices = [Device(noise=noise, rounding_mib=500, seed=seed) for seed in range(100)]
     answers = [tune(device, effective_batch=256)[1] for device in devices]

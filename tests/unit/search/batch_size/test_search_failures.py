@@ -1,7 +1,5 @@
 """The batch-size search when trials fail, take too long or are forbidden."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -26,7 +24,7 @@ def failed(spec: TrialSpec, outcome: Outcome) -> TrialRecord:
     return TrialRecord(spec=spec, outcome=outcome, reason="no such kernel")
 
 
-def test_forbidden_accumulation_is_skipped_and_not_tried() -> None:
+def test_forbidden_accumulation_is_skipped_and_not_tried():
     def make(micro_batch: int, accumulation: int) -> TrialSpec | TrialRecord:
         spec = make_trial(micro_batch, accumulation)
         if accumulation == 1:
@@ -52,9 +50,7 @@ def test_forbidden_accumulation_is_skipped_and_not_tried() -> None:
         (Outcome.TIMED_OUT, 3, ""),
     ],
 )
-def test_search_of_a_set_that_never_runs_ends_soon(
-    outcome: Outcome, trials: int, unfinished: str
-) -> None:
+def test_search_of_a_set_that_never_runs_ends_soon(outcome, trials, unfinished):
     search = BatchSizeSearch(make_trial)
     asked = 0
     while (trial := search.ask()) is not None:
@@ -64,7 +60,7 @@ def test_search_of_a_set_that_never_runs_ends_soon(
 
 
 @pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.OK, Outcome.TIMED_OUT}))
-def test_size_that_fails_for_any_reason_bounds_the_largest(outcome: Outcome) -> None:
+def test_size_that_fails_for_any_reason_bounds_the_largest(outcome):
     search, device = BatchSizeSearch(make_trial, exact=True), Device()
     while (trial := search.ask()) is not None:
         fits = trial.micro_batch <= 100
@@ -72,7 +68,7 @@ def test_size_that_fails_for_any_reason_bounds_the_largest(outcome: Outcome) -> 
     assert picks(search.answer)[0] == 100
 
 
-def test_size_that_timed_out_is_not_approached() -> None:
+def test_size_that_timed_out_is_not_approached():
     search, device = BatchSizeSearch(make_trial, limited=False), Cpu()
     asked = []
     while (trial := search.ask()) is not None:
@@ -85,7 +81,7 @@ def test_size_that_timed_out_is_not_approached() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.UNSUPPORTED, Outcome.TIMED_OUT])
-def test_accumulation_that_fails_is_tried_once(outcome: Outcome) -> None:
+def test_accumulation_that_fails_is_tried_once(outcome):
     search, device = BatchSizeSearch(make_trial, effective_batch=512), Device()
     tried = 0
     while (trial := search.ask()) is not None:
@@ -96,7 +92,7 @@ def test_accumulation_that_fails_is_tried_once(outcome: Outcome) -> None:
     assert search.answer.accumulated is None
 
 
-def test_several_searches_in_turn_keep_to_their_own_trials() -> None:
+def test_several_searches_in_turn_keep_to_their_own_trials():
     def make(number: int) -> Callable[[int, int], TrialSpec]:
         return lambda micro, accumulation: replace(make_trial(micro, accumulation), repeat=number)
 

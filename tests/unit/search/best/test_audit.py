@@ -1,7 +1,5 @@
 """Audits: how many are drawn, and which."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobs.record import Outcome
@@ -29,25 +27,25 @@ def audited(fraction: float, *, searched_seconds: float, seed: int = 0, long: in
     return drawn
 
 
-def test_auditor_draws_its_fraction_of_the_pruned() -> None:
+def test_auditor_draws_its_fraction_of_the_pruned():
     drawn = audited(0.1, searched_seconds=1e6)
     assert len(drawn) == 10
     assert len(set(drawn)) == 10
 
 
-def test_auditor_with_fraction_zero_draws_nothing() -> None:
+def test_auditor_with_fraction_zero_draws_nothing():
     assert audited(0.0, searched_seconds=1e6) == []
 
 
-def test_auditor_stops_at_its_share_of_the_time() -> None:
+def test_auditor_stops_at_its_share_of_the_time():
     assert len(audited(0.1, searched_seconds=50.0)) == 5
 
 
-def test_auditor_draws_a_few_whatever_they_cost() -> None:
+def test_auditor_draws_a_few_whatever_they_cost():
     assert len(audited(0.1, searched_seconds=0.0)) == MIN_AUDITS
 
 
-def test_auditor_draws_long_trials_less_often() -> None:
+def test_auditor_draws_long_trials_less_often():
     draws: list[int] = []
     for seed in range(50):
         draws += audited(0.1, searched_seconds=1e6, seed=seed, long=4)
@@ -55,7 +53,7 @@ def test_auditor_draws_long_trials_less_often() -> None:
     assert 0.1 * len(draws) < long_ones < 0.3 * len(draws)
 
 
-def test_audit_compares_what_was_expected_with_what_was_measured() -> None:
+def test_audit_compares_what_was_expected_with_what_was_measured():
     auditor = Auditor(2, 1.0, 0)
     auditor.begin(0, EXPECTED)
     auditor.begin(1, EXPECTED)

@@ -1,7 +1,5 @@
 """Which candidate comes next, and when a query counts as settled."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -57,7 +55,7 @@ def measure(known: SearchState, index: int, speed: float, **figures: float) -> N
     known.note(index, record)
 
 
-def test_before_any_speed_the_baseline_comes_first_even_where_it_answers_nothing() -> None:
+def test_before_any_speed_the_baseline_comes_first_even_where_it_answers_nothing():
     decisions = decide(state(), [query(3, 4, 5)], view(), STOPPING)
     assert decisions.next == 1
     assert np.flatnonzero(decisions.is_worth_measuring).tolist() == [1, 3, 4, 5]
@@ -67,7 +65,7 @@ def test_before_any_speed_the_baseline_comes_first_even_where_it_answers_nothing
     assert (result.pick, result.is_settled) == (None, False)
 
 
-def test_before_any_speed_one_trial_runs_at_a_time() -> None:
+def test_before_any_speed_one_trial_runs_at_a_time():
     assert decide(state(), [query()], view(outstanding=[1]), STOPPING).next is None
     # The baseline failed, so the most similar one without its optimizer follows.
     known = state()
@@ -76,7 +74,7 @@ def test_before_any_speed_one_trial_runs_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("seconds_left", [0.0, -1.0])
-def test_nothing_is_measured_without_time(seconds_left: float) -> None:
+def test_nothing_is_measured_without_time(seconds_left):
     known = state()
     decisions = decide(known, [query()], view(seconds_left=seconds_left), STOPPING)
     assert (decisions.next, decisions.is_worth_measuring.any()) == (None, False)
@@ -86,7 +84,7 @@ def test_nothing_is_measured_without_time(seconds_left: float) -> None:
     assert skip_reasons.OUT_OF_TIME in decisions.rules
 
 
-def test_a_size_beyond_one_that_ran_out_of_memory_is_never_asked_for() -> None:
+def test_a_size_beyond_one_that_ran_out_of_memory_is_never_asked_for():
     known = state()
     known.note(4, make_record(SPECS[4], None, None, device_bytes=8 * GIB))
     decisions = decide(known, [query(3, 4, 5)], view(measured=[4]), STOPPING)
@@ -95,7 +93,7 @@ def test_a_size_beyond_one_that_ran_out_of_memory_is_never_asked_for() -> None:
     assert decisions.results[0].ruled_out == 2
 
 
-def test_query_is_settled_once_nothing_can_beat_its_pick() -> None:
+def test_query_is_settled_once_nothing_can_beat_its_pick():
     known = state()
     for index, speed in enumerate((10.0, 18.0, 30.0, 12.0, 21.0)):
         measure(known, index, speed)
@@ -109,7 +107,7 @@ def test_query_is_settled_once_nothing_can_beat_its_pick() -> None:
     assert decisions.next == 5
 
 
-def test_query_that_nothing_fits_is_settled_and_says_so() -> None:
+def test_query_that_nothing_fits_is_settled_and_says_so():
     known = state()
     measure(known, 1, 10.0)
     decisions = decide(known, [query(budget=1.0 * GIB)], view(measured=[1]), STOPPING)
@@ -119,7 +117,7 @@ def test_query_that_nothing_fits_is_settled_and_says_so() -> None:
     assert set(decisions.rules) == {skip_reasons.DOES_NOT_FIT}
 
 
-def test_host_bound_speed_bounds_what_its_curve_can_reach() -> None:
+def test_host_bound_speed_bounds_what_its_curve_can_reach():
     known = state()
     measure(known, 1, 4.0, host_bound_share=1.0)
     posterior = known.posterior()

@@ -1,7 +1,5 @@
 """Candidates that differ in their data loader alone: which of them needs no trial."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -34,7 +32,7 @@ def waiting(loaders: Loaders, can_run: np.ndarray = ALL, measured: tuple[int, ..
     return "".join(map(str, waits.astype(int)))
 
 
-def test_the_fastest_twin_comes_first(loaders: Loaders) -> None:
+def test_the_fastest_twin_comes_first(loaders):
     assert waiting(loaders) == "101110"
     # Of those that can run.
     assert waiting(loaders, np.array([1, 0, 1, 1, 1, 1], bool)) == "110110"
@@ -42,13 +40,13 @@ def test_the_fastest_twin_comes_first(loaders: Loaders) -> None:
     assert waiting(loaders, measured=(0,)) == "000110"
 
 
-def test_a_loader_that_a_gpu_waited_for_comes_later_everywhere(loaders: Loaders) -> None:
+def test_a_loader_that_a_gpu_waited_for_comes_later_everywhere(loaders):
     loaders.note(5, 0.11, 1.0)
     assert waiting(loaders) == "101101"
     assert loaders.least_seconds().tolist() == [0.0] * 6
 
 
-def test_no_twin_is_faster_where_the_gpu_did_not_wait(loaders: Loaders) -> None:
+def test_no_twin_is_faster_where_the_gpu_did_not_wait(loaders):
     loaders.note(0, 0.1, 2.0)
     loaders.note(1, 0.0, 1.0)
     loaders.note(2, 0.0, 3.0)

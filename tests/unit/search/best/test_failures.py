@@ -1,7 +1,5 @@
 """Which techniques the search gives up after failed trials."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobs.record import Outcome, Provenance, TrialRecord
@@ -72,7 +70,7 @@ def trials() -> Trials:
     return trials
 
 
-def test_failed_pair_is_given_up_at_once_if_nothing_else_is_unproven(trials: Trials) -> None:
+def test_failed_pair_is_given_up_at_once_if_nothing_else_is_unproven(trials):
     trials.end(Outcome.FAILED, "keep", "liger", "inductor_regional")
     assert trials.given_up("budget_0.5", "liger", "inductor_regional")
     # Each of the two still runs without the other.
@@ -80,7 +78,7 @@ def test_failed_pair_is_given_up_at_once_if_nothing_else_is_unproven(trials: Tri
     assert not trials.given_up("budget_0.5", "liger", "none")
 
 
-def test_failed_trial_blames_no_new_choice_that_a_pair_excuses(trials: Trials) -> None:
+def test_failed_trial_blames_no_new_choice_that_a_pair_excuses(trials):
     before = trials.probability("budget_0.2", "liger", "inductor_regional")
     trials.end(Outcome.FAILED, "budget_0.5", "liger", "inductor_regional")
     assert not trials.given_up("budget_0.5", "plain", "inductor_regional")
@@ -92,26 +90,26 @@ def test_failed_trial_blames_no_new_choice_that_a_pair_excuses(trials: Trials) -
     assert not trials.given_up("budget_0.2", "plain", "inductor_regional")
 
 
-def test_pair_that_works_later_is_cleared(trials: Trials) -> None:
+def test_pair_that_works_later_is_cleared(trials):
     trials.end(Outcome.FAILED, "budget_0.5", "liger", "inductor_regional")
     trials.end(Outcome.OK, "keep", "liger", "inductor_regional")
     assert trials.probability("keep", "liger", "inductor_regional") == 1.0
 
 
-def test_single_new_choice_of_a_failed_trial_is_given_up(trials: Trials) -> None:
+def test_single_new_choice_of_a_failed_trial_is_given_up(trials):
     trials.end(Outcome.FAILED, "budget_0.5", "plain", "none")
     assert trials.given_up("budget_0.5", "plain", "inductor_regional")
     assert not trials.given_up("budget_0.2", "plain", "inductor_regional")
 
 
-def test_trial_that_timed_out_makes_its_only_new_choice_slow(trials: Trials) -> None:
+def test_trial_that_timed_out_makes_its_only_new_choice_slow(trials):
     trials.end(Outcome.TIMED_OUT, "budget_0.5", "liger", "none", seconds=60.0)
     assert trials.late_seconds("budget_0.5", "plain", "none") == 60.0
     # The fused loss has run within its time.
     assert trials.late_seconds("keep", "liger", "none") == 0.0
 
 
-def test_trial_that_timed_out_blames_each_of_its_new_choices_in_part() -> None:
+def test_trial_that_timed_out_blames_each_of_its_new_choices_in_part():
     trials = Trials()
     trials.end(Outcome.OK, "keep", "plain", "none")
     trials.end(Outcome.TIMED_OUT, "budget_0.5", "liger", "none", seconds=60.0)
@@ -123,7 +121,7 @@ def test_trial_that_timed_out_blames_each_of_its_new_choices_in_part() -> None:
     assert trials.late_seconds("budget_0.5", "plain", "none") == 60.0
 
 
-def test_trial_that_timed_out_makes_similar_choices_slow_until_they_run() -> None:
+def test_trial_that_timed_out_makes_similar_choices_slow_until_they_run():
     trials = Trials()
     trials.end(Outcome.OK, "keep", "plain", "none")
     trials.end(Outcome.TIMED_OUT, "budget_0.5", "plain", "none", seconds=60.0)
@@ -133,13 +131,13 @@ def test_trial_that_timed_out_makes_similar_choices_slow_until_they_run() -> Non
     assert trials.late_seconds("budget_0.5", "plain", "none") == 60.0
 
 
-def test_trial_that_was_too_slow_for_its_search_counts_as_a_failure(trials: Trials) -> None:
+def test_trial_that_was_too_slow_for_its_search_counts_as_a_failure(trials):
     trials.end(Outcome.SKIPPED, "budget_0.5", "plain", "none", seconds=60.0, rule=TOO_SLOW)
     assert trials.late_seconds("budget_0.5", "liger", "none") == 60.0
     assert trials.given_up("budget_0.5", "plain", "none")
 
 
-def test_failures_with_one_reason_blame_no_choice_that_a_pair_excuses(trials: Trials) -> None:
+def test_failures_with_one_reason_blame_no_choice_that_a_pair_excuses(trials):
     for budget in ("budget_0.5", "budget_0.2"):
         trials.end(Outcome.FAILED, budget, "liger", "inductor_regional", reason="no such kernel")
     assert not trials.given_up("budget_0.5", "plain", "none")
@@ -147,7 +145,7 @@ def test_failures_with_one_reason_blame_no_choice_that_a_pair_excuses(trials: Tr
     assert trials.given_up("keep", "liger", "inductor_regional")
 
 
-def test_only_new_choice_of_two_failures_with_one_reason_is_given_up() -> None:
+def test_only_new_choice_of_two_failures_with_one_reason_is_given_up():
     trials = Trials()
     reason = "this model does not do that"
     trials.end(Outcome.UNSUPPORTED, "budget_0.5", "liger", "none", reason=reason)
@@ -157,7 +155,7 @@ def test_only_new_choice_of_two_failures_with_one_reason_is_given_up() -> None:
     assert not trials.given_up("keep", "liger", "none")
 
 
-def test_failures_with_two_reasons_have_two_causes() -> None:
+def test_failures_with_two_reasons_have_two_causes():
     trials = Trials()
     trials.end(Outcome.FAILED, "budget_0.5", "liger", "none", reason="one reason")
     trials.end(Outcome.FAILED, "budget_0.5", "plain", "inductor_regional", reason="another reason")

@@ -1,7 +1,5 @@
 """The frontier search: what it asks for, what it skips and why."""
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections.abc import Mapping
@@ -86,11 +84,11 @@ def affine_record(spec: TrialSpec, *, largest: int = 10**9) -> TrialRecord:
     return make_record(spec, (1 + spec.micro_batch) * GIB, speed)
 
 
-def test_search_with_eight_slots_recalls_as_much() -> None:
+def test_search_with_eight_slots_recalls_as_much():
     assert replay(FrontierSearch, recorded(), at_once=8).recall >= 0.95
 
 
-def test_search_that_is_asked_ahead_measures_the_same_trials() -> None:
+def test_search_that_is_asked_ahead_measures_the_same_trials():
     search = FrontierSearch([record.spec for record in SMALL.values()], audit_fraction=0.0)
     ran, ahead = [], search.ask()
     while ahead is not None:
@@ -103,20 +101,20 @@ def test_search_that_is_asked_ahead_measures_the_same_trials() -> None:
     assert ran == searched(audit_fraction=0.0)[1]
 
 
-def test_search_that_is_cut_has_found_more_than_random_order() -> None:
+def test_search_that_is_cut_has_found_more_than_random_order():
     table, seconds = simulated(), 150
     by_chance = [replay(random_order(seed), table, seconds=seconds).recall for seed in range(5)]
     assert replay(FrontierSearch, table, seconds=seconds).recall > max(by_chance)
 
 
-def test_grid_recalls_everything_at_full_cost() -> None:
+def test_grid_recalls_everything_at_full_cost():
     found = replay(Grid, recorded())
     assert (found.trials, found.cost, found.recall) == (144, 1.0, 1.0)
 
 
 @FEW
 @given(table=GRIDS)
-def test_search_measures_or_skips_every_trial_with_evidence(table: Table) -> None:
+def test_search_measures_or_skips_every_trial_with_evidence(table):
     search, asked = run(table)
     skipped = list(search.skipped())
     assert sorted([*asked, *(record.trial_id for record in skipped)]) == sorted(table)
@@ -128,13 +126,13 @@ def test_search_measures_or_skips_every_trial_with_evidence(table: Table) -> Non
 
 @FEW
 @given(table=GRIDS, seed=st.integers(0, 5))
-def test_search_with_equal_records_asks_for_equal_trials(table: Table, seed: int) -> None:
+def test_search_with_equal_records_asks_for_equal_trials(table, seed):
     assert run(table, seed=seed)[1] == run(table, seed=seed)[1]
 
 
 @FEW
 @given(table=GRIDS, data=st.data())
-def test_search_never_asks_for_a_recorded_trial(table: Table, data: st.DataObject) -> None:
+def test_search_never_asks_for_a_recorded_trial(table, data):
     search = FrontierSearch([record.spec for record in table.values()])
     earlier = data.draw(st.lists(st.sampled_from(list(table)), unique=True))
     for trial_id in earlier:
@@ -145,7 +143,7 @@ def test_search_never_asks_for_a_recorded_trial(table: Table, data: st.DataObjec
     assert search.exhausted
 
 
-def test_search_finds_nearly_the_whole_height_of_drawn_grids() -> None:
+def test_search_finds_nearly_the_whole_height_of_drawn_grids():
     heights = []
     for seed in range(10):
         table = drawn_grid(random.Random(seed))
@@ -154,7 +152,7 @@ def test_search_finds_nearly_the_whole_height_of_drawn_grids() -> None:
     assert statistics.fmean(heights) >= 0.99
 
 
-def test_search_uses_predicted_memory_that_comes_late() -> None:
+def test_search_uses_predicted_memory_that_comes_late():
     table = simulated()
     memory = {own: record.measurements["device_peak_bytes"] for own, record in table.items()}
     predicted: dict[str, float] = {}
@@ -170,7 +168,7 @@ def test_search_uses_predicted_memory_that_comes_late() -> None:
     assert len(asked) < len(table) / 3
 
 
-def test_audits_are_drawn_by_the_seed_and_know_their_errors() -> None:
+def test_audits_are_drawn_by_the_seed_and_know_their_errors():
     search, asked = searched()
     audited = {audit.trial_id for audit in search.audits}
     assert len(search.audits) >= 2
@@ -180,11 +178,11 @@ def test_audits_are_drawn_by_the_seed_and_know_their_errors() -> None:
     assert {audit.trial_id for audit in searched(seed=1)[0].audits} != audited
 
 
-def test_audits_with_fraction_zero_do_not_run() -> None:
+def test_audits_with_fraction_zero_do_not_run():
     assert searched(audit_fraction=0.0)[0].audits == ()
 
 
-def test_audit_that_contradicts_makes_the_search_decide_anew() -> None:
+def test_audit_that_contradicts_makes_the_search_decide_anew():
     # Against every sign, memory halves from micro-batch 32 on.
     search = FrontierSearch(batches(1, 2, 4, 8, 16, 32, 64), audit_fraction=1.0)
     while (trial := search.ask()) is not None:
@@ -197,7 +195,7 @@ def test_audit_that_contradicts_makes_the_search_decide_anew() -> None:
     assert list(search.skipped()) == list(search.pending()) == []
 
 
-def test_summary_adds_up_and_counts_audits() -> None:
+def test_summary_adds_up_and_counts_audits():
     search, asked = searched()
     summary: Mapping[str, Any] = search.summary()
     assert (summary["kind"], summary["planned"]) == ("frontier", len(SMALL))
@@ -205,7 +203,7 @@ def test_summary_adds_up_and_counts_audits() -> None:
     assert summary["audit"]["audited"] == len(search.audits)
 
 
-def test_trial_larger_than_one_out_of_memory_is_skipped() -> None:
+def test_trial_larger_than_one_out_of_memory_is_skipped():
     search = FrontierSearch(batches(1, 2, 4, 8, 16, 32), audit_fraction=0.0)
     asked = []
     while (trial := search.ask()) is not None:
@@ -217,7 +215,7 @@ def test_trial_larger_than_one_out_of_memory_is_skipped() -> None:
     assert too_large
 
 
-def test_repeats_are_measured_together() -> None:
+def test_repeats_are_measured_together():
     search = FrontierSearch(batches(1, 64, repeats=3))
     asked = []
     while (trial := search.ask()) is not None:
@@ -227,7 +225,7 @@ def test_repeats_are_measured_together() -> None:
 
 
 @pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.OK, Outcome.OUT_OF_MEMORY}))
-def test_search_that_learns_nothing_asks_for_a_trial_or_skips_it(outcome: Outcome) -> None:
+def test_search_that_learns_nothing_asks_for_a_trial_or_skips_it(outcome):
     specs = batches(1, 2, 4)
     search = FrontierSearch(specs)
     asked = []
@@ -239,14 +237,14 @@ def test_search_that_learns_nothing_asks_for_a_trial_or_skips_it(outcome: Outcom
     assert sorted([*asked, *skipped]) == sorted(spec.trial_id for spec in specs)
 
 
-def test_trials_of_different_recipes_are_all_measured() -> None:
+def test_trials_of_different_recipes_are_all_measured():
     names = ("a", "b", "c")
     specs = [make_spec({"attention": own, "adapter": own}, {"adapter": own}) for own in names]
     table = {spec.trial_id: make_record(spec, GIB, 10.0) for spec in specs}
     assert sorted(run(table)[1]) == sorted(table)
 
 
-def test_outstanding_trials_are_not_asked_for_again() -> None:
+def test_outstanding_trials_are_not_asked_for_again():
     search = FrontierSearch(batches(1, 2, 4, 8, 16, 32))
     first = search.ask()
     assert first is not None

@@ -1,7 +1,5 @@
 """The gain that unmeasured candidates could bring while nothing measured fits a budget."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -41,7 +39,7 @@ def posterior() -> Posterior:
     return found
 
 
-def test_gains_without_an_incumbent_do_not_depend_on_slow_candidates_that_do_not_fit() -> None:
+def test_gains_without_an_incumbent_do_not_depend_on_slow_candidates_that_do_not_fit():
     is_open = np.array([True, True, False, True, True, True])
     without_slow = np.array([True, True, False, False, False, False])
     known = posterior()
@@ -53,7 +51,7 @@ def test_gains_without_an_incumbent_do_not_depend_on_slow_candidates_that_do_not
     assert gains[5] == pytest.approx(0.0, abs=1e-3)
 
 
-def test_values_without_an_incumbent_are_the_expected_gains() -> None:
+def test_values_without_an_incumbent_are_the_expected_gains():
     is_open = np.array([True, True, False, True, True, True])
     known = posterior()
     gains = expected_gains(known, None, probability_to_fit(known, BUDGET), is_open)
@@ -101,9 +99,7 @@ OPEN = np.array([False, True, True])
 
 @pytest.mark.parametrize("shared", [0.0, 0.03, 0.0399])
 @pytest.mark.parametrize("model_error", [0.0, 0.1])
-def test_expected_gain_is_that_of_the_ratio_to_the_incumbent(
-    shared: float, model_error: float
-) -> None:
+def test_expected_gain_is_that_of_the_ratio_to_the_incumbent(shared, model_error):
     gains = expected_gains(
         known_posterior(shared, model_error=model_error),
         0,
@@ -117,9 +113,7 @@ def test_expected_gain_is_that_of_the_ratio_to_the_incumbent(
 
 
 @pytest.mark.parametrize(("shared", "model_error"), [(0.0, 0.0), (0.0399, 0.0), (0.0399, 0.1)])
-def test_remaining_gain_is_bounded_by_the_quantile_of_the_larger_ratio(
-    shared: float, model_error: float
-) -> None:
+def test_remaining_gain_is_bounded_by_the_quantile_of_the_larger_ratio(shared, model_error):
     known = known_posterior(shared, model_error=model_error)
     gains = expected_gains(known, 0, probability_to_fit(known, 1e12), OPEN)
     left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
@@ -133,7 +127,7 @@ def test_remaining_gain_is_bounded_by_the_quantile_of_the_larger_ratio(
     assert left.probability_any_fits == 1.0
 
 
-def test_memory_errors_of_two_candidates_are_half_in_common() -> None:
+def test_memory_errors_of_two_candidates_are_half_in_common():
     known = dataclasses.replace(known_posterior(0.0), memory_deviation=np.ones(3))
     gains = expected_gains(known, 0, probability_to_fit(known, 1.0), OPEN)
     assert gains[1] == pytest.approx(positive_part(0.05, np.sqrt(0.08)) / 2, rel=1e-3)
@@ -142,7 +136,7 @@ def test_memory_errors_of_two_candidates_are_half_in_common() -> None:
     assert left.probability_any_fits == pytest.approx(2 / 3, abs=0.06)
 
 
-def test_row_that_is_known_as_well_as_a_measurement_shows_half() -> None:
+def test_row_that_is_known_as_well_as_a_measurement_shows_half():
     noise = 0.02
     known = dataclasses.replace(known_posterior(0.04 - noise**2 / 2), works=np.array([1, 1, 0]))
     gains = expected_gains(known, 0, probability_to_fit(known, 1e12), OPEN)
@@ -152,7 +146,7 @@ def test_row_that_is_known_as_well_as_a_measurement_shows_half() -> None:
     assert left.values.tolist() == pytest.approx([0.0, gains[1] + excess / 2, 0.0], rel=0.03)
 
 
-def test_gains_without_an_incumbent_rank_by_speed_and_not_by_its_unit() -> None:
+def test_gains_without_an_incumbent_rank_by_speed_and_not_by_its_unit():
     known = known_posterior(0.0)
     gains = expected_gains(known, None, probability_to_fit(known, 1e12), OPEN)
     assert gains[1] > gains[2] > gains[0] == 0.0
@@ -165,14 +159,14 @@ def test_gains_without_an_incumbent_rank_by_speed_and_not_by_its_unit() -> None:
 
 
 @pytest.mark.parametrize(("incumbent", "at_most"), [(None, np.inf), (0, 0.0)])
-def test_nothing_left_to_measure_gains_nothing(incumbent: int | None, at_most: float) -> None:
+def test_nothing_left_to_measure_gains_nothing(incumbent, at_most):
     left = remaining_gain(
         known_posterior(0.0), incumbent, 1e12, np.zeros(3), probability=0.95, seed=0
     )
     assert (left.expected, left.at_most, left.probability_any_fits) == (0.0, at_most, 0.0)
 
 
-def test_technique_that_may_not_run_fits_as_often_as_it_runs() -> None:
+def test_technique_that_may_not_run_fits_as_often_as_it_runs():
     known = dataclasses.replace(
         known_posterior(0.0), unproven=np.array([True]), untried_probability=np.array([0.9])
     )
@@ -184,7 +178,7 @@ def test_technique_that_may_not_run_fits_as_often_as_it_runs() -> None:
     assert left.expected == pytest.approx(0.9 * certain.expected, rel=0.1)
 
 
-def test_next_is_the_most_valuable_per_second_of_those_worth_measuring() -> None:
+def test_next_is_the_most_valuable_per_second_of_those_worth_measuring():
     values, gains = np.array([9.0, 2.0, 3.0, 0.0]), np.array([1.0, 1.0, 1.0, 4.0])
     seconds = np.array([1.0, 1.0, 2.0, 1.0])
     assert most_per_second(values, gains, seconds, np.array([False, True, True, True])) == 1

@@ -1,7 +1,5 @@
 """The search on grids whose best configurations are known."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -89,8 +87,8 @@ def searched() -> tuple[BestSearch, list[TrialSpec]]:
 
 
 def test_best_search_finds_the_fastest_in_each_budget_with_few_trials(
-    searched: tuple[BestSearch, list[TrialSpec]],
-) -> None:
+    searched,
+):
     result, asked = searched
     assert len(asked) <= 0.12 * len(TABLE)
     for budget in result.results():
@@ -101,7 +99,7 @@ def test_best_search_finds_the_fastest_in_each_budget_with_few_trials(
 
 
 @pytest.mark.parametrize("seed", [0, 18, 23, 51])
-def test_best_search_that_knows_nothing_is_not_misled_by_noise(seed: int) -> None:
+def test_best_search_that_knows_nothing_is_not_misled_by_noise(seed):
     table = with_noise(TABLE, 0.01, seed)
     result = search(table)
     run(result, table)
@@ -112,15 +110,15 @@ def test_best_search_that_knows_nothing_is_not_misled_by_noise(seed: int) -> Non
 
 
 def test_best_search_begins_with_the_baseline(
-    searched: tuple[BestSearch, list[TrialSpec]],
-) -> None:
+    searched,
+):
     _, asked = searched
     assert {axis: asked[0].choices[axis] for axis in BASELINE} == dict(BASELINE)
 
 
 def test_best_search_measures_other_recipes_only_if_asked(
-    searched: tuple[BestSearch, list[TrialSpec]],
-) -> None:
+    searched,
+):
     _, asked = searched
     assert not any(trial.training_recipe.by_axis for trial in asked)
     result = search(any_recipe=True)
@@ -133,8 +131,8 @@ def test_best_search_measures_other_recipes_only_if_asked(
 
 
 def test_best_search_states_what_it_considered(
-    searched: tuple[BestSearch, list[TrialSpec]],
-) -> None:
+    searched,
+):
     result, asked = searched
     first = result.results()[0]
     assert first.considered == 72
@@ -146,7 +144,7 @@ def test_best_search_states_what_it_considered(
     assert 0 <= first.gain_at_most <= 0.05
 
 
-def test_best_search_with_a_budget_below_everything_says_that_nothing_fits() -> None:
+def test_best_search_with_a_budget_below_everything_says_that_nothing_fits():
     result = search(budgets=[GIB])
     asked = run(result)
     assert len(asked) < 20
@@ -155,7 +153,7 @@ def test_best_search_with_a_budget_below_everything_says_that_nothing_fits() -> 
     assert budget.is_settled
 
 
-def test_best_search_without_budgets_takes_the_gpus_memory() -> None:
+def test_best_search_without_budgets_takes_the_gpus_memory():
     result = search(budgets=[])
     run(result)
     (budget,) = result.results()
@@ -164,7 +162,7 @@ def test_best_search_without_budgets_takes_the_gpus_memory() -> None:
     assert budget.pick.samples_per_second >= 0.98 * best_speed(TABLE, math.inf)
 
 
-def test_best_search_keeps_to_its_slot_time() -> None:
+def test_best_search_keeps_to_its_slot_time():
     result = search(slot_seconds=20.0)
     asked = run(result)
     assert sum(TABLE[trial.trial_id].slot_seconds for trial in asked) < 30
@@ -172,7 +170,7 @@ def test_best_search_keeps_to_its_slot_time() -> None:
     assert "search_time" in result.summary()["skipped"]
 
 
-def test_best_search_with_limited_time_allows_a_trial_a_few_times_what_is_expected() -> None:
+def test_best_search_with_limited_time_allows_a_trial_a_few_times_what_is_expected():
     result = search(slot_seconds=240.0)
     first = result.ask()
     assert first is not None
@@ -185,7 +183,7 @@ def test_best_search_with_limited_time_allows_a_trial_a_few_times_what_is_expect
     assert result.allowed_seconds(second) == 60.0
 
 
-def test_best_search_allows_no_trial_much_more_than_the_time_that_is_left() -> None:
+def test_best_search_allows_no_trial_much_more_than_the_time_that_is_left():
     result = search(slot_seconds=30.0)
     spent = 0.0
     while (trial := result.ask()) is not None:
@@ -198,7 +196,7 @@ def test_best_search_allows_no_trial_much_more_than_the_time_that_is_left() -> N
     assert spent > 20.0
 
 
-def test_best_search_allows_an_expensive_trial_to_end_after_its_time() -> None:
+def test_best_search_allows_an_expensive_trial_to_end_after_its_time():
     records, priors = with_slow_compiler()
     result = search(records, priors=priors, slot_seconds=80.0)
     spent = 0.0
@@ -210,13 +208,13 @@ def test_best_search_allows_an_expensive_trial_to_end_after_its_time() -> None:
     assert 80.0 - spent < result.allowed_seconds(trial) < 120.0
 
 
-def test_best_search_with_all_the_time_has_no_limit() -> None:
+def test_best_search_with_all_the_time_has_no_limit():
     result = search()
     for trial in run(result):
         assert result.allowed_seconds(trial) == math.inf
 
 
-def test_best_search_gives_up_a_technique_that_fails() -> None:
+def test_best_search_gives_up_a_technique_that_fails():
     failing = {}
     for trial_id, record in TABLE.items():
         failing[trial_id] = record
@@ -229,14 +227,14 @@ def test_best_search_gives_up_a_technique_that_fails() -> None:
     assert result.results()[0].pick is not None
 
 
-def test_best_search_of_a_space_lists_no_trial_that_it_did_not_measure() -> None:
+def test_best_search_of_a_space_lists_no_trial_that_it_did_not_measure():
     result = search(accounts_for_plan=False)
     assert list(result.pending()) == []
     run(result)
     assert list(result.skipped()) == []
 
 
-def test_best_search_with_an_effective_batch_answers_with_it_alone() -> None:
+def test_best_search_with_an_effective_batch_answers_with_it_alone():
     records: dict[str, TrialRecord] = {}
     for micro_batch, accumulation in ((8, 1), (8, 8), (16, 4), (32, 2), (64, 1)):
         choices = {**BASELINE, "micro_batch": micro_batch, "accumulation": accumulation}
@@ -253,7 +251,7 @@ def test_best_search_with_an_effective_batch_answers_with_it_alone() -> None:
     assert budget.pick.samples_per_second == pytest.approx(32 / 0.18)
 
 
-def test_best_search_tries_a_slow_compiler_after_what_is_cheap() -> None:
+def test_best_search_tries_a_slow_compiler_after_what_is_cheap():
     records, priors = with_slow_compiler()
     asked = run(search(records, priors=priors), records)
     compilers = [trial.choices["compile"] for trial in asked]
@@ -261,7 +259,7 @@ def test_best_search_tries_a_slow_compiler_after_what_is_cheap() -> None:
     assert compilers.index("inductor") >= 2
 
 
-def test_best_search_uses_predictions_of_a_few_sizes() -> None:
+def test_best_search_uses_predictions_of_a_few_sizes():
     predicted = {}
     for trial_id, record in TABLE.items():
         if record.spec.choices["micro_batch"] in (1, 16, 256):
@@ -277,7 +275,7 @@ def test_best_search_uses_predictions_of_a_few_sizes() -> None:
         assert budget.pick.samples_per_second >= 0.98 * best
 
 
-def test_best_search_leaves_a_host_bound_batch_size_in_large_steps() -> None:
+def test_best_search_leaves_a_host_bound_batch_size_in_large_steps():
     specs = [make_spec({**BASELINE, "micro_batch": size}) for size in range(8, 129, 4)]
     predicted = {spec.trial_id: (4 + spec.micro_batch / 4) * GIB for spec in specs}
     result = BestSearch(
@@ -339,13 +337,13 @@ def with_loaders(data_seconds: Mapping[str, float]) -> tuple[BestSearch, list[Tr
     return result, asked
 
 
-def test_best_search_tries_no_other_loader_where_the_gpu_does_not_wait_for_data() -> None:
+def test_best_search_tries_no_other_loader_where_the_gpu_does_not_wait_for_data():
     _, asked = with_loaders(dict.fromkeys(LOADERS, 0.00001))
     without_loader = [(trial.micro_batch, trial.choices["activations"]) for trial in asked]
     assert len(without_loader) == len(set(without_loader))
 
 
-def test_best_search_finds_the_loader_for_which_the_gpu_does_not_wait() -> None:
+def test_best_search_finds_the_loader_for_which_the_gpu_does_not_wait():
     result, asked = with_loaders({"main_process": 0.003, "workers_2": 0.0015, "workers_4": 0.00001})
     # The GPU waits in the first trial, so this loader comes last in the others.
     assert [trial.choices["dataloader"] for trial in asked].count("main_process") == 1

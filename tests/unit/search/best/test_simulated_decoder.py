@@ -1,7 +1,5 @@
 """`tune` on a simulated decoder of 1.2 B parameters, knowing other models only."""
 
-from __future__ import annotations
-
 import pytest
 
 from jobs.record import Outcome
@@ -29,8 +27,8 @@ def replayed() -> tuple[Machine, BestSearch, list[TrialSpec]]:
 
 
 def test_best_search_finds_compiled_configurations_of_a_decoder_soon(
-    replayed: tuple[Machine, BestSearch, list[TrialSpec]],
-) -> None:
+    replayed,
+):
     machine, search, asked = replayed
     compiled = [trial for trial in asked if "regional" in str(trial.choices["compile"])]
     before = asked[: asked.index(compiled[0])]
@@ -44,16 +42,16 @@ def test_best_search_finds_compiled_configurations_of_a_decoder_soon(
 
 
 def test_best_search_tries_no_slow_build_that_promises_little(
-    replayed: tuple[Machine, BestSearch, list[TrialSpec]],
-) -> None:
+    replayed,
+):
     machine, _, asked = replayed
     assert {trial.choices["offload"] for trial in asked} == {"none"}
     assert machine.spent < 60 * MINUTES * SEARCH_SHARE + 15
 
 
 def test_best_search_says_that_untried_techniques_may_gain(
-    replayed: tuple[Machine, BestSearch, list[TrialSpec]],
-) -> None:
+    replayed,
+):
     _, search, _ = replayed
     for result in search.results():
         assert result.considered > 10_000
@@ -63,8 +61,8 @@ def test_best_search_says_that_untried_techniques_may_gain(
 
 
 def test_best_search_of_equal_records_makes_equal_choices(
-    replayed: tuple[Machine, BestSearch, list[TrialSpec]],
-) -> None:
+    replayed,
+):
     _, _, asked = replayed
     machine = Machine(0, NOISE)
     search = best_search(machine, MINUTES)
@@ -77,7 +75,7 @@ def test_best_search_of_equal_records_makes_equal_choices(
     assert again == [trial.trial_id for trial in asked[:5]]
 
 
-def test_decoder_is_as_recorded_where_there_are_rows() -> None:
+def test_decoder_is_as_recorded_where_there_are_rows():
     curve = recorded_curves()["inductor_regional", "budget_0.5", "chunked"]
     choices = {**space().config.baseline, "compile": "inductor_regional", "micro_batch": 16}
     choices |= {"activations": "budget_0.5", "loss": "chunked"}
@@ -86,7 +84,7 @@ def test_decoder_is_as_recorded_where_there_are_rows() -> None:
     assert truth.memory_bytes == pytest.approx(along(curve.sizes, curve.memory_bytes, 16))
 
 
-def test_machine_builds_only_once() -> None:
+def test_machine_builds_only_once():
     machine = Machine(0, 0.0)
     offloaded = []
     for trial in space().plan.trials:

@@ -1,7 +1,5 @@
 """What a trial is expected to take: its steps, its compiler, and what is built once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -46,13 +44,13 @@ def took(trial: TrialSpec, slot_seconds: float) -> TrialRecord:
     return make_record(trial, 1e9, SPEED, slot_seconds=slot_seconds)
 
 
-def test_trial_cost_expects_compilers_and_builds_before_any_trial(cost: TrialCost) -> None:
+def test_trial_cost_expects_compilers_and_builds_before_any_trial(cost):
     assert seconds(cost, EAGER) < 2 * USUAL_SECONDS + 20
     assert seconds(cost, WHOLE) > seconds(cost, EAGER) + 30
     assert seconds(cost, OFFLOAD) > seconds(cost, EAGER) + 40
 
 
-def test_trial_cost_learns_what_a_compiler_takes_here(cost: TrialCost) -> None:
+def test_trial_cost_learns_what_a_compiler_takes_here(cost):
     before = seconds(cost, WHOLE_CHECKPOINT)
     cost.note(TRIALS.index(EAGER), took(EAGER, seconds(cost, EAGER)))
     cost.note(TRIALS.index(WHOLE), took(WHOLE, seconds(cost, WHOLE) - 35))
@@ -60,7 +58,7 @@ def test_trial_cost_learns_what_a_compiler_takes_here(cost: TrialCost) -> None:
     assert before - 45 < after < before - 25
 
 
-def test_trial_cost_of_a_compiler_follows_a_similar_one(cost: TrialCost) -> None:
+def test_trial_cost_of_a_compiler_follows_a_similar_one(cost):
     eager, before = seconds(cost, EAGER), seconds(cost, WHOLE)
     cost.note(TRIALS.index(BLOCKS), took(BLOCKS, eager + 3 * (seconds(cost, BLOCKS) - eager)))
     # The second trial finds its code in the cache, but one of another option would not.
@@ -71,13 +69,13 @@ def test_trial_cost_of_a_compiler_follows_a_similar_one(cost: TrialCost) -> None
     assert seconds(cost, WHOLE) == pytest.approx(before)
 
 
-def test_trial_cost_counts_a_build_until_it_is_there(cost: TrialCost) -> None:
+def test_trial_cost_counts_a_build_until_it_is_there(cost):
     before = seconds(cost, OTHER_OFFLOAD)
     cost.note(TRIALS.index(OFFLOAD), took(OFFLOAD, seconds(cost, OFFLOAD)))
     assert seconds(cost, OTHER_OFFLOAD) < before - 40
 
 
-def test_trial_cost_of_a_trial_without_speed_learns_nothing(cost: TrialCost) -> None:
+def test_trial_cost_of_a_trial_without_speed_learns_nothing(cost):
     before = seconds(cost, WHOLE)
     cost.note(TRIALS.index(WHOLE), make_record(WHOLE, 1e9, None, slot_seconds=300.0))
     assert seconds(cost, WHOLE) == before

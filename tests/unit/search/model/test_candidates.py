@@ -1,7 +1,5 @@
 """The plan as candidates: repeats together, on the right curves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from jobs.spec import TrialSpec
@@ -15,32 +13,32 @@ def spec(micro_batch: int, accumulation: int = 1, optimizer: str = "adamw") -> T
     return make_spec(choices, {} if optimizer == "adamw" else {"optimizer": optimizer})
 
 
-def test_repeats_are_one_candidate() -> None:
+def test_repeats_are_one_candidate():
     (candidate,) = candidates_of(replace(spec(1), repeat=repeat) for repeat in range(3))
     assert [trial.repeat for trial in candidate.trials] == [0, 1, 2]
 
 
-def test_curve_follows_the_accumulation_that_most_candidates_share() -> None:
+def test_curve_follows_the_accumulation_that_most_candidates_share():
     one, other, *_ = candidates_of([spec(1, 4), spec(2, 4), spec(8, 1), spec(4, 1)])
     assert one.curve == other.curve
     assert one.curve.regime == ("accumulation", 4)
 
 
-def test_curve_follows_the_effective_batch_that_most_candidates_share() -> None:
+def test_curve_follows_the_effective_batch_that_most_candidates_share():
     candidates = candidates_of([spec(1, 64), spec(2, 32), spec(4, 16), spec(64, 1)])
     regimes = [candidate.curve.regime for candidate in candidates]
     # A single pass keeps no gradients, so it is never on a curve with several.
     assert regimes == [("effective_batch", 64)] * 3 + [("accumulation", 1)]
 
 
-def test_reference_curve_has_the_optimizer_of_the_first_trial() -> None:
+def test_reference_curve_has_the_optimizer_of_the_first_trial():
     adamw, sgd = candidates_of([spec(1), spec(1, optimizer="sgd")])
     assert adamw.has_reference_optimizer
     assert not sgd.has_reference_optimizer
     assert sgd.reference_curve == adamw.curve
 
 
-def test_optimizer_family_ignores_axes_that_leave_the_optimizer_alone() -> None:
+def test_optimizer_family_ignores_axes_that_leave_the_optimizer_alone():
     def family(**choices: str) -> object:
         all_choices = {"optimizer": "sgd", "micro_batch": 1, **choices}
         (candidate,) = candidates_of([make_spec(all_choices)])

@@ -1,7 +1,5 @@
 """Prior means and covariances of curves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -22,7 +20,7 @@ VALUES: Mapping[str, Sequence[Choice]] = {
 
 @pytest.mark.parametrize("part", [Part.TIME, Part.MEMORY_SLOPE])
 @pytest.mark.parametrize("axis_count", [0, 1, 2, 3])
-def test_variances_are_the_diagonal_of_the_covariance(axis_count: int, part: Part) -> None:
+def test_variances_are_the_diagonal_of_the_covariance(axis_count, part):
     specs = []
     for number in range(2**axis_count):
         choices: dict[str, Choice] = {"micro_batch": 8, "accumulation": 1}
@@ -34,7 +32,7 @@ def test_variances_are_the_diagonal_of_the_covariance(axis_count: int, part: Par
     assert prior.variances() == pytest.approx(np.diag(prior.covariance(curves, curves)))
 
 
-def test_similar_values_never_share_less_than_nothing() -> None:
+def test_similar_values_never_share_less_than_nothing():
     specs = []
     for number in range(3):
         budget = f"budget_0.{number + 1}"
@@ -45,7 +43,7 @@ def test_similar_values_never_share_less_than_nothing() -> None:
     assert (prior.covariance(curves, curves) >= 0).all()
 
 
-def test_new_choices_are_those_that_no_known_curve_has() -> None:
+def test_new_choices_are_those_that_no_known_curve_has():
     specs = []
     for activations in VALUES["activations"]:
         for kernels in VALUES["kernels"]:

@@ -1,7 +1,5 @@
 """How wrong a cost model is: surprises are left out, and small residuals shrink its variances."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -42,23 +40,23 @@ def with_surprise() -> Array:
     return surprised
 
 
-def test_only_a_measurement_far_from_what_is_expected_is_a_surprise() -> None:
+def test_only_a_measurement_far_from_what_is_expected_is_a_surprise():
     assert surprises_of(residuals(SMALL), SETTINGS) == {}
     surprises = surprises_of(residuals(with_surprise()), SETTINGS)
     # Its distance of 1.4 is its further effect; the usual errors are 0.1, 0.03 and 0.01.
     assert surprises == {7: pytest.approx(1.4, rel=0.01)}
 
 
-def test_times_of_the_host_are_never_surprises() -> None:
+def test_times_of_the_host_are_never_surprises():
     assert surprises_of(residuals(with_surprise(), is_of_host=True), SETTINGS) == {}
 
 
-def test_a_quarter_of_the_measurements_are_surprises_at_most() -> None:
+def test_a_quarter_of_the_measurements_are_surprises_at_most():
     mixed = np.where(np.arange(COUNT) % 2, 2.0, SMALL)
     assert len(surprises_of(residuals(mixed), SETTINGS)) == 3
 
 
-def test_errors_do_not_grow_by_a_surprise() -> None:
+def test_errors_do_not_grow_by_a_surprise():
     before = errors_of(residuals(SMALL), SETTINGS)
     after = errors_of(residuals(with_surprise()), SETTINGS)
     assert after.misfit == before.misfit
@@ -66,7 +64,7 @@ def test_errors_do_not_grow_by_a_surprise() -> None:
     assert after.posterior_scale == pytest.approx(before.posterior_scale, rel=0.1)
 
 
-def test_left_out_residual_is_predicted_from_the_others() -> None:
+def test_left_out_residual_is_predicted_from_the_others():
     covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
     distances, variances = left_out(covariance, np.array([1.0, 2.0]))
     # The first is expected at 0.8 · 2, with variance 1 - 0.8².
@@ -74,7 +72,7 @@ def test_left_out_residual_is_predicted_from_the_others() -> None:
     assert variances[0] == pytest.approx(0.36)
 
 
-def test_posterior_scale_follows_the_size_of_the_residuals() -> None:
+def test_posterior_scale_follows_the_size_of_the_residuals():
     scales = Scales(misfit_deviation=0.0, noises=np.zeros(COUNT))
     usual = 0.1 * np.sqrt(10 / 12) * np.ones(COUNT)
     # Twelve residuals, less two free parameters, of squared length 10 are as expected.
@@ -83,7 +81,7 @@ def test_posterior_scale_follows_the_size_of_the_residuals() -> None:
     assert posterior_scale(residuals(2 * usual), scales) == pytest.approx(2.5)
 
 
-def test_errors_give_a_surprise_that_the_law_does_not_explain_more_noise() -> None:
+def test_errors_give_a_surprise_that_the_law_does_not_explain_more_noise():
     surprised = residuals(with_surprise())
     assert errors_of(surprised, SETTINGS).noises[7] == pytest.approx(0.01)
     unexplained = replace(surprised, from_law=np.where(np.arange(COUNT) == 7, 0.15, 0.0))

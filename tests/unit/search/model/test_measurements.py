@@ -1,7 +1,5 @@
 """A candidate's repeats as one measurement."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -27,15 +25,15 @@ def record(**figures: Any) -> Any:
 
 
 @pytest.mark.parametrize("speed", [None, 0.0, -1.0, math.nan, math.inf])
-def test_a_trial_without_a_speed_is_no_measurement(speed: float | None) -> None:
+def test_a_trial_without_a_speed_is_no_measurement(speed):
     assert measurement_of([record(samples_per_second=speed)]) is None
 
 
-def test_a_trial_that_failed_is_no_measurement() -> None:
+def test_a_trial_that_failed_is_no_measurement():
     assert measurement_of([make_record(outcome=Outcome.FAILED, measurements=FIGURES)]) is None
 
 
-def test_repeats_are_their_worst_figures_and_their_median_speed() -> None:
+def test_repeats_are_their_worst_figures_and_their_median_speed():
     repeats = [
         record(),
         record(samples_per_second=6.0, device_peak_bytes=120, samples_per_second_ci95=0.03),
@@ -50,7 +48,7 @@ def test_repeats_are_their_worst_figures_and_their_median_speed() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "share"), [(None, 0.0), (0.25, 0.25), (3.0, 1.0)])
-def test_share_of_data_is_that_of_a_step(seconds: float | None, share: float) -> None:
+def test_share_of_data_is_that_of_a_step(seconds, share):
     found = measurement_of([record(data_seconds_median=seconds)])
     assert found is not None
     assert found.data_share == share

@@ -1,7 +1,5 @@
 """The memory of every candidate, from predictions and measurements."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -48,7 +46,7 @@ def memory_model(*, is_predicted: bool) -> MemoryModel:
 
 
 @pytest.mark.parametrize("is_predicted", [True, False])
-def test_memory_measured_with_one_loop_is_that_of_the_other_loop(is_predicted: bool) -> None:
+def test_memory_measured_with_one_loop_is_that_of_the_other_loop(is_predicted):
     model = memory_model(is_predicted=is_predicted)
     for index, size in enumerate(SIZES):
         model.observe(index, (10 + size) * GIB)
@@ -62,7 +60,7 @@ def test_memory_measured_with_one_loop_is_that_of_the_other_loop(is_predicted: b
     assert np.exp(model.mean[4]) == pytest.approx(np.exp(model.mean[7]))
 
 
-def test_memory_of_an_optimizer_is_the_same_with_another_loop() -> None:
+def test_memory_of_an_optimizer_is_the_same_with_another_loop():
     listed = []
     for optimizer, loop in (("adamw", "trainer"), ("sgd", "trainer"), ("sgd", "trainer_async")):
         for size in SIZES:

@@ -1,7 +1,5 @@
 """Scales of misfit and noise: the densities, and what they choose."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -46,13 +44,11 @@ def residuals(values: Array) -> Residuals:
     ("misfit", "usual", "density"),
     [(0.01, 0.01, 0.0), (0.01 * math.exp(0.7), 0.01, -0.5)],
 )
-def test_misfit_is_log_normal_around_the_usual_one(
-    misfit: float, usual: float, density: float
-) -> None:
+def test_misfit_is_log_normal_around_the_usual_one(misfit, usual, density):
     assert _log_prior(misfit, usual) == pytest.approx(density)
 
 
-def test_log_likelihoods_are_those_of_normal_densities() -> None:
+def test_log_likelihoods_are_those_of_normal_densities():
     root = GENERATOR.normal(size=(5, 5))
     covariance = root @ root.T
     variances = GENERATOR.uniform(0.1, 2.0, size=(3, 5))
@@ -67,13 +63,13 @@ def test_log_likelihoods_are_those_of_normal_densities() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0025, 0.02, 0.1])
-def test_scales_recover_the_noise_of_the_residuals(noise: float) -> None:
+def test_scales_recover_the_noise_of_the_residuals(noise):
     values = GENERATOR.normal(scale=noise, size=COUNT)
     scales = most_likely_scales(residuals(values), SETTINGS)
     assert scales.noises == pytest.approx(noise)
 
 
-def test_scales_take_a_common_deviation_for_misfit() -> None:
+def test_scales_take_a_common_deviation_for_misfit():
     values = np.full(COUNT, 0.03) + GENERATOR.normal(scale=0.001, size=COUNT)
     together = replace(residuals(values), misfit_kernel=np.ones((COUNT, COUNT)))
     scales = most_likely_scales(together, SETTINGS)
@@ -81,7 +77,7 @@ def test_scales_take_a_common_deviation_for_misfit() -> None:
     assert scales.noises == pytest.approx(0.001)
 
 
-def test_scales_give_an_outlier_noise_of_its_own() -> None:
+def test_scales_give_an_outlier_noise_of_its_own():
     values = GENERATOR.normal(scale=0.0025, size=COUNT)
     values[7] = 0.2
     scales = most_likely_scales(replace(residuals(values), has_outliers=True), SETTINGS)
@@ -90,7 +86,7 @@ def test_scales_give_an_outlier_noise_of_its_own() -> None:
     assert others.max() <= 0.005
 
 
-def test_scales_give_the_floor_noise_of_its_own() -> None:
+def test_scales_give_the_floor_noise_of_its_own():
     is_on_floor = np.arange(COUNT) % 2 == 0
     values = GENERATOR.normal(scale=np.where(is_on_floor, 0.1, 0.0025))
     scales = most_likely_scales(replace(residuals(values), is_on_floor=is_on_floor), SETTINGS)

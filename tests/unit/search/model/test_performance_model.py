@@ -1,7 +1,5 @@
 """The physical law of a cost: its derivatives, its corner, and what an optimizer adds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -56,16 +54,14 @@ def numerical_jacobian(function: object, at: Array) -> Array:
 
 
 @pytest.mark.parametrize("branch", list(Branch))
-def test_jacobian_equals_numerical_differences(branch: Branch) -> None:
+def test_jacobian_equals_numerical_differences(branch):
     of_branch = law(branches=dict.fromkeys(range(0, len(CANDIDATES), 3), branch))
     expected = numerical_jacobian(of_branch.costs, PARAMETERS)
     assert of_branch.jacobian(PARAMETERS) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(("branch", "violated"), [(Branch.HOST_BOUND, 3), (Branch.GPU_BOUND, 0)])
-def test_branch_violations_are_where_the_other_branch_is_higher(
-    branch: Branch, violated: int
-) -> None:
+def test_branch_violations_are_where_the_other_branch_is_higher(branch, violated):
     # The largest micro-batch is far up the line, the smallest on the floor.
     of_branch = law(branches={violated: branch})
     (violation,) = of_branch.branch_violations(PARAMETERS)
@@ -74,12 +70,12 @@ def test_branch_violations_are_where_the_other_branch_is_higher(
     assert of_branch.branch_jacobian(PARAMETERS) == pytest.approx(expected, abs=1e-4)
 
 
-def test_branch_that_was_seen_and_is_higher_is_no_violation() -> None:
+def test_branch_that_was_seen_and_is_higher_is_no_violation():
     agreeing = law(branches={0: Branch.HOST_BOUND, 3: Branch.GPU_BOUND})
     assert len(agreeing.branch_violations(PARAMETERS)) == 0
 
 
-def test_cost_is_the_higher_branch_plus_the_extra() -> None:
+def test_cost_is_the_higher_branch_plus_the_extra():
     costs = np.exp(law().costs(PARAMETERS))
     floor, base, slope, extra = 20.0, 8.0, 2.0, np.log(1.5) * 3.0 / 2
     without = [max(floor, base + slope * size) for size in SIZES]
@@ -87,12 +83,12 @@ def test_cost_is_the_higher_branch_plus_the_extra() -> None:
     assert costs[4:8] - costs[:4] == pytest.approx([extra] * 4)
 
 
-def test_extra_of_memory_is_not_shared_by_micro_batches() -> None:
+def test_extra_of_memory_is_not_shared_by_micro_batches():
     costs = np.exp(law(is_time=False).costs(PARAMETERS))
     assert costs[4:8] - costs[:4] == pytest.approx([np.log(1.5) * 3.0] * 4)
 
 
-def test_layout_gives_every_curve_its_parameters_and_optimizers_none() -> None:
+def test_layout_gives_every_curve_its_parameters_and_optimizers_none():
     layout = law().layout
     assert (layout.curve_count, layout.family_count) == (2, 1)
     assert layout.curves.tolist() == [0] * 8 + [1] * 8

@@ -1,7 +1,5 @@
 """The posterior of times and memory from few measurements."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from jobs.spec import Choice
@@ -44,7 +42,7 @@ def model(listed: tuple[Candidate, ...], *, is_time: bool) -> CostModel:
     return CostModel(CostPrior(listed, PRIORS, PriorScales(), is_time=is_time))
 
 
-def test_cost_model_of_a_host_that_loads_samples_expects_longer_times_for_more() -> None:
+def test_cost_model_of_a_host_that_loads_samples_expects_longer_times_for_more():
     listed = candidates(sizes=(8, 16, 32, 64, 128))
     times = model(listed, is_time=True)
     # The host takes at least 0.03 s for a step, and loads 1500 samples per second.
@@ -55,7 +53,7 @@ def test_cost_model_of_a_host_that_loads_samples_expects_longer_times_for_more()
     assert np.exp(times.mean[4]) > 1.4 * 64 / 1500
 
 
-def test_a_technique_that_is_a_surprise_says_nothing_about_the_others() -> None:
+def test_a_technique_that_is_a_surprise_says_nothing_about_the_others():
     specs = []
     for activations in ("keep", "checkpoint"):
         for loss in ("plain", "chunked"):
@@ -76,7 +74,7 @@ def test_a_technique_that_is_a_surprise_says_nothing_about_the_others() -> None:
     assert (times.mean - before)[[1, 5, 7]].min() > 2.0
 
 
-def test_cost_model_of_memory_expects_that_checkpointing_saves_activations() -> None:
+def test_cost_model_of_memory_expects_that_checkpointing_saves_activations():
     listed = candidates(sizes=(1, 4, 16))
     memory = model(listed, is_time=False)
     for row, gib in ((0, 12.0), (1, 18.0), (2, 42.0)):

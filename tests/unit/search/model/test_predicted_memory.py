@@ -1,7 +1,5 @@
 """Predicted memory of every candidate, from predictions of a few."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -48,12 +46,12 @@ def read(sizes: tuple[int, ...]) -> PredictedMemory:
     return memory
 
 
-def test_predicted_memory_of_one_size_says_nothing_of_larger_ones() -> None:
+def test_predicted_memory_of_one_size_says_nothing_of_larger_ones():
     memory = read((2,))
     assert not memory.borrows.any()
 
 
-def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect() -> None:
+def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect():
     memory = read((2, 32))
     gib = np.exp(memory.log_bytes()) / GIB
     assert gib[:3] == pytest.approx([12, 18, 42])
@@ -64,7 +62,7 @@ def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect() ->
     assert memory.borrows.tolist() == [False] * 3 + [True] * 9
 
 
-def test_predicted_memory_uses_the_recorded_effect_on_samples() -> None:
+def test_predicted_memory_uses_the_recorded_effect_on_samples():
     compiled = Effect(log_memory=-0.2, log_sample_memory=-0.7, sample_memory_deviation=0.1)
     priors = TechniquePriors(effects={"compile": {"inductor": compiled}})
     predicted = {trial.trial_id: (10 + trial.micro_batch) * GIB for trial in trials()[:3]}
@@ -73,7 +71,7 @@ def test_predicted_memory_uses_the_recorded_effect_on_samples() -> None:
     assert np.exp(memory.log_bytes()[8]) / GIB == pytest.approx(10 + math.exp(-0.7) * 32)
 
 
-def test_predicted_memory_is_borrowed_from_the_curve_with_the_most_defaults() -> None:
+def test_predicted_memory_is_borrowed_from_the_curve_with_the_most_defaults():
     predicted = {}
     for trial in trials():
         if trial.choices["compile"] == "none":
@@ -94,7 +92,7 @@ def test_predicted_memory_is_borrowed_from_the_curve_with_the_most_defaults() ->
     assert np.exp(memory.log_bytes()[-1]) / GIB > 20
 
 
-def test_predicted_memory_of_a_loss_does_not_depend_on_the_activations() -> None:
+def test_predicted_memory_of_a_loss_does_not_depend_on_the_activations():
     predicted = {}
     listed = []
     for activations in ("keep", "budget_0.05"):
@@ -111,7 +109,7 @@ def test_predicted_memory_of_a_loss_does_not_depend_on_the_activations() -> None
     assert gib[8] - gib[11] == pytest.approx(32)
 
 
-def test_predicted_memory_errs_together_where_the_same_technique_changes() -> None:
+def test_predicted_memory_errs_together_where_the_same_technique_changes():
     memory = read((2, 32))
     every = np.arange(12)
     covariance = memory.sample_covariance(every, every)
@@ -128,7 +126,7 @@ def test_predicted_memory_errs_together_where_the_same_technique_changes() -> No
     assert weights[6] < weights[7] < weights[8] < 1
 
 
-def test_predicted_memory_does_not_depend_on_the_data_loader_or_the_loop() -> None:
+def test_predicted_memory_does_not_depend_on_the_data_loader_or_the_loop():
     listed = list(trials()[:3])
     for size in (2, 8, 32):
         fed = {"compile": "none", "activations": "keep", "micro_batch": size, "accumulation": 1}
@@ -140,7 +138,7 @@ def test_predicted_memory_does_not_depend_on_the_data_loader_or_the_loop() -> No
     assert memory.curves.tolist() == [0] * 6
 
 
-def test_predicted_memory_of_the_only_size_is_used_whatever_feeds_it() -> None:
+def test_predicted_memory_of_the_only_size_is_used_whatever_feeds_it():
     only = trials()[0]
     fed = make_spec({**only.choices, "dataloader": "workers_4"})
     memory = PredictedMemory(candidates_of([only, fed]), {only.trial_id: 12.0 * GIB}, PRIORS)

@@ -1,7 +1,5 @@
 """What is expected of techniques: recorded effects, those of similar values, and assumptions."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -20,12 +18,12 @@ def recorded(axis: str, **effects: Effect) -> TechniquePriors:
     return TechniquePriors(effects={axis: effects})
 
 
-def test_priors_of_a_recorded_value_are_as_recorded() -> None:
+def test_priors_of_a_recorded_value_are_as_recorded():
     effect = Effect(log_time=0.2, deviation=0.1, models=2)
     assert recorded("attention", eager=effect).of("attention", "eager") == effect
 
 
-def test_priors_of_an_unrecorded_budget_follow_recorded_ones() -> None:
+def test_priors_of_an_unrecorded_budget_follow_recorded_ones():
     slow = Effect(log_time=0.4, deviation=0.1, models=3)
     priors = TechniquePriors(effects={"activations": {"budget_0.2": slow}})
     usual = unrecorded.expectation("activations", "budget_0.3").log_time
@@ -38,7 +36,7 @@ def test_priors_of_an_unrecorded_budget_follow_recorded_ones() -> None:
     assert far.log_time - unrecorded.expectation("activations", "budget_0.9").log_time < moved
 
 
-def test_priors_of_unrecorded_budgets_grow_with_what_is_recomputed() -> None:
+def test_priors_of_unrecorded_budgets_grow_with_what_is_recomputed():
     priors = recorded("precision", bf16=Effect(models=1))
     shares = ["budget_0.95", "budget_0.5", "budget_0.05"]
     times = [priors.of("activations", name).log_time for name in shares]
@@ -47,7 +45,7 @@ def test_priors_of_unrecorded_budgets_grow_with_what_is_recomputed() -> None:
     assert memories == sorted(memories, reverse=True)
 
 
-def test_priors_of_regional_compilation_follow_the_whole_graph() -> None:
+def test_priors_of_regional_compilation_follow_the_whole_graph():
     priors = TechniquePriors(
         effects={"compile": {"inductor": Effect(log_time=-0.6, deviation=0.1, models=4)}}
     )
@@ -58,14 +56,14 @@ def test_priors_of_regional_compilation_follow_the_whole_graph() -> None:
     assert priors.of("compile", "inductor_tuned").overhead_seconds > 40
 
 
-def test_priors_of_similar_values_are_as_wide_as_those_differ() -> None:
+def test_priors_of_similar_values_are_as_wide_as_those_differ():
     narrow = recorded("compile", inductor=Effect(deviation=0.1, models=3))
     wide = recorded("compile", inductor=Effect(deviation=0.6, models=3))
     name = ("compile", "inductor_tuned")
     assert wide.of(*name).deviation > narrow.of(*name).deviation
 
 
-def test_priors_without_tables_expect_no_speed() -> None:
+def test_priors_without_tables_expect_no_speed():
     effect = TechniquePriors().of("compile", "inductor")
     assert (effect.log_time, effect.models) == (0.0, 0)
     assert effect.overhead_seconds > 0
@@ -74,27 +72,27 @@ def test_priors_without_tables_expect_no_speed() -> None:
 
 @pytest.mark.parametrize("priors", [TechniquePriors(), shipped_priors().overheads_alone()])
 def test_priors_without_tables_know_that_checkpointing_is_more_work(
-    priors: TechniquePriors,
-) -> None:
+    priors,
+):
     effect = priors.between("activations", "keep", "checkpoint")
     assert 0 < effect.deviation < effect.log_time
     back = priors.between("activations", "checkpoint", "keep")
     assert (back.log_time, back.deviation) == (-effect.log_time, effect.deviation)
 
 
-def test_values_without_tables_share_the_uncertainty_of_their_reference() -> None:
+def test_values_without_tables_share_the_uncertainty_of_their_reference():
     assert TechniquePriors().correlation("precision", "bf16", "tf32") == 0.5
     assert TechniquePriors().correlation("precision", "bf16", "bf16") == 1.0
     assert shipped_priors().correlation("precision", "bf16", "tf32") == 0.0
 
 
-def test_priors_for_a_machine_without_gpu_keep_overheads_alone() -> None:
+def test_priors_for_a_machine_without_gpu_keep_overheads_alone():
     own = shipped_priors().overheads_alone()
     assert own.of("precision", "bf16").log_time == 0.0
     assert own.of("compile", "inductor").overhead_seconds > 30
 
 
-def test_priors_between_two_fast_precisions_are_narrow() -> None:
+def test_priors_between_two_fast_precisions_are_narrow():
     priors = shipped_priors()
     assert priors.between("precision", "bf16", "fp16").deviation < 0.2
     assert priors.between("precision", "bf16", "bf16").deviation == 0.0
@@ -109,13 +107,11 @@ def test_priors_between_two_fast_precisions_are_narrow() -> None:
         ("loop", "trainer_async", 0.98, 1.02),
     ],
 )
-def test_shipped_priors_expect_plausible_memory(
-    axis: str, value: str, least: float, most: float
-) -> None:
+def test_shipped_priors_expect_plausible_memory(axis, value, least, most):
     assert least <= math.exp(shipped_priors().of(axis, value).log_memory) <= most
 
 
-def test_priors_survive_json() -> None:
+def test_priors_survive_json():
     priors = shipped_priors()
     assert read_priors(priors.to_json()).effects == priors.effects
 
@@ -131,8 +127,6 @@ def test_priors_survive_json() -> None:
         ("keep", "checkpoint", 0.0, 0.0),
     ],
 )
-def test_correlation_of_values_follows_their_names(
-    first: str, second: str, least: float, most: float
-) -> None:
+def test_correlation_of_values_follows_their_names(first, second, least, most):
     assert least <= correlation(first, second) <= most
     assert correlation(first, second) == correlation(second, first)
