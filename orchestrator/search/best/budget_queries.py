@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -288,18 +288,10 @@ def _rules(
 ) -> NDArray[np.object_]:
     """For every candidate, the rule that excludes it if it is not measured."""
     rules = np.full(len(state.candidates), skip_reasons.CANNOT_GAIN, dtype=object)
-    for mask, rule in _masks(state, queries, fits):
-        rules[mask] = rule
-    return rules
-
-
-def _masks(
-    state: SearchState, queries: Sequence[BudgetQuery], fits: Sequence[Array]
-) -> Iterator[tuple[Mask, str]]:
-    """Pairs of candidates and the rule that excludes them; a later rule replaces an earlier one."""
-    # The largest probability over all queries: a candidate may fit another budget.
-    yield np.max(fits, axis=0) < _HARDLY_FITS, skip_reasons.DOES_NOT_FIT
-    yield state.too_large, skip_reasons.TOO_LARGE
-    yield state.given_up, skip_reasons.DOES_NOT_RUN
+    # A later rule replaces an earlier one. What does not fit one budget may fit another.
+    rules[np.max(fits, axis=0) < _HARDLY_FITS] = skip_reasons.DOES_NOT_FIT
+    rules[state.too_large] = skip_reasons.TOO_LARGE
+    rules[state.given_up] = skip_reasons.DOES_NOT_RUN
     may_answer = np.any([query.candidates for query in queries], axis=0)
-    yield ~may_answer, skip_reasons.OTHER_RECIPE
+    rules[~may_answer] = skip_reasons.OTHER_RECIPE
+    return rules
