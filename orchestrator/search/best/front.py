@@ -115,10 +115,10 @@ class FrontierSearch(BestSearch):
         device_bytes = self._state.device_bytes or math.inf
         queries = []
         for recipe, mask in self._masks.items():
-            for likely_bytes in _memories(
-                posterior, np.flatnonzero(mask & may_run), self._tolerance
-            ):
-                budget = min(likely_bytes, device_bytes)
+            memories = _memories(posterior, np.flatnonzero(mask & may_run), self._tolerance)
+            # A recipe of which nothing runs has a query, too, so that its trials get their reason.
+            for memory_bytes in memories or [device_bytes]:
+                budget = min(memory_bytes, device_bytes)
                 queries.append(BudgetQuery(budget, budget, recipe, mask))
         return queries
 

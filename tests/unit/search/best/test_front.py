@@ -244,6 +244,26 @@ def test_trials_of_different_recipes_are_all_measured():
     assert sorted(run(table)[1]) == sorted(table)
 
 
+def test_trials_of_a_recipe_that_does_not_run_are_skipped_for_that_reason():
+    sizes = (1, 2, 4)
+    runs = [make_spec({"micro_batch": size, "adapter": "none"}) for size in sizes]
+    fails = [
+        make_spec({"micro_batch": size, "adapter": "own"}, {"adapter": "own"}) for size in sizes
+    ]
+    search = FrontierSearch([*runs, *fails], audit_fraction=0.0)
+    while (trial := search.ask()) is not None:
+        record = affine_record(trial)
+        if trial.training_recipe == fails[0].training_recipe:
+            record = TrialRecord(spec=trial, outcome=Outcome.FAILED, reason="x")
+        search.tell(record)
+    rules = {
+        record.rule
+        for record in search.skipped()
+        if record.spec.training_recipe == fails[0].training_recipe
+    }
+    assert rules == {"does_not_run"}
+
+
 def test_outstanding_trials_are_not_asked_for_again():
     search = FrontierSearch(batches(1, 2, 4, 8, 16, 32))
     first = search.ask()
