@@ -19,7 +19,7 @@ from tests.support.records import GUIDE_CONFIG, make_guide, make_record, write_r
 
 # A payload makes a file, or a JavaScript variable, of the canary's name if it is executed.
 
-_PYTHON = (
+PYTHON = (
     f'open("{CANARY}", "w")',
     f'x"""\nopen("{CANARY}", "w")\n"""',
     f"x'\nopen('{CANARY}', 'w')\n'",
@@ -27,7 +27,7 @@ _PYTHON = (
     f'x=open("{CANARY}", "w"), y',
     f"x\n    open('{CANARY}', 'w')\n",
 )
-_TEMPLATES = (
+TEMPLATES = (
     f"{{{{ cycler.__init__.__globals__.os.system('touch {CANARY}') }}}}",
     f"{{% set x = open('{CANARY}') %}}",
     "@{x}{safe} @x $index",
@@ -63,7 +63,7 @@ _TERMINALS = (
 _PATHS = ("../../../tmp/x", "/etc/passwd", "C:\\x", "x/../../y", "~/.ssh/id_rsa", ".")
 _ODD = ("", " ", "\\", "x" * 3000, "NaN", "-inf", "1e999", "None", "true", "0", "null", "é" * 200)
 
-PAYLOADS = (*_PYTHON, *_TEMPLATES, *_SHELL_AND_YAML, *_PAGES, *_TERMINALS, *_PATHS, *_ODD)
+PAYLOADS = (*PYTHON, *TEMPLATES, *_SHELL_AND_YAML, *_PAGES, *_TERMINALS, *_PATHS, *_ODD)
 
 
 def hostile_run(folder: Path, seed: int) -> Path:

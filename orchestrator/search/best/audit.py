@@ -46,7 +46,7 @@ class Audit:
 class Auditor:
     """Draws audits and keeps their results.
 
-    ``fraction`` of the pruned candidates are audited, and for at most this share of the search's
+    ``fraction`` of the skipped candidates are audited, and for at most this share of the search's
     slot time. The first ``MIN_AUDITS`` run in any case; none if the fraction is 0.
     """
 
@@ -56,35 +56,23 @@ class Auditor:
         # ``random`` may return 0 but never 1, so the logarithm is finite.
         self._log_draws = [math.log(1 - draw.random()) for _ in range(candidates)]
         """Logarithms of uniform draws, all below zero; the weight of a draw is its slot time."""
-        self._expected: dict[int, ExpectedTrial] = {}
+        self.expected: dict[int, ExpectedTrial] = {}
         """Audited candidate -> what was expected of it."""
-        self._awaited: set[int] = set()
+        self.awaited: set[int] = set()
         """Audited candidates without a result."""
         self._all_seconds = 0.0
         self._audit_seconds = 0.0
         self.audits: list[Audit] = []
 
-    def is_audited(self, index: int) -> bool:
-        """Whether the candidate was drawn."""
-        return index in self._expected
-
-    def awaits(self, index: int) -> bool:
-        """Whether the candidate was drawn, and has no result yet."""
-        return index in self._awaited
-
-    def expected(self, index: int) -> ExpectedTrial:
-        """What was expected of an audited candidate."""
-        return self._expected[index]
-
     def begin(self, index: int, expected: ExpectedTrial) -> None:
         """Audit a candidate: its trials are asked for now."""
-        self._expected[index] = expected
-        self._awaited.add(index)
+        self.expected[index] = expected
+        self.awaited.add(index)
 
     def spend(self, index: int, slot_seconds: float) -> None:
         """Count the slot time of a trial."""
         self._all_seconds += slot_seconds
-        if self.is_audited(index):
+        if index in self.expected:
             self._audit_seconds += slot_seconds
 
     def draw(self, seconds: Mapping[int, float]) -> int | None:
@@ -97,7 +85,7 @@ class Auditor:
         # Weighted sampling without replacement (Efraimidis and Spirakis, 2006): the largest
         # log(u) / w wins. The weight is 1 / seconds, so cheap candidates are drawn more often.
         drawn = max(seconds, key=lambda index: self._log_draws[index] * seconds[index])
-        audited = len(self._expected)
+        audited = len(self.expected)
         # The fraction counts every candidate that was ever skipped.
         wanted = max(MIN_AUDITS, math.ceil(self._fraction * (len(seconds) + audited)))
         if self._audit_seconds + seconds[drawn] > self._fraction * self._all_seconds:
@@ -108,8 +96,8 @@ class Auditor:
         self, index: int, record: TrialRecord, measurement: Measurement | None, contradicts: bool
     ) -> None:
         """Keep what the first trial of an audited candidate showed."""
-        self._awaited.discard(index)
-        expected = self._expected[index]
+        self.awaited.discard(index)
+        expected = self.expected[index]
         memory_error = None
         speed_error = None
         if measurement is not None:

@@ -65,7 +65,7 @@ class FrontierSearch(BestSearch):
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
         """What the latest decisions run instead; a trial of the audit stays."""
         candidate = self._plan.candidate_of(spec.trial_id)
-        if candidate is not None and self._auditor.is_audited(self._index[candidate]):
+        if candidate is not None and self._index[candidate] in self._auditor.expected:
             return spec
         return super().reconsider(spec)
 
@@ -90,12 +90,11 @@ class FrontierSearch(BestSearch):
 
     def _note(self, index: int, record: TrialRecord) -> None:
         """Learn from a record, and compare an audited trial with what was expected of it."""
-        before = dict(self._state.measured)
         super()._note(index, record)
         self._auditor.spend(index, record.slot_seconds)
-        if self._auditor.awaits(index):
+        if index in self._auditor.awaited:
             measurement = self._state.measured.get(index)
-            contradicts = measurement is not None and self._contradicts(index, measurement, before)
+            contradicts = measurement is not None and self._contradicts(index, measurement)
             self._auditor.add_result(index, record, measurement, contradicts)
 
     def _recipe_masks(self, **_: Any) -> dict[str, Mask]:
@@ -128,8 +127,7 @@ class FrontierSearch(BestSearch):
         if rule != skip_reasons.CANNOT_GAIN or posterior is None:
             return super()._reason(index, rule)
         expected = self._expected(index)
-        rivals = self._rivals(index, self._state.measured)
-        rival = fastest_of(posterior, rivals, expected.most_bytes)
+        rival = fastest_of(posterior, self._rivals(index), expected.most_bytes)
         if rival is None:
             return super()._reason(index, rule)
         measured = self._state.measured[rival]
@@ -144,7 +142,7 @@ class FrontierSearch(BestSearch):
         rules = self._rules()
         posterior = self._posterior
         outstanding = [self._index[own] for own in self._plan.outstanding_candidates()]
-        if posterior is None or not all(map(self._auditor.is_audited, outstanding)):
+        if posterior is None or not self._auditor.expected.keys() >= set(outstanding):
             return None
         seconds = self._state.seconds(posterior)
         return self._auditor.draw({index: float(seconds[index]) for index in rules})
@@ -162,27 +160,30 @@ class FrontierSearch(BestSearch):
             samples_per_second=math.exp(posterior.log_speed[index]),
         )
 
-    def _contradicts(
-        self, index: int, measurement: Measurement, measured: Mapping[int, Measurement]
-    ) -> bool:
+    def _contradicts(self, index: int, measurement: Measurement) -> bool:
         """Whether an audited candidate should not have been skipped.
 
         It should not if it ran although it was not expected to, or if it is faster, by more than
-        the tolerance, than all that was ``measured`` before and needs about no more memory.
+        the tolerance, than all others that were measured and need about no more memory.
         """
-        if self._auditor.expected(index).rule != skip_reasons.CANNOT_GAIN:
+        if self._auditor.expected[index].rule != skip_reasons.CANNOT_GAIN:
             return True
         limit = (1 + self._tolerance) * measurement.memory_bytes
         fastest = 0.0
-        for rival in self._rivals(index, measured):
-            if measured[rival].memory_bytes <= limit:
-                fastest = max(fastest, measured[rival].samples_per_second)
+        for rival in self._rivals(index):
+            measured = self._state.measured[rival]
+            if measured.memory_bytes <= limit:
+                fastest = max(fastest, measured.samples_per_second)
         return fastest < (1 - self._tolerance) * measurement.samples_per_second
 
-    def _rivals(self, index: int, measured: Iterable[int]) -> list[int]:
-        """The measured candidates of the same training recipe."""
+    def _rivals(self, index: int) -> list[int]:
+        """The other measured candidates of the same training recipe."""
         recipe = self._candidates[index].training_recipe
-        return [own for own in measured if self._candidates[own].training_recipe == recipe]
+        return [
+            own
+            for own in self._state.measured
+            if own != index and self._candidates[own].training_recipe == recipe
+        ]
 
 
 def _memories(posterior: Posterior, candidates: Indices, tolerance: float) -> list[float]:

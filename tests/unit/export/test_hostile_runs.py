@@ -33,19 +33,14 @@ from jobs.spec import (
 )
 from orchestrator import recommend
 from orchestrator.export import NotExportableError, export
+from tests.hostile.runs import PYTHON, TEMPLATES
 from tests.support.guarded_export import CANARY, run_guarded
 from tests.support.records import make_record, write_run
 
 PAYLOADS = (
-    f'open("{CANARY}", "w")',
-    f'x"""\nopen("{CANARY}", "w")\n"""',
-    f"x'\nopen('{CANARY}', 'w')\n'",
-    f'x"); open("{CANARY}", "w"); ("',
-    f'x=open("{CANARY}", "w"), y',
-    f"x\n    open('{CANARY}', 'w')\n",
+    *PYTHON,
+    *TEMPLATES,
     f"# coding: utf-7\n+AG8-pen('{CANARY}')",
-    f"{{{{ cycler.__init__.__globals__.os.system('touch {CANARY}') }}}}",
-    f"{{% set x = open('{CANARY}') %}}",
     f"!!python/object/apply:os.system ['touch {CANARY}']",
     f"$(touch {CANARY})",
     f"`touch {CANARY}`",
