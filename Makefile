@@ -64,8 +64,8 @@ style: .venv/.installed-test
 
 schema: .venv/.installed
 	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json
-	$(BIN)/python -m orchestrator.reporting.config_reference > docs/configuration.md
-	$(BIN)/python -m orchestrator.reporting.schema_page > docs/schema.md
+	$(BIN)/python -m orchestrator.reporting.reference.config_reference > docs/configuration.md
+	$(BIN)/python -m orchestrator.reporting.reference.schema_page > docs/schema.md
 	$(BIN)/python -m tests.support.all_techniques
 
 clean:

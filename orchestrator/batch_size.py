@@ -158,7 +158,7 @@ def _print_answers(
 ) -> None:
     """Print the answers, and write them to the run folder."""
     from orchestrator.analysis.batch_size import FILE
-    from orchestrator.reporting.batch_size import describe
+    from orchestrator.reporting.verbs.batch_size import describe
     from orchestrator.running.measurement import command_of
     from orchestrator.storage.layout import TRIALS
 

@@ -56,7 +56,7 @@ def _compare(before: Dataset, after: Dataset, options: argparse.Namespace) -> in
 def _print(
     before: Dataset, after: Dataset, comparison: Comparison, options: argparse.Namespace
 ) -> None:
-    from orchestrator.reporting.comparison import markdown, render, to_json
+    from orchestrator.reporting.verbs.comparison import markdown, render, to_json
 
     if options.json:
         print(json.dumps(to_json(before, after, comparison), indent=2))

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _print(explanation: Explanation, options: argparse.Namespace) -> None:
     """Print the explanation, and draw it if asked."""
-    from orchestrator.reporting.explanation import render, to_json
+    from orchestrator.reporting.verbs.explanation import render, to_json
 
     if options.json:
         print(json.dumps(to_json(explanation), indent=2))

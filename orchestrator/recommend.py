@@ -120,8 +120,8 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
 
 
 def _print(answer: Answer, options: argparse.Namespace) -> None:
-    from orchestrator.reporting.recommendation import render, to_json
-    from orchestrator.reporting.workload import Workload
+    from orchestrator.reporting.verbs.recommendation import render, to_json
+    from orchestrator.reporting.verbs.workload import Workload
 
     workload = None
     if options.samples:

@@ -12,7 +12,7 @@ from jobs.node import nvml
 from orchestrator import cli
 from orchestrator.planning.plan import plan
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.reporting.dry_run import describe, to_json
+from orchestrator.reporting.verbs.dry_run import describe, to_json
 from orchestrator.running.early_start import Start, model_facts
 from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere

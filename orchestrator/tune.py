@@ -23,7 +23,7 @@ from orchestrator.units import count
 if TYPE_CHECKING:
     from orchestrator.analysis.dataset import Dataset
     from orchestrator.analysis.recommendation import Offer
-    from orchestrator.reporting.tune_result import TuneResult
+    from orchestrator.reporting.verbs.tune_result import TuneResult
 
 _GPU_MINUTES = 5.0
 
@@ -154,7 +154,7 @@ class _TuneVerb:
 
 def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneResult]:
     """Print the result for each budget, and write the files of its pick."""
-    from orchestrator.reporting.tune_result import candidate_of, describe, read, to_json
+    from orchestrator.reporting.verbs.tune_result import candidate_of, describe, read, to_json
 
     found = read(dataset)
     exported = {}

@@ -69,7 +69,7 @@ class Predictions:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One row per trial: bytes as integers, None if unknown."""
-        from orchestrator.reporting.prediction import row
+        from orchestrator.reporting.verbs.prediction import row
 
         return [row(prediction) for prediction in self.predictions]
 
@@ -83,7 +83,7 @@ class Predictions:
         return len(self.predictions)
 
     def __repr__(self) -> str:
-        from orchestrator.reporting.prediction import table
+        from orchestrator.reporting.verbs.prediction import table
 
         return table(self.predictions, self.config.axes_in_play)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-    from orchestrator.reporting.tune_result import TuneResult
+    from orchestrator.reporting.verbs.tune_result import TuneResult
 
 
 class NothingMeasuredError(ValueError):
@@ -124,7 +124,7 @@ class Run:
     @property
     def tune_results(self) -> tuple[TuneResult, ...]:
         """The stored result of ``tune`` for each budget. UnreadableRunError: it is damaged."""
-        from orchestrator.reporting.tune_result import read
+        from orchestrator.reporting.verbs.tune_result import read
 
         return read(self.dataset).results
 
@@ -259,7 +259,7 @@ class Answer:
         return self.recommendation.runners_up
 
     def __repr__(self) -> str:
-        from orchestrator.reporting.recommendation import render
+        from orchestrator.reporting.verbs.recommendation import render
 
         return render(self.run.dataset, self.recommendation)
 

@@ -21,7 +21,7 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.reporting.prediction import row
+from orchestrator.reporting.verbs.prediction import row
 from orchestrator.storage.tables.predictions import write_predictions
 from tests.benchmarks.recorded.configurations import planned_again, recorded_runs
 

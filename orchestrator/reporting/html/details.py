@@ -14,8 +14,8 @@ from jobs.anatomy_record import Anatomy
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.explanation import NotExplainableError, explain
 from orchestrator.analysis.gain_over_default import has_default_techniques
-from orchestrator.reporting.explanation import render
 from orchestrator.reporting.sections.anatomy import anatomies_of, asked_first
+from orchestrator.reporting.verbs.explanation import render
 from orchestrator.units import MIB, number
 
 MAX_ANATOMIES = 200

@@ -7,9 +7,9 @@ from typing import Any
 
 from orchestrator.analysis.explanation import Breakdown, Explanation, LossCurves
 from orchestrator.analysis.loss_parity.windows import CheckState
-from orchestrator.reporting.explanation import seconds
 from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, drawing, png
 from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.reporting.verbs.explanation import seconds
 from orchestrator.units import memory
 
 _HEADING = 0.66

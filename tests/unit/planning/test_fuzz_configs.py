@@ -15,7 +15,7 @@ import yaml
 from jobs.spec import TrialSpec, from_json, to_json
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.plan import plan
-from orchestrator.reporting.dry_run import describe
+from orchestrator.reporting.verbs.dry_run import describe
 from tests.support.config_files import MODEL, SHIPPED, config_of
 
 ROOT = Path(__file__).parents[3]

@@ -295,7 +295,7 @@ def test_all_techniques_gets_a_line_for_a_row_that_no_line_names(monkeypatch):
 _DRY_RUN = """
 import sys
 from orchestrator.planning.config import load_config
-from orchestrator.reporting.dry_run import describe
+from orchestrator.reporting.verbs.dry_run import describe
 from orchestrator.planning.plan import plan
 for path in sys.argv[1:]:
     config = load_config(path)

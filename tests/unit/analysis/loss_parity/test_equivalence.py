@@ -17,7 +17,7 @@ from orchestrator.analysis.dataset import (
 )
 from orchestrator.analysis.recommendation import Constraints
 from orchestrator.reporting.configurations import row_of
-from orchestrator.reporting.recommendation import render
+from orchestrator.reporting.verbs.recommendation import render
 from orchestrator.storage.run_metadata import RunMetadata
 from tests.support.recorded_runs import RECORDED
 from tests.support.records import make_record, with_losses

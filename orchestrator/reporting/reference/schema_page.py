@@ -1,6 +1,6 @@
 """The columns of the published tables as a page.
 
-python -m orchestrator.reporting.schema_page > docs/schema.md
+python -m orchestrator.reporting.reference.schema_page > docs/schema.md
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from jobs.flags import FlagKind
 from jobs.record import SCHEMA_VERSION, Column
 from jobs.spec import Purpose
 from orchestrator.reporting.flags import WORDINGS
-from orchestrator.reporting.generated_page import rendered
 from orchestrator.reporting.markdown import grid
-from orchestrator.reporting.tune_result import ResultConfiguration, TuneResult, TuneResults
+from orchestrator.reporting.reference.generated_page import rendered
+from orchestrator.reporting.verbs.tune_result import ResultConfiguration, TuneResult, TuneResults
 from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.storage.tables.anatomy_rows import PARTS
 from orchestrator.storage.tables.columns import (

@@ -10,8 +10,8 @@ from jobs.record import TrialRecord
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.analysis.explanation import Explanation, explain
 from orchestrator.analysis.loss_parity.windows import CheckState
-from orchestrator.reporting.explanation import loss_lines, render, seconds
 from orchestrator.reporting.plots import breakdown_bars as plot
+from orchestrator.reporting.verbs.explanation import loss_lines, render, seconds
 from tests.support.golden import assert_golden
 from tests.support.records import make_anatomy, make_record, profile_of, with_losses, write_run
 

@@ -18,7 +18,7 @@ def rendered(template: str, **values: Any) -> str:
         autoescape=False,
     )
     environment.filters |= {"one_line": one_line, "sentence": sentence}
-    text = files("orchestrator.reporting").joinpath(template).read_text(encoding="utf-8")
+    text = files("orchestrator.reporting.reference").joinpath(template).read_text(encoding="utf-8")
     return environment.from_string(text).render(**values)
 
 

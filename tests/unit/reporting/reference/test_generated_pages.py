@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.reporting import config_reference, schema_page
+from orchestrator.reporting.reference import config_reference, schema_page
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from dataclasses import replace
 from importlib.metadata import version
 
 from orchestrator.prediction.prediction import Elsewhere, Figure, Prediction
-from orchestrator.reporting import prediction
-from orchestrator.reporting.prediction import row, table
+from orchestrator.reporting.verbs import prediction
+from orchestrator.reporting.verbs.prediction import row, table
 from orchestrator.units import GIB, MIB
 from tests.support.golden import assert_golden
 

@@ -25,7 +25,7 @@ from orchestrator.reporting.configurations import (
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.recommendation_notes import notes, short_notes
 from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.reporting.workload import Workload
+from orchestrator.reporting.verbs.workload import Workload
 from orchestrator.units import count, memory, number
 
 _WORDS: Mapping[str, tuple[str, str]] = {

@@ -12,7 +12,7 @@ from orchestrator.analysis.dataset import dataset_of_records, load_dataset
 from orchestrator.api import load
 from orchestrator.reporting.publish import publish
 from orchestrator.reporting.sections.search_summary import certainty, counts, search_sentences
-from orchestrator.reporting.tune_result import candidate_of, computed, describe, read, to_json
+from orchestrator.reporting.verbs.tune_result import candidate_of, computed, describe, read, to_json
 from orchestrator.storage.layout import RESULT
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.search_summary import BudgetResult, MeasuredPick, SearchSummary

@@ -18,10 +18,10 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Offer
 from orchestrator.analysis.recommendation.offers import as_measured
 from orchestrator.reporting import flags
-from orchestrator.reporting.recommendation import RecommendationText
-from orchestrator.reporting.recommendation import to_json as recommendation_json
 from orchestrator.reporting.sections.search_summary import certainty, counts
 from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.reporting.verbs.recommendation import RecommendationText
+from orchestrator.reporting.verbs.recommendation import to_json as recommendation_json
 from orchestrator.storage.layout import RESULT
 from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError

@@ -8,7 +8,7 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.comparison import compare
 from orchestrator.analysis.dataset import Dataset, load_dataset
-from orchestrator.reporting.comparison import markdown, render, to_json
+from orchestrator.reporting.verbs.comparison import markdown, render, to_json
 from tests.support.golden import assert_golden
 from tests.support.records import H200, make_record, steady, with_losses, write_run
 

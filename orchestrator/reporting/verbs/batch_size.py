@@ -12,8 +12,8 @@ from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeResult
 from orchestrator.analysis.recommendation import Offer
 from orchestrator.labels import batch_label
 from orchestrator.reporting.flags import with_heading
-from orchestrator.reporting.recommendation import figures
 from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.reporting.verbs.recommendation import figures
 
 
 def describe(answer: BatchSizeResult, hardware: str) -> str:

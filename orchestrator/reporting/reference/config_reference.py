@@ -1,4 +1,4 @@
-"""The configuration reference: ``python -m orchestrator.reporting.config_reference``."""
+"""The configuration reference: ``python -m orchestrator.reporting.reference.config_reference``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from orchestrator.planning.axes import EFFECTIVE_BATCH
 from orchestrator.planning.loggers import LOGGERS
 from orchestrator.planning.schema import keys_schema
 from orchestrator.planning.search_options import DEFAULT_SEARCH, SEARCH_KINDS
-from orchestrator.reporting.generated_page import one_line, rendered
 from orchestrator.reporting.markdown import line
+from orchestrator.reporting.reference.generated_page import one_line, rendered
 
 _SCALARS = {"string": "text", "boolean": "true or false", "object": "mapping"}
 """JSON's name of a type -> ours."""

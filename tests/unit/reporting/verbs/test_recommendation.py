@@ -9,9 +9,9 @@ import pytest
 from jobs.record import Outcome
 from orchestrator import recommend
 from orchestrator.api import load
-from orchestrator.reporting.recommendation import render, to_json
 from orchestrator.reporting.recommendation_notes import notes
-from orchestrator.reporting.workload import Workload
+from orchestrator.reporting.verbs.recommendation import render, to_json
+from orchestrator.reporting.verbs.workload import Workload
 from tests.support.golden import assert_golden
 from tests.support.recorded_runs import RECORDED
 from tests.support.records import make_record, write_run

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.planning.plan import plan
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.reporting.dry_run import describe, to_json
+from orchestrator.reporting.verbs.dry_run import describe, to_json
 from tests.support.config_files import config_of
 from tests.support.golden import assert_golden, without_ids
 

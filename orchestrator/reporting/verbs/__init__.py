@@ -1,0 +1,10 @@
+"""What verbs print, as text and as JSON.
+
+tune_result.py     tune: its result, computed once and stored with the run
+recommendation.py  recommend; workload.py has the time, price and energy of a user's own training
+comparison.py      compare
+explanation.py     explain
+batch_size.py      batch_size
+prediction.py      predict
+dry_run.py         sweep --dry-run
+"""
