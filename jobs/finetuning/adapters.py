@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 
-METHODS: Mapping[str, tuple[str, str]] = {
+METHODS = {
     "lora": (
         "LoraConfig",
         "LoRA: two low-rank matrices beside each target layer; DoRA and rsLoRA are its parameters",
@@ -51,13 +51,8 @@ METHODS: Mapping[str, tuple[str, str]] = {
 }
 """Method of PEFT -> its configuration class, in the module ``config`` of the method's own package,
 and what it is."""
-_TEXT_TRAITS: Mapping[str, tuple[str, ...]] = {
-    "prompt_tuning": (),
-    "p_tuning": (),
-    "prefix_tuning": ("key_value_prefix",),
-}
-"""Methods that add virtual tokens to a text, so that only models of text can have them -> traits
-of their rows."""
+_OF_TEXTS = ("prompt_tuning", "p_tuning", "prefix_tuning")
+"""Methods that add virtual tokens to a text, so that only models of text can have them."""
 
 
 def _lora(doc: str, **arguments: Any) -> Variant:
@@ -71,11 +66,10 @@ def _lora(doc: str, **arguments: Any) -> Variant:
 
 
 def _variant(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
-    """The row of a method of PEFT with parameters of its configuration class."""
     requires = ["package:peft"]
     if parameters.get("init_lora_weights") == "loftq":
         requires.append("cuda")  # peft.utils.loftq_utils computes the weights on an accelerator
-    if method in _TEXT_TRAITS:
+    if method in _OF_TEXTS:
         tokens = parameters.get("num_virtual_tokens", "")
         requires += ["text_task", f"virtual_tokens:{tokens}"]
     return Variant(
@@ -83,7 +77,7 @@ def _variant(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
         hooks={"model": Hook("peft_adapter", {"method": method, "parameters": dict(parameters)})},
         requires=tuple(requires),
         numerical_effect="training",
-        traits=("peft", *_TEXT_TRAITS.get(method, ())),
+        traits=("peft", "key_value_prefix") if method == "prefix_tuning" else ("peft",),
     )
 
 
@@ -175,11 +169,10 @@ def peft_adapter(
     method: str,
     parameters: Mapping[str, Any],
 ) -> torch.nn.Module:
-    """``model`` with an adapter of a PEFT ``method``.
+    """``model`` with an adapter of a PEFT ``method``, trained with the head of the task alone.
 
-    ``parameters`` are fields of the method's configuration class. Only the adapter and the head of
-    the task are trainable. Raises ValueError if PEFT does not support this adapter for this model,
-    or for a parameter that would import code or load files.
+    ``parameters`` are fields of the method's configuration class. Raises ValueError if PEFT does
+    not support this adapter here, or for a parameter that would import code or load files.
     """
     from peft import LoftQConfig, get_peft_model
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING as CONFIG_CLASSES
@@ -214,7 +207,6 @@ def peft_adapter(
 
 def _require_parameters(adapted: torch.nn.Module, targets: Iterable[str]) -> None:
     """Raises ValueError if a parameter that the user names has no adapter: PEFT only warns."""
-    # Such an adapter knows the name of its parameter, without the path to it.
     names = {getattr(module, "parameter_name", None) for module in adapted.modules()}
     for target in targets:
         if target.rpartition(".")[2] not in names:
@@ -231,8 +223,7 @@ def _require_input_gradients(model: torch.nn.Module, arguments: Any) -> None:
         or arguments.gradient_checkpointing_kwargs
     )
     if (checkpointing or {}).get("use_reentrant"):
-        # Reentrant checkpointing needs an input that requires gradients, and the output of frozen
-        # embeddings does not.
+        # It needs an input that requires gradients, unlike the output of frozen embeddings.
         model.enable_input_require_grads()  # type: ignore[operator]
 
 
@@ -241,8 +232,7 @@ def _in_language_model(
 ) -> str | list[str]:
     """The linear layers of a vision-language model that ``modules`` names in its language model.
 
-    Vision towers use the same names for their layers. Models of other tasks, and regular
-    expressions, keep ``modules`` as it is: so an expression reaches any layer.
+    Vision towers have layers of the same names, which only a regular expression reaches.
     """
     import torch
 
@@ -265,9 +255,8 @@ def _in_language_model(
 def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | list[str]:
     """PEFT's default modules for the architecture, else the layers that make query and value.
 
-    ``known`` maps model types to PEFT's defaults. The modules are passed explicitly, because PEFT
-    0.21 does not apply its default to mixtures of experts. Raises ValueError if no linear layer's
-    name says that it makes a query or a value.
+    ``known`` maps model types to PEFT's defaults, which PEFT 0.21 itself does not apply to mixtures
+    of experts. Raises ValueError if no linear layer's name tells of a query or a value.
     """
     import torch
 

@@ -15,15 +15,12 @@ if TYPE_CHECKING:
     import torch
 
 _CONFIG_CLASS = "transformers.utils.quantization_config:BitsAndBytesConfig"
-_OUR_PARAMETERS = {"upcast": bool, "dtype": Literal["bfloat16", "float16"]}
-"""Parameters that the library's class does not have.
-
-``upcast``: whether the weights that are not quantized are cast to 32 bits, as
-``peft.prepare_model_for_kbit_training`` does. The default is true. ``dtype``: the format of the
-weights that are not quantized, unless they are cast. The default is bfloat16."""
-_EXPERTS = {"quantize_experts": bool}
-"""A further parameter: whether the experts of a mixture are also packed. The default is false,
-because transformers keeps experts that share one parameter in 16 bits."""
+_OUR_PARAMETERS = {
+    "upcast": bool,
+    "dtype": Literal["bfloat16", "float16"],
+    "quantize_experts": bool,
+}
+"""Parameters that the library's class does not have; see the hook ``quantized_base``."""
 _4_BIT_VALUES = {
     "bnb_4bit_quant_type": Literal["nf4", "fp4"],
     "bnb_4bit_compute_dtype": Literal["bfloat16", "float16", "float32"],
@@ -33,10 +30,7 @@ _4_BIT_VALUES = {
 _BITS_DECIDED = "the name of the technique decides it"
 
 
-def _quantized(
-    doc: str, base_hook: Hook, package: str, arithmetic: tuple[str, ...] = ("bf16",)
-) -> Variant:
-    """``arithmetic`` is what the number format of the base requires."""
+def _quantized(doc: str, base_hook: Hook, package: str, *arithmetic: str) -> Variant:
     return Variant(
         doc=doc,
         hooks={"base": base_hook},
@@ -47,10 +41,10 @@ def _quantized(
 
 
 def _bitsandbytes(method: str, doc: str, parameters: Mapping[str, Any]) -> Variant:
-    """The row of a method of ``quantized_base``."""
     arguments = {"method": method, "parameters": dict(parameters)}
     arithmetic = () if parameters.get("dtype") == "float16" else ("bf16",)
-    return _quantized(doc, Hook(quantized_base.BITSANDBYTES, arguments), "bitsandbytes", arithmetic)
+    base = Hook(quantized_base.BITSANDBYTES, arguments)
+    return _quantized(doc, base, "bitsandbytes", *arithmetic)
 
 
 def _family(method: str, doc: str, decided: Mapping[str, str], extra: Mapping[str, Any]) -> Family:
@@ -76,8 +70,6 @@ _DOCS = {
     "bnb_4bit": "QLoRA's base of bitsandbytes: linear layers in 4 bits (NF4, double quantization), "
     "computed in bf16",
 }
-_ONLY_4_BIT = "it is a parameter of bnb_4bit"
-
 BASE = Axis(
     name="base",
     doc="Number format of the weights that are frozen while an adapter is trained",
@@ -111,6 +103,7 @@ BASE = Axis(
             "Linear layers in 8 bits by torchao's weight-only quantization",
             Hook(quantized_base.TORCHAO),
             "torchao",
+            "bf16",
         ),
     },
     families={
@@ -119,20 +112,17 @@ BASE = Axis(
             "bnb_8bit with parameters of BitsAndBytesConfig; upcast: false keeps weights that are "
             "not quantized in 16 bits, which are bfloat16 unless dtype is float16, and "
             "quantize_experts: true packs the experts of a mixture, too",
-            {
-                "bnb_4bit_compute_dtype": _ONLY_4_BIT,
-                "bnb_4bit_quant_storage": _ONLY_4_BIT,
-                "bnb_4bit_quant_type": _ONLY_4_BIT,
-                "bnb_4bit_use_double_quant": _ONLY_4_BIT,
-            },
-            _EXPERTS,
+            dict.fromkeys(
+                (*_4_BIT_VALUES, "bnb_4bit_use_double_quant"), "it is a parameter of bnb_4bit"
+            ),
+            {},
         ),
         "bnb_4bit": _family(
             "bnb_4bit",
             "bnb_4bit with parameters of BitsAndBytesConfig; upcast, dtype and quantize_experts as "
             "in bnb_8bit",
             {"llm_int8_threshold": "it is a parameter of bnb_8bit"},
-            {**_EXPERTS, **_4_BIT_VALUES},
+            _4_BIT_VALUES,
         ),
     },
 )

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def _muon(parameters: Mapping[str, Any]) -> Variant:
-    """The row of torch's ``Muon`` with parameters of its class."""
     return Variant(
         doc="Muon for the matrices of the layers, with one 32-bit state per parameter and an "
         "orthogonalised update, which costs time; AdamW for embeddings, output layer, fused "
@@ -59,7 +58,6 @@ def muon(model: torch.nn.Module, arguments: Any, **settings: Any) -> torch.optim
 
         @torch.no_grad()
         def step(self, closure: Any = None) -> Any:
-            """Update all parameters; the result is that of ``closure``, if there is one."""
             loss = None
             if closure is not None:
                 with torch.enable_grad():
@@ -90,7 +88,6 @@ def muon(model: torch.nn.Module, arguments: Any, **settings: Any) -> torch.optim
 
 
 def _adamw(parameters: list[torch.nn.Parameter], arguments: Any) -> torch.optim.Optimizer:
-    """AdamW as the arguments ask for it; vectors have no weight decay."""
     import torch
 
     decayed = [parameter for parameter in parameters if parameter.ndim > 1]

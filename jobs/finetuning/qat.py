@@ -38,7 +38,6 @@ _REQUIRES = {"nvfp4": ("capability>=10.0",)}
 
 
 def _variant(scheme: str, parameters: Mapping[str, Any]) -> Variant:
-    """The row of a scheme of ``fake_quantized_linears`` with fields of ``Groups``."""
     return Variant(
         doc=_DOCS[scheme],
         hooks={"rounding": Hook("fake_quantized_linears", {"scheme": scheme, **parameters})},
@@ -81,9 +80,8 @@ def fake_quantized_linears(
 ) -> torch.nn.Module:
     """``model`` whose linear layers round weights and inputs as a quantized model would.
 
-    This is the "prepare" step of torchao's QATConfig. The output layer is not converted, and
-    neither are layers with fewer inputs than a block. ``task`` and ``arguments`` are not used.
-    Raises ValueError if no layer is converted.
+    This is the "prepare" step of torchao's QATConfig. The output layer and layers with fewer inputs
+    than a block are left out. Raises ValueError if no layer is converted.
     """
     from torchao.quantization import quantize_
 
@@ -109,7 +107,6 @@ def fake_quantized_linears(
 
 
 def _preparation(scheme: str, group_size: int) -> Any:
-    """torchao's configuration of the step before the training."""
     import torch
     from torchao import quantization
     from torchao.quantization.qat import QATConfig

@@ -25,11 +25,10 @@ def quantized_base(
 ) -> torch.nn.Module:
     """The model that ``make`` returns, on ``device``, quantized by bitsandbytes and frozen.
 
-    ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. The output layer is
-    not quantized. Weights that are not quantized have 16 bits, in the format that the parameter
-    ``dtype`` names, or 32 if the parameter ``upcast`` is true. The experts of a mixture are
-    quantized if the parameter ``quantize_experts`` is true. Raises ValueError if they should be,
-    and the model has no experts that share one parameter.
+    ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments. Weights that are not
+    quantized, such as the output layer, have 32 bits, as after PEFT's preparation, or those of the
+    parameter ``dtype`` if ``upcast`` is false. ``quantize_experts`` packs the experts of a mixture
+    that share one parameter; it raises ValueError if there are none.
     """
     from functools import partial
 
@@ -76,10 +75,8 @@ def torchao_int8_base(
 def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
     """The linear layers to keep in 16 bits; empty if transformers finds them all itself.
 
-    In a vision-language model, these are the layers of the vision tower, the projector and the
-    output layer. In a classifier, it is the head, which PEFT trains. transformers takes the layer
-    of the last parameter as the head. If this parameter is a bias, the name does not match the
-    layer, and the head would be quantized.
+    In a vision-language model, these are all outside the decoder. In a classifier, it is the head,
+    which PEFT trains, and which transformers misses if its last parameter is a bias.
     """
     import torch
     from torch.nn import Linear
@@ -101,7 +98,6 @@ def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
 
 
 def _pack_experts(layer: Any, config: Any) -> None:
-    """Pack the experts in a layer or in a model, if one parameter has the weights of all."""
     for path, module in list(layer.named_modules()):
         if "expert" not in f"{path} {type(module).__name__}".lower():
             continue
@@ -164,8 +160,8 @@ def _frozen(
 
     transformers quantizes a checkpoint while it loads it; its experts are packed after that. Random
     weights are quantized layer by layer, so that at most one layer with 16 bits is in memory.
-    ``pack`` packs the experts in a layer. It is an argument, because an exported training has the
-    source of what its hook names, and only bitsandbytes packs experts.
+    ``pack`` packs the experts in a layer: an argument, so that an exported training has no source
+    of it without need.
     """
     import torch
     from torch.nn.utils.parametrize import is_parametrized
@@ -192,7 +188,6 @@ def _quantized_at_random(
     device: torch.device,
     pack: Callable[[Any], None] | None,
 ) -> torch.nn.Module:
-    """A model with random weights, quantized by the quantizer of transformers."""
     import torch
     from transformers import initialization
     from transformers.quantizers.auto import AutoHfQuantizer
@@ -217,10 +212,9 @@ def _quantized_at_random(
 
 
 def _layers(model: Any) -> Iterator[tuple[Any, Any, str]]:
-    """The layers of all lists of layers, then the whole model.
+    """The layers of all outermost lists of layers, then the whole model.
 
-    Each comes with the model whose ``_init_weights`` draws its weights, and with its name. A list
-    inside a layer is part of that layer.
+    Each comes with the model whose ``_init_weights`` draws its weights, and with its name.
     """
     from torch.nn import ModuleList
     from transformers import PreTrainedModel
@@ -230,8 +224,7 @@ def _layers(model: Any) -> Iterator[tuple[Any, Any, str]]:
         module, owner, prefix = waiting.pop()
         for name, child in module.named_children():
             full_name = f"{prefix}{name}."
-            # A part that is a transformers model, such as an encoder, has its own
-            # ``_init_weights``.
+            # A part such as an encoder has its own ``_init_weights``.
             child_owner = child if isinstance(child, PreTrainedModel) else owner
             if isinstance(module, ModuleList):
                 yield child, child_owner, full_name
@@ -245,8 +238,7 @@ def _drawn(
 ) -> dict[tuple[Any, str], Any]:
     """Draw the random weights of a module on the device, those of its children first.
 
-    Returns the empty parameters that were replaced, by their module and name: they say how to
-    quantize.
+    Returns the empty parameters that were replaced, which say how to quantize.
     """
     import torch
     from transformers import PreTrainedModel
@@ -276,7 +268,6 @@ def _drawn(
 def _quantize(
     layer: Any, prefix: str, replaced: Mapping[tuple[Any, str], Any], model: Any, quantizer: Any
 ) -> None:
-    """Quantize those weights of a layer that the quantizer supports."""
     import torch
     from transformers.pytorch_utils import Conv1D
 

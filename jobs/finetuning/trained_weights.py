@@ -22,7 +22,6 @@ class TrainedNames:
 
 
 def _matching(parameters: Mapping[str, Any]) -> Variant:
-    """The row of ``TrainedNames``."""
     return Variant(
         doc="Only the parameters that regular expressions name",
         hooks={"trained": Hook("trained_weights", dict(parameters))},
@@ -75,10 +74,9 @@ def trained_weights(
     *,
     patterns: list[str] | tuple[str, ...] = (),
 ) -> torch.nn.Module:
-    """``model`` with all parameters frozen that match none of the regular ``patterns``.
+    """``model`` with all parameters frozen whose names have no match of the regular ``patterns``.
 
-    A match may be anywhere in the name. ``arguments`` are the ``TrainingArguments``. Raises
-    ValueError if a pattern matches no parameter, or is no regular expression.
+    Raises ValueError if a pattern matches no parameter, or is no regular expression.
     """
     import re
 
@@ -104,7 +102,6 @@ def trained_weights(
         or {}
     )
     if checkpointing.get("use_reentrant"):
-        # Reentrant checkpointing needs an input that requires gradients, and the output of frozen
-        # embeddings does not.
+        # It needs an input that requires gradients, unlike the output of frozen embeddings.
         model.enable_input_require_grads()  # type: ignore[operator]
     return model

@@ -23,7 +23,6 @@ class EntropyWeights:
 
 
 def _eaft(parameters: Mapping[str, Any]) -> Variant:
-    """The row of ``EntropyWeights``."""
     return Variant(
         doc="Entropy-adaptive fine-tuning (EAFT): a token that the model is sure of, rightly or "
         "wrongly, counts little; the logits of all tokens are in memory at once",
@@ -59,8 +58,8 @@ def entropy_weighted_loss(
     """``model`` that trains with each token's cross-entropy times the entropy of its prediction.
 
     The entropy is that of the softmax over the ``k`` largest logits, in nats, without a gradient.
-    The sum is divided by the number of labels, as without weights. Evaluation is unchanged. Raises
-    NotImplementedError for another loss than the cross-entropy of the next token.
+    Evaluation is unchanged. Raises NotImplementedError for another loss than the cross-entropy of
+    the next token.
     """
     import torch
     from transformers.loss.loss_utils import ForCausalLMLoss

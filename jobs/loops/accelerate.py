@@ -21,7 +21,6 @@ from jobs.techniques.axes.optimizer import decay_groups
 def train(setup: Setup) -> Trained:
     """Train until the meter stops it. As in the guide, nothing is clipped, scheduled or logged."""
     loop = _Loop(setup)
-    # The guide's "Time" begins with the first batch, when everything is prepared.
     begin = time.perf_counter()
     samples = loop.run(setup.meter)
     seconds = time.perf_counter() - begin
@@ -41,8 +40,6 @@ def train(setup: Setup) -> Trained:
 
 
 class _Loop:
-    """Model, optimizer and data loader as Accelerate prepared them."""
-
     def __init__(self, setup: Setup) -> None:
         arguments = setup.arguments
         # The Trainer seeds here, too: equal seeds give equal data orders and dropout.
@@ -116,10 +113,7 @@ class _Loop:
 
 
 def _shares(model: Any, step: Sequence[Any]) -> Sequence[float | torch.Tensor]:
-    """What each micro-batch contributes to the mean loss of a step: its share of the labels.
-
-    Equal weights would count a token of a short row for more than one of a long row.
-    """
+    """What each micro-batch contributes to the mean loss of a step: its share of the labels."""
     if len(step) == 1:
         return [1.0]
     # A causal model predicts the next token, so the first label of a row counts for nothing.

@@ -1,8 +1,4 @@
-"""The loss of accumulated steps in the Trainer: what divides it, its correction, and a check.
-
-Either the model or the Trainer divides the loss of each micro-batch. The forward pass of the first
-micro-batch shows which, without memory. The check runs when the peaks have been read.
-"""
+"""The loss of accumulated steps in the Trainer: what divides it, its correction, and a check."""
 
 from __future__ import annotations
 
@@ -19,11 +15,11 @@ from jobs.loss_scaling import LossScaling
 
 
 class LossScale:
-    """What divides the loss of an accumulated step, found out at the first micro-batch.
+    """What divides the loss of an accumulated step, found out in the first forward pass.
 
     The Trainer hands ``num_items_in_batch`` to every model whose ``forward`` takes any keyword, and
-    trusts it to divide by that count. If the model does not compute with the count, this class sets
-    ``model_accepts_loss_kwargs = False`` before the first backward pass, and the Trainer divides.
+    trusts it to divide by that count. If the model does not compute with the count, this class lets
+    the Trainer divide.
     """
 
     def __init__(self, trainer: transformers.Trainer) -> None:
@@ -109,7 +105,7 @@ def loss_ratio(trainer: transformers.Trainer) -> float | None:
 
 
 def _first_micro_batch(trainer: transformers.Trainer) -> dict[str, Any]:
-    """The first rows of the dataset as a micro-batch, without starting workers."""
+    # Without starting workers.
     loader: Any = trainer.callback_handler.train_dataloader
     size = min(trainer.args.per_device_train_batch_size, len(loader.dataset))
     rows = [loader.dataset[index] for index in range(size)]
@@ -134,13 +130,8 @@ def _loss_for_gradient(
 
 @contextmanager
 def _without_backward(accelerator: Any) -> Iterator[None]:
-    """While the context lasts, ``accelerator.backward`` does nothing."""
-
-    def backward(*args: Any, **kwargs: Any) -> None:
-        """No backward pass."""
-
     # An attribute of the instance hides the method of its class until it is deleted.
-    accelerator.backward = backward
+    accelerator.backward = lambda *args, **kwargs: None
     try:
         yield
     finally:
@@ -149,7 +140,6 @@ def _without_backward(accelerator: Any) -> Iterator[None]:
 
 @contextmanager
 def _same_draws() -> Iterator[None]:
-    """Each such context has the same random numbers. The sequence outside is not changed."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(0)

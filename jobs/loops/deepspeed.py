@@ -58,7 +58,6 @@ def build_for_own_gpu() -> None:
 
 
 def _free_port() -> int:
-    """A port that is free now. Another process may take it before DeepSpeed does."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -24,10 +24,7 @@ _NUMBERS = frozenset({"item", "tolist", "numpy", "__float__", "__int__", "__inde
 
 
 class WatchedCount(torch.Tensor):
-    """A tensor that notes whether anything is computed with it.
-
-    It shares its original's storage, and results are plain, so memory and kernels are the same.
-    """
+    """Notes whether anything is computed with it, by the same kernels and in the same memory."""
 
     _plain: torch.Tensor
     """The tensor that takes its place in every computation."""
@@ -44,7 +41,6 @@ class WatchedCount(torch.Tensor):
     ) -> Any:
         """Call a function of PyTorch on plain tensors, and note it if it computes a new value."""
         counts: list[WatchedCount] = []
-        # On plain tensors PyTorch does what it would do if nothing watched.
         plain_args = _unwrapped(args, counts)
         plain_kwargs = {name: _unwrapped(value, counts) for name, value in (kwargs or {}).items()}
         result = function(*plain_args, **plain_kwargs)
@@ -85,7 +81,7 @@ def is_used_by(
 ) -> bool:
     """Whether ``compute_loss(model, inputs, count)`` uses the count, tried on fake tensors.
 
-    They have no memory and no values. A model that needs values raises its own error.
+    They have no values. A model that needs values raises its own error.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.func import functional_call

@@ -41,11 +41,11 @@ class Listener:
 
 
 class Meter(Listener):
-    """A ``Listener`` that reports to the trackers.
+    """A ``Listener`` that reports to the trackers, and ends the training.
 
-    Trains at most ``total_steps``, of which the first ``warmup_steps`` do not count, but at least
-    one counts. Stops earlier if the mean step time is known to within ``relative_error``, or would
-    not be even after all steps. ``count_samples`` returns the number of samples of a batch.
+    Of at most ``total_steps`` the first ``warmup_steps`` do not count, but at least one counts. It
+    stops earlier if the mean step time is known to within ``relative_error``, or would not be even
+    after all steps. ``count_samples`` returns the number of samples of a batch.
     """
 
     def __init__(
@@ -61,7 +61,6 @@ class Meter(Listener):
     ) -> None:
         self._trackers = trackers
         self._announce = announce
-        # A short training keeps one step that counts.
         self._warmup_steps = min(warmup_steps, total_steps - 1)
         self._total_steps = total_steps
         self._relative_error = relative_error
@@ -92,7 +91,6 @@ class Meter(Listener):
             tracker.loss(value)
 
     def step_end(self) -> bool:
-        """Report to the trackers. True when the measurement is complete."""
         self._finished += 1
         for tracker in self._trackers:
             tracker.step_end()

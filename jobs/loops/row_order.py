@@ -41,10 +41,7 @@ def subset(dataset: Any, rows: Sequence[int]) -> Any:
 
 
 class StepsInRandomOrder(Sampler[int]):
-    """Shuffles the order of another sampler's groups of ``step`` rows, and keeps each group's rows.
-
-    transformers' ``LengthGroupedSampler`` yields the longest of about fifty steps first.
-    """
+    """Shuffles the steps of ``step`` rows of a sampler, of which some yield the longest first."""
 
     def __init__(self, sampler: Any, step: int) -> None:
         self._sampler = sampler

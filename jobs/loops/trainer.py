@@ -130,8 +130,6 @@ class Metered(_Base):
 
 
 class _StepReporter(transformers.TrainerCallback):
-    """Reports the events that only callbacks see."""
-
     def __init__(self, trainer: Metered) -> None:
         self._trainer = trainer
 
@@ -145,7 +143,6 @@ class _StepReporter(transformers.TrainerCallback):
         self._trainer.meter.phase("upkeep")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Gradients are zeroed; the meter may end the training here."""
         if self._trainer.meter.step_end():
             control.should_training_stop = True
 

@@ -21,10 +21,8 @@ def training_arguments(
     Raises TypeError for an argument that the installed version does not have.
     """
     installed = {field.name for field in dataclasses.fields(TrainingArguments) if field.init}
-    arguments = {
-        _installed_name(name, installed): value
-        for name, value in spec.settings.training_arguments.items()
-    }
+    given = spec.settings.training_arguments
+    arguments = {_installed_name(name, installed): value for name, value in given.items()}
     # What a measurement decides itself: no checkpoints, evaluations, progress bars or reports.
     arguments |= {
         "output_dir": output_dir,
@@ -35,8 +33,7 @@ def training_arguments(
         "log_level": "error",
         "use_cpu": not torch.cuda.is_available(),
         "seed": spec.measure.seed,
-        "num_train_epochs": 1,
-        # -1: ``num_train_epochs`` decides.
+        "num_train_epochs": 1,  # if ``max_steps`` is -1
         "max_steps": -1 if total_steps is None else total_steps,
     }
     if deepspeed is not None:

@@ -1,8 +1,7 @@
 """The registry of hooks: named functions for techniques that need more than settings.
 
-A trial's spec has the name of a hook, never a module path. So a function can move to another file
-and the id of the trial stays the same. A spec from a shared run folder can only call registered
-functions.
+A trial's spec has the name of a hook, never a module path. So its id stays the same if a function
+moves to another file, and a spec from a shared run folder can only call registered functions.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any, TypeVar
 from jobs.spec import Hook, HookPlace, TrialSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
-"""The type of the decorated function, which the decorator does not change."""
 
 MODULES_VARIABLE = "ORCHESTRATOR_HOOK_MODULES"
 """Environment variable of a node: comma-separated modules to import, which register more hooks."""
@@ -38,7 +36,6 @@ def hook(name: str) -> Callable[[F], F]:
     """
 
     def register(function: F) -> F:
-        """Add the function to the registry, and return it unchanged."""
         known = _HOOKS.get(name, function)
         if isinstance(known, str) or known.__module__ != function.__module__:
             raise ValueError(f"two hooks are named {name}")
@@ -69,7 +66,6 @@ def service(name: str) -> Callable[..., Any]:
 
 
 def _found(table: dict[str, Callable[..., Any] | str], name: str) -> Callable[..., Any]:
-    # The modules that register functions; those that are imported already do not run again.
     added = os.environ.get(MODULES_VARIABLE, "")
     for module in ("jobs.techniques", *filter(None, added.split(","))):
         importlib.import_module(module)
@@ -93,4 +89,4 @@ def bound(spec: TrialSpec, place: HookPlace) -> Callable[..., Any] | None:
 def hook_name(spec: TrialSpec, place: HookPlace) -> str:
     """The name of the hook that a trial has at a place; empty if it has none."""
     chosen: Hook | None = spec.settings.hooks.get(place)
-    return "" if chosen is None else chosen.name
+    return chosen.name if chosen else ""

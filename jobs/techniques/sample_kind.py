@@ -1,7 +1,4 @@
-"""The workload of a training recipe: the kind of its samples, such as their length.
-
-Samples per second can be compared only within one workload.
-"""
+"""The workload of a training recipe: the kind of its samples, within which speeds are compared."""
 
 from __future__ import annotations
 

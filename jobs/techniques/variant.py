@@ -16,8 +16,7 @@ NumericalEffect = Literal["exact", "rounding", "training"]
 training."""
 
 OTHER_WORKLOAD = "other_workload"
-"""The trait of a variant that changes what one sample is, such as its length. Samples per second
-are compared only between rows with the same kind of sample."""
+"""The trait of a variant that changes what one sample is, such as its length."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,18 +28,15 @@ class Variant:
     deepspeed: Mapping[str, Any] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Hook] = field(default_factory=dict)
-    """Place -> hook, for a technique that needs code: a function that is registered with
-    ``jobs.techniques.hooks.hook``. ``HookPlace`` in ``jobs.spec.library_settings`` lists the
+    """Place -> hook, for a technique that needs code; ``jobs.spec.library_settings`` lists the
     places, and the arguments of a hook at each."""
     requires: tuple[str, ...] = ()
-    """Requirements on the node, in the syntax of ``jobs.trial.requirements``:
-    ``package:bitsandbytes`` (the name to import), ``cuda``, ``capability>=8.0`` ..."""
+    """Requirements on the node, such as ``capability>=8.0``; see ``jobs.trial.requirements``."""
     builds: tuple[str, ...] = ()
     """DeepSpeed ops to build once per node, before any timing."""
     numerical_effect: NumericalEffect = "exact"
     traits: tuple[str, ...] = ()
-    """Properties that the rules of ``orchestrator.planning.validity`` check ("lomo",
-    "offloaded_optimizer", "torch_adamw" ...). A trait without a rule has no effect."""
+    """Properties that the rules of ``orchestrator.planning.validity`` check, such as "lomo"."""
     recipe: str = ""
     """The name of its training in a recipe, if several rows are the same training; empty: the value
     of the axis."""
@@ -54,13 +50,11 @@ class Family:
     config_class: str
     """``module:Class``, whose fields are the parameters. Planning never imports its library."""
     build: Callable[[dict[str, Any]], Variant]
-    """Parameters -> the row. Names and types of the parameters have been checked against the class,
-    but the class's own validation runs only in the trial."""
+    """Parameters -> the row. Their names and types have been checked against the class."""
     decided: Mapping[str, str] = field(default_factory=dict)
     """Parameter of the class that the user may not set -> the reason."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Parameter -> its type: of one beyond those of the class, or a narrower type than the class's
-    own."""
+    """Parameter that the class does not have, or declares too widely -> its type."""
     problem: Callable[[Mapping[str, Any]], str] | None = None
     """Says which parameters contradict each other, and why; empty if none. None: no check."""
 
@@ -90,10 +84,8 @@ class Axis:
     families: dict[str, Family] = field(default_factory=dict)
     integer_argument: str | None = None
     integer_unit: str = ""
-    """The unit of integers ("tokens"), for an axis whose integers change the data and not a
-    training argument."""
+    """The unit of integers ("tokens"), if they change the data and not a training argument."""
     pattern: NamePattern | None = None
-    """Further variants beside those listed."""
 
     @property
     def takes_integers(self) -> bool:
@@ -113,22 +105,17 @@ class Axis:
 
     def is_name(self, value: Any) -> bool:
         """Whether the value is a listed name, or one that the pattern matches."""
-        if not isinstance(value, str):
-            return False
-        if value in self.variants:
-            return True
+        if not isinstance(value, str) or value in self.variants:
+            return isinstance(value, str)
         return self.pattern is not None and bool(re.fullmatch(self.pattern.pattern, value))
 
     @property
     def names(self) -> list[str]:
         """The values that are text: all names, the form of the pattern, and the families."""
-        names = list(self.variants)
-        if self.pattern is not None:
-            names.append(self.pattern.form)
-        return [*names, *(name for name in self.families if name not in self.variants)]
+        forms = [] if self.pattern is None else [self.pattern.form]
+        return list(dict.fromkeys([*self.variants, *forms, *self.families]))
 
     def _named(self, value: Any) -> Variant:
-        """The variant of a name, of a name with a number, or of a family with its parameters."""
         if value in self.variants or not isinstance(value, str):
             return self.variants[value]
         if self.pattern is not None and self.is_name(value):
@@ -186,12 +173,8 @@ def merge(
 
 def deep_merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with the values of ``override``; mappings are merged key by key."""
-    merged = dict(base)
-    # Only two mappings merge; any other value replaces what was there.
-    for key, value in override.items():
-        old = merged.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping):
-            merged[key] = deep_merge(old, value)
-        else:
-            merged[key] = value
+    merged = {**base, **override}
+    for key in base.keys() & override.keys():
+        if isinstance(base[key], Mapping) and isinstance(override[key], Mapping):
+            merged[key] = deep_merge(base[key], override[key])
     return merged

@@ -1,7 +1,7 @@
 """The written form of a technique with parameters: ``lora(r=16,target_modules=all-linear)``.
 
-The value of an axis is a text in every column, label and id. This module alone writes and reads it.
-To read it, its words get quotes and its signs those of JSON, which the standard library reads.
+The value of an axis is a text in every column, label and id. To read it, its words get quotes and
+its signs those of JSON, which the standard library reads.
 """
 
 from __future__ import annotations
@@ -62,14 +62,6 @@ def read(text: str) -> tuple[str, dict[str, Any]]:
 
 def _value_text(value: Any) -> str:
     match value:
-        case None | bool():
-            return json.dumps(value)
-        case int():
-            return str(value)
-        case float():
-            if not math.isfinite(value):
-                raise ParametersError(f"{value} is not a finite number")
-            return repr(value)
         case str():
             return _quoted_if_needed(value)
         case list() | tuple():
@@ -77,8 +69,10 @@ def _value_text(value: Any) -> str:
         case Mapping():
             items = [f"{_quoted_if_needed(key)}:{_value_text(value[key])}" for key in sorted(value)]
             return f"{{{','.join(items)}}}"
-        case _:
-            raise ParametersError(f"a {type(value).__name__} is not a plain value")
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise ParametersError(f"{value} is neither plain nor a finite number") from None
 
 
 def _quoted_if_needed(text: str) -> str:

@@ -36,7 +36,6 @@ def train(setup: Setup, *, trainer: str) -> Trained:
 
 
 def _trainer(setup: Setup) -> Metered:
-    """The Trainer with its reference model, if it needs one."""
     from trl import DPOTrainer
 
     if setup.user is not None and setup.user.entry is not None:
@@ -62,13 +61,11 @@ def _trainer(setup: Setup) -> Metered:
 
 def _columns(trainer: Any) -> dict[str, Any]:
     """What the Trainer compared with and computed, read back after the training."""
-    reference = "model"
     model = trainer.ref_model
     held = () if model is None else (*model.parameters(), *model.buffers())
+    reference = "adapter off" if model is None else "model"
     if trainer.precompute_ref_logps:
         reference = "computed before"
-    elif model is None:
-        reference = "adapter off"
     values = {
         "reference": reference,
         "reference_model_bytes": storage_bytes(held),
@@ -81,7 +78,6 @@ def _columns(trainer: Any) -> dict[str, Any]:
 
 
 def _timed_reference(trainer: Any, *args: Any, **kwargs: Any) -> Any:
-    """TRL's log-probabilities of the reference, with the time that they took."""
     # The reference is the model without its new adapter here, as it is in training.
     drop_copied_adapter(trainer.model)
     begin = time.perf_counter()

@@ -27,7 +27,7 @@ def dpo_rows(
 ) -> tuple[Any, PreparedRows]:
     """A trial's pairs, prepared. Raises ValueError, in one sentence, for an unsuitable file."""
     if data.file is not None:
-        rows = pairs_of_file(data.file, seed=seed)
+        rows = pairs_of_file(data.file)
     else:
         assert data.synthetic is not None
         rows = random_pairs(data.synthetic, config, samples=samples, seed=seed)
@@ -51,7 +51,7 @@ def prepared_pairs(
             f"TRL leaves no pair: each prompt has {rows.tokens} tokens or more, and pairs are cut "
             "to that many"
         )
-    collator = PreparedRows(rows.tokenizer, rows.width, flattens_rows=False, counts_rows=True)
+    collator = PreparedRows(rows.tokenizer, rows.width, counts_rows=True)
     return dataset.select_columns(list(COLUMNS)), collator
 
 
@@ -73,19 +73,12 @@ def _prepared_by_trl(rows: Any, parameters: Mapping[str, Any]) -> Any:
         raise refusal("these rows", error) from error
     left_out = len(rows.dataset) - len(prepared)
     if left_out:
-        print(
-            f"TRL leaves out {left_out} of {len(rows.dataset)} pairs, whose prompts have "
-            f"{rows.tokens} tokens or more",
-            flush=True,
-        )
-
-    limit = rows.tokens
+        pairs = f"{left_out} of {len(rows.dataset)} pairs"
+        print(f"TRL leaves out {pairs}, whose prompts fill the {rows.tokens} tokens", flush=True)
 
     def cut(row: Mapping[str, Any]) -> dict[str, Any]:
         """The answers, cut as TRL's collator does: with its prompt, each has at most the limit."""
-        room = None
-        if limit is not None:
-            room = limit - len(row["prompt_ids"])
+        room = None if rows.tokens is None else rows.tokens - len(row["prompt_ids"])
         return {name: row[name][:room] for name in ("chosen_ids", "rejected_ids")}
 
     return prepared.map(cut)

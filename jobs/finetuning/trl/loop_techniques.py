@@ -15,7 +15,6 @@ from jobs.techniques.variant import (
     INCOMPATIBLE,
     OTHER_WORKLOAD,
     Family,
-    NumericalEffect,
     Variant,
 )
 from jobs.techniques.written_form import written
@@ -79,9 +78,6 @@ _Loss = Literal[
 
 def _sft(parameters: Mapping[str, Any]) -> Variant:
     """The row of ``SFTTrainer`` with parameters of its configuration class."""
-    effect: NumericalEffect = "rounding"
-    if not _SAME_SFT.issuperset(parameters):
-        effect = "training"
     arguments = {"parameters": dict(parameters)}
     return Variant(
         doc="TRL's SFTTrainer, with its chat templates, prompt masks, packing and chunked loss; "
@@ -92,7 +88,7 @@ def _sft(parameters: Mapping[str, Any]) -> Variant:
             "loop": Hook("trl_sft_loop"),
         },
         requires=_REQUIRES,
-        numerical_effect=effect,
+        numerical_effect="rounding" if _SAME_SFT.issuperset(parameters) else "training",
         traits=("trl", OTHER_WORKLOAD),
     )
 
@@ -105,9 +101,7 @@ def _dpo(parameters: Mapping[str, Any]) -> Variant:
         traits.append("synced_reference")
     if not parameters.get("precompute_ref_log_probs"):
         traits.append("reference_pass")
-    requires = list(_REQUIRES)
-    if parameters.get("activation_offloading"):
-        requires.append("cuda")
+    on_gpu = ["cuda"] if parameters.get("activation_offloading") else []
     learned = {key: value for key, value in parameters.items() if key not in SAME_DPO}
     return Variant(
         doc="TRL's DPOTrainer, for pairs of a chosen and a rejected answer: a sample is a pair; "
@@ -118,7 +112,7 @@ def _dpo(parameters: Mapping[str, Any]) -> Variant:
             "arguments": Hook("trl_preference_arguments", arguments),
             "loop": Hook("trl_preference_loop", {"trainer": "dpo"}),
         },
-        requires=tuple(requires),
+        requires=(*_REQUIRES, *on_gpu),
         numerical_effect="training",
         recipe=written("trl_dpo", learned),
         traits=tuple(traits),

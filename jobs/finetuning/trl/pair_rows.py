@@ -49,7 +49,6 @@ def _spoken(name: str) -> str:
 
 
 def _is_chat(value: Any) -> bool:
-    """Whether a value is a list of messages."""
     if not isinstance(value, list):
         return False
     return all(isinstance(item, Mapping) and "role" in item for item in value)

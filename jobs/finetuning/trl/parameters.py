@@ -1,6 +1,6 @@
 """The settings of TRL's configuration classes that a technique may set, and these classes' objects.
 
-Neither TRL nor transformers is imported before an object is asked for.
+TRL is imported only when an object is asked for.
 """
 
 from __future__ import annotations
@@ -11,53 +11,32 @@ from typing import Any
 
 from jobs.errors import UnsupportedError
 
-ROW_PARAMETERS = frozenset(
-    {
-        "assistant_only_loss",
-        "completion_only_loss",
-        "dataset_num_proc",
-        "eos_token",
-        "shuffle_dataset",
-    }
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ROW_PARAMETERS = _words(
+    "assistant_only_loss completion_only_loss dataset_num_proc eos_token shuffle_dataset"
 )
 """Parameters of ``SFTConfig`` that only the preparation of rows reads, and not the Trainer."""
-_SFT = ROW_PARAMETERS | {
-    "activation_offloading",
-    "loss_type",
-    "packing_strategy",
-    "pad_to_multiple_of",
-    "router_aux_loss_coef",
-}
+_SFT = ROW_PARAMETERS | _words(
+    "activation_offloading loss_type packing_strategy pad_to_multiple_of router_aux_loss_coef"
+)
 """The parameters of ``SFTConfig`` that a trial may set. Another user's record cannot set others."""
 _STRATEGIES = ("bfd", "bfd_split")
-SAME_DPO = frozenset(
-    {
-        "activation_offloading",
-        "dataset_num_proc",
-        "pad_to_multiple_of",
-        "precompute_ref_log_probs",
-    }
+SAME_DPO = _words(
+    "activation_offloading dataset_num_proc pad_to_multiple_of precompute_ref_log_probs"
 )
 """Parameters of ``DPOConfig`` that change only the time or the memory of the training."""
-_DPO = SAME_DPO | {
-    "beta",
-    "disable_dropout",
-    "discopop_tau",
-    "f_alpha_divergence_coef",
-    "f_divergence_type",
-    "label_smoothing",
-    "ld_alpha",
-    "loss_type",
-    "loss_weights",
-    "ref_model_mixup_alpha",
-    "ref_model_sync_steps",
-    "router_aux_loss_coef",
-    "sync_ref_model",
-    "use_weighting",
-}
-_REWARD_DIFFERENCE = frozenset(
-    {"sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
+_DPO = SAME_DPO | _words(
+    """
+    beta disable_dropout discopop_tau f_alpha_divergence_coef f_divergence_type label_smoothing
+    ld_alpha loss_type loss_weights ref_model_mixup_alpha ref_model_sync_steps router_aux_loss_coef
+    sync_ref_model use_weighting
+    """
 )
+_REWARD_DIFFERENCE = _words("sigmoid sigmoid_norm hinge ipo exo_pair robust discopop sft")
 """Losses of the difference of two rewards, which alone take another divergence (trl.DPOTrainer)."""
 _SORTING = frozenset({"aot", "aot_unpaired"})
 """Losses that sort the pairs of a batch, so that a weight no longer belongs to its pair."""
@@ -165,9 +144,8 @@ def refusal(what: str, error: Exception) -> UnsupportedError:
 def sft_config(fields: Mapping[str, Any], *, batching: str, parameters: Mapping[str, Any]) -> Any:
     """The ``SFTConfig`` for rows that are prepared already.
 
-    ``fields`` are those of ``TrainingArguments``, and ``batching`` names the trial's batching hook.
-    By default, SFTConfig trains in bf16, with checkpointing and another learning rate. These fields
-    are set to the defaults of ``TrainingArguments``, unless the trial sets them.
+    ``fields`` are those of ``TrainingArguments``, whose defaults replace those of SFTConfig: bf16,
+    checkpointing, another learning rate. ``batching`` names the trial's batching hook.
     """
     from trl import SFTConfig
 

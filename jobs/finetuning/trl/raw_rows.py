@@ -54,10 +54,8 @@ def raw_rows_of_file(
     dataset = dataset.select_columns(kept)
     if source == "input_ids":
         rows = raw_rows_of_tokens(dataset, config, block_tokens=block_tokens, seed=seed)
-        rows = replace(rows, tokens=file.max_tokens)
-        if file.tokenizer is not None:
-            rows = replace(rows, tokenizer=loaded_tokenizer(file.tokenizer))
-        return rows
+        tokenizer = loaded_tokenizer(file.tokenizer) if file.tokenizer else rows.tokenizer
+        return replace(rows, tokens=file.max_tokens, tokenizer=tokenizer)
     has_chats = source == "messages" or not isinstance(dataset[0][source], str)
     return RawRows(
         dataset=dataset,
@@ -92,7 +90,7 @@ _PAIR_COLUMNS = ("prompt", *ANSWERS, "tools", "chat_template_kwargs")
 """Columns that TRL reads. Without a prompt, it is what both answers begin with."""
 
 
-def pairs_of_file(file: DatasetFile, *, seed: int) -> RawRows:
+def pairs_of_file(file: DatasetFile) -> RawRows:
     """The pairs of the user's file, as texts or chats. Raises ValueError for an unsuitable file."""
     dataset = named_rows(file)
     missing = [name for name in ANSWERS if name not in dataset.column_names]
@@ -107,8 +105,7 @@ def pairs_of_file(file: DatasetFile, *, seed: int) -> RawRows:
     kept = [name for name in _PAIR_COLUMNS if name in dataset.column_names]
     dataset = dataset.select_columns(kept)
     for number, row in enumerate(dataset, 1):
-        problem = pair_problem(row)
-        if problem:
+        if problem := pair_problem(row):
             raise ValueError(f"row {number} of {file.path} {problem}")
     is_chat = isinstance(dataset[0]["chosen"], list)
     tokenizer = tokenizer_of(file, "chosen", has_chats=is_chat)
@@ -116,7 +113,7 @@ def pairs_of_file(file: DatasetFile, *, seed: int) -> RawRows:
         raise ValueError(
             f"TRL ends each answer with an end token, and the tokenizer {file.tokenizer} has none"
         )
-    return RawRows(dataset=dataset, tokenizer=tokenizer, tokens=file.max_length, seed=seed)
+    return RawRows(dataset=dataset, tokenizer=tokenizer, tokens=file.max_length)
 
 
 def random_pairs(
@@ -124,9 +121,8 @@ def random_pairs(
 ) -> RawRows:
     """Random pairs as token ids. Prompt and answer together have the tokens of a row of ``spec``.
 
-    The prompt is half of the shorter answer's row. There are at least ``samples`` pairs, but with
-    rows of unequal length as many as ``spec`` says. Raises ValueError if a row has no room for a
-    prompt and an answer.
+    The prompt is half of the shorter answer's row. There are at least ``samples`` pairs, if all
+    have one length. Raises ValueError if a row has no room for a prompt and an answer.
     """
     from datasets import Dataset
 
@@ -145,10 +141,8 @@ def random_pairs(
         sizes = (prompts[index], *(lengths[:, index] - prompts[index]))
         for column, size in zip(columns.values(), sizes, strict=True):
             column.append(rng.integers(lowest, highest, size, dtype=np.int64))
-    width = spec.sequence_length if spec.padding else None
     return RawRows(
         dataset=Dataset.from_dict(columns),
         tokenizer=padding_tokenizer(getattr(config, "pad_token_id", None) or 0),
-        width=width,
-        seed=seed,
+        width=spec.sequence_length if spec.padding else None,
     )

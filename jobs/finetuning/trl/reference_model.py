@@ -8,9 +8,8 @@ from typing import Any
 def reference_copy(model: Any) -> Any:
     """A copy of the model that no optimizer changes, on the same device.
 
-    TRL would load the checkpoint a second time, which gives the same weights in the same format.
-    TRL does not freeze these weights, so autocast keeps their 16-bit copies during the forward
-    pass. A frozen copy would need less memory than TRL's training.
+    TRL loads the checkpoint a second time and does not freeze it, so autocast keeps 16-bit copies
+    in the forward pass. A frozen copy would need less memory than TRL's training.
     """
     import copy
 
@@ -20,8 +19,7 @@ def reference_copy(model: Any) -> Any:
 def drop_copied_adapter(model: Any) -> None:
     """Remove the copy of a new adapter, so that the reference is the model without its adapter.
 
-    TRL copies the adapter of a model that comes with one, because it may have been trained before.
-    It makes no copy for an adapter that it creates itself.
+    TRL copies an adapter that it did not create, because it may have been trained before.
     """
     if "ref" in getattr(model, "peft_config", {}):
         model.delete_adapter("ref")

@@ -59,11 +59,8 @@ def trl_trainer(setup: Setup, kind: type, parts: Any = None, **attributes: Any) 
 def _leave_router_loss_to_the_model(arguments: Any, model: Any) -> None:
     """Add the load-balancing loss of experts only if the model's configuration asks for it.
 
-    TRL adds this loss to every mixture of experts whose configuration has a coefficient. The
-    Trainer leaves it to the model, which does not add it by default.
+    TRL would add it to every mixture of experts, while the Trainer leaves it to the model.
     """
-    config = model.config.get_text_config()
-    if arguments.router_aux_loss_coef is None and not getattr(
-        config, "output_router_logits", False
-    ):
+    is_asked = getattr(model.config.get_text_config(), "output_router_logits", False)
+    if arguments.router_aux_loss_coef is None and not is_asked:
         arguments.router_aux_loss_coef = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,21 +14,22 @@ from jobs.spec import DataSpec
 from jobs.trial.data import load
 
 
+@dataclass(frozen=True, slots=True)
 class PreparedRows:
     """The settings of TRL's collator. The rows hook returns them in place of a collator."""
 
-    def __init__(
-        self, tokenizer: Any, width: int | None, *, flattens_rows: bool, counts_rows: bool = False
-    ) -> None:
-        self.tokenizer = tokenizer
-        self.width = width
-        """Number of tokens to which every batch is padded; None: the length of its longest row."""
-        self.flattens_rows = flattens_rows
-        """Whether a batch is one sequence without padding."""
-        self.count_samples: Callable[[Mapping[str, Any]], int] | None = None
-        # The shape of these batches does not say how many rows they hold.
-        if flattens_rows or counts_rows:
-            self.count_samples = lambda inputs: int(inputs[COUNT])
+    tokenizer: Any
+    width: int | None
+    """Number of tokens to which every batch is padded; None: the length of its longest row."""
+    flattens_rows: bool = False
+    """Whether a batch is one sequence without padding."""
+    counts_rows: bool = False
+    """Whether the shape of a batch does not say how many rows it holds."""
+
+    @property
+    def count_samples(self) -> Callable[[Mapping[str, Any]], int] | None:
+        """Reads the number of rows of a batch; None: its shape says it."""
+        return (lambda inputs: int(inputs[COUNT])) if self.counts_rows else None
 
 
 def counting(collate: Callable[[list[Any]], dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -75,7 +77,7 @@ def prepared(
     if len(dataset) == 0:
         raise ValueError("TRL leaves no row: each is longer than the limit before its answer")
     flattens = is_packed or batching == "flattened_rows"
-    return dataset, PreparedRows(rows.tokenizer, rows.width, flattens_rows=flattens)
+    return dataset, PreparedRows(rows.tokenizer, rows.width, flattens, counts_rows=flattens)
 
 
 def _prepared_by_trl(
@@ -83,16 +85,13 @@ def _prepared_by_trl(
 ) -> Any:
     """The dataset, prepared by the method of ``SFTTrainer``.
 
-    This method reads three attributes of the Trainer. They are set here to the same values as in
-    ``SFTTrainer.__init__`` of TRL 1.16.
+    It reads three attributes of the Trainer, which are set here as in its ``__init__`` of TRL 1.16.
     """
     from trl import SFTConfig, SFTTrainer
 
-    # Settings of the trial before TRL's defaults.
-    asked: dict[str, Any] = {"max_length": limit, "packing": is_packed, **parameters}
-    settings = SimpleNamespace(seed=rows.seed)
-    for name in _READ_BY_THE_PREPARATION:
-        setattr(settings, name, asked.get(name, getattr(SFTConfig, name)))
+    # Without its constructor, which asks for a device: TRL's defaults are attributes of the class.
+    settings: Any = SFTConfig.__new__(SFTConfig)
+    vars(settings).update(parameters, seed=rows.seed, max_length=limit)
     tokenizer = rows.tokenizer
     columns = rows.dataset.column_names
     _set_end_token(tokenizer, settings.eos_token, columns)
@@ -111,23 +110,8 @@ def _prepared_by_trl(
     return dataset.select_columns([name for name in read if name in dataset.column_names])
 
 
-_READ_BY_THE_PREPARATION = (
-    "assistant_only_loss",
-    "dataset_num_proc",
-    "dataset_text_field",
-    "eos_token",
-    "max_length",
-    "packing_strategy",
-    "shuffle_dataset",
-    "truncation_mode",
-)
-
-
 def _set_end_token(tokenizer: Any, token: str | None, columns: list[str]) -> None:
-    """Use another end token than the tokenizer's own, unless it is None.
-
-    Raises ValueError if the tokenizer does not know it, or if TRL needs one and there is none.
-    """
+    """Raises ValueError if the tokenizer does not know the token, or if TRL needs one."""
     if token is not None:
         if token not in tokenizer.get_vocab():
             raise ValueError(f"the tokenizer has no token {token!r}, which eos_token names")
@@ -138,10 +122,7 @@ def _set_end_token(tokenizer: Any, token: str | None, columns: list[str]) -> Non
 
 
 def _template_with_masks(tokenizer: Any, row: Mapping[str, Any]) -> str | None:
-    """TRL's variant of the chat template that marks answers; None if the tokenizer's marks them.
-
-    Raises ValueError, as ``SFTTrainer`` does, if rows are not chats, or TRL has no such variant.
-    """
+    """TRL's variant of the chat template that marks answers; None if the tokenizer's marks them."""
     from trl.chat_template_utils import get_training_chat_template, has_generation_markers
     from trl.data_utils import is_conversational
 

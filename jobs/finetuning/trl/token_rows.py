@@ -7,12 +7,10 @@ from typing import Any
 
 def without_padding(row: dict[str, Any]) -> dict[str, Any]:
     """The tokens and labels of a row at the positions where its attention mask is 1."""
-    real = {}
-    for name, values in row.items():
-        if name != "attention_mask":
-            pairs = zip(values, row["attention_mask"], strict=True)
-            real[name] = [value for value, is_real in pairs if is_real]
-    return real
+    from itertools import compress
+
+    mask = row["attention_mask"]
+    return {name: list(compress(row[name], mask)) for name in row if name != "attention_mask"}
 
 
 def padding_tokenizer(pad_token_id: int) -> Any:

@@ -44,9 +44,9 @@ class UserObjects:
     def trainer_of(self, parts: Mapping[str, Any], default: type, **attributes: Any) -> Metered:
         """The Trainer that the user's own class or function makes of the parts, metered.
 
-        ``default`` is used if the user gives no class; a class of the user's must be a subclass of
-        it. ``attributes`` are those of the metered subclass. Raises UserCodeError if the class is
-        none, or if the Trainer trains another model or with other arguments.
+        ``default`` is the class if the user gives none. ``attributes`` are those of the metered
+        subclass. Raises UserCodeError if the class is no subclass of the default, or if the Trainer
+        trains another model or with other arguments.
         """
         from jobs.loops.trainer import metered
 
@@ -80,8 +80,8 @@ class UserObjects:
 def user_objects(user_code: UserCode) -> UserObjects:
     """Import the objects, which runs their modules.
 
-    Raises UserCodeError if the sources are not those of the plan, if a module cannot be imported,
-    or if an object has the wrong type.
+    Raises UserCodeError for a module that is not the plan's or cannot be imported, and for an
+    object of the wrong type.
     """
     _check_sources(user_code)
     # As for a script, modules beside it come first.
@@ -98,7 +98,6 @@ def user_objects(user_code: UserCode) -> UserObjects:
 
 
 def _check_kinds(user_code: UserCode, objects: Mapping[str, Any]) -> None:
-    """Raises UserCodeError if an object has the wrong type for its key, such as ``trainer``."""
     import transformers
 
     wanted: list[tuple[str, type]] = [
@@ -175,7 +174,6 @@ def _imported(name: str, folder: str) -> Any:
 
 
 def _kind(value: Any) -> str:
-    """What an object is, for a sentence."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return f"an object of the class {type(value).__name__}"

@@ -64,7 +64,6 @@ def file_of(module: str, folder: str) -> Path | None:
 
 
 def _below(folder: Path, parts: list[str]) -> Path | None:
-    """The file of a module in a folder of packages."""
     base = folder.joinpath(*parts)
     candidates = [base / "__init__.py"]
     if parts:

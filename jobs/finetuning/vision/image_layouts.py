@@ -1,8 +1,6 @@
 """The tokens and tensors that an image becomes in a batch, for each vision-language family.
 
-An image takes the place of some tokens of a text. The number of these tokens and the tensors with
-the pixels differ between families. This table computes what the processor of a family would make.
-It needs only the model's configuration.
+This table computes what the processor of a family would make, from the model's configuration alone.
 """
 
 from __future__ import annotations
@@ -71,9 +69,8 @@ def layout_of(model_type: str, read: Read, side: int | None) -> ImageLayout:
     Raises ImageLayoutError if the family is not in the table, or if it takes no such image, and
     UnknownValueError if ``read`` does not know a size of the model.
     """
-    family = family_of(model_type)
     try:
-        return family.layout(read, side)
+        return family_of(model_type).layout(read, side)
     except ImageLayoutError as error:
         raise type(error)(f"{model_type} {error}") from None
 
@@ -150,7 +147,6 @@ def _of_tiles(read: Read, side: int | None) -> ImageLayout:
 def _of_one_size(
     tokens: Callable[[Read], int], text_around: int, read: Read, side: int | None
 ) -> ImageLayout:
-    """Images of the configuration's one size, with ``text_around`` tokens of text on each side."""
     pixels = _number(read, "vision_config.image_size")
     if side not in (None, pixels):
         raise ImageLayoutError(
@@ -165,7 +161,6 @@ def _of_one_size(
 
 
 def _patches(read: Read) -> int:
-    """Patches of an image of the configuration's own size."""
     side = _number(read, "vision_config.image_size")
     return (side // _number(read, "vision_config.patch_size")) ** 2
 
@@ -176,10 +171,8 @@ def _llava_tokens(read: Read) -> int:
     tower = read("vision_config.model_type") or "clip_vision_model"
     if tower not in ("clip_vision_model", "siglip_vision_model"):
         raise ImageLayoutError(f"has a vision tower of {tower}, whose images are not known")
-    positions = _patches(read) + int(tower == "clip_vision_model")
-    if read("vision_feature_select_strategy") == "full":
-        return positions
-    return positions - 1
+    left_out = read("vision_feature_select_strategy") != "full"
+    return _patches(read) + (tower == "clip_vision_model") - left_out
 
 
 def _internvl_tokens(read: Read) -> int:
@@ -191,17 +184,15 @@ def _internvl_tokens(read: Read) -> int:
 
 
 def _required_side(side: int | None) -> int:
-    """The side. Raises ImageLayoutError if the user gave none."""
     if side is None:
         raise ImageLayoutError("takes images of any size: set data.synthetic.image_size")
     return side
 
 
 def _number(read: Read, key: str) -> int:
-    """A size of the configuration; of a pair of equal sizes, one of them."""
     value = read(key)
     if isinstance(value, (list, tuple)) and len(set(value)) == 1:
-        value = value[0]
+        value = value[0]  # of a pair of equal sizes
     if value is None:
         raise UnknownValueError(f"has an unknown {key}")
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

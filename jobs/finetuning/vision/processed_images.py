@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def images_of_file(file: DatasetFile, config: PretrainedConfig) -> tuple[Any, ProcessRows]:
     """The file with a text, token ids and labels for each row, and the collator of its images.
 
-    Raises ValueError, in one sentence, for rows that the processor cannot take.
+    Raises ValueError for rows that the processor cannot take.
     """
     dataset, source = rows_of_file(file, "image-text-to-text")
     processor = _loaded_processor(tokenizer_name(file, source))
@@ -68,8 +68,6 @@ class ProcessRows:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Makes the text, the token ids and the labels of one row."""
-
     _processor: Any
     _file: DatasetFile
     _source: Source
@@ -80,20 +78,16 @@ class _Rows:
         images = _opened(row["images"], self._file)
         prompt, text = self._texts(row, len(images), index)
         whole = self._ids(text, images)
-        learnt_from = 0
-        if prompt is not None:
-            # The loss leaves out the prompt, which has as many tokens as the prompt alone.
-            learnt_from = len(self._ids(prompt, images))
+        # The loss leaves out the prompt, which has as many tokens as the prompt alone.
+        learnt_from = 0 if prompt is None else len(self._ids(prompt, images))
         ids = whole[: self._file.max_length]
         if ids.count(self._image_token) < whole.count(self._image_token):
             raise ValueError(
                 f"row {index} of {self._file.path} has {whole.count(self._image_token)} tokens of "
                 f"images, which max_length of {self._file.max_length} would cut: give a larger one"
             )
-        labels = list(ids)
-        for position, token in enumerate(ids):
-            if position < learnt_from or token == self._image_token:
-                labels[position] = IGNORED
+        labels = [IGNORED if token == self._image_token else token for token in ids]
+        labels[:learnt_from] = [IGNORED] * min(learnt_from, len(labels))
         return {"text": text, "input_ids": ids, "labels": labels}
 
     def _ids(self, text: str, images: list[Any]) -> list[int]:
@@ -160,11 +154,9 @@ def _encoded(processor: Any, texts: list[str], images: list[list[Any]]) -> dict[
     # A batch without any image has no pixels.
     given = images if any(images) else None
     inputs = processor(text=texts, images=given, padding=True, return_tensors="pt")
-    batch = {"input_ids": inputs["input_ids"]}
-    for name, value in inputs.items():
-        if isinstance(value, torch.Tensor) and name != "labels":
-            batch[name] = value
-    return batch
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    tensors.pop("labels", None)
+    return {"input_ids": tensors["input_ids"], **tensors}
 
 
 def _plain_message(message: Any, path: str) -> dict[str, Any]:
@@ -174,13 +166,12 @@ def _plain_message(message: Any, path: str) -> dict[str, Any]:
     content = message.get("content") or ""
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
-    parts: list[dict[str, Any]] = []
-    for part in content:
-        # Whatever else a part names, such as a URL, is never fetched: images are a column.
-        if part.get("type") == "image":
-            parts.append({"type": "image"})
-        else:
-            parts.append({"type": "text", "text": part.get("text") or ""})
+    image = {"type": "image"}
+    # Whatever else a part names, such as a URL, is never fetched: images are a column.
+    parts = [
+        image if part.get("type") == "image" else {"type": "text", "text": part.get("text") or ""}
+        for part in content
+    ]
     return {"role": message["role"], "content": parts}
 
 

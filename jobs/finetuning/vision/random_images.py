@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 def image_texts(
     spec: SyntheticData, config: PretrainedConfig, *, samples: int | None, seed: int
-) -> tuple[ImageTexts, JoinImages]:
+) -> tuple[ImageTexts, Callable[[list[Any]], dict[str, torch.Tensor]]]:
     """A dataset of at least ``samples`` random samples, and its collator.
 
-    Raises ValueError, in one sentence, if the family's images are not known, or if a sample has no
-    room for them.
+    Raises ValueError if the family's images are not known, or if a sample has no room for them.
     """
     if spec.lengths is not None:
         raise ValueError(
@@ -32,7 +31,6 @@ def image_texts(
         )
 
     def read(key: str) -> Any:
-        """The value of a dotted key, or None if the configuration has no such key."""
         value: Any = config
         for name in key.split("."):
             value = getattr(value, name, None)
@@ -41,9 +39,16 @@ def image_texts(
     layout = layout_of(config.model_type, read, spec.image_size)
     rng = np.random.default_rng(seed)
     columns = _columns(spec, config, layout, max(spec.samples, samples or 0), rng)
-    dataset = ImageTexts(columns, layout, spec.images, rng)
     joined = () if layout.is_stacked else ("pixel_values", *layout.masks, *layout.sizes)
-    return dataset, JoinImages(joined)
+
+    def collate(rows: list[Any]) -> dict[str, torch.Tensor]:
+        """Name -> tensor of shape (rows, ...), or (all images, ...) for those in ``joined``."""
+        return {
+            name: (torch.cat if name in joined else torch.stack)([row[name] for row in rows])
+            for name in rows[0]
+        }
+
+    return ImageTexts(columns, layout, spec.images, rng), collate
 
 
 class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
@@ -79,22 +84,6 @@ class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         # Texts differ from sample to sample, while images repeat.
         sample = {name: column[index] for name, column in self._columns.items()}
         return {**sample, "pixel_values": self._pool[index % len(self._pool)], **self._beside}
-
-
-class JoinImages:
-    """Makes a batch of samples of one length."""
-
-    def __init__(self, joined: Collection[str]) -> None:
-        self._joined = frozenset(joined)
-        """Names of the tensors that have no dimension for samples: all images in one row."""
-
-    def __call__(self, rows: list[Any]) -> dict[str, torch.Tensor]:
-        """Name -> tensor of shape (rows, ...), or (all images, ...)."""
-        batch = {}
-        for name in rows[0]:
-            tensors = [row[name] for row in rows]
-            batch[name] = torch.cat(tensors) if name in self._joined else torch.stack(tensors)
-        return batch
 
 
 def _columns(
@@ -135,7 +124,7 @@ def _columns(
 def _image_positions(layout: ImageLayout, images: int, tokens: int, family: str) -> np.ndarray:
     """Which positions of a sample hold image tokens, bool of shape (tokens,).
 
-    A token of text comes first, and at least one comes last. Raises ValueError if there is no room.
+    A token of text comes first, and at least one comes last.
     """
     is_image = [False]
     for _ in range(images):
@@ -155,10 +144,9 @@ def _image_positions(layout: ImageLayout, images: int, tokens: int, family: str)
 def _token_ids(
     config: PretrainedConfig, is_image: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Random token ids, int64, with the image token at the positions of images.
+    """Random token ids, int64, with a token for images or videos only at the positions of images.
 
-    No other position has a token that stands for an image or a video. Raises ValueError if no
-    embedding has the image token.
+    Raises ValueError if no embedding has the image token.
     """
     vocabulary = config.get_text_config().vocab_size
     image_token: int = config.image_token_id

@@ -1,8 +1,4 @@
-"""Vision axis: whether the vision tower of a vision-language model is trained; its data.
-
-It is a separate axis, because the tower can also be frozen in full fine-tuning. An adapter adapts
-the tower only if a regular expression in its targets names it.
-"""
+"""Vision axis: whether the vision tower of a vision-language model is trained; its data."""
 
 from __future__ import annotations
 
@@ -53,10 +49,7 @@ def frozen_vision(model: torch.nn.Module, task: Task, arguments: Any) -> torch.n
 def images_with_texts(
     data: DataSpec, config: PretrainedConfig, *, samples: int | None, seed: int
 ) -> tuple[Any, Any]:
-    """The dataset and its collator; arguments as for ``jobs.trial.data.load``.
-
-    Raises ValueError, in one sentence, for an unsuitable file, or if no random images can be made.
-    """
+    """The dataset and its collator; arguments and errors as for ``jobs.trial.data.load``."""
     if data.file is not None:
         from jobs.finetuning.vision.processed_images import images_of_file
 

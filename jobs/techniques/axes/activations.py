@@ -34,7 +34,6 @@ def _checkpoint(doc: str, requires: tuple[str, ...] = (), **kwargs: Any) -> Vari
 
 
 def _budget(name: str) -> Variant:
-    """The row of ``budget_<share>``."""
     budget = float(name.removeprefix("budget_"))
     return Variant(
         doc=f"Compiled code keeps at most {budget * 100:g} % of the activations that it would "
@@ -46,7 +45,6 @@ def _budget(name: str) -> Variant:
 
 
 def _offload(doc: str, traits: tuple[str, ...] = (), **training_arguments: Any) -> Variant:
-    """A row whose saved activations TRL moves to the host, between forward and backward pass."""
     return Variant(
         doc=doc,
         training_arguments=training_arguments,
@@ -121,8 +119,7 @@ add(ACTIVATIONS)
 def activation_budget(*, budget: float) -> None:
     """Let compiled code keep at most this share of its activations for the backward pass.
 
-    PyTorch's partitioner solves a knapsack problem: with the memory of the share, it keeps those
-    activations whose recomputation would take the most time.
+    PyTorch's partitioner keeps those whose recomputation would take the most time.
     """
     from torch._functorch import config
 
@@ -138,8 +135,7 @@ def selective_checkpointing(model: torch.nn.Module, task: Task, arguments: Any) 
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
     aten = torch.ops.aten
-    # The ATen names of matrix products and fused attention kernels. Their results are kept, because
-    # they take most of the time of a layer; the rest of the layer is cheap to recompute.
+    # These take most of the time of a layer; the rest of it is cheap to recompute.
     kept = [
         aten.mm.default,
         aten.addmm.default,
@@ -167,9 +163,8 @@ def offloaded_activations(model: torch.nn.Module, task: Task, arguments: Any) ->
     """``model`` whose saved activations wait for the backward pass in pinned host memory.
 
     TRL's implementation, with its defaults: tensors below 1 KiB, parameters, and what the output
-    layer saves stay on the GPU. If bitsandbytes is imported, as it is in every trial where it is
-    installed, TRL also empties the allocator's cache before each forward pass.
-    ``model.activation_offloading.moved_bytes`` counts the bytes that the last micro-batch moved.
+    layer saves stay on the GPU. Where bitsandbytes is installed, TRL also empties the allocator's
+    cache before each forward pass.
     """
     from trl.models.activation_offloading import get_act_offloading_ctx_manager
 
@@ -191,7 +186,7 @@ class OffloadingForward:
         """Number of a saved tensor -> the tensor, whether it was moved, and its layout."""
         self._is_inside = False
         self.moved_bytes = 0
-        """Bytes that the last forward pass moved to the host."""
+        """By the last forward pass."""
 
     def begin(self, module: Any, inputs: Any) -> None:
         """Let autograd save its tensors on the host. An evaluation saves none."""

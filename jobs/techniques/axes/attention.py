@@ -25,7 +25,6 @@ def _single_kernel(kernel: str, description: str, traits: tuple[str, ...] = ()) 
 
 
 def _flash(name: str, doc: str, *requires: str) -> Variant:
-    """A variant of FlashAttention by the name that transformers has for it."""
     return Variant(
         doc=doc,
         model_kwargs={"attn_implementation": name},
@@ -53,8 +52,7 @@ ATTENTION = Axis(
             doc="PyTorch's scaled_dot_product_attention, which chooses the kernel itself",
             model_kwargs={"attn_implementation": "sdpa"},
         ),
-        # Each of these allows one kernel only. A configuration that this kernel cannot compute
-        # fails, and does not fall back to another kernel.
+        # A configuration that the one kernel cannot compute fails, and does not fall back.
         "sdpa_flash": _single_kernel(
             "flash", "PyTorch's FlashAttention-2 kernel", traits=("maskless_kernel",)
         ),
@@ -125,10 +123,9 @@ add(ATTENTION)
 def without_full_masks(
     collate: Callable[[list[Any]], dict[str, Any]],
 ) -> Callable[[list[Any]], dict[str, Any]]:
-    """``collate`` without masks that are all ones. They do not change the attention.
+    """``collate`` without masks that are all ones, which do not change the attention.
 
-    While a step is compiled, transformers 5.17 creates such a mask if there is none. This function
-    turns that off for the whole process.
+    In the whole process, it keeps transformers from making such a mask while a step is compiled.
     """
     from transformers import masking_utils
 
@@ -159,8 +156,7 @@ def only_kernel(*, kernel: str) -> None:
     """Let scaled_dot_product_attention run "flash", "cudnn" or "mem_efficient" alone, or raise."""
     import torch
 
-    # The kernel is part of the compiled code. Without a tag, the cache could return code for
-    # another kernel.
+    # Without a tag, the cache could return compiled code for another kernel.
     torch.compiler.config.cache_key_tag = kernel
     for name in ("flash", "cudnn", "mem_efficient", "math"):
         enable = getattr(torch.backends.cuda, f"enable_{name}_sdp")
@@ -169,11 +165,10 @@ def only_kernel(*, kernel: str) -> None:
 
 @hook("variable_length_attention")
 def variable_length_attention() -> None:
-    """Register ``torch.nn.attention.varlen`` as the attention implementation "varlen".
+    """Register ``torch.nn.attention.varlen`` as the causal attention implementation "varlen".
 
-    Attention is causal. ``cu_seq_lens_q`` of the batch has the positions at which rows begin.
-    Without it, each row of the batch is one sequence. Padding on the right does not change the
-    tokens before it, and the loss ignores it.
+    Rows begin at ``cu_seq_lens_q`` of the batch; without it, each row is one sequence. Padding on
+    the right does not change the tokens before it, and the loss ignores it.
     """
     from transformers import AttentionInterface
 
@@ -195,35 +190,46 @@ def varlen_forward(
 
     Raises ValueError for what the kernel cannot compute: a window, soft caps, learnable sinks.
     """
+    import inspect
+
     import torch
     from torch.nn.attention.varlen import varlen_attn
 
     _refuse_other_attention("varlen", options)
+    attend: Any = varlen_attn  # its signature differs between versions of PyTorch
     batch, heads, tokens, width = query.shape
     begins, longest = cu_seq_lens_q, max_length_q
     if begins is None:
         begins = torch.arange(0, (batch + 1) * tokens, tokens, device=query.device)
         longest = tokens
     begins = begins.to(torch.int32)
-    arguments = _kernel_arguments(varlen_attn, scaling)
-    if "enable_gqa" not in arguments:
-        # Without this argument, keys and values need as many heads as queries. So each head of keys
-        # and values is repeated for its group of queries (grouped-query attention).
-        key = key.repeat_interleave(heads // key.shape[1], dim=1)
-        value = value.repeat_interleave(heads // value.shape[1], dim=1)
-    if "scale" not in arguments and scaling is not None:
-        # Without this argument, the kernel divides scores by sqrt(width). The factor on the queries
-        # cancels that, and applies the scaling of the model.
-        query = query * (scaling * width**0.5)
-    # The kernel takes 16 bits only. Under autocast, rotary positions make queries and keys 32 bits.
-    dtype = query.dtype
-    if dtype == torch.float32:
-        dtype = torch.get_autocast_dtype(query.device.type)
-    # From (batch, heads, tokens, width) to (all tokens, heads, width), the layout of the kernel.
-    flat = [part.transpose(1, 2).flatten(0, 1).to(dtype) for part in (query, key, value)]
-    attend: Any = varlen_attn  # its signature differs between versions of PyTorch
+    # The window is causal: all tokens to the left, and none to the right.
+    arguments: dict[str, Any] = {"window_size": (-1, 0), "scale": scaling}
+    if "enable_gqa" in inspect.signature(attend).parameters:
+        arguments["enable_gqa"] = True
+    else:
+        key, value = _for_all_heads(query, key, value)
+    flat = _flattened(query, key, value)
     output = attend(*flat, begins, begins, longest, longest, **arguments)
     return output.view(batch, tokens, heads, width), None
+
+
+def _flattened(*parts: Any) -> list[Any]:
+    """Queries, keys and values in the kernel's layout, (all tokens, heads, width), in 16 bits.
+
+    Under autocast, rotary positions make queries and keys 32 bits.
+    """
+    import torch
+
+    dtype = parts[0].dtype
+    if dtype == torch.float32:
+        dtype = torch.get_autocast_dtype(parts[0].device.type)
+    return [part.transpose(1, 2).flatten(0, 1).to(dtype) for part in parts]
+
+
+def _for_all_heads(query: Any, *parts: Any) -> list[Any]:
+    """Keys and values, each head repeated for its group of queries (grouped-query attention)."""
+    return [part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in parts]
 
 
 def _refuse_other_attention(attention: str, options: dict[str, Any]) -> None:
@@ -231,23 +237,6 @@ def _refuse_other_attention(attention: str, options: dict[str, Any]) -> None:
     for name in ("sliding_window", "softcap", "s_aux", "position_bias"):
         if options.get(name) is not None:
             raise ValueError(f"attention={attention} has no {name}, which this model needs")
-
-
-def _kernel_arguments(kernel: Callable[..., Any], scaling: float | None) -> dict[str, Any]:
-    """The keyword arguments for causal attention that the installed PyTorch's kernel takes."""
-    import inspect
-
-    known = inspect.signature(kernel).parameters
-    arguments: dict[str, Any] = {"is_causal": True}
-    # Newer versions take a window instead of this flag. The window (-1, 0) is causal: all tokens to
-    # the left, and none to the right.
-    if "window_size" in known:
-        arguments = {"window_size": (-1, 0)}
-    if "enable_gqa" in known:
-        arguments["enable_gqa"] = True
-    if "scale" in known:
-        arguments["scale"] = scaling
-    return arguments
 
 
 @hook("xformers_attention")
@@ -290,9 +279,7 @@ def xformers_forward(
             _RowMask.mask = BlockDiagonalCausalMask.from_seqlens(lengths, device=query.device)
             _RowMask.begins = cu_seq_lens_q
         mask = _RowMask.mask
-    # The kernel needs as many heads of keys and values as of queries (grouped-query attention).
-    groups = query.shape[1] // key.shape[1]
-    key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
+    key, value = _for_all_heads(query, key, value)
     # Under autocast, rotary positions make queries and keys 32 bits, but values have 16.
     parts = [part.transpose(1, 2).to(value.dtype) for part in (query, key, value)]
     return memory_efficient_attention(*parts, attn_bias=mask, scale=scaling), None

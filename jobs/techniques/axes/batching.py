@@ -58,11 +58,9 @@ def flattened_rows(
 ) -> tuple[Any, Any]:
     """The unchanged dataset, and a collator that joins rows to a batch of shape (1, all tokens).
 
-    ``attention`` is the name of the implementation in transformers; empty: the model's own.
-    ``position_ids`` begin at 0 in each row. From them transformers knows where rows begin, and
-    keeps attention within a row.
+    ``attention`` is the name of the implementation in transformers; empty: the model's own. As
+    ``position_ids`` begin at 0 in each row, transformers keeps attention within a row.
     """
-
     collated: Any = _joining(lambda row: _unpadded(collate([row])), attention, _count_rows)
     collated.flattens_rows = True
     return dataset, collated
@@ -72,8 +70,8 @@ def flattened_rows(
 def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) -> tuple[Any, Any]:
     """Blocks of ``tokens`` tokens without padding, and their collator.
 
-    If a row reaches into the next block, its rest counts as a new row there. The last tokens, which
-    do not fill a block, are left out. Raises ValueError if all rows together fill no block.
+    If a row reaches into the next block, its rest counts as a new row there. Last tokens that fill
+    no block are left out. Raises ValueError if all rows together fill none.
     """
     import transformers
 
@@ -90,21 +88,20 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
     if not takes_row_lengths(attention):
         return packed, transformers.default_data_collator
 
-    def count(inputs: Mapping[str, Any]) -> int:
-        """The number of blocks in a batch."""
+    def count_blocks(inputs: Mapping[str, Any]) -> int:
         return int(inputs["input_ids"].numel()) // tokens
 
     # One sequence is the form in which these kernels take rows.
-    return packed, _joining(dict, attention, count)
+    return packed, _joining(dict, attention, count_blocks)
 
 
 @hook("packed_whole_rows")
 def packed_whole_rows(
     dataset: Any, collate: Collate, *, attention: str, tokens: int
 ) -> tuple[Any, Any]:
-    """Blocks of whole rows, and a collator that joins the blocks of a batch to one sequence.
+    """Blocks of whole rows without padding, and a collator that joins a batch's to one sequence.
 
-    A block has at most ``tokens`` tokens. Longer rows are cut to ``tokens``. There is no padding.
+    A block has at most ``tokens`` tokens, to which longer rows are cut.
     """
     import datasets
 
@@ -128,7 +125,6 @@ def _joining(
     """A collator that joins the ``part`` of each row to one sequence; ``count`` counts samples."""
 
     def collated(rows: list[Any]) -> dict[str, Any]:
-        """``input_ids``, ``labels`` and ``position_ids``, each of shape (1, all tokens)."""
         return one_sequence([part(row) for row in rows], attention)
 
     collated.count_samples = count  # type: ignore[attr-defined]
@@ -143,8 +139,8 @@ def _count_rows(inputs: Mapping[str, Any]) -> Any:
 def _blocks_of_rows(lengths: list[int], tokens: int) -> list[list[int]]:
     """The indices of the rows of each block; blocks are in the order of their first row.
 
-    The heuristic *best fit decreasing* for bin packing: from the longest row to the shortest, each
-    row goes into the fullest block that has room for it.
+    By *best fit decreasing* for bin packing: from the longest row to the shortest, each goes into
+    the fullest block that has room for it.
     """
     import bisect
 
@@ -168,24 +164,33 @@ def _block_maker(tokens: int) -> Callable[[Mapping[str, list[Any]]], dict[str, l
     rest: dict[str, list[int]] = {"input_ids": [], "labels": [], "position_ids": []}
 
     def blocks(rows: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
-        """The full blocks from these rows and the tokens kept from earlier calls."""
         for index in range(len(rows["input_ids"])):
             single = {name: rows[name][index] for name in rows}
             for name, values in _real_tokens(single).items():
                 rest[name] += values
-        count = len(rest["input_ids"]) // tokens
-        full = {}
-        for name, values in rest.items():
-            full[name] = [values[k * tokens : (k + 1) * tokens] for k in range(count)]
-            rest[name] = values[count * tokens :]
+        full = _taken_blocks(rest, tokens)
         for labels, positions in zip(full["labels"], full["position_ids"], strict=True):
-            # A row that reaches into a block begins anew there: at position 0, without a label.
-            labels[0] = -100
-            length = next((at for at, value in enumerate(positions) if at and value == 0), tokens)
-            positions[:length] = range(length)
+            _begin_anew(labels, positions)
         return full
 
     return blocks
+
+
+def _taken_blocks(rest: dict[str, list[int]], tokens: int) -> dict[str, list[list[int]]]:
+    """The full blocks, which are taken out of ``rest``."""
+    end = len(rest["input_ids"]) // tokens * tokens
+    full = {}
+    for name, values in rest.items():
+        full[name] = [values[begin : begin + tokens] for begin in range(0, end, tokens)]
+        rest[name] = values[end:]
+    return full
+
+
+def _begin_anew(labels: list[int], positions: list[int]) -> None:
+    """Let a row that reaches into a block begin there: at position 0, without a label."""
+    labels[0] = -100
+    length = positions.index(0, 1) if 0 in positions[1:] else len(positions)
+    positions[:length] = range(length)
 
 
 def _unpadded(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,8 +216,7 @@ def one_sequence(parts: list[dict[str, Any]], attention: str) -> dict[str, Any]:
     for name in ("input_ids", "labels", "position_ids"):
         batch[name] = torch.cat([part[name] for part in parts])[None]
     if takes_row_lengths(attention):
-        # The positions at which rows begin. Without them, these kernels compute them in every
-        # layer.
+        # Without these, the kernels would compute in every layer where rows begin.
         positions = batch["position_ids"][0]
         begins = torch.nonzero(positions == 0).flatten()
         ends = torch.cat([begins, torch.tensor([len(positions)])]).to(torch.int32)

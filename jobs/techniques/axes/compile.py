@@ -22,8 +22,7 @@ def _compiled(
 ) -> Variant:
     """``options`` are ``TrainingArguments`` without their prefix ``torch_compile_``.
 
-    The trait "partitioned" means that a partitioner chooses the activations to keep for the
-    backward pass. Such a backend respects an activation memory budget.
+    "partitioned": the backend chooses the activations to keep, and respects a budget for them.
     """
     arguments = {f"torch_compile_{name}": value for name, value in options.items()}
     return Variant(
@@ -37,7 +36,6 @@ def _compiled(
 
 
 def _regional(doc: str, backend: str, **options: Any) -> Variant:
-    """``options`` are those of the hook ``compiled_regions``."""
     return Variant(
         doc=doc,
         hooks={"regions": Hook("compiled_regions", {"backend": backend, **options})},
@@ -140,9 +138,7 @@ def compiled_regions(
     any_batch: bool = False,
     tuned: bool = False,
 ) -> torch.nn.Module:
-    """``model`` with compiled blocks and, if it is a language model, a compiled loss.
-
-    Of a vision-language model these are the blocks of the language model.
+    """``model`` with compiled blocks of its language model, if it has one, and its compiled loss.
 
     Blocks of the same class share the compiled code, so only the first block takes time. With
     ``any_batch``, the code works for all sizes of the first dimension, the batch. With ``tuned``,
@@ -181,9 +177,8 @@ _OVER_A_VOCABULARY = ("causal-lm", "masked-lm", "seq2seq-lm", "image-text-to-tex
 
 
 def _without_cache(model: torch.nn.Module) -> None:
-    """Let no part of a model keep keys and values, which only the generation of texts needs.
+    """Let no part of a model keep keys and values: such blocks share no code with each other.
 
-    A block that keeps them has its own place in the cache, so it shares no code with other blocks.
     The Trainer changes the configuration of the model alone, but the decoder of T5 has a copy.
     """
     for part in model.modules():
@@ -208,7 +203,6 @@ def _compile_loss(model: Any, options: Mapping[str, Any], any_batch: bool) -> No
 
 
 def _with_any_batch(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """``compiled`` with code that works for any size of the first dimension, the batch."""
     import functools
 
     import torch
@@ -219,8 +213,7 @@ def _with_any_batch(compiled: Callable[..., Any]) -> Callable[..., Any]:
         for value in (*inputs, *options.values()):
             if isinstance(value, torch.Tensor) and value.dim() > 0:
                 tensors.append(value)
-        # A mask may have one row for all samples. So only tensors with as many rows as the first
-        # tensor are marked: their size varies with the batch.
+        # A mask may have one row for all samples. So only sizes equal to the first are the batch's.
         for tensor in tensors:
             if len(tensor) == len(tensors[0]) and not isinstance(tensor, torch.nn.Parameter):
                 torch._dynamo.maybe_mark_dynamic(tensor, 0)
@@ -237,11 +230,7 @@ def _repeated_blocks(module: Any) -> list[Any]:
 
 
 def _is_list_of_layers(module: torch.nn.Module) -> bool:
-    """Whether a module is a list of modules of one class.
-
-    The same rule as in accelerate.utils.other.is_repeated_blocks. The parts of a block of T5 are a
-    list, too, but of several classes.
-    """
+    """As accelerate.utils.other.is_repeated_blocks says; a block of T5 lists several classes."""
     import torch
 
     return isinstance(module, torch.nn.ModuleList) and len({type(part) for part in module}) == 1

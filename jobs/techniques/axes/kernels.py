@@ -25,7 +25,6 @@ class LigerKernels:
 
 
 def _liger(parameters: Mapping[str, Any]) -> Variant:
-    """The row of ``LigerKernels``."""
     arguments = {"chosen": dict(parameters)} if parameters else {}
     return Variant(
         doc="Liger's fused kernels for norms, rotary positions and gated layers, without its loss: "
@@ -67,9 +66,8 @@ add(KERNELS)
 def hub_layers(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
     """``model`` with the kernels for training that the Hub has for its layers on this device.
 
-    If the Hub has no kernel for a layer, transformers keeps the layer's code without a message.
-    ``model.hub_kernel_layers`` counts those with a kernel. Raises NotImplementedError if there is
-    none.
+    transformers keeps the code of other layers without a message. ``model.hub_kernel_layers``
+    counts those with a kernel. Raises NotImplementedError if there is none.
     """
 
     def code_of(module: Any) -> Any:

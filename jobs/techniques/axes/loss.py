@@ -59,13 +59,10 @@ class _Latest:
 
 @hook("chunked_loss")
 def chunked_loss(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
-    """``model`` with its loss computed in chunks of tokens (see ``_with_fused_loss``).
-
-    Regional compilation compiles the function for one chunk, and all chunks share the code.
-    """
+    """``model`` with its loss computed in chunks of tokens (see ``_with_fused_loss``)."""
     from types import SimpleNamespace
 
-    # Regional compilation may replace the function by its compiled form.
+    # Regional compilation may replace the function by its compiled form, which all chunks share.
     region = SimpleNamespace(function=_chunk_loss_and_gradients)
     fused: Any = _with_fused_loss(model, arguments, "chunked", _chunked_sum(region))
     fused.loss_function.region = region
@@ -110,10 +107,9 @@ def _with_fused_loss(
     """``model`` with its output layer and its loss computed together while it trains.
 
     ``total_loss``: (hidden, weight, bias, targets, ignore_index) -> the sum of the tokens' losses.
-    In training, the output layer returns its input, and the loss function multiplies it by the
-    weight of the layer: ``outputs.logits`` are then the hidden states. Evaluation is unchanged.
-    ``arguments`` are the ``TrainingArguments``. Raises NotImplementedError if the loss of the model
-    is not the cross-entropy of the next token, or its output layer is not a plain linear layer.
+    In training, the output layer returns its input, so ``outputs.logits`` are the hidden states.
+    Evaluation is unchanged. Raises NotImplementedError for another loss than the cross-entropy of
+    the next token, and for an output layer that is not plain.
     """
     import torch
 
@@ -164,7 +160,7 @@ def _with_fused_loss(
 
 
 def _as_autocast(hidden: Any) -> Any:
-    """``hidden`` in the number format that autocast, if it is on, uses for matrix products."""
+    """In the number format that autocast, if it is on, uses for matrix products."""
     import torch
 
     kind = hidden.device.type
@@ -179,7 +175,6 @@ def _mean(total: Any, targets: Any, ignore_index: int, num_items_in_batch: Any) 
 
 
 def _refuse_other_losses(model: Any, head: Any, kernel: str, arguments: Any) -> None:
-    """Raise NotImplementedError if the model does not have the loss that is to be replaced."""
     import torch
     from transformers.loss.loss_utils import ForCausalLMLoss
 
@@ -206,10 +201,10 @@ def _chunk_loss_and_gradients(
     grad_weight: Any,
     grad_bias: Any,
 ) -> tuple[Any, Any]:
-    """The sum of a chunk's losses, and the gradient of this sum for ``rows``.
+    """The sum of a chunk's losses, and its gradient for ``rows``, hidden states (tokens, width).
 
-    ``rows`` are hidden states of shape (tokens, width), and ``weight`` has their number
-    format. Gradients are added to ``grad_weight`` and ``grad_bias`` in 32 bits: bf16 would round.
+    ``weight`` has their number format. Its gradient is added to ``grad_weight`` in 32 bits, and
+    that of ``bias`` to ``grad_bias``: bf16 would round.
     """
     import torch
 
@@ -235,15 +230,13 @@ def _chunk_loss_and_gradients(
 
 
 def _chunked_sum(region: Any) -> Callable[..., Any]:
-    """A function for the sum of losses, chunk by chunk, each by the function of ``region``."""
     import torch
 
     class ChunkedCrossEntropy(torch.autograd.Function):
         """Computes the gradients already in the forward pass, while the logits are in memory.
 
-        hidden: (tokens, width); weight: (vocabulary, width); targets: (tokens). The saved gradients
-        are those of the sum of the losses. The backward pass multiplies them by the gradient of
-        this sum (the chain rule).
+        hidden: (tokens, width); weight: (vocabulary, width); targets: (tokens). By the chain rule,
+        the backward pass multiplies the saved gradients by that of the sum of the losses.
         """
 
         @staticmethod

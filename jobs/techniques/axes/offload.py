@@ -56,7 +56,7 @@ def deepspeed_row(doc: str, config: Mapping[str, Any]) -> Variant:
 def _zero(
     stage: int, doc: str, *, optimizer: _Device | None = None, parameters: _Device | None = None
 ) -> Variant:
-    """DeepSpeed at a ZeRO stage. ``optimizer`` and ``parameters`` are the devices to offload to."""
+    """``optimizer`` and ``parameters`` are the devices to offload to."""
     section: dict[str, Any] = {"stage": stage}
     config: dict[str, Any] = {**_COMMON, "zero_optimization": section}
     if optimizer is not None:

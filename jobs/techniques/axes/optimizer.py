@@ -24,8 +24,7 @@ def _rows(
 ) -> dict[str, Variant]:
     """Rows of one kind: the name that the Trainer has for an optimizer -> what it is.
 
-    By default an optimizer trains differently from AdamW, the default of the axis. ``by`` begins
-    each description.
+    ``by`` begins each description.
     """
     rows = {}
     for name, doc in docs.items():
@@ -188,21 +187,13 @@ def decay_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, 
     from torch import nn
     from transformers.trainer_pt_utils import get_parameter_names
 
-    decayed_names = {
-        name for name in get_parameter_names(model, [nn.LayerNorm]) if "bias" not in name
-    }
-    decayed: list[torch.nn.Parameter] = []
-    others: list[torch.nn.Parameter] = []
+    names = {name for name in get_parameter_names(model, [nn.LayerNorm]) if "bias" not in name}
+    decayed: dict[str, Any] = {"params": [], "weight_decay": weight_decay}
+    others: dict[str, Any] = {"params": [], "weight_decay": 0.0}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            if name in decayed_names:
-                decayed.append(parameter)
-            else:
-                others.append(parameter)
-    return [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
+            (decayed if name in names else others)["params"].append(parameter)
+    return [decayed, others]
 
 
 @hook("torch_adamw")

@@ -123,8 +123,7 @@ def float8_linears(
         return False
 
     config = Float8LinearConfig.from_recipe_name(recipe)
-    # The product for a weight's gradient sums over the samples. The input of a pooler may have
-    # fewer samples than the multiple above, so they are padded.
+    # The product for a weight's gradient sums over the samples. A pooler may have fewer than 16.
     config = dataclasses.replace(config, pad_inner_dim=True)
     convert_to_float8_training(model, config=config, module_filter_fn=takes_fp8)
     if not converted:

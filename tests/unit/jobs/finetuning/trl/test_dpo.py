@@ -209,7 +209,7 @@ def _pairs(rows: list[Any], folder: Path, **special_tokens: Any) -> RawRows:
     tokenizer = save_word_tokenizer(
         folder / "tokenizer", chat_template=CHAT_TEMPLATE, **special_tokens
     )
-    return pairs_of_file(file_of(rows, folder, tokenizer=tokenizer, max_length=6), seed=0)
+    return pairs_of_file(file_of(rows, folder, tokenizer=tokenizer, max_length=6))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_pairs_whose_prompts_fill_the_limit_are_left_out_and_reported(tmp_path, 
     pairs = _pairs([*TEXTS, long], tmp_path)
     dataset, _ = prepared_pairs(pairs, trainer="dpo", parameters={})
     assert len(dataset) == len(TEXTS)
-    assert "leaves out 1 of 9 pairs, whose prompts have 6 tokens" in capsys.readouterr().out
+    assert "leaves out 1 of 9 pairs, whose prompts fill the 6 tokens" in capsys.readouterr().out
     with pytest.raises(ValueError, match="TRL leaves no pair"):
         prepared_pairs(_pairs([long] * 4, tmp_path), trainer="dpo", parameters={})
 
