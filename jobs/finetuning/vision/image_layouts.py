@@ -171,8 +171,8 @@ def _llava_tokens(read: Read) -> int:
     tower = read("vision_config.model_type") or "clip_vision_model"
     if tower not in ("clip_vision_model", "siglip_vision_model"):
         raise ImageLayoutError(f"has a vision tower of {tower}, whose images are not known")
-    left_out = read("vision_feature_select_strategy") != "full"
-    return _patches(read) + (tower == "clip_vision_model") - left_out
+    left_out = int(read("vision_feature_select_strategy") != "full")
+    return _patches(read) + int(tower == "clip_vision_model") - left_out
 
 
 def _internvl_tokens(read: Read) -> int:
