@@ -15,7 +15,6 @@ from orchestrator.search.best.trial_cost import TrialCost
 from orchestrator.search.model.arrays import Array, Mask, Numbering
 from orchestrator.search.model.candidates import Candidate, Curve
 from orchestrator.search.model.cost_prior import CostPrior
-from orchestrator.search.model.curve_prior import PriorScales
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.measurements import Measurement, measurement_of
 from orchestrator.search.model.memory.memory_model import MemoryModel
@@ -52,9 +51,8 @@ class SearchState:
         if not candidates:
             return
         self._sizes = np.array([candidate.micro_batch for candidate in candidates], float)
-        scales = PriorScales()
-        self._times = CostModel(CostPrior(candidates, priors, scales, is_time=True))
-        prior_of_memory = CostPrior(candidates, priors, scales, is_time=False)
+        self._times = CostModel(CostPrior(candidates, priors, is_time=True))
+        prior_of_memory = CostPrior(candidates, priors, is_time=False)
         self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes, priors)
         self._costs = TrialCost(candidates, priors)
         self._failures = Failures(candidates, priors)

@@ -3,81 +3,74 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from jobs.spec import Choice
 from orchestrator.search.model.arrays import Array, Indices, Numbering
-from orchestrator.search.model.candidates import Candidate, OptimizerFamily
-from orchestrator.search.model.curve_prior import CurvePrior, Part, PriorScales
+from orchestrator.search.model.candidates import OPTIMIZER, Candidate, OptimizerFamily
+from orchestrator.search.model.curve_prior import SCALES, CurvePrior, Part
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
-from orchestrator.search.model.performance_model import Derivatives, ParameterLayout
-
-Kernel = Callable[[Indices, Indices], Array]
-"""From the indices of two sets of curves to a matrix with a value for each pair."""
+from orchestrator.search.model.hyperparameters import OF_MEMORY, OF_TIME
+from orchestrator.search.model.performance_model import PerformanceModel
 
 
 class CostPrior:
     """The candidates of the plan as arrays, and the covariance of their costs."""
 
     def __init__(
-        self,
-        candidates: Sequence[Candidate],
-        priors: TechniquePriors,
-        scales: PriorScales,
-        *,
-        is_time: bool,
+        self, candidates: Sequence[Candidate], priors: TechniquePriors, *, is_time: bool
     ) -> None:
-        part = Part.TIME if is_time else Part.MEMORY_BASE
-        self.curves = CurvePrior(candidates, priors, scales, part)
+        self.is_time = is_time
+        self.hyperparameters = OF_TIME if is_time else OF_MEMORY
+        self.curves = CurvePrior(candidates, priors, Part.TIME if is_time else Part.MEMORY_BASE)
         """The prior of floors and bases."""
         self._slopes = self.curves
         if not is_time:
-            self._slopes = CurvePrior(candidates, priors, scales, Part.MEMORY_SLOPE)
-        self.is_time = is_time
+            self._slopes = CurvePrior(candidates, priors, Part.MEMORY_SLOPE)
+        self.effects = np.array(
+            [np.zeros(self.curves.count), self.curves.log_effects, self._slopes.log_effects]
+        )
+        """Expected logarithms of the effects of each curve's techniques on floor, base and slope,
+        shape (3, curves): none on the floor, because the floor of a time is that of the host."""
+        self._weights, self._common = _covariances_of_parts(is_time=is_time)
         self.sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         self._octaves = np.log2(self.sizes)
         families: Numbering[OptimizerFamily] = Numbering()
         self._families = np.array(
             [_family(candidate, families, is_time=is_time) for candidate in candidates], int
         )
-        self.family_count = len(families)
+        reference = candidates[0].trials[0].choices.get(OPTIMIZER)
         self.extra_means, self._extra_deviations = _extras(
-            list(families), self.curves, is_time=is_time
+            families, reference, priors, is_time=is_time
         )
-        self._shares = extra_shares(candidates, is_time=is_time)
-        self._correlation = 0.0
-        self._common = np.full(3, scales.common**2)
-        """Variances of the parts of floor, base and slope that all curves share, shape (3,)."""
-        self._common_covariance = 0.0
-        """Covariance of the shared parts of base and slope."""
+        """Both shape (families,), as shares of the smallest measured cost."""
+        self._extra_shares = np.ones(len(candidates))
         if is_time:
-            # Base and slope are both times of the GPU, so a technique affects both in a similar
-            # way.
-            self._correlation = scales.base_slope_correlation
-            self._common[0] = scales.common_floor**2
-            # The ratio of base to slope has a known deviation. The covariance follows from
-            # Var(base - slope) = Var(base) + Var(slope) - 2 Cov(base, slope), of logarithms.
-            self._common_covariance = scales.common**2 - scales.common_base_to_slope**2 / 2
+            # The passes of a step share the optimizer's time. Memory is always paid in full.
+            self._extra_shares /= [candidate.accumulation for candidate in candidates]
 
-    def base_effects(self, curves: Indices) -> Array:
-        """Expected logarithm of the effect of curves' techniques on the base, shape (curves,)."""
-        return self.curves.log_effects[curves]
-
-    def slope_effects(self, curves: Indices) -> Array:
-        """The same of the slope."""
-        return self._slopes.log_effects[curves]
-
-    def layout(self, rows: Indices, curves: Indices, prior_covariance: Array) -> ParameterLayout:
-        """The parameters of the law for some candidates. ``curves`` are their curves, ascending."""
-        return ParameterLayout(
+    def law(
+        self,
+        rows: Indices,
+        curves: Indices,
+        *,
+        unit: float,
+        branches: Indices,
+        norm_exponents: Array,
+    ) -> PerformanceModel:
+        """The law of some candidates. ``curves`` are their curves, ascending."""
+        return PerformanceModel(
             sizes=self.sizes[rows],
-            extra_shares=self._shares[rows],
+            extra_shares=self._extra_shares[rows],
             curves=np.searchsorted(curves, self.curves.curve_of[rows]),
-            families=self._families[rows],
             curve_count=len(curves),
-            family_count=self.family_count,
-            prior_covariance=prior_covariance,
+            families=self._families[rows],
+            hyperparameters=self.hyperparameters,
+            unit=unit,
+            branches=branches,
+            norm_exponents=norm_exponents,
         )
 
     def of_parameters(self, curves: Indices) -> Array:
@@ -86,66 +79,55 @@ class CostPrior:
         The extras of optimizers are independent of the curves and of each other.
         """
         of_curves = self.of_curves(curves, curves)
-        count = len(of_curves)
-        covariance = np.zeros((count + self.family_count, count + self.family_count))
-        covariance[:count, :count] = of_curves
-        covariance[count:, count:] = np.diag(self._extra_deviations**2)
-        return covariance
+        to_extras = np.zeros((len(of_curves), len(self.extra_means)))
+        extras = np.diag(self._extra_deviations**2)
+        return np.block([[of_curves, to_extras], [to_extras.T, extras]])
 
     def of_curves(self, rows: Indices, columns: Indices) -> Array:
-        """Prior covariance of floors, bases and slopes, shape (3 × rows, 3 × columns).
+        """Prior covariance of floors, bases and slopes, shape (3 × rows, 3 × columns)."""
+        blocks = self._blocks(rows, columns)
+        return np.asarray(blocks.swapaxes(1, 2).reshape(3 * len(rows), 3 * len(columns)))
 
-        A floor is independent of bases and slopes.
-        """
-        between = self.curves.covariance(rows, columns)
-        floor, base = between + self._common[0], between + self._common[1]
-        slope = self._slopes.covariance(rows, columns) + self._common[2]
-        correlated = self._correlation * between + self._common_covariance
-        none = np.zeros_like(between)
-        return np.block([[floor, none, none], [none, base, correlated], [none, correlated, slope]])
+    def _blocks(self, rows: Indices, columns: Indices) -> Array:
+        """Covariances between the parts of curves, shape (3, 3, rows, columns)."""
+        of_base = self.curves.covariance(rows, columns)
+        of_slope = of_base
+        if self._slopes is not self.curves:
+            of_slope = self._slopes.covariance(rows, columns)
+        of_parts = np.array([of_base, of_base, of_slope])
+        blocks = self._weights[:, :, None, None] * of_parts
+        return np.asarray(blocks + self._common[:, :, None, None])
 
-    def between(self, derivatives: Derivatives, rows: Indices, columns: Indices) -> Array:
+    def between(self, derivatives: Array, rows: Indices, columns: Indices) -> Array:
         """Prior covariance of what the law says of candidates' costs, shape (rows, columns).
 
-        ``derivatives`` are those of all candidates.
+        ``derivatives`` are those of all candidates, as ``PerformanceModel.derivatives`` has them.
         """
         # Linearized, Cov(cost a, cost b) is the sum over all pairs of parameters of derivative ·
-        # derivative · covariance. Floor, base and slope of the same kind come first.
-        of_curves = self._by_curve(rows, columns, self.curves.covariance)
-        of_slopes = of_curves
-        if self._slopes is not self.curves:
-            of_slopes = self._by_curve(rows, columns, self._slopes.covariance)
-        covariance = np.zeros_like(of_curves)
-        derivatives_of = (derivatives.floor, derivatives.base, derivatives.slope)
-        kernels = (of_curves, of_curves, of_slopes)
-        for derivative, kernel, common in zip(derivatives_of, kernels, self._common, strict=True):
-            covariance += (kernel + common) * np.outer(derivative[rows], derivative[columns])
-        # Then the pairs of a base and a slope, in both orders.
-        crossed = np.outer(derivatives.base[rows], derivatives.slope[columns])
-        crossed += np.outer(derivatives.slope[rows], derivatives.base[columns])
-        covariance += (self._correlation * of_curves + self._common_covariance) * crossed
-        # Then the extra of an optimizer, which candidates with the same optimizer share.
+        # derivative · covariance. It is computed once for each pair of curves, because candidates
+        # of the same curve have equal parameters.
+        curves, row_numbers = self._distinct_curves(rows)
+        others, column_numbers = self._distinct_curves(columns)
+        blocks = self._blocks(curves, others)
+        covariance = np.zeros((len(rows), len(columns)))
+        for one, other in np.argwhere(self._common):
+            of_pair = blocks[one, other][row_numbers][:, column_numbers]
+            covariance += of_pair * np.outer(derivatives[one, rows], derivatives[other, columns])
+        # Candidates with the same optimizer share its extra.
         is_same_family = self._families[rows][:, None] == self._families[columns]
-        extras = np.outer(derivatives.extra[rows], derivatives.extra[columns]) * is_same_family
-        # The index -1 of the reference optimizer selects the appended zero.
-        deviations = np.append(self._extra_deviations, 0.0)[self._families[rows]]
-        covariance += (deviations**2)[:, None] * extras
-        return np.asarray(covariance)
+        extras = self._extra_errors(derivatives)
+        return np.asarray(covariance + is_same_family * np.outer(extras[rows], extras[columns]))
 
-    def variances(self, derivatives: Derivatives) -> Array:
+    def variances(self, derivatives: Array) -> Array:
         """The diagonal of ``between`` for all candidates, shape (candidates,).
 
         The whole matrix would be too large.
         """
-        of_curves = self.curves.variances()[self.curves.curve_of]
-        variances = (of_curves + self._common[0]) * derivatives.floor**2
-        variances += (of_curves + self._common[1]) * derivatives.base**2
-        of_slopes = self._slopes.variances()[self.curves.curve_of]
-        variances += (of_slopes + self._common[2]) * derivatives.slope**2
-        correlated = self._correlation * of_curves + self._common_covariance
-        variances += 2 * correlated * derivatives.base * derivatives.slope
-        deviations = np.append(self._extra_deviations, 0.0)[self._families]
-        return np.asarray(variances + (deviations * derivatives.extra) ** 2)
+        of_base, of_slope = self.curves.variances(), self._slopes.variances()
+        of_parts = np.array([of_base, of_base, of_slope])[:, self.curves.curve_of]
+        blocks = self._weights[:, :, None] * of_parts + self._common[:, :, None]
+        variances = np.einsum("ic,ijc,jc->c", derivatives[:3], blocks, derivatives[:3])
+        return np.asarray(variances + self._extra_errors(derivatives) ** 2)
 
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
         """Correlation of the misfits, the distances from the law, shape (rows, columns).
@@ -153,45 +135,60 @@ class CostPrior:
         A squared-exponential kernel over the logarithm (base 2) of the micro-batch, times a factor
         for each choice in which two curves differ.
         """
-        differing = self._by_curve(rows, columns, self.curves.differing)
+        curves, row_numbers = self._distinct_curves(rows)
+        others, column_numbers = self._distinct_curves(columns)
+        differing = self.curves.differing(curves, others)[row_numbers][:, column_numbers]
         octaves = self._octaves[rows][:, None] - self._octaves[columns]
-        of_curves = self.curves.scales.misfit_per_choice**differing
-        return np.asarray(of_curves * np.exp(-(octaves**2) / 2))
+        return np.asarray(SCALES.misfit_per_choice**differing * np.exp(-(octaves**2) / 2))
 
-    def _by_curve(self, rows: Indices, columns: Indices, kernel: Kernel) -> Array:
-        """A kernel of curves, expanded to candidates; computed once for each pair of curves."""
-        # Candidates of the same curve have equal values, so each pair of curves is computed once.
-        curves, row_numbers = np.unique(self.curves.curve_of[rows], return_inverse=True)
-        others, column_numbers = np.unique(self.curves.curve_of[columns], return_inverse=True)
-        of_curves = kernel(curves, others)
-        return np.asarray(of_curves[row_numbers][:, column_numbers])
+    def _distinct_curves(self, rows: Indices) -> tuple[Indices, Indices]:
+        """The curves of candidates, and for each candidate the position of its own."""
+        curves, numbers = np.unique(self.curves.curve_of[rows], return_inverse=True)
+        return curves, numbers
+
+    def _extra_errors(self, derivatives: Array) -> Array:
+        """Standard deviation of each cost by the extra of its optimizer, shape (candidates,)."""
+        # The index -1 of the reference optimizer selects the appended zero.
+        return np.asarray(np.append(self._extra_deviations, 0.0)[self._families] * derivatives[3])
 
 
-def extra_shares(candidates: Sequence[Candidate], *, is_time: bool) -> Array:
-    """The share of an optimizer's extra that one micro-batch pays, shape (candidates,).
+def _covariances_of_parts(*, is_time: bool) -> tuple[Array, Array]:
+    """How floors, bases and slopes of curves covary; two matrices of shape (3, 3).
 
-    The passes of a step share the optimizer's time. Memory of its states is always paid in full.
+    Weights of the covariance of a technique's effects, and the covariance of the parts that all
+    curves share. A floor is independent of bases and slopes.
     """
-    if not is_time:
-        return np.ones(len(candidates))
-    return 1 / np.array([candidate.accumulation for candidate in candidates], float)
+    weights = np.eye(3)
+    common = SCALES.common**2 * np.eye(3)
+    if is_time:
+        common[0, 0] = SCALES.common_floor**2
+        # Base and slope are both times of the GPU, so a technique affects both in a similar way.
+        weights[1, 2] = weights[2, 1] = SCALES.base_slope_correlation
+        # The ratio of base to slope has a known deviation. The covariance follows from
+        # Var(base - slope) = Var(base) + Var(slope) - 2 Cov(base, slope), of logarithms.
+        common[1, 2] = common[2, 1] = SCALES.common**2 - SCALES.common_base_to_slope**2 / 2
+    return weights, common
 
 
 def _extras(
-    families: Sequence[OptimizerFamily], curves: CurvePrior, *, is_time: bool
+    families: Iterable[OptimizerFamily],
+    reference: Choice,
+    priors: TechniquePriors,
+    *,
+    is_time: bool,
 ) -> tuple[Array, Array]:
     """Expected extra of each family and its deviation, as shares of the smallest measured cost."""
-    means = np.zeros(len(families))
-    scales = curves.scales
-    deviations = np.full(len(families), scales.extra)
-    if not is_time:
-        return means, deviations
-    for number, family in enumerate(families):
-        effect = curves.effect_of_optimizer(family)
-        if effect is not None:
-            # A factor of the time was recorded; the extra is what it adds to a time of 1.
-            means[number] = math.expm1(effect.log_time)
-            deviations[number] = min(scales.extra, max(scales.least_extra, effect.deviation))
+    extras = []
+    for family in families:
+        extra = (0.0, SCALES.extra)
+        for axis, _, value in family.techniques:
+            if is_time and axis == OPTIMIZER and value is not None and priors.has(axis, value):
+                effect = priors.between(axis, reference, value)
+                deviation = min(SCALES.extra, max(SCALES.least_extra, effect.deviation))
+                # A factor of the time was recorded; the extra is what it adds to a time of 1.
+                extra = (math.expm1(effect.log_time), deviation)
+        extras.append(extra)
+    means, deviations = np.array(extras).reshape(-1, 2).T
     return means, deviations
 
 

@@ -1,4 +1,4 @@
-"""Measured costs, and all of them as arrays."""
+"""Measured costs as arrays, with the branch of the law that each of them shows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.search.model.arrays import Array, Indices
-from orchestrator.search.model.branches import branches_of
 from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.performance_model import Branch
+
+_GROWS_ON_CURVE = 1.3
+"""A host-bound time above this many times that of a smaller micro-batch is no constant floor. The
+time of a host varies by less."""
+_GROWS_ELSEWHERE = 3.0
+"""The same compared with other techniques, which change the time of the host, too."""
+_EQUAL_LOADING = 0.05
+"""Two host-bound rows within this distance of seconds per sample wait for the same loader, as a
+logarithm."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +44,11 @@ class Measured:
     curves: Indices
     """The curves that were measured, ascending, shape (curves,)."""
 
+    @property
+    def unit(self) -> float:
+        """The smallest measured cost."""
+        return float(np.exp(self.log_costs.min()))
+
 
 def as_arrays(observations: Mapping[int, Observation], prior: CostPrior) -> Measured:
     """The observations, which are given by candidate, as arrays."""
@@ -50,6 +63,28 @@ def as_arrays(observations: Mapping[int, Observation], prior: CostPrior) -> Meas
         # Half a 95 % interval is about two standard deviations. A small relative error is also the
         # error of the logarithm.
         stated_variances=(errors / 2) ** 2,
-        branches=branches_of(seen, costs=costs, sizes=prior.sizes[rows], curves=curves),
+        branches=_corrected_branches(seen, costs=costs, sizes=prior.sizes[rows], curves=curves),
         curves=np.unique(curves),
     )
+
+
+def _corrected_branches(seen: Indices, *, costs: Array, sizes: Array, curves: Indices) -> Indices:
+    """The branch of the law that each observation shows, by all observations.
+
+    A time that grows with the micro-batch is no floor, whatever limits it: a host that loads the
+    samples takes longer for more of them. The law describes it by its line.
+    """
+    branches = seen.copy()
+    floors = seen == Branch.HOST_BOUND
+    for row in np.flatnonzero(floors):
+        smaller = floors & (sizes < sizes[row])
+        on_curve = costs[smaller & (curves == curves[row])].min(initial=np.inf)
+        elsewhere = costs[smaller].min(initial=np.inf)
+        if costs[row] > min(_GROWS_ON_CURVE * on_curve, _GROWS_ELSEWHERE * elsewhere):
+            branches[row] = Branch.GPU_BOUND
+    # A host that loads the samples is as fast in samples per second with other techniques.
+    per_sample = np.log(costs / sizes)
+    for row in np.flatnonzero(floors & (branches == Branch.GPU_BOUND)):
+        is_equal = np.abs(per_sample - per_sample[row]) < _EQUAL_LOADING
+        branches[floors & is_equal] = Branch.GPU_BOUND
+    return branches

@@ -7,18 +7,17 @@ so no matrix has a row and a column for every candidate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from orchestrator.search.model.arrays import Array, Indices, rounded
 from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.error_scales import errors_of
-from orchestrator.search.model.hyperparameters import OF_MEMORY, OF_TIME
 from orchestrator.search.model.noise_scales import Residuals
 from orchestrator.search.model.observations import Measured, Observation, as_arrays
 from orchestrator.search.model.parameter_fit import ParameterFit
-from orchestrator.search.model.performance_model import Branch, Derivatives, PerformanceModel
+from orchestrator.search.model.performance_model import Branch, PerformanceModel
 from orchestrator.search.model.residual_kernel import ResidualKernel, residual_kernel_of
 
 _UNCERTAIN_EXPONENT = 6.0
@@ -30,7 +29,7 @@ floor from the line, about 0.3: the logistic function then is close to the norma
 class _Posterior:
     """The law linearized at its fit, and the matrices of the regression."""
 
-    derivatives: Derivatives
+    derivatives: Array
     residual: ResidualKernel
     to_measured: Array
     """Prior covariance of all costs with the measured ones, shape (candidates, measured)."""
@@ -45,7 +44,7 @@ class CostModel:
 
     def __init__(self, prior: CostPrior) -> None:
         self._prior = prior
-        self._hyperparameters = OF_TIME if prior.is_time else OF_MEMORY
+        self._hyperparameters = prior.hyperparameters
         self._observations: dict[int, Observation] = {}
         self._posterior: _Posterior | None = None
         self.mean: Array | None = None
@@ -62,21 +61,19 @@ class CostModel:
         if not self._observations:
             return
         measured = as_arrays(self._observations, self._prior)
-        law = self._law(measured)
-        prior_mean = self._prior_mean(measured.curves, measured)
         # Two fits: the residuals of the first one show how large noise and misfit are, and the
         # second one uses these scales.
-        start = self._first_fit(law, measured, prior_mean)
-        residuals = self._residuals(law, measured, prior_mean, start)
-        errors = errors_of(residuals, self._hyperparameters)
+        first = self._first_fit(measured)
+        start = first.best(first.prior_mean)
+        errors = errors_of(self._residuals(first, measured, start), self._hyperparameters)
         # Independent errors add up as variances: the stated error of a trial, and the noise between
         # trials. The misfit of the law is correlated between similar candidates.
         variances = measured.stated_variances + errors.noises**2
         beside = residual_kernel_of(errors, measured.rows, self._prior)
         misfits = beside.covariance(measured.rows, measured.rows)
         precision = np.linalg.inv(misfits + np.diag(variances))
-        parameters = self._fit(law, measured, prior_mean, precision).best(start)
-        self._infer(measured, parameters - prior_mean, variances, beside, errors.posterior_scale)
+        moved = replace(first, cost_precision=precision).best(start) - first.prior_mean
+        self._infer(measured, moved, variances, beside, errors.posterior_scale)
 
     def covariance(self, rows: Indices, columns: Indices) -> Array:
         """Posterior covariance of the costs of candidates, shape (rows, columns)."""
@@ -90,66 +87,50 @@ class CostModel:
         left = prior - explained @ posterior.to_measured[columns].T
         return np.asarray(posterior.scale * left)
 
-    def _law(self, measured: Measured) -> PerformanceModel:
-        """The law for the measured candidates and their curves only."""
-        covariance = self._prior.of_parameters(measured.curves)
-        return PerformanceModel(
-            layout=self._prior.layout(measured.rows, measured.curves, covariance),
-            hyperparameters=self._hyperparameters,
-            unit=float(np.exp(measured.log_costs.min())),
-            branches=measured.branches,
-            norm_exponents=np.full(len(measured.rows), self._hyperparameters.max_norm_exponent),
-        )
-
     def _prior_mean(self, curves: Indices, measured: Measured) -> Array:
         """Expected parameters of curves, from the size of costs and the effects of techniques."""
         seen = self._prior.curves.curve_of[measured.rows]
-        base_effects = self._prior.base_effects(curves)
-        base_effects = base_effects - np.median(self._prior.base_effects(seen))
-        slope_effects = self._prior.slope_effects(curves)
-        slope_effects = slope_effects - np.median(self._prior.slope_effects(seen))
+        usual = np.median(self._prior.effects[:, seen], axis=1, keepdims=True)
+        effects = (self._prior.effects - usual)[:, curves]
         unit = float(measured.log_costs.min())
         per_sample = measured.log_costs - np.log(self._prior.sizes[measured.rows])
-        # The floor of a time is that of the host, so the effects of techniques do not apply.
-        usual = self._hyperparameters
-        floors = np.full(len(curves), unit - usual.floor_below)
-        bases = unit - usual.base_below + base_effects
-        slopes = float(np.median(per_sample)) - usual.slope_below + slope_effects
-        return np.concatenate([floors, bases, slopes, self._prior.extra_means])
+        floor = unit - self._hyperparameters.floor_below
+        base = unit - self._hyperparameters.base_below
+        slope = float(np.median(per_sample)) - self._hyperparameters.slope_below
+        of_curves = np.array([[floor], [base], [slope]]) + effects
+        return np.concatenate([of_curves.ravel(), self._prior.extra_means])
 
-    def _first_fit(self, law: PerformanceModel, measured: Measured, prior_mean: Array) -> Array:
-        """A fit with usual errors. The scales of the errors are then selected by its residuals."""
+    def _first_fit(self, measured: Measured) -> ParameterFit:
+        """The law of the measured candidates and their curves only, to fit with usual errors."""
         kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
         usual = self._hyperparameters.first_error
         variances = measured.stated_variances + usual**2
-        precision = np.linalg.inv(usual**2 * kernel + np.diag(variances))
-        return self._fit(law, measured, prior_mean, precision).best(prior_mean)
-
-    def _fit(
-        self, law: PerformanceModel, measured: Measured, prior_mean: Array, precision: Array
-    ) -> ParameterFit:
+        exponents = np.full(len(measured.rows), self._hyperparameters.max_norm_exponent)
         return ParameterFit(
-            law=law,
-            prior_mean=prior_mean,
-            prior_precision=np.linalg.inv(law.layout.prior_covariance),
+            law=self._prior.law(
+                measured.rows,
+                measured.curves,
+                unit=measured.unit,
+                branches=measured.branches,
+                norm_exponents=exponents,
+            ),
+            prior_mean=self._prior_mean(measured.curves, measured),
+            prior_precision=np.linalg.inv(self._prior.of_parameters(measured.curves)),
             log_costs=measured.log_costs,
-            cost_precision=precision,
+            cost_precision=np.linalg.inv(usual**2 * kernel + np.diag(variances)),
         )
 
-    def _residuals(
-        self, law: PerformanceModel, measured: Measured, prior_mean: Array, parameters: Array
-    ) -> Residuals:
+    def _residuals(self, fit: ParameterFit, measured: Measured, parameters: Array) -> Residuals:
         """The differences between the measurements and the law, linearized at the parameters."""
-        kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
-        jacobian = law.jacobian(parameters)
-        from_law = measured.log_costs - law.costs(parameters)
+        jacobian = fit.law.jacobian(parameters)
+        from_law = measured.log_costs - fit.law.costs(parameters)
         # Linearized at p, law(prior mean) = law(p) - J (p - prior mean), and the parameters'
         # covariance C becomes J C Jᵀ for the costs.
         return Residuals(
-            from_prior=from_law + jacobian @ (parameters - prior_mean),
+            from_prior=from_law + jacobian @ (parameters - fit.prior_mean),
             from_law=from_law,
-            parameter_covariance=jacobian @ law.layout.prior_covariance @ jacobian.T,
-            misfit_kernel=kernel,
+            parameter_covariance=jacobian @ self._prior.of_parameters(measured.curves) @ jacobian.T,
+            misfit_kernel=self._prior.misfit_kernel(measured.rows, measured.rows),
             known_variances=measured.stated_variances,
             is_on_floor=measured.branches == Branch.HOST_BOUND,
             has_outliers=self._prior.is_time,
@@ -209,11 +190,10 @@ class CostModel:
         parameters[3 * len(curves) :] += moved[local:]
         branches = np.full(len(self._prior.sizes), Branch.UNKNOWN, int)
         branches[measured.rows] = measured.branches
-        every = np.arange(len(self._prior.sizes))
-        law = PerformanceModel(
-            layout=self._prior.layout(every, curves, np.zeros((0, 0))),
-            hyperparameters=self._hyperparameters,
-            unit=float(np.exp(measured.log_costs.min())),
+        law = self._prior.law(
+            np.arange(len(self._prior.sizes)),
+            curves,
+            unit=measured.unit,
             branches=branches,
             norm_exponents=self._exponents(measured),
         )

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.spec import Choice
 from orchestrator.search.model.candidates import candidates_of
-from orchestrator.search.model.curve_prior import CurvePrior, Part, PriorScales
+from orchestrator.search.model.curve_prior import CurvePrior, Part
 from orchestrator.search.model.effects.technique_priors import TechniquePriors, shipped_priors
 from tests.benchmarks.grids import make_spec
 
@@ -27,7 +27,7 @@ def test_variances_are_the_diagonal_of_the_covariance(axis_count, part):
         for bit, axis in enumerate(list(VALUES)[:axis_count]):
             choices[axis] = VALUES[axis][number >> bit & 1]
         specs.append(make_spec(choices))
-    prior = CurvePrior(candidates_of(specs), TechniquePriors(), PriorScales(), part)
+    prior = CurvePrior(candidates_of(specs), TechniquePriors(), part)
     curves = np.arange(prior.count)
     assert prior.variances() == pytest.approx(np.diag(prior.covariance(curves, curves)))
 
@@ -38,7 +38,7 @@ def test_similar_values_never_share_less_than_nothing():
         budget = f"budget_0.{number + 1}"
         choices: dict[str, Choice] = {"activations": budget, "micro_batch": 8, "accumulation": 1}
         specs.append(make_spec(choices))
-    prior = CurvePrior(candidates_of(specs), shipped_priors(), PriorScales())
+    prior = CurvePrior(candidates_of(specs), shipped_priors())
     curves = np.arange(prior.count)
     assert (prior.covariance(curves, curves) >= 0).all()
 
@@ -49,7 +49,7 @@ def test_new_choices_are_those_that_no_known_curve_has():
         for kernels in VALUES["kernels"]:
             choices: dict[str, Choice] = {"activations": activations, "kernels": kernels}
             specs.append(make_spec({**choices, "micro_batch": 8, "accumulation": 1}))
-    prior = CurvePrior(candidates_of(specs), TechniquePriors(), PriorScales())
+    prior = CurvePrior(candidates_of(specs), TechniquePriors())
     plain, liger, checkpoint, both = range(4)
     # Checkpointing is new, and both curves with it have all that is new.
     assert prior.new_choices(checkpoint, np.array([plain, liger])).tolist() == [0, 0, 1, 1]

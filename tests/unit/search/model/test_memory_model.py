@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.cost_prior import CostPrior
-from orchestrator.search.model.curve_prior import PriorScales
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.search.model.memory.memory_model import MemoryModel
@@ -41,7 +40,7 @@ def memory_model(*, is_predicted: bool) -> MemoryModel:
             if (compiler, kernels) == ("none", "none"):
                 predicted[listed[-1].trial_id] = (10.0 + size) * GIB
     candidates = candidates_of(listed)
-    prior = CostPrior(candidates, PRIORS, PriorScales(), is_time=False)
+    prior = CostPrior(candidates, PRIORS, is_time=False)
     return MemoryModel(candidates, prior, predicted if is_predicted else {}, PRIORS)
 
 
@@ -67,7 +66,7 @@ def test_memory_of_an_optimizer_is_the_same_with_another_loop():
             choices = {"optimizer": optimizer, "loop": loop}
             listed.append(make_spec({**choices, "micro_batch": size, "accumulation": 1}))
     candidates = candidates_of(listed)
-    prior = CostPrior(candidates, PRIORS, PriorScales(), is_time=False)
+    prior = CostPrior(candidates, PRIORS, is_time=False)
     model = MemoryModel(candidates, prior, {}, PRIORS)
     for index, size in enumerate(SIZES):
         model.observe(index, (10 + size) * GIB)

@@ -6,7 +6,6 @@ import pytest
 from orchestrator.search.model.arrays import Array
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.cost_prior import CostPrior
-from orchestrator.search.model.curve_prior import PriorScales
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.hyperparameters import OF_TIME
 from orchestrator.search.model.performance_model import Branch, PerformanceModel
@@ -31,11 +30,11 @@ def law(*, branches: dict[int, Branch] | None = None, is_time: bool = True) -> P
     seen = np.full(len(CANDIDATES), Branch.UNKNOWN, int)
     for index, branch in (branches or {}).items():
         seen[index] = branch
-    prior = CostPrior(CANDIDATES, TechniquePriors(), PriorScales(), is_time=is_time)
+    prior = CostPrior(CANDIDATES, TechniquePriors(), is_time=is_time)
     every = np.arange(len(CANDIDATES))
-    return PerformanceModel(
-        layout=prior.layout(every, np.arange(prior.curves.count), np.zeros((0, 0))),
-        hyperparameters=OF_TIME,
+    return prior.law(
+        every,
+        np.arange(prior.curves.count),
         unit=3.0,
         branches=seen,
         norm_exponents=np.full(len(CANDIDATES), OF_TIME.max_norm_exponent),
@@ -88,8 +87,7 @@ def test_extra_of_memory_is_not_shared_by_micro_batches():
     assert costs[4:8] - costs[:4] == pytest.approx([np.log(1.5) * 3.0] * 4)
 
 
-def test_layout_gives_every_curve_its_parameters_and_optimizers_none():
-    layout = law().layout
-    assert (layout.curve_count, layout.family_count) == (2, 1)
-    assert layout.curves.tolist() == [0] * 8 + [1] * 8
-    assert layout.families.tolist() == [-1] * 4 + [0] * 4 + [-1] * 4 + [0] * 4
+def test_law_gives_every_curve_its_parameters_and_optimizers_none():
+    assert law().curve_count == 2
+    assert law().curves.tolist() == [0] * 8 + [1] * 8
+    assert law().families.tolist() == [-1] * 4 + [0] * 4 + [-1] * 4 + [0] * 4

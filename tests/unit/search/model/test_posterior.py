@@ -5,7 +5,6 @@ import numpy as np
 from jobs.spec import Choice
 from orchestrator.search.model.candidates import Candidate, candidates_of
 from orchestrator.search.model.cost_prior import CostPrior
-from orchestrator.search.model.curve_prior import PriorScales
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.search.model.observations import Observation
@@ -39,7 +38,7 @@ def candidates(*, sizes: tuple[int, ...]) -> tuple[Candidate, ...]:
 
 
 def model(listed: tuple[Candidate, ...], *, is_time: bool) -> CostModel:
-    return CostModel(CostPrior(listed, PRIORS, PriorScales(), is_time=is_time))
+    return CostModel(CostPrior(listed, PRIORS, is_time=is_time))
 
 
 def test_cost_model_of_a_host_that_loads_samples_expects_longer_times_for_more():
