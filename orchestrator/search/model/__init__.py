@@ -2,9 +2,9 @@
 
 candidates.py           groups the plan's configurations into curves
 measurements.py         the memory that a candidate needs, and the speed that it reaches
-observations.py         the measured costs, as arrays
+observations.py         the measured costs as arrays, and which branch of the law they show
+varying_axes.py         the axes on which curves differ
 performance_model.py    the physical law of a cost
-branches.py             which branch of the law an observation shows
 parameter_fit.py        its most probable parameters
 curve_prior.py          the prior means and covariances of the parameters
 cost_prior.py           the prior covariance of the cost between candidates

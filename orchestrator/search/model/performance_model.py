@@ -113,11 +113,11 @@ class PerformanceModel:
         is_violated = self._branch_excess(parameters) > 0
         return np.asarray(self._by_parameter(by_part, len(parameters))[is_violated])
 
-    def _terms(self, parameters: Array) -> Array:
+    def _terms(self, parameters: Array) -> tuple[Array, Array, Array]:
         """Logarithms of each candidate's floor, base, and slope × micro-batch."""
-        terms = parameters[: 3 * self.curve_count].reshape(3, self.curve_count)[:, self.curves]
-        terms[2] += np.log(self.sizes)
-        return terms
+        of_curves = parameters[: 3 * self.curve_count].reshape(3, self.curve_count)
+        floor, base, slope = of_curves[:, self.curves]
+        return floor, base, slope + np.log(self.sizes)
 
     def _costs_without_extra(self, parameters: Array) -> Array:
         """The floor or the line where the candidate was measured on it, else their maximum.

@@ -3,6 +3,5 @@
 technique_priors.py    the expected effect of each technique, from recorded tables
 technique_priors.json  these effects; ``python -m tests.benchmarks.technique_priors`` writes them
 similar_values.py      finds values of an axis with similar effects
-unrecorded.py          the assumed effects of techniques without a recorded table
-interactions.py        pairs of techniques whose effects change each other
+unrecorded.py          assumed effects of techniques, and of pairs, without a recorded table
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,61 +44,7 @@ class CorrectionHyperparameters:
     allocator keeps in its cache."""
 
 
-def most_probable_deviation(
-    covariance: Callable[[float], Array],
-    errors: Array,
-    hyperparameters: CorrectionHyperparameters,
-) -> float:
-    """The deviation of a single prediction that the errors make most probable.
-
-    ``covariance`` is that of the errors for a deviation, without noise. The likelihood is that of a
-    multivariate normal distribution. The prior of the logarithm of the deviation is a standard
-    normal distribution around the usual deviation.
-    """
-    usual = hyperparameters.usual_deviation
-    noise = np.full((1, len(errors)), hyperparameters.noise**2)
-
-    def log_density(deviation: float) -> float:
-        """Logarithm of likelihood times prior, without constant terms."""
-        likelihood = float(log_likelihoods(covariance(deviation), noise, errors)[0])
-        return likelihood - math.log(deviation / usual) ** 2 / 2
-
-    return max(hyperparameters.deviations, key=log_density)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Errors:
-    """The errors of predictions as a Gaussian process, and the measured candidates.
-
-    The error of a candidate is that of its sample memory times its weight, plus the rest.
-    """
-
-    measured: Indices
-    rest: Array
-    """Prior covariance of the rest with that of the measured ones, (candidates, measured)."""
-    of_samples: Array
-    """The same of the errors of the sample memories."""
-    noise: Array
-    """Standard deviations of the measurements, shape (measured,)."""
-
-    def solved(self, weights: Array, errors: Array) -> Array:
-        """Inverse covariance of the measured errors, times these errors, shape (measured,).
-
-        Gaussian process regression (Rasmussen and Williams, 2006, equation 2.23).
-        """
-        return np.linalg.solve(self._of_measured(weights), errors)
-
-    def explained(self, weights: Array) -> Array:
-        """The variance that the measurements explain, shape (candidates,); equation 2.24."""
-        covariance = self._covariance(weights)
-        gain = np.linalg.solve(self._of_measured(weights), covariance.T)
-        return np.asarray(np.einsum("ij,ji->i", covariance, gain))
-
-    def _covariance(self, weights: Array) -> Array:
-        return self.rest + np.outer(weights, weights[self.measured]) * self.of_samples
-
-    def _of_measured(self, weights: Array) -> Array:
-        return self._covariance(weights)[self.measured] + np.diag(self.noise**2)
+_ERRORS = CorrectionHyperparameters()
 
 
 class MemoryModel:
@@ -122,7 +68,6 @@ class MemoryModel:
         self._predicted = PredictedMemory(candidates, predicted_bytes, priors)
         self._curves = CostModel(prior)
         self._prior = prior
-        self._hyperparameters = CorrectionHyperparameters()
         self._log_bytes: dict[int, float] = {}
         self._lower_bounds: dict[int, float] = {}
         """Candidate that ran out of memory -> lower bound of the logarithm of its bytes."""
@@ -176,30 +121,31 @@ class MemoryModel:
         measured, log_measured = self._known()
         deviation = self._most_probable_deviation(measured, log_measured)
         every = np.arange(len(self._predicted.curves))
-        errors = _Errors(
-            measured=measured,
-            rest=self._rest_covariance(every, measured, deviation),
-            of_samples=self._sample_covariance(every, measured),
-            noise=self._noise(measured),
-        )
+        rest = self._rest_covariance(every, measured, deviation)
+        of_samples = self._sample_covariance(every, measured)
+        noise = np.diag(self._noise(measured) ** 2)
         sample_errors: Array = np.zeros(len(every))
         # Four steps estimate errors of a factor of two within 1 %.
         for _ in range(4):
             weights = self._predicted.sample_weights(sample_errors)
+            covariance = rest + np.outer(weights, weights[measured]) * of_samples
+            of_measured = covariance[measured] + noise
             # Linearized at the errors e: log measured = log bytes(e) + weight · (error - e) + rest.
             at_zero = self._predicted.log_bytes(sample_errors) - weights * sample_errors
-            solved = errors.solved(weights, log_measured - at_zero[measured])
-            sample_errors = errors.of_samples @ (weights[measured] * solved)
-        self.mean = rounded(self._predicted.log_bytes(sample_errors) + errors.rest @ solved)
+            # Gaussian process regression (Rasmussen and Williams, 2006, equation 2.23).
+            solved = np.linalg.solve(of_measured, log_measured - at_zero[measured])
+            sample_errors = of_samples @ (weights[measured] * solved)
+        self.mean = rounded(self._predicted.log_bytes(sample_errors) + rest @ solved)
         variances = self._rest_variances(deviation) + weights**2 * self._sample_variances()
+        gain = np.linalg.solve(of_measured, covariance.T)
+        explained = np.einsum("ij,ji->i", covariance, gain)
         # A variance can fall below zero by rounding.
-        left = np.maximum(variances - errors.explained(weights), 0.0)
-        self.deviation = rounded(np.sqrt(left))
+        self.deviation = rounded(np.sqrt(np.maximum(variances - explained, 0.0)))
 
     def _noise(self, measured: Indices) -> Array:
         """Error of each measurement beside those of the predictions, shape (measured,)."""
         borrows = self._predicted.borrows[measured]
-        return np.where(borrows, self._hyperparameters.borrowed_noise, self._hyperparameters.noise)
+        return np.where(borrows, _ERRORS.borrowed_noise, _ERRORS.noise)
 
     def _known(self) -> tuple[Indices, Array]:
         """The candidates with a measurement, and the logarithm of the bytes of each."""
@@ -220,18 +166,18 @@ class MemoryModel:
         log_predicted = self._predicted.log_bytes()
         is_equal = log_predicted[rows][:, None] == log_predicted[columns]
         kernel = self._prior.misfit_kernel(rows, columns)
-        common = self._hyperparameters.common_deviation**2
+        common = _ERRORS.common_deviation**2
         covariance = common + deviation**2 * (is_equal + kernel) / 2
         # Curves that differ in the same way from their lender share the error of this difference.
-        covariance = covariance + self._predicted.base_covariance(rows, columns)
-        of_loss = self._hyperparameters.loss * self._predicted.loss_shares()
+        covariance = covariance + self._predicted.covariance(rows, columns, of_samples=False)
+        of_loss = _ERRORS.loss * self._predicted.loss_shares()
         return np.asarray(covariance + np.outer(of_loss[rows], of_loss[columns]))
 
     def _rest_variances(self, deviation: float) -> Array:
         """The diagonal of ``_rest_covariance`` for all candidates."""
-        exact = self._hyperparameters.common_deviation**2 + deviation**2
-        of_loss = self._hyperparameters.loss * self._predicted.loss_shares()
-        return np.asarray(exact + self._predicted.base_variances() + of_loss**2)
+        exact = _ERRORS.common_deviation**2 + deviation**2
+        of_loss = _ERRORS.loss * self._predicted.loss_shares()
+        return np.asarray(exact + self._predicted.variances(of_samples=False) + of_loss**2)
 
     def _sample_covariance(self, rows: Indices, columns: Indices) -> Array:
         """Prior covariance of the errors of borrowed sample memories, shape (rows, columns).
@@ -243,15 +189,15 @@ class MemoryModel:
         borrows = self._predicted.borrows
         is_same = (curves[rows][:, None] == curves[columns]) & borrows[rows][:, None]
         kernel = self._prior.misfit_kernel(rows, columns)
-        distant = self._hyperparameters.along_a_curve
+        distant = _ERRORS.along_a_curve
         along = distant + (1 - distant) * kernel
-        own = self._hyperparameters.borrowed_curve**2 * along * is_same
-        return np.asarray(self._predicted.sample_covariance(rows, columns) + own)
+        own = _ERRORS.borrowed_curve**2 * along * is_same
+        return np.asarray(self._predicted.covariance(rows, columns, of_samples=True) + own)
 
     def _sample_variances(self) -> Array:
         """The diagonal of ``_sample_covariance`` for all candidates."""
-        own = self._hyperparameters.borrowed_curve**2 * self._predicted.borrows
-        return np.asarray(self._predicted.sample_variances() + own)
+        own = _ERRORS.borrowed_curve**2 * self._predicted.borrows
+        return np.asarray(self._predicted.variances(of_samples=True) + own)
 
     def _most_probable_deviation(self, measured: Indices, log_measured: Array) -> float:
         """The deviation of a single prediction that the errors make most probable.
@@ -261,10 +207,17 @@ class MemoryModel:
         is_own = ~self._predicted.borrows[measured]
         own = measured[is_own]
         if not len(own):
-            return self._hyperparameters.usual_deviation
+            return _ERRORS.usual_deviation
         errors = (log_measured - self._predicted.log_bytes()[measured])[is_own]
+        noise = np.full((1, len(own)), _ERRORS.noise**2)
 
-        def covariance(deviation: float) -> Array:
-            return self._rest_covariance(own, own, deviation)
+        def log_density(deviation: float) -> float:
+            """Logarithm of likelihood times prior, without constant terms.
 
-        return most_probable_deviation(covariance, errors, self._hyperparameters)
+            The prior of the logarithm is a standard normal distribution around the usual deviation.
+            """
+            covariance = self._rest_covariance(own, own, deviation)
+            likelihood = float(log_likelihoods(covariance, noise, errors)[0])
+            return likelihood - math.log(deviation / _ERRORS.usual_deviation) ** 2 / 2
+
+        return max(_ERRORS.deviations, key=log_density)

@@ -112,13 +112,13 @@ def test_predicted_memory_of_a_loss_does_not_depend_on_the_activations():
 def test_predicted_memory_errs_together_where_the_same_technique_changes():
     memory = read((2, 32))
     every = np.arange(12)
-    covariance = memory.sample_covariance(every, every)
+    covariance = memory.covariance(every, every, of_samples=True)
     assert covariance[0].max() == 0
     # Compiled trials share the compiler's error, whatever they keep.
     expected = 4 * (0.2**2 / 4 + 0.3**2)
     assert covariance[6, 9] == pytest.approx(expected)
     assert covariance[3, 6] == 0
-    assert np.diag(covariance) == pytest.approx(memory.sample_variances())
+    assert np.diag(covariance) == pytest.approx(memory.variances(of_samples=True))
     # Two changes err more than one.
     assert covariance[9, 9] > covariance[6, 6]
     # Their memory errs only as far as it is that of samples.
