@@ -10,11 +10,11 @@ from typing import Any
 import torch
 import transformers
 from accelerate import Accelerator
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, RandomSampler
 
 from jobs.loops.contract import Setup, Trained
 from jobs.loops.meter import Listener
-from jobs.loops.row_order import loader_of
+from jobs.loops.row_order import loader_of, measured_rows
 from jobs.techniques.axes.optimizer import decay_groups
 
 
@@ -153,10 +153,13 @@ def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optim
 
 def _dataloader(setup: Setup) -> DataLoader[Any]:
     arguments = setup.arguments
+    sampler: Any = RandomSampler(setup.dataset)
+    if setup.ragged is not None:
+        sampler = measured_rows(sampler, setup.ragged, arguments.seed)
     return DataLoader(
         setup.dataset,
         batch_size=arguments.per_device_train_batch_size,
-        shuffle=True,
+        sampler=sampler,
         collate_fn=setup.collator or transformers.default_data_collator,
         num_workers=arguments.dataloader_num_workers,
         pin_memory=arguments.dataloader_pin_memory,

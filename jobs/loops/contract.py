@@ -10,6 +10,7 @@ import torch
 
 from jobs.loops.meter import Listener
 from jobs.loss_scaling import LossScaling
+from jobs.ragged_steps import RaggedSteps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +23,7 @@ class Setup:
     arguments: Any  # ``transformers.TrainingArguments``
     optimizer: torch.optim.Optimizer | None  # a hook's; None: the one that ``arguments`` names
     meter: Listener
+    ragged: RaggedSteps | None = None  # the steps to train on; None: all rows are equally long
     user: Any = None  # the user's own code, as the service ``user_objects`` returns it
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from jobs.ragged_steps import RaggedSteps
 from jobs.trackers.ragged_data import RaggedData
 from jobs.trackers.sources.micro_batches import CountSamples
 from jobs.trackers.step_times import Steps
@@ -58,6 +59,7 @@ class Meter(Listener):
         relative_error: float = 0.0,
         device: torch.device,
         count_samples: CountSamples | None = None,
+        ragged: RaggedSteps | None = None,
     ) -> None:
         self._trackers = trackers
         self._announce = announce
@@ -65,8 +67,11 @@ class Meter(Listener):
         self._total_steps = total_steps
         self._relative_error = relative_error
         self._device = device
-        self._steps = next(tracker for tracker in trackers if isinstance(tracker, Steps))
+        self._steps = Steps.among(trackers)
         self._steps.count_samples = count_samples
+        self._steps.ragged = ragged
+        if ragged is not None:
+            RaggedData.among(trackers).steps = ragged
         self._finished = 0
 
     def train_begin(self) -> None:
@@ -119,8 +124,8 @@ class Meter(Listener):
 class WorstStep(Listener):
     """A ``Listener`` for a single step, of which only the memory is measured."""
 
-    def __init__(self, tracker: RaggedData) -> None:
-        self._tracker = tracker
+    def __init__(self, trackers: Sequence[Tracker]) -> None:
+        self._tracker = RaggedData.among(trackers)
 
     def train_begin(self) -> None:
         self._tracker.worst_step_begin()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Sampler, Subset
+
+from jobs.ragged_steps import RaggedSteps
 
 
 def loader_of(rows: Sequence[Sequence[int]], like: Any, accelerator: Any) -> Any:
@@ -38,6 +41,20 @@ class _GivenRows(BatchSampler):
 def subset(dataset: Any, rows: Sequence[int]) -> Any:
     """These rows of a dataset, as a dataset of the same kind where that is possible."""
     return dataset.select(rows) if hasattr(dataset, "select") else Subset(dataset, rows)
+
+
+def measured_rows(sampler: Any, ragged: RaggedSteps, seed: int) -> Any:
+    """The rows to train on, of an epoch that a sampler draws; the sampler for a whole epoch.
+
+    Equal seeds draw equal epochs.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        drawn = list(sampler)
+    # Some samplers yield whole batches.
+    is_batched = bool(drawn) and isinstance(drawn[0], list)
+    rows = ragged.rows(list(itertools.chain.from_iterable(drawn)) if is_batched else drawn)
+    return rows if ragged.distinct else sampler
 
 
 class StepsInRandomOrder(Sampler[int]):

@@ -16,7 +16,8 @@ from jobs.loops.accumulated_loss import LossScale, loss_ratio
 from jobs.loops.contract import Setup, Trained
 from jobs.loops.deepspeed import reported_phases
 from jobs.loops.meter import Listener
-from jobs.loops.row_order import StepsInRandomOrder, loader_of, subset
+from jobs.loops.row_order import StepsInRandomOrder, loader_of, measured_rows, subset
+from jobs.ragged_steps import RaggedSteps
 
 if TYPE_CHECKING:
     from transformers import Trainer as _Base
@@ -32,6 +33,7 @@ class Metered(_Base):
 
     meter: Listener
     loss_scale: LossScale
+    ragged: RaggedSteps | None = None
     _micro_batches_left = 0
     """Micro-batches of the current step that come after the one being trained on."""
 
@@ -77,10 +79,12 @@ class Metered(_Base):
 
     def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
         sampler = super()._get_train_sampler(*args, **kwargs)
-        if sampler is None or self.args.train_sampling_strategy != "group_by_length":
+        if sampler is not None and self.args.train_sampling_strategy == "group_by_length":
+            step = self.args.train_batch_size * self.args.gradient_accumulation_steps
+            sampler = StepsInRandomOrder(sampler, step)
+        if self.ragged is None or sampler is None:
             return sampler
-        step = self.args.train_batch_size * self.args.gradient_accumulation_steps
-        return StepsInRandomOrder(sampler, step)
+        return measured_rows(sampler, self.ragged, self.args.seed)
 
     def train_rows(self, rows: Sequence[Sequence[int]], meter: Listener) -> None:
         loader = loader_of(rows, self.callback_handler.train_dataloader, self.accelerator)
@@ -173,6 +177,7 @@ def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:
     """Train with a Trainer that was made from ``setup``, until the meter stops it."""
     trainer.meter = setup.meter
     trainer.loss_scale = loss_scale
+    trainer.ragged = setup.ragged
     trainer.add_callback(_StepReporter(trainer))
     metrics = trainer.train().metrics
     kind = type(trainer).__mro__[2]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.record import Column
 from jobs.trackers.operators import Operators
 from jobs.trackers.tracker import Tracker
+
+if TYPE_CHECKING:
+    from jobs.ragged_steps import RaggedSteps
 
 
 class RaggedData(Tracker):
@@ -32,17 +35,14 @@ class RaggedData(Tracker):
     )
 
     def __init__(self) -> None:
+        self.steps: RaggedSteps | None = None
+        """The steps that are measured; None: all rows are equally long."""
         self._values: dict[str, Any] = {}
         self._operators: Operators | None = None
 
     def release(self) -> None:
         """End a step that failed: a profiler that runs on would crash the interpreter."""
         self.worst_step_end()
-
-    def describe(self, *, longest: int, mean: float, padding_share: float) -> None:
-        self._values["longest_row_tokens"] = longest
-        self._values["mean_row_tokens"] = mean
-        self._values["padding_share"] = padding_share
 
     def worst_step_begin(self) -> None:
         """Every random batch was trained on; the next step is on the longest rows."""
@@ -68,4 +68,11 @@ class RaggedData(Tracker):
         return worst.get("cpu_step_peak_bytes")
 
     def measurements(self) -> Mapping[str, Any]:
-        return self._values
+        if self.steps is None:
+            return {}
+        return {
+            **self._values,
+            "longest_row_tokens": self.steps.longest_row,
+            "mean_row_tokens": self.steps.mean_row,
+            "padding_share": self.steps.padding_share,
+        }

@@ -17,6 +17,8 @@ from jobs.trackers.tracker import Moment, Tracker
 if TYPE_CHECKING:
     import torch
 
+    from jobs.ragged_steps import RaggedSteps
+
 
 class Steps(Tracker):
     """Rates are totals over the counted steps, never means of step rates.
@@ -35,7 +37,11 @@ class Steps(Tracker):
     columns: ClassVar = (
         Column.count("steps_counted", "Optimizer steps that the rates are computed from"),
         Column.count("warmup_steps", "Optimizer steps before the counted ones"),
-        Column.rate("samples_per_second", "Throughput: samples trained on per counted second"),
+        Column.rate(
+            "samples_per_second",
+            "Throughput: samples trained on per counted second; of rows of unequal length, as an "
+            "epoch of the data would have it",
+        ),
         Column.rate("tokens_per_second", "Tokens trained on per counted second, with padding"),
         Column.rate("real_tokens_per_second", "Tokens trained on per counted second, no padding"),
         Column.seconds("step_seconds_median", "Median time of a counted step, data wait included"),
@@ -50,11 +56,18 @@ class Steps(Tracker):
             "host_bound_share", "Share of micro-batches after which the GPU had no work left"
         ),
         Column.seconds("counted_seconds", "Total time of the counted steps"),
+        Column.seconds(
+            "new_shapes_seconds",
+            "By how much steps on new lengths took longer than the same steps later, without the "
+            "first step and the last of warm-up; null if all rows are equally long",
+        ),
     )
 
     def __init__(self) -> None:
         self.count_samples: CountSamples | None = None
         """Counts the samples of a batch; None: its first dimension does."""
+        self.ragged: RaggedSteps | None = None
+        """Makes steps on rows of unequal length comparable; None: all rows are equally long."""
         # One entry per step end, and one for the beginning of training.
         self._marks: list[float] = []
         self._events: list[torch.cuda.Event] = []
@@ -105,20 +118,23 @@ class Steps(Tracker):
         ended already, so that the loop may run ahead of the GPU, as it does without measurement.
         """
         finished = len(self._data_seconds)
-        if relative_error == 0 or finished <= warmup_steps:
+        fewest = warmup_steps + (self.ragged.distinct if self.ragged else 1)
+        if relative_error == 0 or finished < fewest:
             return False
         limit = total_steps - warmup_steps
         if not self._backward_events:
-            seconds = _differences(self._marks[warmup_steps:])
+            seconds = self._at_mean(_differences(self._marks), warmup_steps)
             if sum(seconds) < MIN_SECONDS:
                 return False
             return are_enough(seconds, relative_error, limit, host_bound_share=0.0)
         # If the GPU is still in the last step's backward pass, the steps before it decide.
         if not self._backward_events[-1].query():
             finished -= 1
-        if finished <= warmup_steps:
+        if finished < fewest:
             return False
         seconds = self._device_seconds_so_far(warmup_steps, finished)
+        if self.ragged is not None:
+            seconds = self.ragged.at_mean(seconds, warmup_steps)
         host_bound_share = self._host_bound_share(warmup_steps) or 0.0
         return are_enough(seconds, relative_error, limit, host_bound_share)
 
@@ -137,7 +153,8 @@ class Steps(Tracker):
         With a ``relative_error`` the first is the first steady one. Waits for the device.
         """
         seconds = self._step_seconds()
-        self._first_counted = warmup_steps + steady_from(seconds[warmup_steps:], relative_error)
+        comparable = self._at_mean(seconds, warmup_steps)
+        self._first_counted = warmup_steps + steady_from(comparable, relative_error)
         end = self._marks[-1]
         if self._events:
             # Reading the device's seconds has waited for the device, so the last step ends now.
@@ -162,20 +179,38 @@ class Steps(Tracker):
             values["first_step_seconds"] = seconds[0]
         if (first := self._first_counted) is None:
             return values
-        counted = seconds[first:]
+        counted = self._at_mean(seconds, first)
         values |= {
             "steps_counted": len(counted),
             "warmup_steps": first,
-            "counted_seconds": sum(counted),
+            "counted_seconds": sum(seconds[first:]),
             "step_seconds_median": statistics.median(counted),
             "data_seconds_median": statistics.median(self._data_seconds[first:]),
             # A value and its inverse have nearly the same relative error, if it is small.
             "samples_per_second_ci95": mean_step_error(counted),
-            **self._micro_batches.rates(self._first_micro_batch(first), sum(counted)),
+            **self._rates(first, sum(counted)),
         }
+        if self.ragged is not None:
+            values["new_shapes_seconds"] = self.ragged.lost_to_new_shapes(seconds)
         if (share := self._host_bound_share(first)) is not None:
             values["host_bound_share"] = share
         return values
+
+    def _rates(self, first: int, seconds: float) -> dict[str, Any]:
+        """Throughput of the counted steps, or what is expected of as many mean steps."""
+        first_micro_batch = self._first_micro_batch(first)
+        if self.ragged is None:
+            return self._micro_batches.rates(first_micro_batch, seconds)
+        counted = len(self._data_seconds) - first
+        positions, tokens = self.ragged.expected_tokens(first, counted)
+        return self._micro_batches.rates(
+            first_micro_batch, seconds, positions=positions, tokens=tokens
+        )
+
+    def _at_mean(self, seconds: Sequence[float], first: int) -> list[float]:
+        """Of all steps' seconds, those from ``first`` on, as if each were an epoch's mean step."""
+        later = list(seconds[first:])
+        return later if self.ragged is None else self.ragged.at_mean(later, first)
 
     def _step_seconds(self) -> list[float]:
         """Seconds of every step: on a GPU the device's, since the host only issues steps."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from jobs.record import Column
@@ -41,6 +41,11 @@ class Tracker:
     """
 
     columns: ClassVar[tuple[Column, ...]] = ()
+
+    @classmethod
+    def among(cls, trackers: Iterable[Tracker]) -> Self:
+        """The tracker of this class; StopIteration if there is none."""
+        return next(tracker for tracker in trackers if isinstance(tracker, cls))
 
     def __enter__(self) -> Self:
         return self

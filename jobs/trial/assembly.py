@@ -13,6 +13,7 @@ from jobs.loops.contract import Setup
 from jobs.loops.meter import Meter
 from jobs.loops.trainer_arguments import training_arguments
 from jobs.node import environment
+from jobs.ragged_steps import RaggedSteps
 from jobs.spec import TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.steady_state import wanted_error
@@ -35,10 +36,12 @@ def assemble(
     enter("data")
     user = None if spec.own_code is None else service("user_objects")(spec.own_code)
     warmup_steps = _warmup_steps(spec, device)
-    # At most so many optimizer steps, warm-up included; None: one whole epoch.
-    steps = None if spec.measure.steps is None else warmup_steps + spec.measure.steps
-    dataset, collator = _dataset(spec, steps, user)
+    dataset, collator = _dataset(spec, _total_steps(spec, warmup_steps), user)
     lengths = _lengths(spec, dataset)
+    ragged = None if lengths is None else _ragged_steps(spec, lengths, collator, warmup_steps)
+    if ragged is not None:
+        warmup_steps = ragged.warmup_steps
+    steps = _total_steps(spec, warmup_steps)
     dataset = _repeated(spec, dataset, steps)
 
     enter("model")
@@ -70,7 +73,9 @@ def assemble(
             relative_error=wanted_error(spec.measure.relative_error, device.type),
             device=device,
             count_samples=getattr(collator, "count_samples", None),
+            ragged=ragged,
         ),
+        ragged=ragged,
         user=user,
     )
     return setup, lengths
@@ -88,6 +93,25 @@ def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
     """
     asked = spec.measure.warmup_steps
     return max(asked, 2) if device.type == "cpu" and spec.measure.inspect else asked
+
+
+def _total_steps(spec: TrialSpec, warmup_steps: int) -> int | None:
+    """At most so many optimizer steps, warm-up included; None: one whole epoch."""
+    return None if spec.measure.steps is None else warmup_steps + spec.measure.steps
+
+
+def _ragged_steps(
+    spec: TrialSpec, lengths: RowLengths, collator: Any, warmup_steps: int
+) -> RaggedSteps:
+    return RaggedSteps(
+        list(lengths.by_column.values()),
+        lengths.sequences,
+        micro_batch=spec.micro_batch,
+        accumulation=spec.accumulation,
+        joins_rows=getattr(collator, "flattens_rows", False),
+        warmup_steps=warmup_steps,
+        counted_steps=spec.measure.steps,
+    )
 
 
 def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column.count("compiled_graphs", "Graphs that torch.compile made"),
     Column.count("compile_graph_breaks", "Graph breaks that torch.compile met"),
+    Column.count("recompilations", "Code that torch.compile made again for inputs unlike before"),
     Column.seconds("compile_seconds", "Time spent compiling in torch.compile"),
     Column.count(
         "compile_cache_hits",
@@ -64,16 +65,20 @@ def code(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def _compilation() -> dict[str, Any]:
-    from torch._dynamo.utils import compilation_time_metrics, counters
+    from torch._dynamo.utils import compilation_time_metrics, counters, get_compilation_metrics
     from torch._functorch import config
 
     graphs = counters["stats"].get("unique_graphs", 0)
     if not graphs:
         return {}
+    # An id is "frame/version", where further attempts at a version add "_attempt".
+    ids = [str(metric.compile_id) for metric in get_compilation_metrics()]
+    versions = {identity.split("_")[0] for identity in ids if "/" in identity}
     # AOTAutograd's cache is asked first. Inductor's is asked for what that one does not have.
     return {
         "compiled_graphs": graphs,
         "compile_graph_breaks": sum(counters["graph_break"].values()),
+        "recompilations": sum(not version.endswith("/0") for version in versions),
         "compile_seconds": float(sum(compilation_time_metrics.get("_compile.compile_inner", ()))),
         "compile_cache_hits": counters["aot_autograd"].get("autograd_cache_hit", 0),
         "inductor_cache_hits": counters["inductor"].get("fxgraph_cache_hit", 0),

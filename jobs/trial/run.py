@@ -112,8 +112,7 @@ def _measure(
         trained: Trained = train(setup)
         if lengths is not None:
             enter("worst_batch")
-            is_padded = not getattr(setup.collator, "flattens_rows", False)
-            worst_batch.train_worst_batch(trained, lengths, trackers, spec, is_padded=is_padded)
+            worst_batch.train_worst_batch(trained, lengths, trackers, spec)
         notify(trackers, Moment.TRAIN_END, device)
         # Everything that follows may use memory: the peaks are read before it.
         values = {**_read(trackers)[0], "setup_seconds": setup_seconds}

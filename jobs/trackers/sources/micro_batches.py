@@ -40,14 +40,18 @@ class MicroBatches:
         if mask is not None:
             self._real_tokens.append(mask.sum())
 
-    def rates(self, first: int, seconds: float) -> dict[str, Any]:
-        """Throughput of the micro-batches from ``first`` on, which took ``seconds``. May wait."""
+    def rates(
+        self, first: int, seconds: float, *, positions: float = 1.0, tokens: float = 1.0
+    ) -> dict[str, Any]:
+        """Throughput of the micro-batches from ``first`` on, in ``seconds``. May wait.
+
+        In this time there were so many times their ``positions`` and their real ``tokens``.
+        """
         samples = self._samples or self._samples_on_device.values()
         rates: dict[str, Any] = {"samples_per_second": sum(samples[first:]) / seconds}
-        tokens = sum(self._tokens[first:])
-        if tokens:
-            rates["tokens_per_second"] = tokens / seconds
-            rates["real_tokens_per_second"] = sum(self._real()[first:]) / seconds
+        if counted := sum(self._tokens[first:]):
+            rates["tokens_per_second"] = counted * positions / seconds
+            rates["real_tokens_per_second"] = sum(self._real()[first:]) * tokens / seconds
         return rates
 
     def _real(self) -> list[float]:

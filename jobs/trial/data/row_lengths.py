@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +34,6 @@ class RowLengths:
         longest: np.ndarray = np.max(self.sequences, axis=0)
         return longest
 
-    @property
-    def mean_tokens(self) -> float:
-        """Mean tokens of a sequence."""
-        return float(np.mean(self.sequences))
-
     def worst_micro_batches(self, micro_batch: int, count: int) -> list[list[int]]:
         """The rows of the ``count`` micro-batches that take the most memory, the worst one last.
 
@@ -57,18 +52,6 @@ class RowLengths:
         # Stable: among equally long rows, the order of the file decides.
         others = np.argsort(-total, kind="stable").tolist()
         return list(dict.fromkeys([*longest, *others]))
-
-    def padding_share(self, batches: Iterable[Sequence[int]]) -> float:
-        """The share of positions that are padding in these batches of rows; 0 without batches."""
-        tokens = 0
-        positions = 0
-        for rows in batches:
-            # A dataset may be repeated to last for all steps. Row numbers then go on increasing.
-            indices = np.asarray(rows) % len(self.tokens)
-            tokens += sum(int(lengths[indices].sum()) for lengths in self.sequences)
-            # Every sequence of a batch takes as many positions as the longest one.
-            positions += len(self.sequences) * len(indices) * int(self.tokens[indices].max())
-        return 1 - tokens / positions if positions else 0.0
 
 
 class PairLengths(RowLengths):

@@ -46,12 +46,13 @@ def test_run_padding_free_trains_no_padding(records):
 def test_run_counts_rows_and_blocks(records):
     for batching, record in records.items():
         row = record.measurements
-        samples = row["samples_per_second"] * row["counted_seconds"]
+        samples = row["samples_per_second"] * row["step_seconds_median"] * row["steps_counted"]
         if batching == "packed_whole_rows":
             # A batch has four blocks, and a sample is a row: most blocks hold several.
             assert samples > 8 * row["steps_counted"]
         else:
-            assert samples == pytest.approx(4 * row["steps_counted"]), batching
+            # The median of three steps differs from their mean.
+            assert samples == pytest.approx(4 * row["steps_counted"], rel=0.5), batching
 
 
 def test_run_measures_memory_on_the_worst_batch(records):
@@ -96,9 +97,9 @@ def test_run_on_ragged_rows_peaks_on_the_longest_together(tmp_path, choices):
     assert ragged["longest_row_tokens"] == LONG
     assert ragged["mean_row_tokens"] == pytest.approx(sum(RAGGED) / len(RAGGED))
     assert 0.0 < ragged["padding_share"] < 0.2
-    # The step on the longest rows does not count. A CPU has two steps of warm-up.
-    assert ragged["steps_counted"] == 3
-    assert len(record.steps["step_seconds"]) == len(record.steps["loss"]) == 5
+    # The step on the longest rows does not count. Each of three counted steps was met before.
+    assert (ragged["warmup_steps"], ragged["steps_counted"]) == (3, 3)
+    assert len(record.steps["step_seconds"]) == len(record.steps["loss"]) == 6
 
 
 def test_run_on_equally_long_rows_has_no_further_step(tmp_path):

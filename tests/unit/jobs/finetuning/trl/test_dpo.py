@@ -51,7 +51,12 @@ def _spec(case: str) -> TrialSpec:
     rows, choices = CASES[case]
     chosen = {"loop": "trl_dpo", "micro_batch": 4, **choices}
     spec = build_tiny_spec(
-        chosen, training_arguments=FAST, evaluate_and_save=True, profile=case == "padded", steps=3
+        chosen,
+        training_arguments=FAST,
+        evaluate_and_save=True,
+        profile=case == "padded",
+        # A whole epoch has the bare trainer's order of rows of unequal length.
+        steps=None if rows is RAGGED else 3,
     )
     return replace(spec, model=MODEL, data=DataSpec(synthetic=rows))
 
@@ -281,6 +286,3 @@ def test_worst_batch_of_pairs_has_the_longest_answer_of_either_side():
     chosen, rejected = np.array([4, 9, 5, 3]), np.array([6, 2, 7, 8])
     lengths = PairLengths(by_column={"chosen": chosen, "rejected": rejected})
     assert lengths.worst_micro_batches(2, 2) == [[2, 0], [1, 3]]
-    # Of 2 pairs with at most 9 tokens an answer, 22 of 36 positions are tokens.
-    assert lengths.padding_share([[1, 3]]) == pytest.approx(1 - 22 / 36)
-    assert lengths.mean_tokens == pytest.approx(44 / 8)

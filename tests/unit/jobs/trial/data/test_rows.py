@@ -39,12 +39,6 @@ def test_worst_micro_batch_of_one_row_counts_columns_equally():
     assert ragged.worst_micro_batches(1, 1) == [[0]]
 
 
-def test_padding_share_counts_positions_up_to_the_longest_of_each_batch():
-    ragged = lengths(input_ids=[1, 4, 2, 2])
-    assert ragged.padding_share([[0, 1], [2, 3]]) == pytest.approx(1 - 9 / 12)
-    assert ragged.padding_share([]) == 0.0
-
-
 def test_ragged_lengths_reads_every_list_column():
     dataset = datasets.Dataset.from_dict(
         {"input_ids": rows_of(1, 3), "labels": rows_of(2, 2), "name": ["a", "b"]}

@@ -1,0 +1,139 @@
+"""Which steps stand for an epoch of rows of unequal length, and what its mean step takes."""
+
+import numpy as np
+import pytest
+
+from jobs.ragged_steps import RaggedSteps
+
+LENGTHS = np.random.default_rng(5).lognormal(6, 0.8, 2_000).clip(1, 2_048).astype(int)
+
+
+def steps_of(
+    lengths=LENGTHS, micro_batch=2, accumulation=1, joins_rows=False, warmup=2, counted=10
+) -> RaggedSteps:
+    return RaggedSteps(
+        [lengths],
+        [lengths],
+        micro_batch=micro_batch,
+        accumulation=accumulation,
+        joins_rows=joins_rows,
+        warmup_steps=warmup,
+        counted_steps=counted,
+    )
+
+
+def positions_of(rows, micro_batch=2, joins_rows=False):
+    batches = LENGTHS[np.asarray(rows)].reshape(-1, micro_batch)
+    return batches.sum(1) if joins_rows else micro_batch * batches.max(1)
+
+
+def test_each_counted_step_is_met_in_the_warm_up():
+    ragged = steps_of()
+    rows = np.reshape(ragged.rows(range(2_000)), (-1, 2))
+    assert ragged.warmup_steps == ragged.distinct == 6
+    assert len(rows) >= ragged.warmup_steps + 10
+    assert len({tuple(step) for step in rows}) == 6
+    np.testing.assert_array_equal(rows[:6], rows[6:12])
+    # The longest first, and a typical one last.
+    tokens = LENGTHS[rows[:6]].sum(1)
+    assert tokens.argmax() == 0
+    assert sorted(tokens)[1] < tokens[-1] < sorted(tokens)[-2]
+
+
+@pytest.mark.parametrize(
+    ("choices", "distinct"),
+    [
+        ({"accumulation": 8}, 4),
+        ({"counted": 2}, 2),
+        ({"counted": None}, 0),
+        ({"micro_batch": 500}, 4),
+        ({"micro_batch": 4_000}, 0),
+    ],
+)
+def test_distinct_steps_are_limited_by_what_there_is(choices, distinct):
+    ragged = steps_of(**choices)
+    assert ragged.distinct == distinct
+    assert ragged.warmup_steps == max(2, distinct)
+
+
+def test_whole_epoch_keeps_its_order():
+    ragged = steps_of(counted=None)
+    assert ragged.rows([5, 3, 9, 1]) == [5, 3, 9, 1]
+    assert ragged.at_mean([1.0, 2.0, 4.0, 8.0], 0) == [1.0, 2.0, 4.0, 8.0]
+
+
+def test_equal_effective_batches_train_on_the_same_rows():
+    epoch = np.random.default_rng(1).permutation(2_000).tolist()
+    splits = [
+        steps_of(micro_batch=micro_batch, accumulation=8 // micro_batch).rows(epoch)
+        for micro_batch in (8, 4, 2)
+    ]
+    assert splits[0] == splits[1] == splits[2]
+
+
+def test_padding_share_counts_positions_up_to_the_longest_row_of_each_batch():
+    lengths = np.array([1, 4, 2, 2])
+    ragged = steps_of(lengths)
+    ragged.rows([0, 1, 2, 3])
+    assert ragged.padding_share == pytest.approx(1 - 9 / 12)
+    joined = steps_of(lengths, joins_rows=True)
+    joined.rows([0, 1, 2, 3])
+    assert joined.padding_share == 0.0
+
+
+def test_padding_share_of_pairs_counts_both_answers_up_to_the_longer_one():
+    answers = [np.array([9, 3]), np.array([2, 8])]
+    ragged = RaggedSteps(
+        answers, answers, micro_batch=2, accumulation=1, joins_rows=False, warmup_steps=2,
+        counted_steps=3,
+    )  # fmt: skip
+    ragged.rows([0, 1])
+    # Of 2 pairs with at most 9 tokens an answer, 22 of 36 positions are tokens.
+    assert ragged.padding_share == pytest.approx(1 - 22 / 36)
+    assert (ragged.longest_row, ragged.mean_row) == (9, 5.5)
+
+
+@pytest.mark.parametrize("joins_rows", [False, True])
+@pytest.mark.parametrize(
+    "seconds_of",
+    [
+        lambda positions: np.full(len(positions), 0.2),  # the host sets the pace
+        lambda positions: 0.05 + 2e-4 * positions,
+        lambda positions: 0.05 + 1e-4 * positions + 3e-8 * positions**2,
+        lambda positions: np.maximum(0.3, 2e-4 * positions),
+    ],
+)
+def test_mean_step_is_that_of_the_epoch_whatever_was_drawn(seconds_of, joins_rows):
+    truth, found = [], []
+    for seed in range(20):
+        epoch = np.random.default_rng(seed).permutation(2_000).tolist()
+        ragged = steps_of(joins_rows=joins_rows)
+        measured = seconds_of(positions_of(ragged.rows(epoch)[12:24], joins_rows=joins_rows))
+        truth.append(seconds_of(positions_of(epoch, joins_rows=joins_rows)).mean())
+        found.append(np.mean(ragged.at_mean(measured, 6)))
+    assert found == pytest.approx(truth, rel=0.05)
+
+
+def test_spread_of_steps_is_what_their_lengths_do_not_explain():
+    ragged = steps_of()
+    positions = positions_of(ragged.rows(range(2_000)))[6:16]
+    exact = ragged.at_mean(0.1 + 1e-4 * positions, 6)
+    assert np.ptp(exact) < 1e-6
+    noise = np.random.default_rng(2).normal(1, 0.02, len(positions))
+    disturbed = ragged.at_mean((0.1 + 1e-4 * positions) * noise, 6)
+    assert np.std(disturbed) / np.mean(disturbed) == pytest.approx(0.02, rel=0.5)
+
+
+def test_tokens_are_those_of_the_mean_step():
+    ragged = steps_of()
+    rows = np.asarray(ragged.rows(range(2_000))[12:24])
+    positions, tokens = ragged.expected_tokens(6, 6)
+    assert positions * positions_of(rows).mean() == pytest.approx(positions_of(range(2_000)).mean())
+    assert tokens * LENGTHS[rows].sum() / 6 == pytest.approx(2 * LENGTHS.mean())
+
+
+def test_first_meetings_of_shapes_are_what_the_second_turn_did_not_take():
+    ragged = steps_of(counted=4)
+    ragged.rows(range(2_000))
+    # The first step begins the training, and the last one of the first turn is inspected.
+    assert ragged.lost_to_new_shapes([9, 3, 1, 7, 1, 1, 2, 1]) == pytest.approx(2)
