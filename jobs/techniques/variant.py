@@ -103,11 +103,9 @@ class Axis:
             return Variant(doc=doc, numerical_effect="training", traits=(OTHER_WORKLOAD,))
         return Variant(doc=doc, training_arguments={self.integer_argument: value})
 
-    def is_name(self, value: Any) -> bool:
-        """Whether the value is a listed name, or one that the pattern matches."""
-        if not isinstance(value, str) or value in self.variants:
-            return isinstance(value, str)
-        return self.pattern is not None and bool(re.fullmatch(self.pattern.pattern, value))
+    def fits_pattern(self, name: str) -> bool:
+        """Whether a name is one of those that the pattern stands for."""
+        return self.pattern is not None and bool(re.fullmatch(self.pattern.pattern, name))
 
     @property
     def names(self) -> list[str]:
@@ -118,7 +116,7 @@ class Axis:
     def _named(self, value: Any) -> Variant:
         if value in self.variants or not isinstance(value, str):
             return self.variants[value]
-        if self.pattern is not None and self.is_name(value):
+        if self.pattern is not None and self.fits_pattern(value):
             return self.pattern.variant(value)
         try:
             family, parameters = read(value)

@@ -8,8 +8,8 @@ loggers.py           the experiment loggers and their arguments
 config_model.py      the file's keys, types and meanings, in pydantic: one declaration each
 config_errors.py     the content typed by these models, or what is wrong with it in words
 library_facts.py     what the installed libraries know: asked of a process once, remembered
-technique_values.py  the value of a technique: a name, or a name with parameters
-arguments.py         names that the installed transformers knows, and which axis owns each
+technique_parameters.py  techniques with parameters of the user's own
+arguments.py         names that the installed transformers knows, and which the runner decides
 axes.py              the keys that are written in axes: grids, exclusions, trials, baseline
 base_arguments.py    the user's TrainingArguments and DeepSpeed file, checked against the axes
 settings.py          SweepConfig: the checked configuration, as frozen data

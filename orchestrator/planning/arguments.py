@@ -1,6 +1,4 @@
-"""The installed transformers' training arguments: which an axis or the runner decides, and which of
-the user's are values of axes.
-"""
+"""The training arguments of the installed transformers, and which of them the runner decides."""
 
 from __future__ import annotations
 
@@ -8,13 +6,9 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.spec import Choice
-from jobs.techniques import AXES, Axis, Variant
 from jobs.techniques.axes.activations import RENAMED
-from orchestrator.planning.library_facts import facts
+from orchestrator.planning.library_facts import facts, installed_version
 
-CUSTOM = "custom"
-"""The value of an axis that the user's own arguments or DeepSpeed file decide."""
 RUNNER: Mapping[str, str] = {
     "output_dir": 'the runner writes to "output"',
     "max_steps": 'set "measure.steps"',
@@ -48,6 +42,22 @@ RUNNER_PREFIXES: Mapping[str, str] = {
     "ddp_": "a trial has one process and one GPU",
 }
 """Prefix of arguments that the user may not set -> why."""
+FORMER = """
+overwrite_output_dir evaluation_strategy per_gpu_train_batch_size per_gpu_eval_batch_size
+warmup_ratio logging_dir save_safetensors no_cuda use_mps_device jit_mode_eval use_ipex
+fp16_opt_level half_precision_backend tpu_num_cores tpu_metrics_debug past_index adafactor
+group_by_length use_legacy_prediction_loop include_inputs_for_metrics fp16_backend mp_parameters
+torchdynamo ray_scope include_tokens_per_second dispatch_batches split_batches
+"""
+"""Fields of TrainingArguments in transformers 4 that version 5 removed."""
+_TODAY: Mapping[str, str] = {
+    "adafactor": "optim: adafactor",
+    "group_by_length": "train_sampling_strategy: group_by_length",
+    "per_gpu_train_batch_size": "per_device_train_batch_size",
+}
+"""Removed field that changes the cost of a step if it is set -> how to write it today."""
+_LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_model", "debug")
+"""Prefixes of arguments about logs and names, which do not change the training."""
 
 
 def runner_reason(name: str) -> str | None:
@@ -57,20 +67,6 @@ def runner_reason(name: str) -> str | None:
         return RUNNER.get(name)
     families = (why for prefix, why in RUNNER_PREFIXES.items() if name.startswith(prefix))
     return next(families, None)
-
-
-@functools.cache
-def owned_arguments() -> dict[str, str]:
-    """Training argument -> the technique axis that sets it."""
-    owners: dict[str, str] = {}
-    for axis in AXES.values():
-        names = {axis.integer_argument or ""}
-        names = names.union(*(row.training_arguments for row in axis.variants.values())) - {""}
-        # The user may write an argument by its name in a newer transformers.
-        names |= {RENAMED[name] for name in names & RENAMED.keys()}
-        # Sorted, because a set has no order and errors list the names.
-        owners |= dict.fromkeys(sorted(names), axis.name)
-    return owners
 
 
 def older_name(argument: str) -> str:
@@ -93,46 +89,16 @@ def argument_defaults() -> dict[str, Any] | None:
     return {name: default[0] if default else ... for name, default in fields.items()}
 
 
-def with_own_values(
-    baseline: Mapping[str, Choice], arguments: Mapping[str, Any]
-) -> tuple[dict[str, Choice], dict[str, Any]]:
-    """The baseline and the training arguments, of which those that an axis has become its value."""
-    choices = dict(baseline)
-    kept = dict(arguments)
-    owners = owned_arguments()
-    for name, axis in AXES.items():
-        # Under the names in the axis's rows.
-        own = {older_name(key): kept[key] for key in kept if owners.get(key) == name}
-        if axis.integer_argument or not own or baseline.get(name) != CUSTOM:
-            continue
-        value = _value_of(axis, own)
-        if value is not None:
-            choices[name] = value
-            kept = {key: kept[key] for key in kept if older_name(key) not in own}
-    # The baseline already has the arguments of the batch, as integers of their axes.
-    batch = {axis.integer_argument for axis in AXES.values()}
-    return choices, {key: value for key, value in kept.items() if key not in batch}
+def ignored_reason(name: str, value: Any) -> str:
+    """Why a trial ignores an argument of the user's file whatever the axes; empty if it does not.
 
-
-def _value_of(axis: Axis, own: Mapping[str, Any]) -> str | None:
-    """The value of the axis that sets the user's arguments; None if no value does. If several do,
-    it is the one with the fewest arguments that the user did not set."""
-    fitting = {name: row for name, row in axis.variants.items() if _has_arguments(own, row)}
-
-    def beyond(name: str) -> tuple[int, int]:
-        variant = fitting[name]
-        unset = variant.training_arguments.keys() - own.keys()
-        return len(unset), len(variant.model_kwargs) + len(variant.hooks)
-
-    return min(fitting, key=beyond, default=None)
-
-
-def _has_arguments(own: Mapping[str, Any], variant: Variant) -> bool:
-    """Whether a variant has the user's arguments: none contradicts it, and all its switches are on.
-
-    A switch that the user has not set is off. Other arguments are details of a switch, so they may
-    be missing.
+    It is about names and logs, which do not change the training, or of transformers 4.
     """
-    given = variant.training_arguments
-    is_equal = all((value or None) == (given.get(name) or None) for name, value in own.items())
-    return is_equal and {name for name, value in given.items() if value is True} <= own.keys()
+    if runner_reason(name) or name.startswith(_LOGGING):
+        return "what a measurement decides itself"
+    fields = argument_names()
+    if name not in FORMER.split() or fields is None or name in fields:
+        return ""
+    if value and name in _TODAY:
+        return f"what is written {_TODAY[name]} today"
+    return f"what transformers {installed_version('transformers')} no longer has"

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from jobs.spec import Choice
-from jobs.techniques import AXES
-from orchestrator.planning.arguments import argument_names, owned_arguments, runner_reason
+from jobs.techniques import AXES, Axis
+from jobs.techniques.axes.activations import RENAMED
+from orchestrator.planning.arguments import argument_names, runner_reason
 from orchestrator.planning.document import Document
-from orchestrator.planning.problems import KeyPath, Problem, closest, described, did_you_mean
-from orchestrator.planning.technique_values import read_technique
+from orchestrator.planning.problems import (
+    KeyPath,
+    Problem,
+    Remark,
+    advice,
+    closest,
+    described,
+    did_you_mean,
+)
+from orchestrator.planning.technique_parameters import read_family
 
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"
@@ -39,17 +49,47 @@ def overlay(base: Mapping[str, V], over: Mapping[str, V]) -> dict[str, V]:
     return {**merged, **over}
 
 
-def grids_of(
-    axes: Grid, subsets: Mapping[str, Grid], trials: Collection[Choices]
-) -> list[dict[str, tuple[Choice, ...]]]:
-    """The grids whose union a sweep plans: each subset laid over the axes, else the axes alone.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grids:
+    """The configurations that a file asks for. Each field holds the key of the same name."""
 
-    A file without axes has one trial, because an empty grid has one configuration; but a list of
-    single trials stands alone.
-    """
-    if not subsets:
-        return [dict(axes)] if axes or not trials else []
-    return [overlay(axes, subset) for subset in subsets.values()]
+    axes: Grid = field(default_factory=dict)
+    subsets: Mapping[str, Grid] = field(default_factory=dict)
+    """Named grids laid over ``axes``; when there are any, the plan is their union."""
+    exclude: tuple[Grid, ...] = ()
+    trials: tuple[Choices, ...] = ()
+    baseline: Choices = field(default_factory=dict)
+    """A trial that names no value takes this one, and the report compares with it."""
+
+    @property
+    def grids(self) -> list[Grid]:
+        """The grids whose union is planned: each subset laid over the axes, else the axes alone.
+
+        A file without axes has one trial, because an empty grid has one configuration; but a list
+        of single trials stands alone.
+        """
+        if not self.subsets:
+            return [self.axes] if self.axes or not self.trials else []
+        return [overlay(self.axes, subset) for subset in self.subsets.values()]
+
+    @property
+    def size(self) -> int:
+        """The number of configurations before any is excluded."""
+        return len(self.trials) + sum(math.prod(map(len, grid.values())) for grid in self.grids)
+
+
+@functools.cache
+def owned_arguments() -> dict[str, str]:
+    """Training argument -> the technique axis that sets it."""
+    owners: dict[str, str] = {}
+    for axis in AXES.values():
+        names = {axis.integer_argument or ""}
+        names = names.union(*(row.training_arguments for row in axis.variants.values())) - {""}
+        # The user may write an argument by its name in a newer transformers.
+        names |= {RENAMED[name] for name in names & RENAMED.keys()}
+        # Sorted, because a set has no order and errors list the names.
+        owners |= dict.fromkeys(sorted(names), axis.name)
+    return owners
 
 
 def deciding_axis(argument: str, used: Collection[str]) -> str | None:
@@ -61,7 +101,33 @@ def deciding_axis(argument: str, used: Collection[str]) -> str | None:
     return axis if axis in used else None
 
 
-class AxisReader:
+def read_grids(document: Document) -> tuple[Grids, Collection[str], list[Problem]]:
+    """All grids and choices of a file, the axes that occur in them, and what is wrong with them.
+
+    A key of a wrong type counts as empty here. The check against the schema reports it.
+    """
+    reader, content = _AxisReader(document), document.value
+    subsets = content.get("subsets")
+    grids = Grids(
+        subsets={
+            name: reader.grid(subset.get("axes"), "subsets", name, "axes")
+            for name, subset in (subsets if isinstance(subsets, dict) else {}).items()
+            if isinstance(subset, dict)
+        },
+        exclude=tuple(reader.grid(entry, "exclude", at) for at, entry in _list(content, "exclude")),
+        trials=tuple(reader.choices(entry, "trials", at) for at, entry in _list(content, "trials")),
+        axes=reader.grid(content.get("axes"), "axes"),
+        baseline=reader.choices(content.get("baseline"), "baseline"),
+    )
+    return grids, reader.used, reader.problems
+
+
+def _list(content: Mapping[str, Any], key: str) -> Iterator[tuple[int, Any]]:
+    found = content.get(key)
+    return enumerate(found if isinstance(found, list) else [])
+
+
+class _AxisReader:
     """Reads grids and choices; collects their ``problems``, and in ``used`` the axes that occur."""
 
     def __init__(self, document: Document) -> None:
@@ -70,12 +136,10 @@ class AxisReader:
         self._document = document
 
     def grid(self, section: Any, *at: str | int) -> Grid:
-        """The grid that the file has at a key path."""
         named = self._axes(section, at)
         return {axis: tuple(self._values(axis, raw, (*at, axis))) for axis, raw in named}
 
     def choices(self, section: Any, *at: str | int) -> Choices:
-        """The value of each axis that the file names at a key path."""
         chosen: dict[str, Choice] = {}
         for axis, raw in self._axes(section, at):
             if isinstance(raw, list):
@@ -86,7 +150,7 @@ class AxisReader:
 
     def _axes(self, section: Any, at: KeyPath) -> Iterator[tuple[str, Any]]:
         if not isinstance(section, dict):
-            return  # the check against the schema reports this
+            return
         # Report the contradiction and still read both axes: each is valid alone.
         if EFFECTIVE_BATCH in section and ACCUMULATION in section:
             message = "contradicts accumulation, which it decides; remove one of them"
@@ -133,45 +197,6 @@ class AxisReader:
         self.problems.append(self._document.problem(at, message))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Grids:
-    """The grids and choices of a config file. Each field holds the key of the same name."""
-
-    axes: Grid
-    subsets: Mapping[str, Grid]
-    exclude: tuple[Grid, ...]
-    trials: tuple[Choices, ...]
-    baseline: Choices
-
-    @property
-    def size(self) -> int:
-        """The number of configurations before any is excluded."""
-        grids = grids_of(self.axes, self.subsets, self.trials)
-        return len(self.trials) + sum(math.prod(map(len, grid.values())) for grid in grids)
-
-
-def read_grids(content: Mapping[str, Any], reader: AxisReader) -> Grids:
-    """Read all grids and choices of a document. The reader collects their problems. A key of a
-    wrong type counts as empty here. The check against the schema reports it."""
-    subsets = content.get("subsets")
-    return Grids(
-        subsets={
-            name: reader.grid(subset.get("axes"), "subsets", name, "axes")
-            for name, subset in (subsets if isinstance(subsets, dict) else {}).items()
-            if isinstance(subset, dict)
-        },
-        exclude=tuple(reader.grid(entry, "exclude", at) for at, entry in _list(content, "exclude")),
-        trials=tuple(reader.choices(entry, "trials", at) for at, entry in _list(content, "trials")),
-        axes=reader.grid(content.get("axes"), "axes"),
-        baseline=reader.choices(content.get("baseline"), "baseline"),
-    )
-
-
-def _list(content: Mapping[str, Any], key: str) -> Iterator[tuple[int, Any]]:
-    found = content.get(key)
-    return enumerate(found if isinstance(found, list) else [])
-
-
 def _name_problem(name: str) -> str | None:
     """What is wrong with the name of an axis; None if nothing is."""
     axes = [*AXES, EFFECTIVE_BATCH]
@@ -200,6 +225,51 @@ def _takes_names(axis: str, value: Any) -> bool:
     if axis not in AXES or AXES[axis].integer_argument:
         return False
     return isinstance(value, str) or not AXES[axis].takes_integers
+
+
+def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[Remark]]:
+    """The value of a technique axis in its written form, and what is wrong with it.
+
+    ``source`` is the value as the file has it.
+    """
+    if isinstance(value, str) and (value in axis.variants or axis.fits_pattern(value)):
+        return value, []
+    if isinstance(value, dict) and axis.families:
+        return read_family(axis, value)
+    if isinstance(value, str) and axis.families and ("(" in value or value in axis.families):
+        return read_family(axis, value)
+    return "", [Remark((), _unknown_name(axis, value, source))]
+
+
+def _unknown_name(axis: Axis, value: Any, source: str) -> str:
+    if isinstance(value, str):
+        return _unknown_text(axis, value)
+    # YAML 1.1 reads on, off, yes and no as booleans.
+    if isinstance(value, bool):
+        return (
+            f"YAML reads {source} as {described(value)}, and this axis takes names; valid choices: "
+            f"{', '.join(axis.names)}"
+        )
+    return f"must be a name, not {described(value)}; {advice(source, axis.names)}"
+
+
+def _unknown_text(axis: Axis, text: str) -> str:
+    """What to write instead of a text that is no value of the axis."""
+    if axis.takes_integers:
+        names = " or ".join(axis.variants)
+        hint = "; write it without quotes" if text.isdecimal() else ""
+        return f'must be an integer from 1 or {names}, not the text "{text}"{hint}'
+    if axis.pattern is not None and text.startswith(axis.pattern.form.partition("<")[0]):
+        # The first clause of its description says which numbers there are.
+        numbers = axis.pattern.doc.partition(";")[0].replace("`", "")
+        return f'"{text}" is not known; write {axis.pattern.form}: {numbers}'
+    problem = f'"{text}" is not known; {advice(text, axis.names)}'
+    families = [name for name in axis.families if text.startswith(name)]
+    if not families:
+        return problem
+    # A question ends a sentence, so the next clause then begins a new one.
+    joint = " With" if problem.endswith("?") else "; with"
+    return f"{problem}{joint} parameters of your own: {max(families, key=len)}(name=value)"
 
 
 def _value_problem(axis: str, value: Any) -> str | None:

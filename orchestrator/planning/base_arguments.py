@@ -11,13 +11,12 @@ from typing import Any
 
 from jobs.permissions import argument_refusals, deepspeed_refusals
 from jobs.spec import Choice, DataSpec
-from jobs.techniques import AXES
+from jobs.techniques import AXES, Axis, Variant
 from orchestrator.planning.arguments import (
-    CUSTOM,
     argument_defaults,
     argument_names,
-    owned_arguments,
-    runner_reason,
+    ignored_reason,
+    older_name,
 )
 from orchestrator.planning.axes import (
     EFFECTIVE_BATCH,
@@ -27,37 +26,22 @@ from orchestrator.planning.axes import (
     deciding_axis,
     integer_problem,
     overlay,
+    owned_arguments,
 )
-from orchestrator.planning.document import Document, DocumentPart, part_of
-from orchestrator.planning.library_facts import installed_version
+from orchestrator.planning.document import Document, part_of
 from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
 from orchestrator.storage.redaction import secret_paths
 
+CUSTOM = "custom"
+"""The value of an axis that the user's own arguments or DeepSpeed file decide."""
 DEFAULT = "default"
 """The value of an argument's axis if a trial does not set the argument."""
 
-_NEVER_RECORDED = ("loggers",)
-"""Keys whose values may be secrets: run.json shows them as ``***``."""
 _BATCH_KEYS = (
     "train_batch_size",
     "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps",
 )
-
-_FORMER = """
-overwrite_output_dir evaluation_strategy per_gpu_train_batch_size per_gpu_eval_batch_size
-warmup_ratio logging_dir save_safetensors no_cuda use_mps_device jit_mode_eval use_ipex
-fp16_opt_level half_precision_backend tpu_num_cores tpu_metrics_debug past_index adafactor
-group_by_length use_legacy_prediction_loop include_inputs_for_metrics fp16_backend mp_parameters
-torchdynamo ray_scope include_tokens_per_second dispatch_batches split_batches
-"""
-"""Fields of TrainingArguments in transformers 4 that version 5 removed."""
-_TODAY: Mapping[str, str] = {
-    "adafactor": "optim: adafactor",
-    "group_by_length": "train_sampling_strategy: group_by_length",
-    "per_gpu_train_batch_size": "per_device_train_batch_size",
-}
-"""Removed field that changes the cost of a step if it is set -> how to write it today."""
 _FILLED_IN: tuple[Any, ...] = (
     [],
     {},
@@ -71,20 +55,22 @@ _FILLED_IN: tuple[Any, ...] = (
     },
 )
 """What a field without a value becomes when TrainingArguments are written to a file."""
-_LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_model", "debug")
-"""Prefixes of arguments about logs and names, which do not change the training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaseArguments:
     """The user's own arguments and DeepSpeed file, with what is wrong in them."""
 
+    choices: Choices
+    """The value of every technique axis that the sweep does not set: the user's, else the default.
+    """
     training_arguments: Mapping[str, Any]
+    """The arguments that no axis has a value for."""
     left_aside: Mapping[str, Any]
     """Those of the user's arguments that no trial uses, without secrets."""
     deepspeed: Mapping[str, Any] | None
     problems: tuple[Problem, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
     """What was left out of the user's file, in one line."""
 
 
@@ -96,36 +82,38 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     document they are a problem.
     """
     problems: list[Problem] = []
-    none = DocumentPart(document=document, at=(), value={})
-    arguments = _part(document, "training_arguments", problems) or none
+    given = _part(document, "training_arguments", problems) or replace(document, value={})
     deepspeed = _part(document, "deepspeed", problems)
-    is_own_file = arguments.document is not document
-    if is_own_file and deepspeed is None and arguments.value.get("deepspeed"):
+    is_own_file = isinstance(document.value.get("training_arguments"), str)
+    if is_own_file and deepspeed is None and given.value.get("deepspeed"):
         # As for the Trainer, the arguments file may name the DeepSpeed file.
-        deepspeed = _part(arguments.document, "deepspeed", problems)
-    arguments, left_aside, notes = usable_arguments(arguments, used, is_own_file=is_own_file)
-    # Records would repeat a secret anywhere in the file, except in the keys that no trial needs.
-    recorded = {key: value for key, value in document.value.items() if key not in _NEVER_RECORDED}
-    problems += secret_problems(replace(none, value=recorded))
-    problems += argument_problems(arguments, used)
-    problems += secret_problems(arguments)
+        deepspeed = _part(given, "deepspeed", problems)
+    arguments, left_aside, note = _usable_arguments(given, used, is_own_file=is_own_file)
+    # Records would repeat a secret anywhere in the file, except of loggers: run.json shows ``***``.
+    recorded = {key: value for key, value in document.value.items() if key != "loggers"}
+    problems += _secret_problems(replace(document, value=recorded))
+    problems += _argument_problems(arguments, used)
+    problems += _secret_problems(arguments)
     if deepspeed is not None:
-        problems += deepspeed_problems(deepspeed, used)
-        problems += secret_problems(deepspeed)
+        problems += _deepspeed_problems(deepspeed, used)
+        problems += _secret_problems(deepspeed)
+    settings = None if deepspeed is None else deepspeed.value
+    choices, others = _own_choices(arguments.value, settings)
     return BaseArguments(
-        training_arguments=arguments.value,
+        choices=choices,
+        training_arguments=others,
         left_aside={
             name: value
             for name, value in left_aside.items()
             if not any(secret_paths({name: value}))
         },
-        deepspeed=None if deepspeed is None else deepspeed.value,
+        deepspeed=settings,
         problems=tuple(problems),
-        notes=tuple(notes),
+        notes=(note,) if note else (),
     )
 
 
-def _part(document: Document, key: str, problems: list[Problem]) -> DocumentPart | None:
+def _part(document: Document, key: str, problems: list[Problem]) -> Document | None:
     """The mapping under a key; None if there is none. Adds its problems to ``problems``."""
     try:
         return part_of(document, key)
@@ -134,29 +122,31 @@ def _part(document: Document, key: str, problems: list[Problem]) -> DocumentPart
         return None
 
 
-def usable_arguments(
-    part: DocumentPart, used: Collection[str], *, is_own_file: bool
-) -> tuple[DocumentPart, dict[str, Any], list[str]]:
+def _usable_arguments(
+    part: Document, used: Collection[str], *, is_own_file: bool
+) -> tuple[Document, dict[str, Any], str]:
     """The arguments that a trial uses, those that it leaves aside, and a note about these.
 
-    ``used`` are the axes of the sweep. An argument that no version of transformers has is kept, so
-    that a later check reports it. Beside the axes in one file (not ``is_own_file``), an argument
-    that an axis sets is kept, too: the two contradict each other.
+    An argument that no version of transformers has is kept, so that a later check reports it.
+    Beside the axes in one file (not ``is_own_file``), an argument that an axis sets is kept, too:
+    the two contradict each other.
     """
     kept: dict[str, Any] = {}
     ignored: dict[str, list[str]] = {}
     for name, value in part.value.items():
         if is_own_file and _is_default(name, value):
             continue  # a file that the Trainer wrote has every field
-        reason = _reason(name, value, used if is_own_file else ())
+        reason = ignored_reason(name, value)
+        if is_own_file and not reason and (axis := deciding_axis(name, used)):
+            reason = f"what the axis {axis} decides"
         if reason:
             ignored.setdefault(reason, []).append(name)
         else:
             kept[name] = value
     left_aside = {name: part.value[name] for names in ignored.values() for name in names}
     listed = [f"{reason} ({', '.join(names)})" for reason, names in ignored.items()]
-    notes = [f"{part.document.file}: left aside: {'; '.join(listed)}"] if listed else []
-    return replace(part, value=kept), left_aside, notes
+    note = f"{part.file}: left aside: {'; '.join(listed)}" if listed else ""
+    return replace(part, value=kept), left_aside, note
 
 
 def _is_default(name: str, value: Any) -> bool:
@@ -174,23 +164,7 @@ def _is_default(name: str, value: Any) -> bool:
     return any(type(value) is type(known) and value == known for known in values)
 
 
-def _reason(name: str, value: Any, used: Collection[str]) -> str:
-    """Why a trial ignores an argument of the file; empty if it uses the argument."""
-    if runner_reason(name) or name.startswith(_LOGGING):
-        return "what a measurement decides itself"
-    axis = deciding_axis(name, used)
-    if axis is not None:
-        return f"what the axis {axis} decides"
-    fields = argument_names()
-    if name in _FORMER.split() and fields is not None and name not in fields:
-        if value and name in _TODAY:
-            return f"what is written {_TODAY[name]} today"
-        return f"what transformers {installed_version('transformers')} no longer has"
-    return ""
-
-
-def argument_problems(part: DocumentPart, used: Collection[str]) -> Iterator[Problem]:
-    """The problems of the user's training arguments in a sweep with the axes ``used``."""
+def _argument_problems(part: Document, used: Collection[str]) -> Iterator[Problem]:
     for name, value in part.value.items():
         if problem := _argument_problem(name, value, used):
             yield part.problem((name,), problem)
@@ -212,7 +186,7 @@ def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
     return ""
 
 
-def deepspeed_problems(part: DocumentPart, used: Collection[str]) -> Iterator[Problem]:
+def _deepspeed_problems(part: Document, used: Collection[str]) -> Iterator[Problem]:
     """Values of the user's DeepSpeed file that would contradict the trial's arguments."""
     yield from itertools.starmap(part.problem, deepspeed_refusals(part.value))
     # The value "auto" makes DeepSpeed take the trial's own value.
@@ -230,7 +204,7 @@ def deepspeed_problems(part: DocumentPart, used: Collection[str]) -> Iterator[Pr
         yield part.problem(("optimizer",), 'contradicts the axis "optimizer"; remove one of them')
 
 
-def _zero_problems(part: DocumentPart) -> Iterator[Problem]:
+def _zero_problems(part: Document) -> Iterator[Problem]:
     """Sections that are no mappings, in which later code reads what is offloaded, and ZenFlow."""
     at: KeyPath = ("zero_optimization",)
     zero = part.value.get("zero_optimization")
@@ -249,6 +223,67 @@ def _zero_problems(part: DocumentPart) -> Iterator[Problem]:
             yield part.problem(place, f"must be a mapping, not {described(section)}")
 
 
+def _secret_problems(part: Document) -> Iterator[Problem]:
+    message = (
+        "looks like a secret, and records, tables and exported scripts would show it; remove it,"
+        " and give it in the environment (HF_TOKEN is the Hub's token)"
+    )
+    for at in secret_paths(part.value):
+        yield part.problem(at, message)
+
+
+def _own_choices(
+    arguments: Mapping[str, Any], deepspeed: Mapping[str, Any] | None
+) -> tuple[dict[str, Choice], dict[str, Any]]:
+    """The value of every technique axis, and the arguments that are no value of any."""
+    choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
+    # A DeepSpeed file decides the offload axis, and the optimizer if it names one.
+    if deepspeed is not None:
+        choices["offload"] = CUSTOM
+        if "optimizer" in deepspeed:
+            choices["optimizer"] = CUSTOM
+    others = dict(arguments)
+    owners = owned_arguments()
+    for name, axis in AXES.items():
+        own = {key: value for key, value in arguments.items() if owners.get(key) == name}
+        if own:
+            choices[name] = _value_of(axis, own)
+            if choices[name] != CUSTOM:
+                others = {key: value for key, value in others.items() if key not in own}
+    return choices, others
+
+
+def _value_of(axis: Axis, own: Mapping[str, Any]) -> Choice:
+    """The value of the axis that sets the user's arguments; CUSTOM if no value does.
+
+    If several do, it is the one with the fewest arguments that the user did not set.
+    """
+    if axis.integer_argument:
+        integer: int = own[axis.integer_argument]
+        return integer
+    # Under the names in the axis's rows.
+    own = {older_name(key): value for key, value in own.items()}
+    fitting = {name: row for name, row in axis.variants.items() if _has_arguments(own, row)}
+
+    def beyond(name: str) -> tuple[int, int]:
+        variant = fitting[name]
+        unset = variant.training_arguments.keys() - own.keys()
+        return len(unset), len(variant.model_kwargs) + len(variant.hooks)
+
+    return min(fitting, key=beyond, default=CUSTOM)
+
+
+def _has_arguments(own: Mapping[str, Any], variant: Variant) -> bool:
+    """Whether a variant has the user's arguments: none contradicts it, and all its switches are on.
+
+    A switch that the user has not set is off. Other arguments are details of a switch, so they may
+    be missing.
+    """
+    given = variant.training_arguments
+    is_equal = all((value or None) == (given.get(name) or None) for name, value in own.items())
+    return is_equal and {name for name, value in given.items() if value is True} <= own.keys()
+
+
 def baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Choices:
     """Each axis's value: the file's, else its first, else the user's own, else the default."""
     # A training argument that only subsets, trials or exclusions name keeps its value from outside
@@ -256,37 +291,9 @@ def baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Choices:
     named: set[str] = set().union(*grids.subsets.values(), *grids.trials, *grids.exclude)
     arguments = sorted(named - {*AXES, EFFECTIVE_BATCH})
     choices = {name: base.training_arguments.get(name, DEFAULT) for name in arguments}
-    choices |= _base_choices(base.training_arguments, base.deepspeed)
+    choices |= base.choices
     if SEQUENCE_LENGTH in {*grids.axes, *named} and data.synthetic is not None:
         # Lengths that are numbers can be compared. What a file has is known only when it is read.
         choices[SEQUENCE_LENGTH] = data.synthetic.sequence_length
     first_values = {axis: values[0] for axis, values in grids.axes.items()}
     return overlay(choices, overlay(first_values, grids.baseline))
-
-
-def _base_choices(
-    arguments: Mapping[str, Any], deepspeed: Mapping[str, Any] | None
-) -> dict[str, Choice]:
-    """The value of every technique axis if the sweep sets none: the user's, else the default."""
-    choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
-    for argument, owner in owned_arguments().items():
-        if argument in arguments:
-            # An integer is a value of its axis. Any other argument may equal no variant.
-            is_value = AXES[owner].integer_argument
-            choices[owner] = arguments[argument] if is_value else CUSTOM
-    # A DeepSpeed file decides the offload axis, and the optimizer if it names one.
-    if deepspeed is not None:
-        choices["offload"] = CUSTOM
-        if "optimizer" in deepspeed:
-            choices["optimizer"] = CUSTOM
-    return choices
-
-
-def secret_problems(part: DocumentPart) -> Iterator[Problem]:
-    """A problem for each value that looks like a secret."""
-    message = (
-        "looks like a secret, and records, tables and exported scripts would show it; remove it,"
-        " and give it in the environment (HF_TOKEN is the Hub's token)"
-    )
-    for at in secret_paths(part.value):
-        yield part.problem(at, message)

@@ -9,9 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from jobs.permissions import model_refusals
-from jobs.spec import DataSpec, MeasureSpec, ModelSpec, UserCode, from_json
-from orchestrator.planning.arguments import with_own_values
-from orchestrator.planning.axes import AxisReader, Grids, read_grids
+from jobs.spec import (
+    DatasetFile,
+    DataSpec,
+    MeasureSpec,
+    ModelSpec,
+    RowLengthDistribution,
+    SyntheticData,
+    UserCode,
+)
+from orchestrator.planning.axes import Grids, read_grids
 from orchestrator.planning.base_arguments import BaseArguments, baseline, read_base_arguments
 from orchestrator.planning.config_errors import typed
 from orchestrator.planning.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
@@ -24,7 +31,6 @@ from orchestrator.planning.prechecks.model_configuration import (
 from orchestrator.planning.prechecks.user_code import read_user_code
 from orchestrator.planning.problems import ConfigError, KeyProblems, closest, did_you_mean
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.storage.location import location
 
 __all__ = ["ConfigError", "SweepConfig", "load_config"]
 
@@ -48,10 +54,9 @@ def load_config(
     document = read_document(Path(path))
     file = typed(document.value)
     # Axes are read apart from the model, which cannot express what they may hold.
-    reader = AxisReader(document)
-    grids = read_grids(document.value, reader)
-    base = read_base_arguments(document, reader.used)
-    problems = [*reader.problems, *base.problems]
+    grids, used, problems = read_grids(document)
+    base = read_base_arguments(document, used)
+    problems += base.problems
     if not isinstance(file, ConfigFile):
         problems += itertools.starmap(document.problem, file)
         raise ConfigError(problems)
@@ -113,20 +118,19 @@ def _checked(
     model, measure, follow_up = _model(file, folder), _measure(file), _follow_up(file.follow_up)
     notes = (*_notes_on_the_model(file), *base.notes)
     data = _data(file, folder)
-    choices, arguments = with_own_values(baseline(grids, base, data), base.training_arguments)
     return SweepConfig(
         name=name,
         path=path,
         model=model,
         data=data,
-        training_arguments=arguments,
+        training_arguments=base.training_arguments,
         left_aside=base.left_aside,
         deepspeed=base.deepspeed,
         axes=grids.axes,
         subsets=grids.subsets,
         exclude=grids.exclude,
         trials=grids.trials,
-        baseline=choices,
+        baseline=baseline(grids, base, data),
         measure=measure,
         repeats=file.measure.repeats,
         follow_up=follow_up,
@@ -135,7 +139,7 @@ def _checked(
         budgets=tuple(file.budgets),
         search=file.search,
         loggers=file.loggers.model_dump(exclude_unset=True),
-        output=location(file.output or f"runs/{name}"),
+        output=file.output or Path("runs", name),
         own_code=user_code,
         notes=notes,
     )
@@ -162,19 +166,21 @@ def _notes_on_the_model(file: ConfigFile) -> Iterator[str]:
 
 
 def _data(file: ConfigFile, folder: Path) -> DataSpec:
-    fields = file.data.model_dump()
-    rows = file.data.file
-    if rows is not None:
-        tokenizer = rows.tokenizer
-        if tokenizer is None and file.model.task == "image-text-to-text":
-            # The checkpoint's own processor reads images with texts.
-            tokenizer = file.model.name_or_path
-        fields["file"] |= {
-            "path": str(folder / rows.path),
-            "format": rows.known_format,
-            "tokenizer": _located(tokenizer, folder),
-        }
-    return from_json(DataSpec, fields)
+    synthetic, rows = file.data.synthetic, file.data.file
+    if synthetic is not None:
+        lengths = synthetic.lengths and RowLengthDistribution(**dict(synthetic.lengths))
+        return DataSpec(synthetic=SyntheticData(**{**dict(synthetic), "lengths": lengths}))
+    assert rows is not None
+    tokenizer = rows.tokenizer
+    if tokenizer is None and file.model.task == "image-text-to-text":
+        # The checkpoint's own processor reads images with texts.
+        tokenizer = file.model.name_or_path
+    located = {
+        "path": str(folder / rows.path),
+        "format": rows.known_format,
+        "tokenizer": _located(tokenizer, folder),
+    }
+    return DataSpec(file=DatasetFile(**{**dict(rows), **located}))
 
 
 def _located(name: str | None, folder: Path) -> str | None:

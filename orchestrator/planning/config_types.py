@@ -15,7 +15,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from orchestrator.storage.location import location
+from orchestrator.storage.location import Location, location
 from orchestrator.units import DURATION_PATTERN, SIZE_PATTERN, duration_seconds, size_bytes
 
 
@@ -75,9 +75,10 @@ def _check_name(value: str | None) -> str | None:
     return value
 
 
-def _check_output(value: str | None) -> str | None:
-    location(value or "")  # raises ValueError
-    return value
+def _output(value: object) -> Location | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError("must be text")
+    return location(value) if value else None
 
 
 def _parsed(
@@ -111,5 +112,5 @@ Texts = Annotated[tuple[str, ...], Field(strict=False)]
 """A list of texts. It is not strict, because YAML has lists and no tuples."""
 RunName = Annotated[str | None, AfterValidator(_check_name)]
 """A name that can be the name of a folder."""
-Output = Annotated[str | None, AfterValidator(_check_output)]
+Output = Annotated[Location | None, *_parsed(_output, {"type": "string"}, {"type": "null"})]
 """A folder or a URI."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,12 @@ _PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """A file's top-level mapping, with the line and the spelling of its values."""
+    """A mapping of a file, with the line and the spelling of the file's values."""
 
     file: str
     value: dict[str, Any]
+    at: KeyPath = ()
+    """Where the mapping is in the file; empty: it is all of the file."""
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
     """Path of a value -> its line, from 1."""
     written: Mapping[KeyPath, str] = field(default_factory=dict)
@@ -37,7 +39,7 @@ class Document:
 
     def problem(self, at: KeyPath, message: str) -> Problem:
         """A problem of the value at ``at``, at its line or that of the nearest enclosing value."""
-        enclosing = at
+        at = enclosing = (*self.at, *at)
         # A key that is missing has no line, but its section has.
         while enclosing and enclosing not in self.lines:
             enclosing = enclosing[:-1]
@@ -45,28 +47,15 @@ class Document:
         return Problem(file=self.file, line=line, key=dotted(at), message=message)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentPart:
-    """A mapping inside a document, or all of another file that the document names."""
-
-    document: Document
-    at: KeyPath
-    value: dict[str, Any]
-
-    def problem(self, at: KeyPath, message: str) -> Problem:
-        """A problem of the value at ``at`` within this part."""
-        return self.document.problem((*self.at, *at), message)
-
-
-def part_of(document: Document, key: str) -> DocumentPart | None:
-    """The mapping under a top-level key, or in the file that the key names (beside the document).
+def part_of(document: Document, key: str) -> Document | None:
+    """The mapping under a key, or all of the file that the key names (beside the document).
 
     None if the key is absent or has another type. Raises ConfigError on a file that cannot be
     read.
     """
     value = document.value.get(key)
     if isinstance(value, dict):
-        return DocumentPart(document=document, at=(key,), value=value)
+        return replace(document, at=(*document.at, key), value=value)
     if not isinstance(value, str):
         return None
     # Like every path of a config, it is relative to the file.
@@ -74,8 +63,7 @@ def part_of(document: Document, key: str) -> DocumentPart | None:
     # os.path.isfile is False for a name that is too long; Path.is_file raises.
     if not os.path.isfile(path):
         raise ConfigError([document.problem((key,), f"there is no file {path}")])
-    other = read_document(path)
-    return DocumentPart(document=other, at=(), value=other.value)
+    return read_document(path)
 
 
 def read_document(path: Path) -> Document:

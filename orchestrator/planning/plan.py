@@ -19,17 +19,15 @@ from jobs.spec import (
 from jobs.techniques import AXES, Variant, merge
 from jobs.techniques.axes.offload import deepspeed_row
 from jobs.techniques.variant import OTHER_WORKLOAD
-from orchestrator.planning.arguments import CUSTOM
 from orchestrator.planning.axes import (
     ACCUMULATION,
     EFFECTIVE_BATCH,
     MICRO_BATCH,
     SEQUENCE_LENGTH,
     Choices,
-    grids_of,
     overlay,
 )
-from orchestrator.planning.base_arguments import DEFAULT
+from orchestrator.planning.base_arguments import CUSTOM, DEFAULT
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.validity import Variants, broken_rules, traits_of
@@ -123,7 +121,7 @@ def _configurations(config: SweepConfig) -> Iterator[Choices]:
 
 def _assignments(config: SweepConfig) -> Iterator[Choices]:
     """What the file asks for: its grids, then its single trials, laid over the baseline."""
-    for grid in grids_of(config.axes, config.subsets, config.trials):
+    for grid in config.grids:
         # The last axis of the file varies fastest.
         for values in itertools.product(*grid.values()):
             yield overlay(config.baseline, dict(zip(grid, values, strict=True)))

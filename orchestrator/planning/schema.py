@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from jobs.techniques import AXES, Axis, Family
-from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES, owned_arguments
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH
+from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES
+from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, owned_arguments
 from orchestrator.planning.config_model import ConfigFile
 from orchestrator.planning.config_types import keys_of, sections_in
 from orchestrator.planning.loggers import LOGGERS

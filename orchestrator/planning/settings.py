@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, UserCode, to_json
-from orchestrator.planning.axes import SEQUENCE_LENGTH, Choices, Grid, grids_of
+from orchestrator.planning.axes import SEQUENCE_LENGTH, Choices, Grid, Grids
 from orchestrator.planning.config_model import CpuFallback, FollowUpPolicy, Resources
 from orchestrator.planning.search_options import DEFAULT_SEARCH, SearchOptions
 from orchestrator.storage.location import Location
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SweepConfig:
-    """One sweep, checked. Axis values are those of the file; sizes are bytes, times seconds."""
+class SweepConfig(Grids):
+    """One sweep, checked. Axis values are those of the file; sizes are bytes, times seconds.
+
+    ``baseline`` has a value of every axis.
+    """
 
     name: str
     path: Path
@@ -28,16 +31,6 @@ class SweepConfig:
     """The user's arguments that no trial uses; an exported training has their epochs and seed."""
     deepspeed: Mapping[str, Any] | None = None
     """The user's own DeepSpeed file; the offload axis adds to it."""
-    axes: Grid = field(default_factory=dict)
-    subsets: Mapping[str, Grid] = field(default_factory=dict)
-    """Named grids laid over ``axes``; when there are any, the plan is their union."""
-    exclude: tuple[Grid, ...] = ()
-    trials: tuple[Choices, ...] = ()
-    baseline: Choices = field(default_factory=dict)
-    """Every axis with a value.
-
-    A trial that names no value takes this one, and the report compares with it.
-    """
     measure: MeasureSpec = field(default_factory=MeasureSpec)
     repeats: int = 1
     follow_up: FollowUpPolicy = field(default_factory=FollowUpPolicy)
@@ -58,8 +51,8 @@ class SweepConfig:
     def axes_in_play(self) -> tuple[str, ...]:
         """The axes with more than one value somewhere in the sweep, in the order of the file."""
         # Grids first, in their order, then what single trials add to them or to the baseline.
-        grids: list[Grid] = [*grids_of(self.axes, self.subsets, self.trials)] or [{}]
-        grids += [{axis: (value,) for axis, value in trial.items()} for trial in self.trials]
+        singles = ({axis: (value,) for axis, value in trial.items()} for trial in self.trials)
+        grids: list[Grid] = [*(self.grids or [{}]), *singles]
         values: dict[str, set[Choice]] = {}
         for axis in dict.fromkeys(itertools.chain(self.axes, *grids)):
             # A grid that leaves an axis out has the baseline's value on it.

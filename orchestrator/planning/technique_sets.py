@@ -9,12 +9,17 @@ from jobs.record import TrialRecord
 from jobs.spec import Choice, MeasureSpec, TrialSpec
 from jobs.techniques import AXES
 from orchestrator.labels import label
-from orchestrator.planning.arguments import owned_arguments
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Choices
+from orchestrator.planning.axes import (
+    ACCUMULATION,
+    EFFECTIVE_BATCH,
+    MICRO_BATCH,
+    Choices,
+    owned_arguments,
+    read_technique,
+)
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import advice
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.technique_values import read_technique
 
 BATCH_AXES = (MICRO_BATCH, ACCUMULATION, EFFECTIVE_BATCH)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.planning.axes import SEQUENCE_LENGTH, grids_of
+from orchestrator.planning.axes import SEQUENCE_LENGTH
 from orchestrator.planning.problems import KeyPath
 from orchestrator.planning.settings import SweepConfig
 
@@ -47,7 +47,7 @@ def used_choices(config: SweepConfig, axis: str) -> set[Choice]:
     """The values of an axis that trials have: of a grid, of single trials, or the baseline's."""
     default = config.baseline.get(axis, AXES[axis].default)
     used = {trial.get(axis, default) for trial in config.trials}
-    for grid in grids_of(config.axes, config.subsets, config.trials):
+    for grid in config.grids:
         used.update(grid.get(axis, (default,)))
     return used
 

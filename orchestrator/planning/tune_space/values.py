@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES, Variant
 from jobs.techniques.sample_kind import same_workload
-from orchestrator.planning.arguments import CUSTOM
 from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
+from orchestrator.planning.base_arguments import CUSTOM
 from orchestrator.planning.plan import trial_spec
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement

@@ -79,13 +79,27 @@ def test_load_config_exponent_without_dot_is_a_number(load):
     }
 
 
-def test_baseline_own_argument_is_a_value_of_its_axis(load):
-    config = load("training_arguments: {optim: sgd, per_device_train_batch_size: 3}")
-    assert (config.baseline["optimizer"], config.baseline["micro_batch"]) == ("sgd", 3)
-    newer = load("training_arguments: {activation_checkpointing: true}")
-    assert newer.baseline["activations"] == "checkpoint"
-    both = load("training_arguments: {fp16: true, tf32: true}")
-    assert both.baseline["precision"] == "custom"  # no value stands for both
+@pytest.mark.parametrize(
+    ("arguments", "axis", "value"),
+    [
+        ("bf16: true", "precision", "bf16"),
+        ("gradient_checkpointing: true", "activations", "checkpoint"),
+        ("activation_checkpointing: true", "activations", "checkpoint"),
+        ("torch_compile: true", "compile", "inductor"),
+        ("optim: sgd", "optimizer", "sgd"),
+        ("dataloader_num_workers: 2", "dataloader", "workers_2"),
+        ("per_device_train_batch_size: 3", "micro_batch", 3),
+    ],
+)
+def test_baseline_own_argument_is_a_value_of_its_axis(load, arguments, axis, value):
+    config = load(f"training_arguments: {{{arguments}}}")
+    assert (config.baseline[axis], config.training_arguments) == (value, {})
+
+
+def test_own_arguments_that_no_value_stands_for_stay(load):
+    config = load("training_arguments: {fp16: true, tf32: true}")
+    assert config.baseline["precision"] == "custom"
+    assert config.training_arguments == {"fp16": True, "tf32": True}
 
 
 def test_baseline_not_given_is_each_axis_first_value(load):

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from jobs.techniques import AXES
+from orchestrator.planning.axes import read_technique
 from orchestrator.planning.plan import plan
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.technique_values import read_technique
 
 Load = Callable[[str], SweepConfig]
 

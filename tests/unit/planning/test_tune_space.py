@@ -11,7 +11,6 @@ import pytest
 
 from jobs.spec import PLAIN
 from jobs.techniques import AXES, Variant
-from orchestrator.planning.arguments import with_own_values
 from orchestrator.planning.tune_space import policy
 from orchestrator.planning.tune_space.combinations import micro_batches
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
@@ -243,33 +242,6 @@ def test_policy_names_only_axes_and_values_that_exist():
         assert value in AXES[axis].variants
         assert other in AXES
     assert AXES.keys() >= policy.NOT_WITH_ALONE | policy.ALONE
-
-
-@pytest.mark.parametrize(
-    ("arguments", "axis", "value"),
-    [
-        ({"bf16": True}, "precision", "bf16"),
-        ({"tf32": True}, "precision", "tf32"),
-        ({"gradient_checkpointing": True}, "activations", "checkpoint"),
-        ({"activation_checkpointing": True}, "activations", "checkpoint"),
-        ({"torch_compile": True}, "compile", "inductor"),
-        ({"optim": "sgd"}, "optimizer", "sgd"),
-        ({"dataloader_num_workers": 2}, "dataloader", "workers_2"),
-    ],
-)
-def test_own_arguments_become_values_of_axes(arguments, axis, value):
-    baseline = {name: own.default for name, own in AXES.items()} | {axis: "custom"}
-    choices, kept = with_own_values(baseline, arguments)
-    assert choices[axis] == value
-    assert kept == {}
-
-
-def test_own_arguments_that_no_value_stands_for_stay():
-    baseline = {name: own.default for name, own in AXES.items()} | {"precision": "custom"}
-    arguments = {"fp16": True, "tf32": True, "learning_rate": 1e-4}
-    choices, kept = with_own_values(baseline, arguments)
-    assert choices["precision"] == "custom"
-    assert kept == arguments
 
 
 def test_micro_batches_are_evenly_spaced_in_each_octave():

@@ -56,7 +56,7 @@ def test_name_with_a_number_is_a_row_with_that_number(name, share):
 
 @pytest.mark.parametrize("name", [*MISSPELT[:13], "budget_0.5 ", "budget_0.5\n"])
 def test_second_spelling_of_a_number_is_unknown(name):
-    assert not ACTIVATIONS.is_name(name)
+    assert not ACTIVATIONS.fits_pattern(name)
     with pytest.raises(KeyError):
         ACTIVATIONS.variant(name)
 

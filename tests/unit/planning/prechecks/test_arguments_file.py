@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import api
-from orchestrator.planning.arguments import argument_names
-from orchestrator.planning.base_arguments import _FORMER
+from orchestrator.planning.arguments import FORMER, argument_names
 from orchestrator.planning.config import ConfigError, SweepConfig
 from orchestrator.planning.plan import plan
 from tests.support.config_files import config_of
@@ -87,7 +86,7 @@ def test_exported_arguments_are_accepted_and_mean_the_same(tmp_path):
 
 
 def test_former_arguments_are_none_of_the_installed_transformers():
-    assert argument_names().isdisjoint(_FORMER.split())
+    assert argument_names().isdisjoint(FORMER.split())
 
 
 def test_misspelt_argument_of_a_file_is_still_refused(tmp_path):

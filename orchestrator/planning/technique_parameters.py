@@ -1,4 +1,4 @@
-"""Reads the value of a technique axis: a name, or a name with parameters, in its written form."""
+"""Techniques with parameters of the user's own, checked against the classes of their libraries."""
 
 from __future__ import annotations
 
@@ -13,24 +13,15 @@ from orchestrator.planning.library_facts import facts, is_ours
 from orchestrator.planning.problems import Remark, advice, described
 
 
-def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[Remark]]:
-    """The value of a technique axis in its written form, and what is wrong with it.
+def read_family(axis: Axis, value: Mapping[str, Any] | str) -> tuple[str, list[Remark]]:
+    """A family with its parameters in its written form, and what is wrong with it.
 
-    ``source`` is the value as the file has it. A mapping ``{lora: {r: 16}}`` and the text
-    ``lora(r=16)`` are the same value.
+    A mapping ``{lora: {r: 16}}`` and the text ``lora(r=16)`` are the same value.
     """
-    if isinstance(value, str) and axis.is_name(value):
-        return value, []
-    if isinstance(value, dict) and axis.families:
-        return _read_mapping(axis, value)
-    if isinstance(value, str) and axis.families:
-        return _read_text(axis, value)
-    return "", [Remark((), _unknown_name(axis, value, source))]
+    return _read_text(axis, value) if isinstance(value, str) else _read_mapping(axis, value)
 
 
 def _read_text(axis: Axis, text: str) -> tuple[str, list[Remark]]:
-    if "(" not in text and text not in axis.families:
-        return "", [Remark((), _unknown_name(axis, text, text))]
     try:
         name, parameters = read(text)
     except ParametersError as error:
@@ -122,34 +113,3 @@ def _problem(family: Family, types: Mapping[str, Any], name: str, value: Any) ->
     if isinstance(value, str) and words:
         return f'{class_name} does not know "{value}" here; {advice(value, words)}'
     return f"{class_name} takes {types[name]['text']} here, not {described(value)}"
-
-
-def _unknown_name(axis: Axis, value: Any, source: str) -> str:
-    if isinstance(value, str):
-        return _unknown_text(axis, value)
-    # YAML 1.1 reads on, off, yes and no as booleans.
-    if isinstance(value, bool):
-        return (
-            f"YAML reads {source} as {described(value)}, and this axis takes names; valid choices: "
-            f"{', '.join(axis.names)}"
-        )
-    return f"must be a name, not {described(value)}; {advice(source, axis.names)}"
-
-
-def _unknown_text(axis: Axis, text: str) -> str:
-    """What to write instead of a text that is no value of the axis."""
-    if axis.takes_integers:
-        names = " or ".join(axis.variants)
-        hint = "; write it without quotes" if text.isdecimal() else ""
-        return f'must be an integer from 1 or {names}, not the text "{text}"{hint}'
-    if axis.pattern is not None and text.startswith(axis.pattern.form.partition("<")[0]):
-        # The first clause of its description says which numbers there are.
-        numbers = axis.pattern.doc.partition(";")[0].replace("`", "")
-        return f'"{text}" is not known; write {axis.pattern.form}: {numbers}'
-    problem = f'"{text}" is not known; {advice(text, axis.names)}'
-    families = [name for name in axis.families if text.startswith(name)]
-    if not families:
-        return problem
-    # A question ends a sentence, so the next clause then begins a new one.
-    joint = " With" if problem.endswith("?") else "; with"
-    return f"{problem}{joint} parameters of your own: {max(families, key=len)}(name=value)"
