@@ -53,7 +53,6 @@ def ranked_recipe(
 
 
 def _wanted(asked: Mapping[str, Choice]) -> dict[str, Choice]:
-    """Axis -> the wanted value: as asked, else the axis's default."""
     wanted: dict[str, Choice] = {axis: AXES[axis].default for axis in AXES}
     wanted.update(asked)
     effective_batch = wanted.pop("effective_batch", None)

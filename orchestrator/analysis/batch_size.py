@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -64,7 +64,7 @@ class BatchMeasurement:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities as null."""
-        raw = {own.name: getattr(self, own.name) for own in fields(self)}
+        raw = asdict(self)
         del raw["limit_bytes"]
         error95 = raw.pop("error95")
         return {
@@ -214,24 +214,19 @@ def saturation(sizes: Sequence[BatchMeasurement], tolerance: float) -> BatchMeas
 
 
 def advised(answer: BatchSizeResult, records: Sequence[TrialRecord]) -> BatchSizeResult:
-    """The answer with its losses checked, and with faster effective batches nearby.
-
-    ``records`` are the trials of the search. Their losses are compared with each other.
-    """
+    """The answer with the losses of the search's trials checked, and with faster batches nearby."""
     dataset = dataset_of_records(records, RunMetadata())
     checked = replace(answer, sizes=tuple(_checked(size, dataset) for size in answer.sizes))
     return replace(checked, nearby=_nearby(checked, dataset))
 
 
 def _checked(size: BatchMeasurement, dataset: Dataset) -> BatchMeasurement:
-    """The size with the loss flags that its row in the dataset has."""
     of_trial = [flags_of(row) for row in dataset.rows if row["trial_id"] == size.trial_id]
     losses = [flag for flags in of_trial for flag in flags if flag.kind in LOSS]
     return replace(size, flags=tuple(dict.fromkeys([*size.flags, *losses])))
 
 
 def _nearby(answer: BatchSizeResult, dataset: Dataset) -> tuple[Alternative, ...]:
-    """Much faster effective batches near the one asked for, if one was asked for."""
     if answer.effective_batch is None or dataset.main is None:
         return ()
     # Limits differ if other processes used the GPU during some trials. The smallest is safe.

@@ -87,10 +87,7 @@ def _pick(rankings: Rankings, budget: int) -> BudgetPick:
 
 
 def contenders(configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
-    """The fastest, then the next ones that may be as fast, three in all.
-
-    A configuration may be as fast if the difference is within the uncertainty of both speeds.
-    """
+    """The fastest, then the next ones that may be as fast by the errors of speeds, three in all."""
     by_speed = sorted(configurations, key=_speed_then_memory, reverse=True)
     return tuple(own for own in by_speed if _may_be_as_fast(own, by_speed[0]))[:3]
 

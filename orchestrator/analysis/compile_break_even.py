@@ -41,10 +41,6 @@ def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, 
 
 
 def _steps(compiled: Row, eager: Row) -> float | None:
-    """The extra time of the first step divided by the time that a later step saves.
-
-    Infinite if later steps save no time; None if the price of compiling is not known.
-    """
     # Compilation happens in the first step, so the extra time of that step is its price.
     spent = compiled["first_step_seconds"] - eager["first_step_seconds"]
     saved = eager["step_seconds_median"] - compiled["step_seconds_median"]

@@ -198,7 +198,6 @@ def _combined(
     column: str,
     checks: Mapping[str, LossCheck],
 ) -> Configuration:
-    """The configuration of these repeats: their median speed, and the worst of all else."""
     first = repeats[0]
     # A median speed is robust against one repeat that waited for the host; memory has to fit in
     # every repeat, so the largest counts.

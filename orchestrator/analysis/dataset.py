@@ -141,10 +141,7 @@ def build_dataset(table: TrialTable, losses: Losses, folder: Path | None = None)
 
 
 def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
-    """The axes that the run says it varied, then the others on which its rows differ.
-
-    All axes if there are none. Labels name these axes, so two configurations never share a label.
-    """
+    """All axes if there are none. Labels name them, so two configurations never share a label."""
     varying = dict.fromkeys(table.run.axes)
     for axis, column in table.axes.items():
         # A label names each accumulation that matters, so it needs no axis for it.
@@ -155,10 +152,7 @@ def _varying_axes(table: TrialTable, rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _set_loss_flags(rows: Iterable[dict[str, Any]], checks: Mapping[str, LossCheck]) -> None:
-    """Replace the rows' loss flags, also those that a trial set itself.
-
-    The run may have had fewer rows to compare with when old flags were set.
-    """
+    """Replace all loss flags: when old ones were set, there were fewer rows to compare with."""
     for row in rows:
         flags = [flag for flag in flags_of(row) if flag.kind not in LOSS]
         check = checks.get(row["trial_id"])
@@ -174,7 +168,6 @@ def _results(
     wanted: TrainingRecipe,
     losses: Losses,
 ) -> EnvironmentResults:
-    """The results of one environment; ``wanted`` is the baseline's recipe."""
     # If the baseline's recipe has no row that ended ok, the nearest measured recipe is ranked.
     recipe = wanted
     if wanted not in {own.training_recipe for own in measured}:

@@ -103,10 +103,7 @@ class PairedComparison:
 
 
 def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
-    """The tie-breaks among the rows of one environment.
-
-    In each group, every configuration is compared with the first.
-    """
+    """The tie-breaks among the rows of one environment: in each group, all against the first."""
     comparisons = []
     for (reference_id, *others), rounds in _rounds_by_group(rows).items():
         for trial_id in others:
@@ -155,10 +152,7 @@ def compared_with_first(
 def fastest_of(
     configurations: Sequence[Configuration], comparisons: Iterable[PairedComparison]
 ) -> Configuration | None:
-    """The first of these configurations, or the one that beat it most clearly in a tie-break.
-
-    None if there are no configurations.
-    """
+    """The first, or the one that beat it most clearly in a tie-break; None if there are none."""
     # Comparisons are made with the first of the group, so only the first can be beaten.
     with_first = compared_with_first(configurations, comparisons)
     won = [comparison for comparison in with_first if comparison.is_faster]

@@ -49,21 +49,12 @@ def speed(configuration: Configuration) -> float:
     return configuration.samples_per_second
 
 
-MEMORY_AND_SPEED = (little_memory, speed)
-"""The objectives of the front that reports show."""
-
-
-def memory_speed_front(configurations: Iterable[Configuration]) -> tuple[Configuration, ...]:
-    """The front of memory and speed, by rising memory."""
-    return pareto_front(configurations, MEMORY_AND_SPEED)
-
-
 def fronts_by(
     configurations: Iterable[Configuration], key: Callable[[Configuration], K]
 ) -> dict[K, tuple[Configuration, ...]]:
-    """Key -> the front of memory and speed of the configurations with this key.
+    """Key -> the front of memory and speed of the configurations with this key, by rising memory.
 
     Keys come in the order in which they first appear.
     """
     groups = grouped(configurations, key)
-    return {value: memory_speed_front(members) for value, members in groups.items()}
+    return {own: pareto_front(members, (little_memory, speed)) for own, members in groups.items()}

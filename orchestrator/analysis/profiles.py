@@ -38,10 +38,7 @@ def anatomy_of(run: Dataset, trial_ids: Sequence[str], row: Row) -> Anatomy | No
 
 
 def _at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
-    """A profile's anatomy, with idle time, rate and MFU computed from the step time of ``row``.
-
-    ``row`` is a trial of the same configuration, whose step time comes from more steps.
-    """
+    """Idle time, rate and MFU follow the step time of ``row``, which comes from more steps."""
     seconds = row.get("step_seconds_median")
     if not seconds:
         return anatomy
@@ -69,13 +66,11 @@ def _at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
 def memory_layers(row: Row) -> Mapping[str, int] | None:
     """Part of ``MEMORY_LAYERS`` -> bytes at the device's peak, for a trial without a profile.
 
-    None if a column is missing, or if the parts do not add up. Offloaded optimizer states are not
-    on the device.
+    None if a column is missing, or if the parts do not add up.
     """
     weights = row.get("model_allocated_bytes")
-    states = row.get("optimizer_state_bytes")
-    if row.get("offload_optimizer_device") not in (None, "none"):
-        states = 0
+    is_offloaded = row.get("offload_optimizer_device") not in (None, "none")
+    states = 0 if is_offloaded else row.get("optimizer_state_bytes")
     peaks = [row.get(column) for column in list(MEMORY_LAYERS.values())[2:]]
     if weights is None or states is None or None in peaks:
         return None

@@ -84,7 +84,6 @@ def guide_rows(
 
 
 def _is_the_guides_experiment(config: Mapping[str, Any]) -> bool:
-    """Whether the run trains BERT-large on as many samples and tokens as the guides did."""
     model = config.get("model") or {}
     shape = model.get("config") or {}
     data = (config.get("data") or {}).get("synthetic") or {}

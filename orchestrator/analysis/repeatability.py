@@ -118,14 +118,12 @@ def difference_error(before: SpeedError, after: SpeedError) -> SpeedError:
 
 
 def _variance(row: Row) -> float:
-    """The variance of the logarithm of a single trial's mean step time."""
     half_width = row.get("samples_per_second_ci95")
     half_width = math.inf if half_width is None else half_width
     # A 95 % interval of a normal distribution reaches 1.96 standard errors.
     own_steps = half_width / 1.96
     between = BETWEEN_TRIALS[pace_of(row)]
-    # The variation between trials has a relative part and a constant part. They are independent,
-    # so their squares add up. The constant part is a smaller share of a longer step.
+    # Both parts are independent, so their squares add up.
     step_seconds = row["effective_batch"] / row["samples_per_second"]
     between_trials = math.hypot(between.relative, between.seconds / step_seconds)
     # The steps that were fitted take 30 ms or more. For shorter steps the constant part would be

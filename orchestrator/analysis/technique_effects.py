@@ -100,7 +100,6 @@ def _effect(
 def _pairs_by_value(
     configurations: Sequence[Configuration], axis: str, default: Choice
 ) -> dict[Choice, list[Pair]]:
-    """Value of the axis -> its pairs with the baseline's value, of equal workload."""
     partners: dict[tuple[object, ...], Configuration] = {}
     for own in configurations:
         if own.choices[axis] == default:
@@ -117,7 +116,6 @@ def _pairs_by_value(
 
 
 def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...]:
-    """The values that must be equal in a pair that compares the axis."""
     # A pair may differ in the axis alone. Accumulations are compared at equal effective batch, so
     # the micro-batch may differ as well.
     is_accumulation = axis == "accumulation"
@@ -147,7 +145,6 @@ def cumulative_steps(
 
 
 def _moved_axes(configuration: Configuration, baseline: Mapping[str, Choice]) -> list[str]:
-    """The axes on which a configuration differs from the baseline."""
     return [axis for axis, value in configuration.choices.items() if value != baseline[axis]]
 
 
@@ -156,7 +153,6 @@ def _next(
     baseline: Mapping[str, Choice],
     added: Sequence[Step],
 ) -> Step | None:
-    """The next step: it differs from the last one on its axis. None if none was measured."""
     (_, start), (_, last) = added[0], added[-1]
     moved = [axis for axis, _ in added[1:]]
     # Micro-batch and accumulation change together, so only the accumulation is a step.

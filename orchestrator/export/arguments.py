@@ -74,7 +74,6 @@ def _evaluation_batch(spec: TrialSpec) -> int:
 
 
 def _checked_arguments(spec: TrialSpec) -> dict[str, Any]:
-    """The trial's own arguments under their older names. Raises NotExportableError."""
     # Without transformers on this machine, the names cannot be checked here. train.py checks them.
     names = argument_names()
     arguments = {}
@@ -126,8 +125,6 @@ def accelerate(spec: TrialSpec) -> dict[str, Any]:
 
 
 def _mixed_precision(spec: TrialSpec) -> str:
-    """The precision as accelerate names it."""
-    for precision in ("bf16", "fp16"):
-        if spec.settings.training_arguments.get(precision):
-            return precision
-    return "no"
+    """As accelerate names it."""
+    asked = spec.settings.training_arguments
+    return next((own for own in ("bf16", "fp16") if asked.get(own)), "no")

@@ -59,7 +59,6 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
 
 
 def _check_fields(file: DatasetFile) -> None:
-    """Raise NotExportableError if the trial read the file in a way that train.py cannot."""
     for declared in dataclasses.fields(file):
         value = getattr(file, declared.name)
         # An empty value means that the field is not used.
@@ -88,7 +87,6 @@ def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
 
 
 def _lengths(lengths: RowLengthDistribution | None) -> dict[str, Any] | None:
-    """The distribution of the lengths of rows; None: they are equally long."""
     if lengths is None:
         return None
     known(lengths.distribution, get_args(Distribution), "a distribution of lengths")

@@ -68,7 +68,7 @@ def data_module(modules: tuple[str, ...] = _MODULES) -> str:
 
 
 def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports of a module. Those for type checkers are in its only ``if``."""
+    """Those for type checkers are in a module's only ``if``."""
     for node in body:
         if isinstance(node, ast.If):
             yield from _imports(node.body)
@@ -79,11 +79,7 @@ def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
 def _add_import(
     node: ast.Import | ast.ImportFrom, imports: dict[str, set[str]], defined: set[str], name: str
 ) -> None:
-    """Add an import to ``imports``: module -> names; none for ``import module``.
-
-    Raises NotExportableError if the module ``name`` imports a name of ``jobs`` that is not yet
-    ``defined``.
-    """
+    """Add an import to ``imports``: module -> names; none for ``import module``."""
     names = {alias.name for alias in node.names}
     if isinstance(node, ast.Import):
         imports[ast.unparse(node).removeprefix("import ")] = set()
@@ -95,7 +91,6 @@ def _add_import(
 
 
 def _without(text: str, left_out: list[ast.stmt]) -> str:
-    """The text of a module without the lines of some statements."""
     dropped: set[int] = set()
     for node in left_out:
         dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))

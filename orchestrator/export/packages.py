@@ -42,7 +42,6 @@ def packages(spec: TrialSpec) -> list[str]:
 
 
 def _packages(spec: TrialSpec) -> Iterator[str]:
-    """Names of packages on PyPI, or of a module that is not in ``DISTRIBUTIONS``."""
     yield from ("torch", "transformers", "accelerate", "pyyaml")
     is_synthetic_image = spec.data.file is None and spec.model.task == "image-classification"
     if not is_synthetic_image:
@@ -57,7 +56,6 @@ def _packages(spec: TrialSpec) -> Iterator[str]:
 
 
 def _requirements(spec: TrialSpec) -> Iterator[str]:
-    """The requirements of the techniques and of the user's own arguments."""
     yield from map(str, spec.settings.requires)
     # The user's own arguments may name an optimizer that no axis chose.
     optimizer = spec.settings.training_arguments.get("optim")

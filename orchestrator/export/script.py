@@ -105,7 +105,6 @@ def _only_code(value: Any) -> Code:
 
 
 def _facts(spec: TrialSpec) -> dict[str, Any]:
-    """The values that the conditions in both templates read."""
     loop, arguments_class, _ = _loop(spec)
     return {
         "loop": loop,
@@ -115,7 +114,7 @@ def _facts(spec: TrialSpec) -> dict[str, Any]:
 
 
 def _loop(spec: TrialSpec) -> tuple[str, str, tuple[str, ...]]:
-    """The row of the trial's loop. A spec without a loop uses the Trainer's."""
+    """A spec without a loop uses the Trainer's."""
     loop = hook_name(spec, "loop") or "trainer_loop"
     if loop not in _LOOPS:
         raise NotExportableError(f"the loop {loop} is known to this project only")

@@ -7,15 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.spec import (
-    Choice,
-    DataSpec,
-    MeasureSpec,
-    ModelSpec,
-    TrialSpec,
-    UserCode,
-    from_json,
-)
+from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, TrialSpec, UserCode, from_json
 from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.export.generated_code import NotExportableError
@@ -44,7 +36,9 @@ def source_trial(dataset: Dataset, row: Row) -> tuple[TrialSpec, bool]:
     # A skipped row has no GPU model, although it was planned for a GPU. So look at all rows.
     has_gpu = any(other["gpu_model"] for other in dataset.rows)
     try:
-        spec = _rebuilt(row, dataset.axes, dataset.run.config, has_gpu=has_gpu)
+        config = _config(dataset.run.config)
+        planned = trial_spec(_choices(row, dataset.axes), config, has_gpu=has_gpu)
+        spec = dataclasses.replace(planned, repeat=row["repeat"])
     except (KeyError, TypeError, ValueError, AssertionError) as error:
         raise NotExportableError(
             f"{trial_id}: the table's config does not say how it ran ({error!r})"
@@ -58,26 +52,14 @@ def source_trial(dataset: Dataset, row: Row) -> tuple[TrialSpec, bool]:
 
 
 def _recorded_spec(folder: Path | None, trial_id: str) -> TrialSpec | None:
-    """The spec in a trial's record; None if the run folder has no such record."""
     if folder is None:
         return None
     record = read_record(folder / RECORDS / f"{trial_id}.json")
     return None if record is None else record.spec
 
 
-def _rebuilt(
-    row: Row, axes: Mapping[str, str], config: Mapping[str, Any], *, has_gpu: bool
-) -> TrialSpec:
-    """The trial that the planner makes from a row's choices and the table's config."""
-    spec = trial_spec(_choices(row, axes), _config(config), has_gpu=has_gpu)
-    return dataclasses.replace(spec, repeat=row["repeat"])
-
-
 def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
-    """Axis -> the row's value. Technique axes come first, then the sweep's own arguments.
-
-    A table that is older than an axis has no column for it: its trials ran the default.
-    """
+    """A table that is older than an axis has no column for it: its trials ran the default."""
     choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
     choices |= {axis: row[column] for axis, column in axes.items()}
     for name, axis in AXES.items():

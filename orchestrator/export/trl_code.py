@@ -62,15 +62,12 @@ def _row_limit(spec: TrialSpec) -> int | None:
 
 
 def _parameters(spec: TrialSpec, loop: str) -> dict[str, Any]:
-    """The parameters of the technique. Raises NotExportableError for one that may not be set."""
-    hooks = spec.settings.hooks
-    prepared = hooks.get("rows" if loop == SFT else "preferences")
+    place, check = ("rows", "checked_sft") if loop == SFT else ("preferences", "checked_dpo")
+    prepared = spec.settings.hooks.get(place)
     if prepared is None:
         raise NotExportableError("the trial does not say how TRL prepares its rows")
     try:
-        checked: dict[str, Any] = service("checked_sft" if loop == SFT else "checked_dpo")(
-            **prepared.arguments
-        )
+        checked: dict[str, Any] = service(check)(**prepared.arguments)
     except (UnsupportedError, ValueError) as error:
         raise NotExportableError(str(error)) from None
     return checked
@@ -79,18 +76,10 @@ def _parameters(spec: TrialSpec, loop: str) -> dict[str, Any]:
 def trl_code(spec: TrialSpec) -> dict[str, Any]:
     """The values that the templates need for the data and the Trainer of TRL."""
     limit = _row_limit(spec)
-    cuts_rows = hook_name(spec, "batching") == "flattened_rows" and limit is not None
+    functions = ("without_padding", "padding_tokenizer", "reference_copy", "drop_copied_adapter")
     return {
-        "cuts_rows": cuts_rows,
+        "cuts_rows": hook_name(spec, "batching") == "flattened_rows" and limit is not None,
         "row_limit": literal(limit),
         "block_tokens": literal(int(spec.data.tokens)),
-        **{
-            function: lifted(service(function))
-            for function in (
-                "without_padding",
-                "padding_tokenizer",
-                "reference_copy",
-                "drop_copied_adapter",
-            )
-        },
+        **{function: lifted(service(function)) for function in functions},
     }

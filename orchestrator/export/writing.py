@@ -74,10 +74,7 @@ def export(
 
 
 def _refuse_secrets(spec: TrialSpec) -> None:
-    """Raise NotExportableError if a value of the spec looks like a secret.
-
-    A configuration with a secret is refused today, but earlier versions recorded it.
-    """
+    """A configuration with a secret is refused today, but earlier versions recorded it."""
     for at in secret_paths(to_json(spec)):
         name = ".".join(map(str, at))
         raise NotExportableError(f"{name} looks like a secret, which no script may hold")
@@ -86,7 +83,6 @@ def _refuse_secrets(spec: TrialSpec) -> None:
 def _training_files(
     spec: TrialSpec, label: str, epochs: float, peak_bytes: int | None
 ) -> dict[str, str]:
-    """The files that the training reads and runs: name -> text."""
     texts = _settings_files(spec, epochs)
     texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
     # Random images with texts have a layout for each family, and random pairs a length for each
@@ -98,7 +94,6 @@ def _training_files(
 
 
 def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
-    """Write files from a mapping of name to text. Returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         # Write another file and rename it. So a link of that name is replaced and not followed.
@@ -108,7 +103,6 @@ def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
 
 
 def _settings_files(spec: TrialSpec, epochs: float) -> dict[str, str]:
-    """The files with each library's settings: file name -> text."""
     settings = arguments.training_arguments(spec, epochs=epochs)
     texts = {
         "training_arguments.yaml": yaml.safe_dump(settings, sort_keys=False),
@@ -178,7 +172,6 @@ def export_candidate(
 
 
 def _with_own_seed(spec: TrialSpec, own: Mapping[str, Any]) -> TrialSpec:
-    """The trial with the seed of the user's training arguments, if they have one."""
     seed = own.get("seed")
     if type(seed) is not int or not 0 <= seed <= MAX_SEED:
         return spec
@@ -186,7 +179,6 @@ def _with_own_seed(spec: TrialSpec, own: Mapping[str, Any]) -> TrialSpec:
 
 
 def _own_epochs(own: Mapping[str, Any]) -> float:
-    """The epochs of the user's training arguments; one if they do not say."""
     epochs = own.get("num_train_epochs")
     if isinstance(epochs, int | float) and 0 < epochs < math.inf:
         return float(epochs)
@@ -194,7 +186,6 @@ def _own_epochs(own: Mapping[str, Any]) -> float:
 
 
 def _not_carried(own: Mapping[str, Any]) -> Iterator[str]:
-    """A note about those of the user's arguments that the exported training does not have."""
     # A run folder may come from a stranger, so only names of arguments are shown.
     carried = {"num_train_epochs", "output_dir", "seed"}
     names = sorted(own.keys() & (argument_names() or frozenset()) - carried)
@@ -206,7 +197,6 @@ def _not_carried(own: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None:
-    """Raise NotExportableError if a configuration's losses do not match its reference's."""
     if not has_any(configuration.flags, LOSS):
         return
     sentences = [flags.with_heading(flag) for flag in configuration.loss_flags]
@@ -229,7 +219,7 @@ def _peak_bytes(candidate: Offer) -> int | None:
 def _measured(
     configuration: Configuration, results: EnvironmentResults | None, libraries: Sequence[str]
 ) -> dict[str, str]:
-    """The row's measurements as text: name -> text. ``libraries`` are named with their versions."""
+    """``libraries`` are named with their versions."""
     figures = {
         "memory": memory(configuration.memory_bytes),
         "speed": f"{number(configuration.samples_per_second)} samples/s",

@@ -70,7 +70,6 @@ def write_tables(run_folder: Path) -> None:
 
 
 def _tables(contents: RunContents) -> dict[str, Callable[[], pa.Table]]:
-    """The tables of the records, if there are any: name -> the function that makes the table."""
     if not contents.records:
         return {}
     return {
@@ -114,5 +113,4 @@ def frontier_table(dataset: Dataset) -> Any:
 
 
 def _members(fronts: Mapping[Any, Iterable[Configuration]]) -> dict[Configuration, None]:
-    """The configurations of all fronts, one front after another."""
     return dict.fromkeys(own for front in fronts.values() for own in front)

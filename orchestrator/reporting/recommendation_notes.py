@@ -50,7 +50,6 @@ def _headings(results: EnvironmentResults, candidate: Offer) -> Iterator[str]:
 
 
 def _losses(candidate: Offer) -> Iterator[str]:
-    """What is known of the losses: the measure that ranks them, or that nothing was checked."""
     same_losses = candidate.configuration.same_losses
     if same_losses is not None:
         declared = recipe_label(recipe_of(candidate.configuration.row))

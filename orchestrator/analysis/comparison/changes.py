@@ -34,12 +34,12 @@ class Change:
     reason: str = ""
     """Why the configuration did not end ok."""
 
-    @property
-    def loss(self) -> float:
-        """The relative amount by which speed fell or memory grew. Needs a ratio."""
-        assert self.ratio is not None
-        # A speed is worse below 1, a memory above 1.
-        return 1 - self.ratio if self.kind == "slower" else self.ratio - 1
+    def exceeds(self, tolerance: float) -> bool:
+        """Whether speed fell or memory grew by more than this, or a trial failed or lost parity."""
+        if self.kind not in WORSE or self.ratio is None:
+            return self.kind in WORSE
+        loss = 1 - self.ratio if self.kind == "slower" else self.ratio - 1
+        return loss > tolerance
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,15 +93,13 @@ class Comparison:
     """How the configurations of an earlier run changed in a later one."""
 
     matched: int
-    """Configurations that ended ok in both runs."""
+    """Configurations that ended ok in both runs. The next four are those not judged by speed."""
     unsteady: int
-    """Of them, those whose speed is not known well enough to be judged."""
     host_bound: int
-    """Those whose speed the host limits; not judged by speed."""
     without_gpu: int
-    """Those that shared a processor with other programs; not judged by speed."""
+    """They share a processor with other programs."""
     other_hosts: int
-    """Those whose speed depends partly on the hosts, which differ; not judged by speed."""
+    """Their speed depends partly on the hosts, which differ."""
     losses_compared: bool
     """False if the seed or the length of the training differs, and so the batches or rates."""
     changes: tuple[Change, ...]
@@ -114,19 +112,13 @@ class Comparison:
     """The smallest relative change of speed that would be found in one GPU-bound configuration, in
     the median; None if there are none."""
     only_before: int
-    """Configurations with no finished trial in the later run."""
+    """Configurations with no finished trial in the other run; so is ``only_after``."""
     only_after: int
-    """Configurations with no finished trial in the earlier run."""
     differences: tuple[SetupDifference, ...]
-    """Differences between the hardware, versions, models and data of the runs."""
 
     def fails(self, tolerance: float) -> bool:
-        """Whether a configuration, a technique or the whole run is worse by more than this.
-
-        Regressions and loss mismatches have no ratio, and always count.
-        """
-        worse = [change for change in self.changes if change.kind in WORSE]
+        """Whether a configuration, a technique or the whole run is worse by more than this."""
         shifts = [shift for shift in (*self.technique_shifts, self.shift) if shift is not None]
-        return any(change.ratio is None or change.loss > tolerance for change in worse) or any(
+        return any(change.exceeds(tolerance) for change in self.changes) or any(
             shift.is_real and 1 - shift.ratio > tolerance for shift in shifts
         )

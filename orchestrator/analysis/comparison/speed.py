@@ -35,10 +35,7 @@ MIN_ROWS = 5
 
 
 def smallest_visible(gpu_bound: Sequence[Pair], judged: int) -> float | None:
-    """The smallest relative change that would be found in a GPU-bound configuration, in the median.
-
-    None if there are none. ``judged`` pairs are tested.
-    """
+    """``Comparison.smallest_visible``, if ``judged`` pairs are tested."""
     # If a single row changes, the step-up procedure tests it at this level. It is Bonferroni's.
     margins = [margin_of(pair, FALSE_ALARM / judged) for pair in gpu_bound]
     return math.expm1(statistics.median(margins)) if margins else None
@@ -82,10 +79,7 @@ def margin_of(pair: Pair, risk: float) -> float:
 
 
 def log_speed_ratio(pair: Pair) -> float:
-    """Logarithm of the speed after divided by the speed before.
-
-    In the logarithm, a doubling and a halving are equally far from zero.
-    """
+    """In the logarithm, a doubling and a halving are equally far from zero."""
     before, after = pair
     return math.log(after.samples_per_second / before.samples_per_second)
 
@@ -139,7 +133,6 @@ def _weighted_mean(pairs: Sequence[Pair]) -> tuple[float, float]:
 def _shift(
     mean: float, scale: float, risk: float, rows: int, axis: str = "", value: str = ""
 ) -> Shift:
-    """A shift of log speed with its interval at this risk."""
     # Means of many rows are close to normal, whatever the rows' own distribution.
     half_width = NormalDist().inv_cdf(1 - risk / 2) * scale
     return Shift(

@@ -1,8 +1,8 @@
 """The comparison of two runs: configurations are matched, and each kind of change is looked for.
 
-The speed of host-bound rows is not compared, because it is the speed of the host. The speed of rows
-without a GPU is not compared either, because other programs share the processor. The speed of
-launch-bound rows is compared only if the hosts are equal.
+The speed of host-bound rows is not compared, because it is the speed of the host, nor that of rows
+without a GPU, because other programs share the processor. The speed of launch-bound rows is
+compared only if the hosts are equal.
 """
 
 from __future__ import annotations
@@ -49,44 +49,44 @@ VERSIONS: tuple[SetupPart, ...] = ("environment", "model", "data", "training_arg
 """If one of these differs, the losses of a configuration may differ by more than rounding."""
 Key = tuple[tuple[str, str], ...]
 """The choices that depart from the defaults, in order of their axes."""
+Tried = dict[Key, Configuration | Row]
+"""What became of each configuration of a run: measured, or the row of a trial that failed."""
 
 
 def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -> Comparison:
-    """Match two runs by configuration.
-
-    The caller decides whether their hardware may be compared.
+    """Match two runs by configuration. The caller decides whether their hardware may be compared.
 
     ``different_hosts``: even if the hosts differ, compare speeds that depend partly on the host.
     """
-    (earlier, failed_before), (later, failed_after) = _results(before), _results(after)
-    pairs = [(own, later[key]) for key, own in earlier.items() if key in later]
+    earlier, later = _tried(before), _tried(after)
+    pairs = list(_pairs(earlier, later))
     set_up = tuple(differences(before, after))
     differing = {difference.part for difference in set_up}
-    precise = grouped(filter(_is_precise, pairs), _pace)
-    gpu_bound, launch_bound, host_bound, without_gpu = (precise.get(pace, []) for pace in Pace)
-    same_host = different_hosts or "host" not in differing
-    judged = [*gpu_bound, *launch_bound] if same_host else gpu_bound
+    by_pace = _by_pace(pairs)
+    gpu_bound, other_hosts = by_pace[Pace.GPU], by_pace[Pace.LAUNCHES]
+    judged = gpu_bound
+    if different_hosts or "host" not in differing:
+        judged, other_hosts = [*gpu_bound, *other_hosts], []
     changes = [
         *single_changes(before, judged),
-        *_outcome_changes("regressed", before, earlier, failed_after),
-        *_outcome_changes("fixed", after, later, failed_before),
+        *_outcome_changes("regressed", before, earlier, later),
+        *_outcome_changes("fixed", after, later, earlier),
         *_memory_changes(before, pairs),
         *_loss_changes(before, after, pairs, differing),
     ]
-    tried_before, tried_after = earlier.keys() | failed_before, later.keys() | failed_after
     return Comparison(
         matched=len(pairs),
-        unsteady=len(pairs) - sum(map(len, precise.values())),
-        host_bound=len(host_bound),
-        without_gpu=len(without_gpu),
-        other_hosts=0 if same_host else len(launch_bound),
+        unsteady=len(pairs) - sum(map(len, by_pace.values())),
+        host_bound=len(by_pace[Pace.HOST]),
+        without_gpu=len(by_pace[Pace.CPU]),
+        other_hosts=len(other_hosts),
         losses_compared="measure" not in differing,
         changes=tuple(sorted(changes, key=_order)),
         shift=common_shift(gpu_bound),
         technique_shifts=tuple(technique_shifts(gpu_bound)),
         smallest_visible=smallest_visible(gpu_bound, len(judged)),
-        only_before=len(tried_before - tried_after),
-        only_after=len(tried_after - tried_before),
+        only_before=len(earlier.keys() - later.keys()),
+        only_after=len(later.keys() - earlier.keys()),
         differences=set_up,
     )
 
@@ -108,45 +108,58 @@ def differences(before: Dataset, after: Dataset) -> Iterator[SetupDifference]:
 def _settings(run: Dataset, part: SetupPart) -> Mapping[str, Any]:
     config = run.run.config
     rows = [] if run.main is None else [each.row for each in run.main.configurations]
-    if part == "environment":
-        return {} if run.main is None else run.main.environment
-    if part == "measure":
-        # The seed, and the steps over which the learning rate decays. Without a GPU these are the
-        # values of ``cpu_fallback``.
-        measure = dict(config.get("measure", {}))
-        if not any(row["gpu_model"] for row in rows):
-            measure |= config.get("cpu_fallback", {})
-        return {name: measure.get(name) for name in ("seed", "steps", "warmup_steps")}
-    if part == "host":
-        cores = Counter(row["cpus"] for row in rows if row.get("cpus"))
-        usual_cores, _ = next(iter(cores.most_common(1)), (None, 0))
-        gpus = {row["gpu_uuid"] for row in rows if row.get("gpu_uuid")}
-        return {"cores per trial": usual_cores, "GPUs in use": len(gpus)}
-    return config.get(part) or {}
+    match part:
+        case "environment":
+            return {} if run.main is None else run.main.environment
+        case "measure":
+            # The seed, and the steps over which the learning rate decays.
+            measure = dict(config.get("measure", {}))
+            if not any(row["gpu_model"] for row in rows):
+                measure |= config.get("cpu_fallback", {})
+            return {name: measure.get(name) for name in ("seed", "steps", "warmup_steps")}
+        case "host":
+            return _host(rows)
+        case _:
+            return config.get(part) or {}
 
 
-def _results(run: Dataset) -> tuple[dict[Key, Configuration], dict[Key, Row]]:
-    """The configurations that ended ok, and a row of each that failed; skipped ones have none."""
-    configurations = () if run.main is None else run.main.configurations
-    measured = {_key(configuration.choices): configuration for configuration in configurations}
-    failed = {}
+def _host(rows: Iterable[Row]) -> dict[str, Any]:
+    cores = Counter(row["cpus"] for row in rows if row.get("cpus"))
+    usual_cores, _ = next(iter(cores.most_common(1)), (None, 0))
+    gpus = {row["gpu_uuid"] for row in rows if row.get("gpu_uuid")}
+    return {"cores per trial": usual_cores, "GPUs in use": len(gpus)}
+
+
+def _tried(run: Dataset) -> Tried:
+    """Skipped configurations were not tried."""
+    measured = () if run.main is None else run.main.configurations
+    tried: Tried = {_key(own.choices): own for own in measured}
     for row in run.rows:
         key = _key(choices_of(row, run.axes))
-        if row["outcome"] not in (Outcome.OK, Outcome.SKIPPED) and key not in measured:
-            failed[key] = row
-    return measured, failed
+        is_failed = row["outcome"] not in (Outcome.OK, Outcome.SKIPPED)
+        if is_failed and not isinstance(tried.get(key), Configuration):
+            tried[key] = row
+    return tried
 
 
 def _key(choices: Mapping[str, Any]) -> Key:
-    """The choices that are not the default of their axis.
+    # A run that lacks an axis of the other trained with the default of this axis.
+    defaults = {axis: str(AXES[axis].default) for axis in choices if axis in AXES}
+    chosen = {axis: str(value) for axis, value in choices.items()}
+    return tuple(sorted(chosen.items() - defaults.items()))
 
-    A run may lack an axis that the other has. It then trained with the default of this axis.
-    """
-    changed = []
-    for axis, value in choices.items():
-        if axis not in AXES or str(value) != str(AXES[axis].default):
-            changed.append((axis, str(value)))
-    return tuple(sorted(changed))
+
+def _pairs(earlier: Tried, later: Tried) -> Iterator[Pair]:
+    for key, own in earlier.items():
+        other = later.get(key)
+        if isinstance(own, Configuration) and isinstance(other, Configuration):
+            yield own, other
+
+
+def _by_pace(pairs: Iterable[Pair]) -> dict[Pace, list[Pair]]:
+    """The pairs whose speeds are known well enough to be judged, by what limits them."""
+    precise = grouped(filter(_is_precise, pairs), _pace)
+    return {pace: precise.get(pace, []) for pace in Pace}
 
 
 def _is_precise(pair: Pair) -> bool:
@@ -161,16 +174,17 @@ def _pace(pair: Pair) -> Pace:
 
 
 def _outcome_changes(
-    kind: ChangeKind, run: Dataset, measured: Mapping[Key, Configuration], failed: Mapping[Key, Row]
+    kind: ChangeKind, run: Dataset, tried: Tried, tried_by_other: Tried
 ) -> Iterator[Change]:
     """A change for each configuration that ended ok in ``run``, and failed in the other run."""
-    for key, configuration in measured.items():
-        if key in failed:
+    for key, own in tried.items():
+        failed = tried_by_other.get(key, own)
+        if isinstance(own, Configuration) and not isinstance(failed, Configuration):
             yield Change(
                 kind=kind,
-                label=run.label(configuration.choices),
-                outcome=Outcome(failed[key]["outcome"]),
-                reason=failed[key]["reason"] or "",
+                label=run.label(own.choices),
+                outcome=Outcome(failed["outcome"]),
+                reason=failed["reason"] or "",
             )
 
 
@@ -194,11 +208,9 @@ def _memory_changes(before: Dataset, pairs: Iterable[Pair]) -> Iterator[Change]:
 def _loss_changes(
     before: Dataset, after: Dataset, pairs: Iterable[Pair], differing: Container[str]
 ) -> Iterator[Change]:
-    """Loss mismatches between two runs; ``differing``: the parts of the set-up that differ.
+    """With equal versions, a mismatch is a difference larger than rounding, else than chance.
 
-    With equal versions, a mismatch is a difference larger than rounding. With other versions, it is
-    larger than chance explains. With another seed or length of the training, only losses that are
-    no longer finite are reported.
+    With another seed or length of the training, only losses that are no longer finite count.
     """
     same_versions = not any(part in differing for part in VERSIONS)
     for earlier, later in pairs:
@@ -219,6 +231,5 @@ def _loss_changes(
 
 
 def _order(change: Change) -> tuple[int, float]:
-    """Sort key: the worst kind first, within a kind the largest change first."""
     # The logarithm makes a halving as large a change as a doubling.
     return KINDS.index(change.kind), -abs(math.log(change.ratio or 1))

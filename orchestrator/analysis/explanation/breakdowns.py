@@ -86,7 +86,6 @@ def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, flo
 
 
 def _busy(anatomy: Anatomy) -> dict[str, float]:
-    """Kind of operation -> seconds of the profiled step, idle time left out."""
     operations = anatomy.values("operations").items()
     return {name: seconds for name, seconds in operations if name != IDLE}
 
@@ -94,13 +93,9 @@ def _busy(anatomy: Anatomy) -> dict[str, float]:
 def _per_sample(
     parts: Sequence[Mapping[str, float]], anatomies: Sequence[Anatomy], rows: Rows
 ) -> list[dict[str, float]]:
-    """Parts of the profiled steps, in seconds, as seconds per sample.
-
-    If a profiled step was busy for longer than a counted step, it is scaled down to the latter.
-    """
+    """A profiled step that was busy for longer than a counted one is scaled down to the latter."""
     scaled = []
     for seconds, anatomy, row in zip(parts, anatomies, rows, strict=True):
-        # The profiler slows a step down. So its seconds only show shares of a step.
         counted_step = row["effective_batch"] / row["samples_per_second"]
         step = max(sum(_busy(anatomy).values()), counted_step)
         scale = 1 / step / row["samples_per_second"]
@@ -111,7 +106,6 @@ def _per_sample(
 def _breakdown(
     totals: Sequence[float], parts: Sequence[Mapping[str, float]], source: Source, rest: str
 ) -> Breakdown:
-    """The parts, and under the name ``rest`` the difference to the totals."""
     complete = []
     for total, of_total in zip(totals, parts, strict=True):
         # The residual of the profile refers to the profile's total. Here the trial's total counts.

@@ -141,7 +141,6 @@ def _find(run: Dataset, name: str) -> Row:
 
 
 def _check(rows: Rows) -> None:
-    """Raise NotExplainableError unless both trials have a speed, in the same environment."""
     for row in rows:
         speed = row.get("samples_per_second") or 0
         if row["outcome"] != Outcome.OK or not 0 < speed < math.inf:
@@ -156,13 +155,11 @@ def _check(rows: Rows) -> None:
 
 
 def _anatomies(run: Dataset, rows: Rows) -> Anatomies:
-    """Both trials' anatomies at their own speeds; None unless both were profiled."""
     first, second = (anatomy_of(run, (row["trial_id"],), row) for row in rows)
     return None if first is None or second is None else (first, second)
 
 
 def _loss_curves(run: Dataset, rows: Rows) -> LossCurves | None:
-    """The losses of both, the second compared with the first; None if one has no finite loss."""
     before, after = (run.losses.get(row["trial_id"], ()) for row in rows)
     # Losses after one that is not finite cannot be compared.
     pairs = zip(before, after, strict=False)

@@ -108,8 +108,6 @@ def _pairs(
     references: Iterable[Configuration],
     differing: frozenset[str],
 ) -> Iterator[tuple[Configuration, Configuration]]:
-    """Each member with the reference that makes the same other choices."""
-
     def other_choices(own: Configuration) -> frozenset[object]:
         # As text, because tables hold choices as text.
         choices = own.choices.items()
@@ -127,10 +125,7 @@ def _same_losses(
     losses: Mapping[str, Sequence[float]],
     axes: Mapping[str, str],
 ) -> SameLosses | None:
-    """The weakest figures of all pairs.
-
-    None if the losses of a pair differ beyond rounding, or if no pair has losses.
-    """
+    """None if the losses of a pair differ beyond rounding, or if no pair has losses."""
     compared: list[tuple[LossWindow, ...]] = []
     for member, partner in pairs:
         own, others = (losses.get(each.trial_ids[0], ()) for each in (member, partner))

@@ -73,8 +73,6 @@ def loss_checks(
 
 
 class _Checker:
-    """Checks the rows of one environment against each other."""
-
     def __init__(self, rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]) -> None:
         self._losses = losses
         self._axes = axes
@@ -89,7 +87,6 @@ class _Checker:
                 self._plainest_of_draws.setdefault(_draws(row, axes), row)
 
     def _distance_to_defaults(self, row: Row) -> tuple[int, int]:
-        """Little accumulation first, then few axes that leave their default."""
         changed = [
             axis
             for axis, column in self._axes.items()
@@ -98,7 +95,6 @@ class _Checker:
         return row["accumulation"], len(changed)
 
     def check(self, row: Row) -> LossCheck:
-        """What the losses of a row say about its training."""
         # The trial itself compared the loss of one micro-batch with and without accumulation, with
         # the same random numbers.
         scale_flag = scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
@@ -124,7 +120,6 @@ class _Checker:
         return NOT_CHECKED
 
     def _compared_with(self, row: Row, reference: Row) -> LossCheck:
-        """The check against one reference."""
         own, others = self._losses[row["trial_id"]], self._losses[reference["trial_id"]]
         windows = compared(row, reference, own, others, self._axes)
         # By how much the losses differ, and whether the accumulation explains it.

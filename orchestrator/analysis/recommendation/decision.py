@@ -98,7 +98,6 @@ def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
 def _comparisons_of_best(
     ranked: Sequence[Offer], comparisons: Iterable[PairedComparison]
 ) -> tuple[PairedComparison, ...]:
-    """The tie-breaks between the best and another candidate that meets the constraints."""
     if not ranked or ranked[0].is_inferred:
         return ()
     best_ids = set(ranked[0].configuration.trial_ids)
@@ -115,7 +114,6 @@ def _comparisons_of_best(
 def _constraint_costs(
     rankings: Rankings, constraints: Constraints, ranked: Sequence[Offer]
 ) -> tuple[Alternative, ...]:
-    """What loosening each constraint that is set would gain, and what less memory would lose."""
     best = next(iter(ranked), None)
     # More memory is offered in two steps: the next larger card, and the largest gain.
     found = [("memory", own) for own in _more_memory(rankings, constraints, best)]
@@ -166,9 +164,7 @@ def _more_memory(rankings: Rankings, constraints: Constraints, best: Offer | Non
 def _nearby_batches(
     rankings: Rankings, constraints: Constraints, best: Offer | None
 ) -> tuple[Alternative, ...]:
-    """The nearest effective batch below the one asked for at which training is much faster, and the
-    nearest above.
-    """
+    """The nearest batch below the one asked for that trains much faster, and the nearest above."""
     wanted = constraints.effective_batch
     if wanted is None:
         return ()
@@ -201,8 +197,7 @@ def _contenders(
     """The configurations that can be the best at some effective batch and some memory budget.
 
     Among configurations with equal micro-batch, accumulation, recipe and gradients, another
-    effective batch does not change the order. So only their Pareto front can be the best. In a
-    large run that is a small share of the configurations.
+    effective batch does not change the order. So only their Pareto front can be the best.
     """
 
     def score(configuration: Configuration) -> float:

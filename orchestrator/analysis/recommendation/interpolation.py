@@ -11,12 +11,7 @@ from operator import attrgetter
 from jobs.flags import Flag, FlagKind, has_any
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.grouping import grouped
-from orchestrator.analysis.recommendation.offers import (
-    Basis,
-    Offer,
-    WrongAccumulations,
-    at_batch,
-)
+from orchestrator.analysis.recommendation.offers import Basis, Offer, WrongAccumulations, at_batch
 
 LEAST_SPEED = 0.9
 """The lower bound of the speed is this share of the interpolated speed. It was tested on recorded
@@ -63,7 +58,6 @@ def _between(
     effective_batch: int,
     recorded: WrongAccumulations,
 ) -> Iterator[Offer]:
-    """The candidate between two neighbours; nothing if its losses or gradients are not known."""
     accumulation = effective_batch // micro_batch
     if not all(recorded.allow(neighbour, accumulation) for neighbour in (smaller, larger)):
         return
@@ -105,13 +99,11 @@ def _speed(smaller: Configuration, larger: Configuration, micro_batch: int) -> f
     interpolated = micro_batch / ((1 - share) * first + share * last)
     if has_any((*smaller.flags, *larger.flags), _HOST_PACE):
         return LEAST_HOST_SPEED * interpolated
-    # If the GPU is the limit, a step with a smaller batch takes no longer than one with a larger
-    # batch.
+    # If the GPU is the limit, a step with a smaller batch takes no longer than one with a larger.
     return max(LEAST_SPEED * interpolated, micro_batch / last)
 
 
 def _share(smaller: Configuration, larger: Configuration, micro_batch: int) -> float:
-    """How far the micro-batch lies on the way from the smaller to the larger one, 0 to 1."""
     return (micro_batch - smaller.micro_batch) / (larger.micro_batch - smaller.micro_batch)
 
 

@@ -101,10 +101,7 @@ def _longest_of(
     checks: Sequence[CapCheck],
     failed: Iterable[Choices],
 ) -> LongestContext | None:
-    """The longest context of one set of techniques; None if nothing fits.
-
-    ``failed`` are the choices of this set's trials that ran out of memory.
-    """
+    """``failed`` are the choices of this set's trials that ran out of memory."""
     lengths = [length_of(choices) or 0 for choices in failed]
     best: LongestContext | None = None
     # At one length, samples per second and tokens per second have the same order.
@@ -130,7 +127,6 @@ def _length_then_speed(configuration: Configuration) -> tuple[int, float, int]:
 
 
 def _techniques(choices: Choices) -> TechniqueChoices:
-    """The choices on every axis but the batch's and the length."""
     return tuple(
         (axis, type(value).__name__, value)
         for axis, value in choices.items()

@@ -87,11 +87,7 @@ def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
 
 
 def _measures(configurations: Sequence[Configuration]) -> Iterator[dict[str, Any]]:
-    """The measures that at least one configuration has a value for.
-
-    The cost is always among them, without values: the page's script computes it from a price that
-    the reader sets.
-    """
+    """The cost has no values: the page's script computes it from a price that the reader sets."""
     for name, (title, unit, best) in MEASURES.items():
         # Memory is no objective. It is always measured, and less of it is better.
         objective = OBJECTIVES.get(name)
@@ -110,11 +106,7 @@ def _encodings(
     axes: Mapping[str, Sequence[Choice]],
     environments: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """What colours can stand for: the axes, recipes and hardware; and what they stand for first.
-
-    Each has ``values``, the ``names`` and ``colours`` of groups of them, and ``of``, the group of
-    each value.
-    """
+    """What colours can stand for: the axes, recipes and hardware; and what they stand for first."""
     colour, marker = encoded_axes(dataset, dataset.environments[0])
     encodings = [_encoding(axis, axis.replace("_", " "), values) for axis, values in axes.items()]
     # Each recipe by its name in the first environment that has it.
@@ -134,6 +126,7 @@ def _encodings(
 
 
 def _encoding(name: str, title: str, values: Sequence[Choice]) -> dict[str, Any]:
+    """``values``, the ``names`` and ``colours`` of groups of them; ``of``: the group of each."""
     texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
     names, colours, groups = texts, colours_of(values), list(range(len(values)))
     if len(values) > MAX_SIGNS and not any(isinstance(value, str) for value in values):
@@ -153,7 +146,6 @@ def _environment(
     axes: Mapping[str, Any],
     index_of: Mapping[str, int],
 ) -> dict[str, Any]:
-    """What the page shows of an environment: what it is, its budgets, decisions and lines."""
     choices = results.configurations[0].choices
     return {
         "hardware": results.hardware,
@@ -181,7 +173,6 @@ def _columns(
     recipes: Sequence[TrainingRecipe],
     axes: Mapping[str, Sequence[Choice]],
 ) -> dict[str, Any]:
-    """One value for each configuration in every column."""
     rows = list(_rows(dataset, shown, recipes))
     # Columns compress better than rows, and the script reads them faster.
     columns = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
@@ -207,7 +198,6 @@ def _columns(
 def _rows(
     dataset: Dataset, shown: Shown, recipes: Sequence[TrainingRecipe]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each configuration, one environment after another."""
     for index, results in enumerate(dataset.environments):
         short_axes = label_axes(dataset, results)
         conclusive = [check for check in results.cap_checks if check.fits or check.fails]
@@ -242,10 +232,7 @@ def _cap_check(check: CapCheck) -> list[Any]:
 
 
 def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
-    """A compact form of a column that repeats a few values.
-
-    ``of`` lists the different values. ``at`` has, for each row, the index of its value in ``of``.
-    """
+    """A column that repeats a few values: ``of`` lists these, ``at`` has each row's index in it."""
     index_of: dict[str, int] = {}
     at = [index_of.setdefault(repr(value), len(index_of)) for value in values]
     different = [values[at.index(index)] for index in range(len(index_of))]

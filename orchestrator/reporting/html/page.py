@@ -175,7 +175,6 @@ def _visible(value: Any) -> Any:
 
 
 def _facts(dataset: Dataset, main: EnvironmentResults, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page shows of the run's configurations: its front, decision, and choices."""
     return {
         "front": pareto_front.make(dataset, main),
         "first": first_decision(data),

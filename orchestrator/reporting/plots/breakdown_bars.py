@@ -61,8 +61,7 @@ def _curves(axes: Any, losses: LossCurves) -> None:
     """Both curves, over the band around the first one's mean that counts as a match."""
     for window in losses.windows:
         if window.has_power:
-            # The bound is relative to the window's scale; half a step on either side fills the
-            # band.
+            # Half a step on either side fills the band.
             margin = window.allowed * window.scale
             low, high = window.reference - margin, window.reference + margin
             steps = (window.begin + 0.5, window.end + 0.5)

@@ -21,14 +21,7 @@ from orchestrator.reporting.plots.encoding import (
     values_of,
 )
 from orchestrator.reporting.plots.point_labels import Label, Line, labelled, write
-from orchestrator.reporting.plots.style import (
-    INK,
-    MARKERS,
-    SOFT,
-    colours_of,
-    drawing,
-    png,
-)
+from orchestrator.reporting.plots.style import INK, MARKERS, SOFT, colours_of, drawing, png
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB, count, memory, number
 
@@ -104,14 +97,11 @@ def _encoding(
     axis: str | None,
     signs_of: Callable[[Sequence[Choice]], Sequence[str]],
 ) -> _Encoding:
-    """A colour or marker for each value of an axis, in the order that report.html lists them."""
     values = [None] if axis is None else values_of(axis, results.configurations)
     return _Encoding(axis=axis, signs=dict(zip(values, signs_of(values), strict=True)))
 
 
 def _scatter(picture: _Picture, colours: _Encoding, markers: _Encoding) -> None:
-    """Draw a point for each configuration. Those of other training recipes are small and pale."""
-
     # matplotlib draws one marker per call, so points that look the same are drawn together.
     def look_of(own: Configuration) -> tuple[bool, str, str]:
         is_ranked = own.training_recipe == picture.results.recipe
@@ -126,7 +116,6 @@ def _scatter(picture: _Picture, colours: _Encoding, markers: _Encoding) -> None:
 
 
 def _fronts(picture: _Picture) -> None:
-    """Draw the front of the ranked recipe and, dotted, the front across all recipes."""
     axes = picture.axes
     front = picture.results.front
     ranked = picture.coordinates(front)
@@ -142,7 +131,6 @@ def _fronts(picture: _Picture) -> None:
 
 
 def _dress(picture: _Picture) -> None:
-    """Set the scales, the grid, the ticks and the axis labels."""
     from matplotlib.ticker import FormatStrFormatter, NullLocator
 
     axes = picture.axes
@@ -162,11 +150,10 @@ def _dress(picture: _Picture) -> None:
 
 
 def _budgets(picture: _Picture) -> None:
-    """Draw a vertical line at each memory budget."""
     axes = picture.axes
     least, most = axes.get_xlim()
-    # The axis is widened to show budgets that the run names. It is not widened for the sizes of
-    # common cards. A margin of two percent keeps the line away from the frame.
+    # The axis is widened to show budgets that the run names, by two percent more so that no line
+    # touches the frame. It is not widened for the sizes of common cards.
     named = [budget / picture.unit for budget in picture.dataset.run.budgets]
     if named:
         least, most = min(least, min(named) / 1.02), max(most, max(named) * 1.02)
@@ -236,7 +223,6 @@ def _legend(figure: Any, heading: str, entries: Sequence[tuple[Choice, Any]], to
 
 
 def _title(picture: _Picture) -> None:
-    """The run's name, then what was measured, on which hardware, and what its memory means."""
     results, name = picture.results, picture.dataset.run.name
     title = f"{name}: memory against speed" if name else "Memory against speed"
     measured = f"{count(len(results.configurations), 'configuration')} on {results.hardware}"
@@ -249,10 +235,6 @@ def _title(picture: _Picture) -> None:
 
 
 def _labels(picture: _Picture) -> None:
-    """Write labels at a few configurations of the front.
-
-    A label names only the axes that vary within the ranked recipe.
-    """
     results = picture.results
     ranked = [item for item in results.configurations if item.training_recipe == results.recipe]
     axes = label_axes(picture.dataset, results)

@@ -48,7 +48,6 @@ def labelled(
 
 
 def _distance(first: Configuration, second: Configuration, front: Sequence[Configuration]) -> float:
-    """The distance of two points, as shares of the front's width and height."""
     # The lower bounds avoid a division by zero on a front of a single configuration.
     width = max(front[-1].memory_bytes - front[0].memory_bytes, 1)
     height = max(front[-1].samples_per_second, 1e-12)

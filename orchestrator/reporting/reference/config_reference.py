@@ -67,7 +67,6 @@ def render() -> str:
 def _nested_sections(
     section: dict[str, Any], definitions: dict[str, Any], path: str = ""
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every section with the path that leads to it, without the searches and the loggers."""
     for name, key in section["properties"].items():
         if name in ("search", "loggers"):
             continue
@@ -79,7 +78,6 @@ def _nested_sections(
 
 
 def _keys(head: str, keys: dict[str, Any], required: Sequence[str] = ()) -> str:
-    """A table of keys, without the kind of a search."""
     rows = []
     for name, key in keys.items():
         default = key.get("default")
@@ -130,7 +128,6 @@ def _requirement(requirement: str) -> str:
 
 
 def _families(axis: Axis) -> Iterator[list[str]]:
-    """A row for each technique of an axis that takes parameters."""
     for name, family in axis.families.items():
         yield [f"`{name}`", family.doc, f"`{family.config_class.partition(':')[2]}`"]
 

@@ -58,10 +58,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
 def _breakdown(
     parts: Sequence[tuple[str, Parts]], small: float, format: Format, name: str, caption: str
 ) -> Table:
-    """A table with a column for each part above the share ``small``, and one for all others.
-
-    A part has a column if it is above this share in any configuration.
-    """
+    """A part has a column if it is above the share ``small`` in any configuration."""
     large: dict[str, None] = {}
     for _, values in parts:
         whole = sum(values.values())
@@ -107,17 +104,12 @@ def _time(profiled: Profiled) -> Table:
 
 
 def _shares_of_sum(parts: Parts) -> Parts:
-    """The parts as shares of their sum; empty if the sum is zero."""
     whole = sum(parts.values())
     return {name: value / whole for name, value in parts.items()} if whole else {}
 
 
 def _shares(anatomy: Anatomy) -> dict[str, float | None]:
-    """The time of each kind of operation, as a share.
-
-    The three groups of the guides are shares of their sum, as in the paper. All other kinds are
-    shares of the step.
-    """
+    """The three groups of the guides are shares of their sum, as in the paper; others of a step."""
     seconds = anatomy.values("operations")
     shares: dict[str, float | None] = {}
     of_the_groups = sum(seconds.get(name, 0.0) for name in GUIDE_GROUPS)

@@ -94,7 +94,6 @@ def _row(
 def _cap_notes(
     dataset: Dataset, results: EnvironmentResults, *, is_inferred: bool
 ) -> Iterator[str]:
-    """Notes about the cap checks: which picks were verified, and which failed."""
     if not results.cap_checks:
         if results.memory_column == "device_peak_bytes":
             yield "No pick was verified under a memory cap: each fits by its uncapped peak."

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.record import Outcome
+from orchestrator.analysis.batch_size import OUT_OF_MEMORY
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.grouping import grouped
 from orchestrator.reporting.content import Column, Content, Format, Row, Table
 from orchestrator.storage.layout import LOGS
 
-_MEMORY_ERRORS = (Outcome.OUT_OF_MEMORY, Outcome.HOST_OUT_OF_MEMORY)
 COLUMNS = (
     Column(key="count", heading="trials", format=Format.COUNT),
     Column(key="outcome", heading="outcome", format=Format.OUTCOME),
@@ -46,7 +46,7 @@ def _kind(row: Mapping[str, Any]) -> tuple[str, ...]:
     reason = row["reason"] or ""
     if row["outcome"] == Outcome.SKIPPED and row["rule"]:
         reason = ""
-    elif row["outcome"] in _MEMORY_ERRORS:
+    elif row["outcome"] in OUT_OF_MEMORY:
         # "Tried to allocate 2.5 GiB" and "1.3 GiB" are the same kind of failure.
         reason = re.sub(r"\d+(\.\d+)?", "0", reason)
     return row["outcome"], row["rule"] or "", row["phase"] or "", reason

@@ -114,7 +114,6 @@ def _row(
 
 
 def _fit(results: EnvironmentResults, context: LongestContext, memory_bytes: int | None) -> str:
-    """The evidence that the configuration fits: verified, inferred, or the whole GPU."""
     if context.check is not None:
         return "verified"
     is_whole = memory_bytes is None or memory_bytes >= results.device_bytes

@@ -65,7 +65,6 @@ def search_sentences(search: SearchSummary | None) -> Iterator[str]:
 
 
 def _result(result: BudgetResult) -> str:
-    """The certainty of the result for one budget."""
     budget = result.budget_bytes
     where = "In the whole memory" if budget is None else f"Within {memory(budget)}"
     recipes = ", of all training recipes" if result.recipe else ""

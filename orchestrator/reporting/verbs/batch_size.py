@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from jobs.record import Outcome
 from orchestrator import units
 from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeResult
-from orchestrator.analysis.recommendation import Offer
+from orchestrator.analysis.recommendation import Alternative
 from orchestrator.labels import batch_label
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.terminal.safe_text import visible
@@ -62,7 +62,6 @@ def _line(name: str, size: BatchMeasurement, why: str) -> str:
 
 
 def _batch(size: BatchMeasurement) -> str:
-    """``128×2``, or ``128`` without accumulation."""
     choices = {"micro_batch": size.micro_batch, "accumulation": size.accumulation}
     return batch_label(choices, ("micro_batch",)).removeprefix("batch ")
 
@@ -90,36 +89,37 @@ def _refusal(size: BatchMeasurement) -> str:
 
 
 def _notes(answer: BatchSizeResult) -> Iterator[str]:
-    """What the answer does not know, then what qualifies it."""
-    if answer.largest is None:
-        nothing = "nothing fits, not even a micro-batch of 1"
-        yield "no size is known to fit" if answer.unfinished else nothing
-    elif answer.effective_batch is not None and answer.accumulated is None:
-        wanted = answer.effective_batch
-        yield f"effective batch {wanted}: no micro-batch that divides it is known to fit"
+    yield from _not_known(answer)
     # The sizes that cannot be an answer, because they train something else.
     for size in answer.left_out:
         reasons = ", ".join(map(with_heading, size.flags))
         yield f"left out: {_batch(size)} ({units.number(size.speed)} samples/s): {reasons}"
     for nearby in answer.nearby:
-        batches = f"{nearby.effective_batch} instead of {answer.effective_batch}"
-        yield f"effective batch {batches}: {_offer(nearby.candidate)}"
+        yield _nearby(nearby, answer.effective_batch)
     if answer.unfinished:
         yield f"unfinished: {answer.unfinished}"
-    if answer.alignment is not None:
-        odd, aligned = answer.alignment
-        faster = f"{aligned.speed / odd.speed - 1:.1%} faster than {odd.micro_batch}"
-        yield f"multiples of 8 matter here: {aligned.micro_batch} was {faster}"
-    yield from _precision(answer)
+    yield from _between_speeds(answer)
     if answer.sizes:
         trials = units.count(len(answer.sizes), "trial")
         spent = units.duration(answer.slot_seconds)
         yield f"{trials}, {spent} of slot time: {', '.join(map(_result, answer.sizes))}"
 
 
-def _offer(candidate: Offer) -> str:
-    """``32×8, at least 300 samples/s in at most 22.9 GiB``."""
-    return f"{candidate.micro_batch}×{candidate.accumulation}, {' in '.join(figures(candidate))}"
+def _not_known(answer: BatchSizeResult) -> Iterator[str]:
+    if answer.largest is None:
+        nothing = "nothing fits, not even a micro-batch of 1"
+        yield "no size is known to fit" if answer.unfinished else nothing
+    elif answer.effective_batch is not None and answer.accumulated is None:
+        wanted = answer.effective_batch
+        yield f"effective batch {wanted}: no micro-batch that divides it is known to fit"
+
+
+def _nearby(nearby: Alternative, wanted: int | None) -> str:
+    """``effective batch 256 instead of 250: 32×8, at least 300 samples/s in at most 22.9 GiB``."""
+    own = nearby.candidate
+    batch = f"{own.micro_batch}×{own.accumulation}"
+    batches = f"{nearby.effective_batch} instead of {wanted}"
+    return f"effective batch {batches}: {batch}, {' in '.join(figures(own))}"
 
 
 def _result(size: BatchMeasurement) -> str:
@@ -127,8 +127,12 @@ def _result(size: BatchMeasurement) -> str:
     return f"{_batch(size)} ({result})"
 
 
-def _precision(answer: BatchSizeResult) -> Iterator[str]:
-    """That speeds are known less well than the tolerance that was asked for."""
+def _between_speeds(answer: BatchSizeResult) -> Iterator[str]:
+    """Which speeds differ although they look close, and which cannot be told apart."""
+    if answer.alignment is not None:
+        odd, aligned = answer.alignment
+        faster = f"{aligned.speed / odd.speed - 1:.1%} faster than {odd.micro_batch}"
+        yield f"multiples of 8 matter here: {aligned.micro_batch} was {faster}"
     fastest = answer.fastest
     if fastest is None or answer.tolerance >= fastest.error95:
         return

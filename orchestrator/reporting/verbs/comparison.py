@@ -65,7 +65,6 @@ def _counts(comparison: Comparison) -> str:
 
 
 def _not_compared(comparison: Comparison) -> Iterator[str]:
-    """What was left out, and why."""
     counts = {
         "host-bound": comparison.host_bound,
         "without a GPU": comparison.without_gpu,
@@ -84,7 +83,6 @@ def _not_compared(comparison: Comparison) -> Iterator[str]:
 
 
 def _shifts(comparison: Comparison) -> Iterator[str]:
-    """What changed for many rows together, and what would have been found."""
     limits = []
     shift = comparison.shift
     if shift is not None:
@@ -101,7 +99,6 @@ def _shifts(comparison: Comparison) -> Iterator[str]:
 
 
 def _interval(shift: Shift) -> str:
-    """The mean change, its interval, and what follows."""
     change_of = "slower" if shift.ratio < 1 else "faster"
     decision = change_of if shift.is_real else "no change beyond what equal runs differ by"
     return f"{_signed(shift.ratio)} ({_signed(shift.low)} to {_signed(shift.high)}): {decision}"

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from orchestrator.analysis.explanation import (
-    Breakdown,
-    Difference,
-    Explanation,
-    LossCurves,
-    Term,
-)
+from orchestrator.analysis.explanation import Breakdown, Difference, Explanation, LossCurves, Term
 from orchestrator.analysis.loss_parity.windows import MAX_BOUND, CheckState, LossWindow
 from orchestrator.analysis.repeatability import CLOSE
 from orchestrator.labels import recipe_label
@@ -123,7 +117,7 @@ def _breakdowns(explanation: Explanation) -> Iterator[Iterator[str]]:
 def _breakdown(
     title: str, words: tuple[str, str], breakdown: Breakdown, write: Writer = seconds
 ) -> Iterator[str]:
-    """A line for the figure and one for each part that changed; ``words``: for less, for more."""
+    """``words``: for less, for more."""
     is_profiled = breakdown.source == "anatomy"
     source = "both trials profiled" if is_profiled else "from the table: not both were profiled"
     before, after = breakdown.before, breakdown.after
@@ -149,7 +143,6 @@ def _term(term: Term, breakdown: Breakdown, write: Writer) -> str:
     whole = breakdown.after - breakdown.before
     if abs(whole) <= CLOSE * max(breakdown.before, breakdown.after):
         return line
-    # A share of a difference near zero would be noise; above, it says how much the part explains.
     share = term.change / whole
     return f"{line}, {100 * share:.0f} % of the difference" if share > 0 else f"{line}, against it"
 
@@ -167,7 +160,6 @@ def _difference(difference: Difference) -> str:
 
 
 def _cautions(explanation: Explanation) -> Iterator[str]:
-    """What limits the comparison."""
     if explanation.recipes[0] != explanation.recipes[1]:
         recipes = " -> ".join(map(recipe_label, explanation.recipes))
         yield f"different training recipes: {recipes}"
@@ -204,7 +196,6 @@ def loss_lines(curves: LossCurves) -> Iterator[str]:
 
 
 def _window(window: LossWindow) -> str:
-    """Mean losses of both; the bound, too, if losses could exceed it."""
     steps = f"steps {window.begin + 1} to {window.end}"
     if window.end == window.begin + 1:
         steps = f"step {window.end}"

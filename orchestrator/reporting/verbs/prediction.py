@@ -94,10 +94,7 @@ def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
 
 
 def _decision(prediction: Prediction) -> str:
-    """The peaks in GiB and the cards that they fit, as wide as the columns' headings.
-
-    For a trial without figures, the reason why there are none.
-    """
+    """As wide as the columns' headings, if there are figures."""
     if prediction.refused:
         return f"refused: {prediction.refused}"
     if prediction.allocated is None or prediction.reserved is None:

@@ -7,12 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.recommendation import (
-    Alternative,
-    Constraints,
-    Offer,
-    Recommendation,
-)
+from orchestrator.analysis.recommendation import Alternative, Constraints, Offer, Recommendation
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import (
@@ -116,7 +111,6 @@ class RecommendationText:
         yield from self._left_out()
 
     def _cap_check(self) -> Iterator[str]:
-        """Whether the best was verified under a memory cap, if the limit is below the GPU's."""
         limit = self.recommendation.constraints.memory_bytes
         check = self.recommendation.check
         if limit is None or limit >= self.results.device_bytes:
@@ -142,7 +136,6 @@ class RecommendationText:
         return f"{self.dataset.pick_label(candidate.configuration)}: {', '.join(parts)}"
 
     def _left_out(self) -> Iterator[str]:
-        """How many configurations were left out because they train something else."""
         left_out, better = self.recommendation.left_out, self.recommendation.left_out_better
         if not left_out:
             return
@@ -247,7 +240,6 @@ def _entry(
     candidate: Offer,
     workload: Workload | None,
 ) -> dict[str, Any]:
-    """A candidate's configuration, figures, notes, and what the user's own training takes."""
     configuration = candidate.configuration
     entry = {
         "configuration": dataset.pick_label(configuration),

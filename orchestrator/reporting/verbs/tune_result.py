@@ -190,7 +190,6 @@ def _folder_name(
 
 
 def _plain(dataset: Dataset, candidate: Offer | None, *text: str) -> ResultConfiguration | None:
-    """A candidate with these lines of text, else with its figures and flags of its memory."""
     if candidate is None:
         return None
     configuration = candidate.configuration

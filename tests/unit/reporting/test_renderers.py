@@ -8,13 +8,7 @@ from rich.console import Console
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
 from orchestrator.reporting import markdown
-from orchestrator.reporting.content import (
-    Column,
-    Content,
-    Format,
-    Section,
-    Table,
-)
+from orchestrator.reporting.content import Column, Content, Format, Section, Table
 from orchestrator.reporting.html import page
 from orchestrator.reporting.json_output import to_json
 from orchestrator.reporting.report import Report
