@@ -55,7 +55,6 @@ def _named_files(path: str) -> Iterator[Path]:
 
 
 def _fixed_part(pattern: str) -> Path:
-    """The folder before the first part with a wildcard."""
     path = Path(pattern)
     while glob.has_magic(str(path)):
         path = path.parent

@@ -89,7 +89,6 @@ def _text(error: BaseException) -> str:
 
 
 def _memory_outcome(text: str) -> Outcome | None:
-    """Which memory ran out according to a text; None if it says nothing of it."""
     for outcome in (Outcome.HOST_OUT_OF_MEMORY, Outcome.OUT_OF_MEMORY):
         if _MEANINGS[outcome].search(text):
             return outcome
@@ -151,5 +150,4 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _first_line(text: str) -> str:
-    """The first line that is not blank, cut to what a table's cell can show."""
     return next(iter(text.strip().splitlines()), "").strip()[:500]

@@ -14,8 +14,7 @@ from jobs.flags import Flag, FlagKind
 LossScaling = Literal["native", "divided", "corrected"]
 """native: the model itself divides the loss by the number of items of the whole step.
 divided: the training loop divides each micro-batch's mean loss by the accumulation.
-corrected: the same, although the Trainer took the model for a native one, as transformers 5.17 to
-5.23 judge by the signature of ``forward`` alone."""
+corrected: the same, although transformers 5.17 to 5.23 took the model for a native one."""
 
 TOLERANCE = 0.02
 """By how much the loss of an accumulated step may differ, relative. Only rounding can: samples and

@@ -121,7 +121,7 @@ def model_refusals(config: Mapping[str, Any]) -> Iterator[Refused]:
 
 
 def _parameter_refusals(hooks: Mapping[str, Any]) -> Iterator[Refused]:
-    """Parameters of techniques that a library's class hands on, to ``TrainingArguments`` or so."""
+    """Parameters that a library's class may hand on, such as to ``TrainingArguments``."""
     for at, _ in _entries(hooks):
         key = unicodedata.normalize("NFKC", at[-1])
         if key in _STEERS_LOADING or key.startswith(_PUBLISHES):

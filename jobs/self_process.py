@@ -1,7 +1,7 @@
 """Runs a module of this program as a process of its own: ``python -P START MODULE ARGUMENTS...``.
 
 ``python -m`` would look into the working folder first, which may hold a folder ``jobs`` of the
-user. So this file imports only the standard library until it has found this program's packages.
+user. Until it has found this program's packages, this file imports the standard library alone.
 """
 
 from __future__ import annotations

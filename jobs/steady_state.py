@@ -15,8 +15,8 @@ MIN_STEPS = 2
 
 PRIOR_SPREAD = 0.0066
 """The usual standard deviation of a trial's steps, as a share of their mean. Fitted on 2026-11-23
-to the 1,080 GPU-bound trials then recorded (commit dffe452). Later trials ended sooner by this very
-prior, so it is not fitted to them: ``python -m tests.benchmarks.tables spread`` prints less."""
+to the 1,080 GPU-bound trials then recorded (commit dffe452), because later ones ended sooner by
+this very prior."""
 PRIOR_SECONDS = 0.005
 """The same in seconds: a host's disturbances take milliseconds. The smaller of the two counts."""
 
@@ -25,9 +25,8 @@ CPU_ERROR = 0.05
 MIN_SECONDS = 1.0
 """With fewer counted seconds no trial is given up as unstable, and without a GPU none is settled: a
 few short steps may fall between two turns of another program."""
-
 MIN_STEPS_TO_GIVE_UP = 4
-"""A trial is not given up as unstable with fewer counted steps."""
+"""With fewer counted steps no trial is given up as unstable: they say little about the spread."""
 
 GPU_BOUND = 0.1
 """The GPU sets the pace if it ran out of work after at most this share of the micro-batches."""
@@ -72,7 +71,7 @@ def wanted_error(relative_error: float, device_type: str) -> float:
 
 def steady_from(seconds: Sequence[float], relative_error: float) -> int:
     """Index of the first step in the range of the later half; 0 if ``relative_error`` is 0."""
-    # The later half shows what is usual; with three steps or fewer, its last two do.
+    # The later half shows what is usual; of three steps or fewer, the last two.
     later = seconds[min(len(seconds) // 2, len(seconds) - MIN_STEPS) :]
     if not later or relative_error == 0:
         return 0
@@ -111,7 +110,6 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
     """Whether ``limit`` such steps would not settle the mean; False if the trial ran briefly."""
     first = steady_from(seconds, relative_error)
     steady = seconds[first:]
-    # Too short a sample says little about the spread of the steps to come.
     if len(steady) < MIN_STEPS_TO_GIVE_UP or sum(steady) < MIN_SECONDS:
         return False
     return mean_step_error(steady, limit - first) > relative_error

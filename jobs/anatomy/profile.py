@@ -41,7 +41,7 @@ _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     """Train a few more steps and say where memory and time went. Raises what training may raise.
 
-    ``row`` has the trial's measurements; whatever is read later contains the profile's own memory.
+    ``row`` has the trial's measurements, which do not contain the profile's own memory.
     """
     readings = _device_readings(row)
     profiler = _profiler(trained, row)
@@ -52,19 +52,21 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
         assert profiler.profile is not None
         device = "cuda" if torch.cuda.is_available() else "cpu"
         trace = read(profiler.profile, device, COUNTED, profiler.repetitions)
-        # DeepSpeed's gradient buckets, counted in elements. Their dtype is not known here.
-        layers = optimizer_layers(trained.optimizer)
-        buckets = [getattr(layer, "reduce_bucket_size", 0) for layer in layers]
-        sizes = {int(elements) * width for elements in buckets if elements for width in (2, 4)}
-        known = replace(profiler.known_blocks(), bucket_sizes=sizes)
+        known = replace(profiler.known_blocks(), bucket_sizes=_bucket_sizes(trained.optimizer))
         memory = step_memory(trace, known)
-        entries = [
+        entries = (
             *_memory_entries(memory, readings, profiler, row),
             *_time_entries(trace, profiler, row),
-        ]
+        )
     finally:
         gc.enable()
-    return Anatomy(entries=tuple(entries), timeline=memory.timeline)
+    return Anatomy(entries=entries, timeline=memory.timeline)
+
+
+def _bucket_sizes(optimizer: Any) -> set[int]:
+    """Bytes of DeepSpeed's gradient buckets, which count elements of a dtype not known here."""
+    buckets = [getattr(layer, "reduce_bucket_size", 0) for layer in optimizer_layers(optimizer)]
+    return {int(elements) * width for elements in buckets if elements for width in (2, 4)}
 
 
 def _profiler(trained: Trained, row: Mapping[str, Any]) -> StepProfiler:
@@ -108,7 +110,6 @@ def _memory_entries(
     profiler: StepProfiler,
     row: Mapping[str, Any],
 ) -> Iterator[Entry]:
-    """The parts "memory", "activations" and "host memory", and the rules about memory."""
     yield from ledger(memory, readings, profiler.live_tensors)
     yield from saved_activations(memory)
     if torch.cuda.is_available():
@@ -121,7 +122,6 @@ def _memory_entries(
 
 
 def _time_entries(trace: Trace, profiler: StepProfiler, row: Mapping[str, Any]) -> Iterator[Entry]:
-    """The parts about time, the rules about time, and the efficiency."""
     on_gpu = torch.cuda.is_available()
     step_seconds = row["step_seconds_median"]
     operation_entries = list(operations(trace, step_seconds))
@@ -137,9 +137,8 @@ def _time_entries(trace: Trace, profiler: StepProfiler, row: Mapping[str, Any]) 
     yield from phase_entries
     groups = {item.name: item.value for item in operation_entries if item.part == "operations"}
     yield from rules_of_thumb.time_shares(groups)
-    for entry in phase_entries:
-        if entry.name == BACKWARD_TO_FORWARD:
-            yield rules_of_thumb.backward_ratio(entry.value)
+    ratios = [entry.value for entry in phase_entries if entry.name == BACKWARD_TO_FORWARD]
+    yield from map(rules_of_thumb.backward_ratio, ratios)
     device = torch.cuda.get_device_name() if on_gpu else ""
     without_autocast = "tf32" if row.get("tf32") else "fp32"
     precision = _PRECISIONS.get(row.get("matmul_dtype", ""), without_autocast)

@@ -15,8 +15,7 @@ GUIDE = "https://huggingface.co/docs/transformers/model_memory_anatomy"
 PAPER = "Ivanov et al. 2020, Data Movement Is All You Need (arXiv 2007.00072), BERT on a V100"
 
 ROUGHLY = 0.25
-"""A rule about time holds if the figure differs by at most this share. It is a choice, because the
-paper's shares and the guide's ratio were each found on a single machine."""
+"""A rule about time holds if the figure differs by at most this share, which is a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +75,11 @@ def memory_rules(peak_by_name: Mapping[str, int], row: Mapping[str, Any]) -> Ite
 
 
 def _applies(rule: RuleOfThumb, row: Mapping[str, Any]) -> bool:
-    if any(row.get(column) not in values for column, values in rule.applies_to.items()):
-        return False
     # A rule about all memory assumes gradients and states for every parameter.
     trains_everything = row["parameters_trainable"] == row["parameters_total"]
-    return trains_everything or rule.kinds != _ALL_BUT_ACTIVATIONS
+    if rule.kinds == _ALL_BUT_ACTIVATIONS and not trains_everything:
+        return False
+    return all(row.get(column) in values for column, values in rule.applies_to.items())
 
 
 def time_shares(seconds: Mapping[str, float]) -> Iterator[Entry]:
@@ -102,8 +101,7 @@ def backward_ratio(ratio: float) -> Entry:
 
 def peak_check(peak_bytes: int, row: Mapping[str, Any]) -> Iterator[Entry]:
     """Compares the peaks of the profiled and the counted steps, which should agree."""
-    counted = row.get("peak_allocated_bytes")
-    if counted:
+    if counted := row.get("peak_allocated_bytes"):
         name, rule = "peak of the profiled step", "the counted steps' peak"
         yield _compared(name, peak_bytes, "B", counted, rule, within=0.001)
 

@@ -21,7 +21,7 @@ from jobs.trackers.sources import cuda_events
 from jobs.trackers.tracker import Phase
 
 TRAINED_MICRO_BATCHES = 2
-"""How many micro-batches of a step are trained on: gradients exist only from the second on."""
+"""Of each step; gradients exist only from the second on."""
 
 
 class StepProfiler(Listener):
@@ -62,7 +62,7 @@ class StepProfiler(Listener):
 
     @property
     def live_tensors(self) -> list[LiveTensor]:
-        """What exists between steps, and the gradients that existed after each backward pass."""
+        """What exists between steps, and the gradients after each backward pass."""
         return list(self._live_tensors.values())
 
     def known_blocks(self) -> KnownBlocks:
@@ -87,14 +87,12 @@ class StepProfiler(Listener):
         self._timer.mark("upkeep")
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """Count the micro-batch, and remember the addresses of its tensors."""
         self._micro_batches += 1
         if self.profile is not None:
             tensors = nested_tensors(dict(inputs))
             self._inputs |= {tensor.untyped_storage().data_ptr() for tensor in tensors}
 
     def wants(self, left: int) -> bool:
-        """True for the last ``TRAINED_MICRO_BATCHES`` of a step."""
         return left < TRAINED_MICRO_BATCHES
 
     def phase(self, name: Phase) -> None:
@@ -128,7 +126,6 @@ class StepProfiler(Listener):
         return False
 
     def _seconds_of_a_step(self) -> dict[str, float]:
-        """Phase -> seconds, scaled to all micro-batches of a step."""
         seconds: dict[str, float] = {
             phase: median * phase_weight(phase, self.repetitions)
             for phase, median in self._timer.median_seconds().items()
@@ -190,7 +187,7 @@ class StepProfiler(Listener):
 
 
 def _allocated_blocks() -> dict[int, int]:
-    """Address -> bytes of every block that the caching allocator has handed out."""
+    """Address -> bytes."""
     segments: Any = torch.cuda.memory_snapshot()
     blocks = (block for segment in segments for block in segment["blocks"])
     return {
@@ -199,8 +196,6 @@ def _allocated_blocks() -> dict[int, int]:
 
 
 class PhaseTimer:
-    """Collects a mark at each phase change of each step."""
-
     def __init__(self, *, on_gpu: bool) -> None:
         # On a GPU, events: the host's clock would time the launches instead of the work.
         self._now: Callable[[], Any] = cuda_events.recorded if on_gpu else time.perf_counter
@@ -222,7 +217,6 @@ class PhaseTimer:
 
 
 def _seconds_by_phase(marks: Sequence[tuple[Phase, Any]]) -> dict[Phase, float]:
-    """Phase -> seconds of one step: from each of its marks to the mark after it."""
     seconds: defaultdict[Phase, float] = defaultdict(float)
     for (phase, begin), (_, end) in itertools.pairwise(marks):
         is_event = not isinstance(begin, float)

@@ -46,7 +46,7 @@ class Call:
 
 
 class PhaseSpan(NamedTuple):
-    """A phase of the loop (``jobs.trackers.tracker.Phase``), from ``begin`` to ``end``."""
+    """A phase of the loop (``jobs.trackers.tracker.Phase``)."""
 
     name: str
     begin: int

@@ -30,12 +30,8 @@ def read(
     counted_operators: frozenset[str],
     repetitions: float = 1.0,
 ) -> Trace:
-    """The trace of a finished profile of "cuda" or "cpu", with shapes and memory.
-
-    The calls of ``counted_operators`` are kept with their shapes.
-    """
-    # The profiler's internal tree of the host's events, because its public list does not say which
-    # event is inside which. Kernels are in a flat list.
+    """The trace of a finished profile of "cuda" or "cpu", with shapes of ``counted_operators``."""
+    # The internal tree of the host's events: the public list does not say which is inside which.
     kineto: Any = profile.profiler
     results = kineto.kineto_results
     reader = _EventTreeReader(device, counted_operators)
@@ -115,7 +111,6 @@ class _EventTreeReader:
         return context
 
     def _context_inside(self, name: str, fields: Any, outer: _Context) -> _Context:
-        """What the events inside an operator or a range inherit."""
         if name.startswith(PHASE):
             return outer
         if name.startswith(MODULE):
@@ -131,7 +126,6 @@ class _EventTreeReader:
         return outer
 
     def _enter_operator(self, name: str, fields: Any, outer: _Context) -> _Context:
-        """Read an operator; returns the context of the events inside it."""
         recomputes = self._note_node(name, fields.sequence_number, outer)
         context = outer._replace(
             recomputed=outer.recomputed or recomputes,
@@ -199,7 +193,6 @@ class _EventTreeReader:
 
 
 def _kernels(events: Sequence[Any], launchers: Mapping[int, _Launcher]) -> Iterator[Work]:
-    """The kernels and copies that ran on the device, each with the operator that launched it."""
     on_device: list[Any] = []
     launch_times: dict[int, int] = {}
     for event in events:

@@ -14,6 +14,8 @@ from jobs.techniques.variant import Axis, Family, Variant, add
 if TYPE_CHECKING:
     import torch
 
+    Make = Callable[..., torch.nn.Module]
+
 _CONFIG_CLASS = "transformers.utils.quantization_config:BitsAndBytesConfig"
 _OUR_PARAMETERS = {
     "upcast": bool,
@@ -130,9 +132,7 @@ add(BASE)
 
 
 @hook("bf16_base")
-def bf16_base(
-    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
-) -> torch.nn.Module:
+def bf16_base(make: Make, is_checkpoint: bool, device: torch.device) -> torch.nn.Module:
     """The model that ``make`` returns, on ``device``, with all its weights in bf16.
 
     ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments.
@@ -141,17 +141,13 @@ def bf16_base(
 
 
 @hook("fp16_base")
-def fp16_base(
-    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
-) -> torch.nn.Module:
+def fp16_base(make: Make, is_checkpoint: bool, device: torch.device) -> torch.nn.Module:
     """As ``bf16_base``, with all weights in fp16."""
     return _in_16_bits(make, is_checkpoint, device, "float16")
 
 
 @hook("dequantized_base")
-def dequantized_base(
-    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
-) -> torch.nn.Module:
+def dequantized_base(make: Make, is_checkpoint: bool, device: torch.device) -> torch.nn.Module:
     """As ``bf16_base``, for a checkpoint whose weights are quantized.
 
     Raises ValueError if they are not quantized, or if transformers cannot dequantize them.
@@ -180,12 +176,8 @@ def dequantized_base(
 
 
 def _in_16_bits(
-    make: Callable[..., torch.nn.Module],
-    is_checkpoint: bool,
-    device: torch.device,
-    dtype: str,
+    make: Make, is_checkpoint: bool, device: torch.device, dtype: str
 ) -> torch.nn.Module:
-    """The model that ``make`` returns, on ``device``, with all its weights in ``dtype``."""
     import torch
 
     kind = getattr(torch, dtype)

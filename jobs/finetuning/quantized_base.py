@@ -10,13 +10,15 @@ from jobs.techniques.hooks import hook
 if TYPE_CHECKING:
     import torch
 
+    Make = Callable[..., torch.nn.Module]
+
 BITSANDBYTES = "quantized_base"
 TORCHAO = "torchao_int8_base"
 
 
 @hook(BITSANDBYTES)
 def quantized_base(
-    make: Callable[..., torch.nn.Module],
+    make: Make,
     is_checkpoint: bool,
     device: torch.device,
     *,
@@ -60,9 +62,7 @@ def quantized_base(
 
 
 @hook(TORCHAO)
-def torchao_int8_base(
-    make: Callable[..., torch.nn.Module], is_checkpoint: bool, device: torch.device
-) -> torch.nn.Module:
+def torchao_int8_base(make: Make, is_checkpoint: bool, device: torch.device) -> torch.nn.Module:
     """The model that ``make`` returns, on ``device``, with 8-bit linear layers, and frozen."""
     import transformers
     from torchao.quantization import Int8WeightOnlyConfig
@@ -72,7 +72,7 @@ def torchao_int8_base(
     return _frozen(make, is_checkpoint, device, config)
 
 
-def _layers_to_keep(make: Callable[..., torch.nn.Module]) -> list[str]:
+def _layers_to_keep(make: Make) -> list[str]:
     """The linear layers to keep in 16 bits; empty if transformers finds them all itself.
 
     In a vision-language model, these are all outside the decoder. In a classifier, it is the head,
@@ -148,7 +148,7 @@ def _pack_in_8_bits(module: Any, name: str) -> None:
 
 
 def _frozen(
-    make: Callable[..., torch.nn.Module],
+    make: Make,
     is_checkpoint: bool,
     device: torch.device,
     config: Any,
@@ -182,7 +182,7 @@ def _frozen(
 
 
 def _quantized_at_random(
-    make: Callable[..., torch.nn.Module],
+    make: Make,
     dtype: torch.dtype,
     config: Any,
     device: torch.device,

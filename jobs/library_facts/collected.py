@@ -53,29 +53,23 @@ def collected(references: Iterable[str]) -> dict[str, Any]:
 
 
 def _defaults(arguments: Any) -> dict[str, Any]:
-    """Field -> its default; no default for a field whose default is not a plain value."""
-    defaults = {}
-    for field in dataclasses.fields(arguments):
-        if field.init:
-            defaults[field.name] = [field.default] if is_plain(field.default) else []
-    return defaults
+    """Field -> its default in a list; an empty one if that is not a plain value."""
+    fields = [field for field in dataclasses.fields(arguments) if field.init]
+    return {field.name: [field.default] if is_plain(field.default) else [] for field in fields}
 
 
 def _model(folder: Path) -> dict[str, Any]:
     """What the source of an architecture says, which would take minutes to import for all."""
-    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("modeling_*.py"))
-    own = folder / f"modeling_{folder.name}.py"
-    names: set[str] = set()
-    if own.exists():
-        for pair in _NAMES.findall(own.read_text(encoding="utf-8")):
-            names.update(filter(None, pair))
+    texts = {path: path.read_text(encoding="utf-8") for path in folder.glob("modeling_*.py")}
+    text = "".join(texts.values())
+    own = texts.get(folder / f"modeling_{folder.name}.py", "")
     return {
         "has_position_table": bool(_POSITIONS.search(text)),
         "counts_from_padding": _OFFSET in text,
         "has_experts": not text or _EXPERTS in text,
         "can_checkpoint": _OWN_BASE_CLASS not in text
         or any(mark in text for mark in _CHECKPOINTING),
-        "names": sorted(names),
+        "names": sorted({name for pair in _NAMES.findall(own) for name in pair if name}),
     }
 
 

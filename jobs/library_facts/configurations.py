@@ -13,8 +13,7 @@ from typing import Any
 _FROM_KWARGS = re.compile(r'\bkwargs\.(?:pop|get)\(\s*"(\w+)"')
 """A key that a constructor takes out of its ``**kwargs``."""
 _ROTARY_KEYS = frozenset({"rope_scaling", "rope_theta", "partial_rotary_factor"})
-"""Keys that a class with ``rope_parameters`` still takes and moves into it. The base class looks
-at them for every model, but does nothing with them elsewhere."""
+"""Keys that a class with ``rope_parameters`` moves into it; other classes ignore them."""
 
 
 class Configurations:
@@ -41,10 +40,12 @@ class Configurations:
         name = kind.__name__
         if name in self.by_name:
             return name
-        defaults = {}
-        for key, value in _defaults(kind).items():
-            if key not in self.common_defaults or value != self.common_defaults[key]:
-                defaults[key] = value
+        common = self.common_defaults
+        defaults = {
+            key: value
+            for key, value in _defaults(kind).items()
+            if key not in common or value != common[key]
+        }
         other_names: dict[str, str] = dict(kind.attribute_map)  # type: ignore[attr-defined]
         keys = _keys(kind) - defaults.keys() - other_names.keys() - self.common_keys
         facts: dict[str, Any] = {
@@ -73,7 +74,6 @@ class Configurations:
 
 
 def _keys(kind: type) -> set[str]:
-    """All keys that a class uses, without the other names of its keys."""
     fields = {field.name for field in dataclasses.fields(kind)}
     keys = set(fields)
     for base in kind.__mro__:
@@ -100,12 +100,8 @@ def _constructor_keys(function: Any) -> frozenset[str]:
 
 
 def _defaults(kind: type) -> dict[str, Any]:
-    """Key -> its default, if that is a plain value."""
-    defaults = {}
-    for field in dataclasses.fields(kind):
-        if is_plain(field.default):
-            defaults[field.name] = field.default
-    return defaults
+    fields = dataclasses.fields(kind)
+    return {field.name: field.default for field in fields if is_plain(field.default)}
 
 
 def is_plain(value: Any) -> bool:

@@ -27,10 +27,9 @@ def size_of(model: ModelSpec) -> dict[str, Any]:
     try:
         return {"parameters": count(model)}
     except Exception as error:
-        if isinstance(error, ValueError) or _is_about_a_value(error, model):
-            return {"mistake": _sentence(error)}
+        is_mistake = isinstance(error, ValueError) or _is_about_a_value(error, model)
         # A model whose code needs real tensors cannot be counted, and may still train.
-        return {"reason": _sentence(error)}
+        return {"mistake" if is_mistake else "reason": _sentence(error)}
 
 
 def _is_about_a_value(error: Exception, model: ModelSpec) -> bool:

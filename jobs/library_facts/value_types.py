@@ -45,9 +45,8 @@ def parameters_of(kind: type) -> dict[str, Any]:
     # The fields of a dataclass may be declared in several modules.
     hints = {**_hints(kind), **_hints(kind.__init__)}  # type: ignore[misc]
     for name, parameter in inspect.signature(kind).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        if name in inherited:
+        takes_any = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if takes_any or name in inherited:
             continue
         annotation = parameter.annotation
         if annotation is parameter.empty:
@@ -69,10 +68,9 @@ def _fields_of_another_library(kind: type) -> set[str]:
 
 
 def _hints(function: Any) -> dict[str, Any]:
-    """The annotations as types; empty if a name of them is not known when the code runs."""
     try:
         return typing.get_type_hints(function, include_extras=True)
-    except (NameError, TypeError):
+    except (NameError, TypeError):  # an annotation has a name that is not known at run time
         return {}
 
 

@@ -12,29 +12,9 @@ sample_kind.py    which techniques change what one sample is
 
 import importlib
 
-from jobs.techniques.variant import (
-    AXES,
-    COLUMNS,
-    INCOMPATIBLE,
-    OTHER_WORKLOAD,
-    Axis,
-    Family,
-    NamePattern,
-    Variant,
-    merge,
-)
+from jobs.techniques.variant import AXES, COLUMNS, INCOMPATIBLE, Axis, Family, Variant, merge
 
-__all__ = [
-    "AXES",
-    "COLUMNS",
-    "INCOMPATIBLE",
-    "OTHER_WORKLOAD",
-    "Axis",
-    "Family",
-    "NamePattern",
-    "Variant",
-    "merge",
-]
+__all__ = ["AXES", "COLUMNS", "INCOMPATIBLE", "Axis", "Family", "Variant", "merge"]
 
 _MODULES = (
     "jobs.techniques.axes.batch_sizes",

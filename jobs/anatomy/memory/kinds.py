@@ -22,7 +22,7 @@ KINDS: Mapping[str, str] = {
 OTHER = "other"
 """Memory that was allocated before the profiled step, for a purpose that is not known."""
 
-_PART_OF: Mapping[str, str] = {
+_PART_OF = {
     "LoRA adapters": "weights",
     "reference model": "weights",
     "32-bit master weights": "optimizer states",

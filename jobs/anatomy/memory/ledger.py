@@ -11,12 +11,7 @@ from jobs.anatomy.memory.live_tensors import LiveTensor
 from jobs.anatomy.memory.timeline import StepMemory
 from jobs.anatomy_record import Entry
 
-CACHED = "cached by the allocator"
-CONTEXT = "CUDA context"
-LIBRARIES = "kernels and libraries"
-PAGED = "paged optimizer states"
 RESIDUAL = "residual"
-COMPILED = "compiled code"  # memory that was allocated outside all operators
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,20 +27,19 @@ def ledger(
     memory: StepMemory, readings: DeviceReadings | None, live_tensors: Sequence[LiveTensor]
 ) -> Iterator[Entry]:
     """The part "memory" in bytes: adds up to ``readings.peak``, without them to the tensors."""
-    for name, nbytes in sorted(memory.at_peak.items(), key=lambda item: -item[1]):
+    for name, nbytes in Counter(memory.at_peak).most_common():
         yield _entry("memory", name, nbytes, kind_of(name))
     if readings is None:
         return
     managed = bytes_by_name(live_tensors, "managed").total()
     beyond_context = readings.outside_allocator - readings.context
-    # CUDA keeps managed memory on the device as far as there is room. NVML then counts it among
-    # what is outside the allocator, so its share there is at most what exceeds the context.
+    # CUDA keeps managed memory on the device as far as there is room, outside the allocator.
     paged = min(managed, max(0, beyond_context))
     outside = {
-        CACHED: memory.reserved_at_peak - memory.peak_bytes,
-        CONTEXT: readings.context,
-        LIBRARIES: beyond_context - paged,
-        PAGED: paged,
+        "cached by the allocator": memory.reserved_at_peak - memory.peak_bytes,
+        "CUDA context": readings.context,
+        "kernels and libraries": beyond_context - paged,
+        "paged optimizer states": paged,
     }
     for name, nbytes in outside.items():
         if nbytes:
@@ -73,7 +67,8 @@ def bytes_by_name(live_tensors: Sequence[LiveTensor], device: str) -> Counter[st
 def saved_activations(memory: StepMemory) -> Iterator[Entry]:
     """The part "activations": what was saved at the peak, by operator."""
     for operator, nbytes in memory.saved_by_operator.items():
-        yield _entry("activations", operator.removeprefix("aten::") or COMPILED, nbytes)
+        # Compiled code allocates outside all operators.
+        yield _entry("activations", operator.removeprefix("aten::") or "compiled code", nbytes)
 
 
 def _entry(part: str, name: str, nbytes: int, kind: str = "") -> Entry:

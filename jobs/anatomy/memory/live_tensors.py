@@ -19,10 +19,8 @@ _ZERO_ATTRIBUTES = {
     "grad_partitions_flat_buffer": "gradients",
     "accumulated_grads_in_cpu": "gradients",
 }
-"""Attribute of DeepSpeed's ZeRO optimizers -> what it holds. Their other tensors are buffers.
-
-Source: deepspeed/runtime/zero/stage_1_and_2.py and stage3.py.
-"""
+"""Attribute of DeepSpeed's ZeRO optimizers (deepspeed/runtime/zero) -> what it holds. Their other
+tensors are buffers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +53,7 @@ def live_tensors(model: Any, optimizer: Any, reference: Any = None) -> list[Live
 
 
 def _named_values(model: Any, optimizer: Any, reference: Any) -> Iterator[tuple[str, Any]]:
-    """Names with their tensors, nested or not. Of several names the more specific comes first."""
+    """Names with their tensors, nested or not; of several names the more specific first."""
     for name, parameter in model.named_parameters():
         kind = "LoRA adapters" if "lora_" in name else "weights"  # peft's naming
         yield kind, parameter.data

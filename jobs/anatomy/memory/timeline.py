@@ -15,7 +15,6 @@ from jobs.anatomy.trace import MemoryEvent, PhaseSpan, Trace, phase_at
 from jobs.anatomy_record import Timeline
 
 SAMPLES = 150  # samples of a timeline, at most
-TEMPORARY = "temporary buffers"
 SAVED = "saved activations"
 
 
@@ -45,7 +44,7 @@ class StepMemory:
 
 @dataclass(slots=True)
 class _Block:
-    """A piece of memory from its allocation to its release. Times are the trace's nanoseconds."""
+    """A piece of memory from its allocation to its release."""
 
     address: int
     nbytes: int
@@ -81,24 +80,21 @@ def step_memory(trace: Trace, known: KnownBlocks) -> StepMemory:
 def _blocks(
     trace: Trace, known: KnownBlocks
 ) -> tuple[list[_Block], list[tuple[MemoryEvent, _Block]]]:
-    allocated = {
-        address: _Block(address=address, nbytes=nbytes, allocation=None)
-        for address, nbytes in known.before.items()
-    }
+    before = known.before.items()
+    allocated = {address: _Block(address, nbytes, allocation=None) for address, nbytes in before}
     blocks = list(allocated.values())
     changes = []
     for event in trace.memory_events:
         if event.nbytes > 0:
-            block = _Block(address=event.address, nbytes=event.nbytes, allocation=event)
+            block = _Block(event.address, event.nbytes, allocation=event)
             allocated[event.address] = block
             blocks.append(block)
-        else:
-            if event.address in allocated:
-                block = allocated.pop(event.address)
-            else:  # its allocation was not seen, so it existed before the step
-                block = _Block(address=event.address, nbytes=-event.nbytes, allocation=None)
-                blocks.append(block)
+        elif event.address in allocated:
+            block = allocated.pop(event.address)
             block.freed_at = event.time
+        else:  # its allocation was not seen, so it existed before the step
+            block = _Block(event.address, -event.nbytes, allocation=None, freed_at=event.time)
+            blocks.append(block)
         changes.append((event, block))
     return blocks, changes
 
@@ -125,7 +121,6 @@ def _name(block: _Block, known: KnownBlocks, phases: Sequence[PhaseSpan]) -> str
 def _name_by_lifetime(
     block: _Block, allocation: MemoryEvent, phase: PhaseSpan, known: KnownBlocks
 ) -> str:
-    """The purpose of a block that the step allocated, judged by when it is released."""
     if allocation.nbytes in known.bucket_sizes:
         return "ZeRO buffers"
     if phase.name == "data":
@@ -138,7 +133,7 @@ def _name_by_lifetime(
         return SAVED
     if phase.name == "backward" and outlives_phase and block.address in known.gradients:
         return "gradients"
-    return TEMPORARY
+    return "temporary buffers"
 
 
 def _held(
@@ -173,17 +168,12 @@ def _timeline(
     total = held.sum(axis=0)
     highest = [a + int(total[a : b + 1].argmax()) for a, b in zip(first, last, strict=True)]
     series = {name: held[row, highest].tolist() for row, name in enumerate(names)}
+    runs = itertools.groupby(trace.phases, key=lambda phase: phase.name)
     return Timeline(
         seconds=[_seconds(edge - begin) for edge in edges[:-1]],
         held={name: sizes for name, sizes in series.items() if any(sizes)},
-        phases=_phase_changes(trace.phases, begin),
+        phases=[(name, _seconds(next(spans).begin - begin)) for name, spans in runs],
     )
-
-
-def _phase_changes(phases: Sequence[PhaseSpan], begin: int) -> list[tuple[str, float]]:
-    """Each phase that is not the one before it, and the seconds from ``begin`` to its own begin."""
-    runs = itertools.groupby(phases, key=lambda phase: phase.name)
-    return [(name, _seconds(next(spans).begin - begin)) for name, spans in runs]
 
 
 def _seconds(nanoseconds: float) -> float:

@@ -46,10 +46,9 @@ def flop(call: Call) -> int:
     """
     name = call.operator.removeprefix("aten::")
     shapes = [shape or () for shape in call.shapes]
-    if name in ("addmm", "baddbmm"):
-        # Their first argument is the summand. Adding it is not counted.
-        return _product_flop(*shapes[1:3])
     if name in _PRODUCTS:
+        if name in ("addmm", "baddbmm"):
+            del shapes[0]  # of the summand, whose addition is not counted
         return _product_flop(*shapes[:2])
     if name == "convolution_backward":
         # The arguments are grad_output, input and weight. The forward pass does 2 operations for

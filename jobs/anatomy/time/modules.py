@@ -46,7 +46,6 @@ def module_ranges(model: torch.nn.Module) -> Iterator[None]:
         open_ranges.append(opened)
 
     def close_range(*_: Any) -> None:
-        """The innermost module's forward pass ends, perhaps by an exception."""
         open_ranges.pop().__exit__(None, None, None)
 
     with ExitStack() as handles:

@@ -21,8 +21,8 @@ IDLE = "idle"
 
 _Patterns = Sequence[tuple[str, str]]
 
-# Each table is group -> pattern; the first match decides. A fused kernel counts as the largest part
-# of what it does: attention as contraction, a compiled kernel with a reduction as normalization.
+# Group -> pattern; the first match decides. A fused kernel counts as the largest part of what it
+# does: attention as contraction, a compiled kernel with a reduction as normalization.
 _TRANSFER_KERNELS: _Patterns = ((COMMUNICATION, r"nccl|gloo|c10d"), (MOVEMENT, r"^Mem(cpy|set)"))
 _CONTRACTION_KERNELS: _Patterns = (
     (

@@ -9,18 +9,13 @@ from typing import NamedTuple
 from jobs.anatomy.trace import Trace
 from jobs.anatomy_record import Entry
 
-HOST_TO_DEVICE = "host-to-device"
-DATA_WAIT = "data wait"
-LAUNCH_BOUND = "launch-bound idle"
-LOGGING = "logging and synchronisation"
 BACKWARD_TO_FORWARD = "backward / forward"
 
 
 class _PhaseTime(NamedTuple):
     """How the device spent a phase, in seconds; the three parts add up to the phase."""
 
-    copying: float
-    """Copies from the host."""
+    copying: float  # from the host
     busy: float
     idle: float
 
@@ -45,13 +40,12 @@ def phases(
     for work, phase, seconds in trace.weighted_work() if on_gpu else ():
         (copying if work.kernel.startswith("Memcpy HtoD") else busy)[phase] += seconds
     if busy["forward"]:
-        # Idle time is left out, because it comes from the host and not from the passes.
+        # Without idle time, which comes from the host and not from the passes.
         ratio = busy["backward"] / busy["forward"]
         yield Entry(part="phases", name=BACKWARD_TO_FORWARD, value=ratio, unit="")
     times: dict[str, _PhaseTime] = {}
     for name, seconds in phase_seconds.items():
-        # Copies come first, then kernels; the rest is idle. The profiled step can be slower than
-        # the timed one, so no part may exceed its phase.
+        # The profiled step can be slower than the timed one, so no part may exceed its phase.
         copied = min(copying[name], seconds)
         worked = min(busy[name], seconds - copied)
         times[name] = _PhaseTime(copied, worked, seconds - copied - worked)
@@ -63,20 +57,17 @@ def phases(
 def _parts_of_step(
     times: Mapping[str, _PhaseTime], step_seconds: float, *, host_updates: bool
 ) -> dict[str, float]:
-    """Name -> seconds of the counted step.
-
-    The host's speed varies, so only idle time is scaled from the timed step to the counted one.
-    """
+    # The host's speed varies, so only idle time is scaled from the timed step to the counted one.
     working = sum(time.copying + time.busy for time in times.values())
     idle = sum(time.idle for time in times.values())
     idle_scale = max(0.0, step_seconds - working) / idle if idle > 0 else 0.0
     # Phases that count with their idle time. That of all others is launch-bound.
-    whole = {"upkeep": LOGGING, "data": DATA_WAIT}
+    whole = {"upkeep": "logging and synchronisation", "data": "data wait"}
     if host_updates:
         whole |= {"optimizer": "optimizer", "clipping": "clipping"}
     parts: defaultdict[str, float] = defaultdict(float)
     for name, time in times.items():
-        parts[HOST_TO_DEVICE] += time.copying
+        parts["host-to-device"] += time.copying
         parts[whole.get(name, name)] += time.busy
-        parts[whole.get(name, LAUNCH_BOUND)] += time.idle * idle_scale
+        parts[whole.get(name, "launch-bound idle")] += time.idle * idle_scale
     return dict(parts)

@@ -115,13 +115,9 @@ def _parsed(path: Path) -> ast.Module:
 
 def _may_define(tree: ast.Module, attribute: str) -> bool:
     """Whether a module has the name anywhere; what ``import *`` brings is not known."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == attribute:
-            return True
-        if isinstance(node, ast.Name) and node.id == attribute:
-            return True
-        if isinstance(node, ast.alias) and (node.asname or node.name) in (attribute, "*"):
-            return True
-        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
-            return True
-    return False
+    # Nodes that bind a name have it as one of these fields.
+    names = (
+        getattr(node, "asname", None) or getattr(node, "name", getattr(node, "id", None))
+        for node in ast.walk(tree)
+    )
+    return not {attribute, "*", "__getattr__"}.isdisjoint(names)

@@ -41,13 +41,13 @@ def images_of_file(file: DatasetFile, config: PretrainedConfig) -> tuple[Any, Pr
     return dataset, ProcessRows(processor, file)
 
 
+@dataclass(frozen=True, slots=True)
 class ProcessRows:
     """Makes a batch of rows: the processor reads texts and images again, and pads."""
 
-    def __init__(self, processor: Any, file: DatasetFile) -> None:
-        self.tokenizer = processor
-        """What an exported training saves beside the model."""
-        self._file = file
+    tokenizer: Any
+    """The processor, which an exported training saves beside the model."""
+    _file: DatasetFile
 
     def __call__(self, rows: list[Any]) -> dict[str, torch.Tensor]:
         """Name -> tensor: token ids, labels and masks of (rows, longest), and all images."""
