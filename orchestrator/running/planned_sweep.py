@@ -14,7 +14,7 @@ from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.nodes import Cluster
 from orchestrator.search.base import Search
 from orchestrator.search.per_gpu_model import for_gpu_model
-from orchestrator.search.registry import SEARCHES, SearchFactory
+from orchestrator.search.registry import SEARCHES, build_search
 
 MakePlan = Callable[[SweepConfig, bool], tuple[SweepConfig, Plan]]
 """Takes a configuration, and whether there is a GPU. Returns what is run, and its plan."""
@@ -67,16 +67,22 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
     # Without a GPU the time budget may not suffice, so the smallest trials come first.
     in_order = planned.trials if machines.has_gpu else order_by_size(planned.trials)
     predictor = None
-    if machines.has_gpu and SEARCHES[planned_config.search.kind].uses_predicted_memory:
+    if machines.has_gpu and SEARCHES[planned_config.search.kind].to_predict is not None:
         predictor = BackgroundPredictor()
-    factory = SearchFactory(
-        config=planned_config, predictor=predictor, with_follow_ups=machines.has_gpu
-    )
     trials = {model: for_gpu_model(in_order, model) for model in machines.hardware}
+    searches = {}
+    for model, name in machines.hardware.items():
+        searches[model] = build_search(
+            trials[model],
+            planned_config,
+            gpu_model=name,
+            predictor=predictor,
+            with_follow_ups=machines.has_gpu,
+        )
     return PlannedSweep(
         config=planned_config,
         plan=planned,
         trials=trials,
-        searches={m: factory.build(trials[m], name) for m, name in machines.hardware.items()},
+        searches=searches,
         predictor=predictor,
     )

@@ -59,12 +59,12 @@ class Search(ABC):
     def exhausted(self) -> bool:
         """Whether ``ask`` will never return a trial again. Trials may still be outstanding."""
 
-    @abstractmethod
     def skipped(self) -> Iterable[TrialRecord]:
         """A record for each planned trial that the search decided not to run, with rule and reason.
 
         Until the search is exhausted a skipped trial may still become pending again.
         """
+        return ()
 
     @abstractmethod
     def pending(self) -> Iterable[TrialSpec]:
@@ -87,3 +87,23 @@ class Search(ABC):
         ``audit`` from a search that checks itself.
         """
         return {}
+
+
+class SeveralSearches(Search):
+    """Independent searches as one, which has skipped, has pending and considers what any has."""
+
+    def __init__(self, searches: Iterable[Search]) -> None:
+        self._all = tuple(searches)
+
+    @property
+    def exhausted(self) -> bool:
+        return all(search.exhausted for search in self._all)
+
+    def skipped(self) -> Iterable[TrialRecord]:
+        return [record for search in self._all for record in search.skipped()]
+
+    def pending(self) -> Iterable[TrialSpec]:
+        return [trial for search in self._all for trial in search.pending()]
+
+    def considers(self, spec: TrialSpec) -> bool:
+        return any(search.considers(spec) for search in self._all)

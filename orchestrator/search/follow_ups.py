@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import Choice, Purpose, TrialSpec
-from orchestrator.analysis.dataset import EnvironmentResults, dataset_of_records
+from orchestrator.analysis.dataset import dataset_of_records
 from orchestrator.planning.config_model import FollowUpPolicy
 from orchestrator.search.base import Search
 from orchestrator.search.follow_up_plan import FollowUpPlan
@@ -39,7 +40,6 @@ class FollowUps(Search):
         budgets: Sequence[int],
         baseline: Mapping[str, Choice],
     ) -> None:
-        # Keep two sets of records, because the search must not see those of follow-ups.
         self._search = search
         self._policy = policy
         self._run = RunMetadata(budgets=tuple(budgets), baseline=baseline)
@@ -52,7 +52,7 @@ class FollowUps(Search):
         Until it has a record, this is the expected slot time.
         """
         self._outstanding: dict[str, TrialSpec] = {}
-        """Trials that were asked for and have no record yet, of the search and of follow-ups."""
+        """Trials of the search and follow-ups that were asked for and have no record yet."""
         self._plan: FollowUpPlan | None = None
         """The plan from all records so far; outdated unless ``_is_plan_current``."""
         self._is_plan_current = False
@@ -69,7 +69,6 @@ class FollowUps(Search):
         return trial
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
-        """The trial that the search wants instead; a follow-up stays as it is."""
         if spec.follow_up is not None:
             return spec
         del self._outstanding[spec.trial_id]
@@ -107,7 +106,6 @@ class FollowUps(Search):
         return next(self._affordable(), None) is None
 
     def skipped(self) -> Iterable[TrialRecord]:
-        """The records of trials that the search skipped."""
         return self._search.skipped()
 
     def pending(self) -> Iterable[TrialSpec]:
@@ -115,11 +113,9 @@ class FollowUps(Search):
         return [*self._search.pending(), *self._affordable()]
 
     def considers(self, spec: TrialSpec) -> bool:
-        """Whether the search chooses from a space with the trial."""
         return self._search.considers(spec)
 
     def summary(self) -> Mapping[str, Any]:
-        """The summary of the search."""
         return self._search.summary()
 
     def _affordable(self) -> Iterator[TrialSpec]:
@@ -143,17 +139,16 @@ class FollowUps(Search):
 
     def _by_importance(self, plan: FollowUpPlan) -> Iterator[tuple[Series, float]]:
         """Each series in its order, with the seconds that it must leave for later checks."""
-        budgets = plan.of_budgets()
-        checks: list[TrialSpec] = []
-        for budget in budgets:
-            checks += budget.cap_checks
-        seconds_of_checks = self._expected_seconds(self._not_asked_for(checks))
-        for budget in budgets:
+        checks = [plan.cap_checks(pick) for pick in plan.picks]
+        of_all_budgets = self._not_asked_for(itertools.chain.from_iterable(checks))
+        seconds_of_checks = self._expected_seconds(of_all_budgets)
+        for pick, cap_checks in zip(plan.picks, checks, strict=True):
             # A tie-break comes before the checks, because it can change the pick. It must leave
             # time for the checks of all budgets.
-            yield budget.tie_break, seconds_of_checks
-            if not self._is_running(budget.tie_break):
-                for check in budget.cap_checks:
+            tie_break = plan.tie_break(pick)
+            yield tie_break, seconds_of_checks
+            if not any(trial.trial_id in self._outstanding for trial in tie_break):
+                for check in cap_checks:
                     yield [check], 0.0
         # Wait with profiles while a check is running: it may change a pick, and picks come first.
         if all(trial.purpose is Purpose.PROFILE for trial in self._outstanding.values()):
@@ -177,43 +172,32 @@ class FollowUps(Search):
     def _not_asked_for(self, trials: Iterable[TrialSpec]) -> list[TrialSpec]:
         return [trial for trial in trials if trial.trial_id not in self._charged_seconds]
 
-    def _is_running(self, series: Series) -> bool:
-        """Whether a series has begun and not ended."""
-        for trial in series:
-            has_begun = trial.trial_id in self._charged_seconds
-            if has_begun and trial.trial_id not in self._follow_up_records:
-                return True
-        return False
-
     def _current_plan(self) -> FollowUpPlan | None:
         """The plan from all records so far.
 
-        None while the search runs, or if its records are not of one environment.
+        None while the search runs, and if nothing ended ok or the records are of several
+        environments.
         """
         # A follow-up waits for the last record of the search itself.
         is_searching = any(trial.follow_up is None for trial in self._outstanding.values())
         if is_searching or not self._search.exhausted:
             return None
         if not self._is_plan_current:
-            results = self._results()
-            self._plan = None
-            if results is not None:
-                self._plan = FollowUpPlan(
-                    results=results, records=self._records, policy=self._policy
-                )
+            self._plan = self._made_plan()
             self._is_plan_current = True
         return self._plan
 
-    def _results(self) -> EnvironmentResults | None:
-        """The results of the search, if they are all of one environment and something ended ok."""
+    def _made_plan(self) -> FollowUpPlan | None:
         records = [record for record in self._records.values() if record.environment]
         if not records or not (self._run.budgets or self._policy.profiles):
             return None
         environment = records[0].environment
         if any(record.environment != environment for record in records):
             return None
-        dataset = dataset_of_records([*records, *self._follow_up_records.values()], self._run)
-        return dataset.main
+        results = dataset_of_records([*records, *self._follow_up_records.values()], self._run).main
+        if results is None:
+            return None
+        return FollowUpPlan(results=results, records=self._records, policy=self._policy)
 
 
 def _repeated_seconds(record: TrialRecord) -> float:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import Purpose, TrialSpec
-from orchestrator.search.base import Search
+from orchestrator.search.base import Search, SeveralSearches
 
 
-class PerGpuModel(Search):
+class PerGpuModel(SeveralSearches):
     """Asks the search of the GPU model with the most idle slots. No model waits for another.
 
     ``searches`` maps a GPU model to the search over its own trials (``for_gpu_model``). ``slots``
@@ -21,6 +21,7 @@ class PerGpuModel(Search):
     """
 
     def __init__(self, searches: Mapping[str, Search], slots: Mapping[str, int]) -> None:
+        super().__init__(searches.values())
         self._searches = searches
         self._slots = slots
         self._outstanding: dict[str, set[str]] = {model: set() for model in searches}
@@ -32,7 +33,6 @@ class PerGpuModel(Search):
 
     def ask(self) -> TrialSpec | None:
         """The next trial of the first model that has room and a trial."""
-        # The first model in the order that has a trial.
         for model in self._models_to_ask():
             trial = self._searches[model].ask()
             if trial is None:
@@ -61,7 +61,6 @@ class PerGpuModel(Search):
         return len(self._outstanding[model]) - self._slots[model]
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
-        """What the search of the trial's model runs instead of it."""
         outstanding = self._outstanding[spec.gpu_model]
         outstanding.discard(spec.trial_id)
         chosen = self._searches[spec.gpu_model].reconsider(spec)
@@ -70,73 +69,36 @@ class PerGpuModel(Search):
         return chosen
 
     def allowed_seconds(self, spec: TrialSpec) -> float:
-        """What the search of the trial's model allows."""
         return self._searches[spec.gpu_model].allowed_seconds(spec)
 
     def tell(self, record: TrialRecord) -> None:
-        """Pass the record on to the search of its GPU model."""
         model = record.spec.gpu_model
         if model in self._searches:
             self._outstanding[model].discard(record.trial_id)
             self._searches[model].tell(record)
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether every model's search is exhausted."""
-        return all(search.exhausted for search in self._searches.values())
-
-    def skipped(self) -> Iterable[TrialRecord]:
-        """What any model's search skipped."""
-        records: list[TrialRecord] = []
-        for search in self._searches.values():
-            records += search.skipped()
-        return records
-
-    def pending(self) -> Iterable[TrialSpec]:
-        """What any model's search has pending."""
-        trials: list[TrialSpec] = []
-        for search in self._searches.values():
-            trials += search.pending()
-        return trials
-
-    def considers(self, spec: TrialSpec) -> bool:
-        """Whether any model's search chooses from a space with the trial."""
-        return any(search.considers(spec) for search in self._searches.values())
-
     def summary(self) -> Mapping[str, Any]:
-        """The counts of all models added up.
+        """The counts of all models added up, and the summary of each model if it has results.
 
-        An audit is about one model, so it is left out if there are several.
+        An audit is about one model, so it is left out.
         """
         summaries = {model: search.summary() for model, search in self._searches.items()}
         # A kind of search that never skips trials has an empty summary.
-        total = _sum_of(list(filter(None, summaries.values())))
-        # An answer is about one model, so each model keeps its own.
-        if any("results" in summary for summary in summaries.values()):
-            return {**total, "by_gpu_model": summaries}
+        counted = [summary for summary in summaries.values() if summary]
+        if not counted:
+            return {}
+        skipped: Counter[str] = Counter()
+        for summary in counted:
+            skipped.update(summary["skipped"])
+        total = {
+            "kind": counted[0]["kind"],
+            "planned": sum(summary["planned"] for summary in counted),
+            "measured": sum(summary["measured"] for summary in counted),
+            "skipped": dict(skipped),
+        }
+        if any("results" in summary for summary in counted):
+            total["by_gpu_model"] = summaries
         return total
-
-
-def _sum_of(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """One summary of several, as ``Search.summary`` describes it; empty for none."""
-    if not summaries:
-        return {}
-    if len(summaries) == 1:
-        return summaries[0]
-    # Counts of several models add up, rule by rule.
-    planned = 0
-    measured = 0
-    skipped: Counter[str] = Counter()
-    for summary in summaries:
-        planned += summary["planned"]
-        measured += summary["measured"]
-        skipped.update(summary["skipped"])
-    return {
-        "kind": summaries[0]["kind"],
-        "planned": planned,
-        "measured": measured,
-        "skipped": dict(skipped),
-    }
 
 
 def per_gpu_model(searches: Mapping[str, Search], slots: Mapping[str, int]) -> Search:

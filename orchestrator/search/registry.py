@@ -20,12 +20,16 @@ from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.grid import Grid
 from orchestrator.search.model.memory.prediction_shortlist import prediction_shortlist
 
+Trials = Sequence[TrialSpec]
+PredictedBytes = Mapping[str, float]
+"""Trial -> bytes of device memory. It may grow while the search runs."""
+
 
 class MemoryPredictor(Protocol):
     """Predicts the memory of trials beside a search."""
 
-    def of(self, choose: Callable[[], Sequence[TrialSpec]], gpu_model: str) -> Mapping[str, float]:
-        """Trial -> bytes of device memory on a GPU model; the mapping grows later.
+    def of(self, choose: Callable[[], Trials], gpu_model: str) -> PredictedBytes:
+        """The memory on a GPU model.
 
         ``choose`` returns the trials to predict. It is called when the predictions begin.
         """
@@ -35,64 +39,55 @@ class MemoryPredictor(Protocol):
 class RegisteredSearch:
     """How searches of one kind are built."""
 
-    make: Callable[..., Search]
-    """From trials, and by keyword the options of ``search_options``."""
-    uses_predicted_memory: bool = False
-    """Whether ``make`` also takes ``predicted_bytes``: trial -> predicted memory.
+    make: Callable[[Trials, SweepConfig, PredictedBytes], Search]
+    to_predict: Callable[[Trials], Trials] | None = None
+    """The trials whose memory is to be predicted, the most useful first. None: of no trial."""
 
-    The mapping may grow while the search runs."""
-    uses_budgets: bool = False
-    """Whether ``make`` also takes the sweep's ``budgets`` in bytes, and its ``baseline``."""
-    prediction_shortlist: Callable[[Sequence[TrialSpec]], Sequence[TrialSpec]] = list
-    """The trials whose memory is to be predicted, the most useful first. By default all."""
+
+def _grid(trials: Trials, config: SweepConfig, predicted_bytes: PredictedBytes) -> Search:
+    return Grid(trials)
+
+
+def _frontier(trials: Trials, config: SweepConfig, predicted_bytes: PredictedBytes) -> Search:
+    return FrontierSearch(trials, predicted_bytes=predicted_bytes, **config.search.options)
+
+
+def _best(trials: Trials, config: SweepConfig, predicted_bytes: PredictedBytes) -> Search:
+    return BestSearch(
+        trials,
+        budgets=config.budgets,
+        baseline=config.baseline,
+        accounts_for_plan=not config.search.is_space,
+        predicted_bytes=predicted_bytes,
+        **config.search.options,
+    )
 
 
 SEARCHES: Mapping[str, RegisteredSearch] = {
-    "grid": RegisteredSearch(make=Grid),
-    "frontier": RegisteredSearch(make=FrontierSearch, uses_predicted_memory=True),
-    "best": RegisteredSearch(
-        make=BestSearch,
-        uses_predicted_memory=True,
-        uses_budgets=True,
-        prediction_shortlist=prediction_shortlist,
-    ),
+    "grid": RegisteredSearch(make=_grid),
+    "frontier": RegisteredSearch(make=_frontier, to_predict=list),
+    "best": RegisteredSearch(make=_best, to_predict=prediction_shortlist),
 }
 """Kind -> how to build it, for every kind of ``search_options``."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchFactory:
-    """Builds the searches of a sweep, one per GPU model."""
+def build_search(
+    trials: Trials,
+    config: SweepConfig,
+    *,
+    gpu_model: str = "",
+    predictor: MemoryPredictor | None = None,
+    with_follow_ups: bool = False,
+) -> Search:
+    """The search that the config names, over the trials of one GPU model.
 
-    config: SweepConfig
-    predictor: MemoryPredictor | None = None
-    """None: memory is not predicted."""
-    with_follow_ups: bool = False
-    """Whether follow-ups come after each search. They need a GPU."""
-
-    def build(self, trials: Sequence[TrialSpec], gpu_model: str) -> Search:
-        """The search that the config names, over the trials of one GPU model.
-
-        Follow-ups come after it if the factory has them.
-        """
-        choice = self.config.search
-        registered = SEARCHES[choice.kind]
-        options = choice.options
-        # Only some kinds of searches use predicted memory.
-        if registered.uses_predicted_memory and self.predictor is not None:
-            options["predicted_bytes"] = self.predictor.of(
-                partial(registered.prediction_shortlist, trials), gpu_model
-            )
-        if registered.uses_budgets:
-            options["budgets"] = self.config.budgets
-            options["baseline"] = self.config.baseline
-            options["accounts_for_plan"] = not choice.is_space
-        search = registered.make(trials, **options)
-        if not self.with_follow_ups:
-            return search
-        return FollowUps(
-            search,
-            self.config.follow_up,
-            budgets=self.config.budgets,
-            baseline=self.config.baseline,
-        )
+    Without a ``predictor``, memory is not predicted. Follow-ups need a GPU.
+    """
+    registered = SEARCHES[config.search.kind]
+    predicted_bytes: PredictedBytes = {}
+    if predictor is not None and registered.to_predict is not None:
+        predicted_bytes = predictor.of(partial(registered.to_predict, trials), gpu_model)
+    search = registered.make(trials, config, predicted_bytes)
+    if not with_follow_ups:
+        return search
+    return FollowUps(search, config.follow_up, budgets=config.budgets, baseline=config.baseline)

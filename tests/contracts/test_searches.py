@@ -21,7 +21,7 @@ from orchestrator.search.base import Search
 from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import PerGpuModel
-from orchestrator.search.registry import SearchFactory
+from orchestrator.search.registry import build_search
 from orchestrator.search.round_robin import RoundRobin
 from tests.conftest import build_tiny_spec
 from tests.support.devices import Device, make_trial
@@ -46,7 +46,7 @@ def built(kind: str, trials: Sequence[TrialSpec], *, with_follow_ups: bool = Fal
         budgets=(2**22,),
         search=SEARCH_KINDS[kind](),
     )
-    return SearchFactory(config=config, with_follow_ups=with_follow_ups).build(trials, "")
+    return build_search(trials, config, with_follow_ups=with_follow_ups)
 
 
 def on_two_gpu_models(trials: Sequence[TrialSpec]) -> Search:

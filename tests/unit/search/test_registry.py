@@ -11,7 +11,7 @@ from orchestrator.planning.search_options import SEARCH_KINDS
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.grid import Grid
-from orchestrator.search.registry import SEARCHES, SearchFactory
+from orchestrator.search.registry import SEARCHES, build_search
 from tests.support.devices import make_trial
 
 TRIALS = [make_trial(size, 1) for size in (1, 2, 4)]
@@ -41,18 +41,17 @@ class Predictor:
 
 @pytest.mark.parametrize("kind", SEARCH_KINDS)
 def test_factory_builds_every_kind_with_its_described_options(kind):
-    search = SearchFactory(config=config(kind)).build(TRIALS, "")
+    search = build_search(TRIALS, config(kind))
     assert list(search.pending()) == TRIALS
 
 
 def test_factory_gives_predicted_memory_to_a_search_that_uses_it():
     predictor = Predictor()
     for kind in SEARCHES:
-        SearchFactory(config=config(kind), predictor=predictor).build(TRIALS, f"{kind} GPU")
+        build_search(TRIALS, config(kind), gpu_model=f"{kind} GPU", predictor=predictor)
     assert predictor.gpu_models == ["frontier GPU", "best GPU"]
 
 
 @pytest.mark.parametrize(("wanted", "built"), [(True, FollowUps), (False, Grid)])
 def test_factory_adds_follow_ups_if_asked(wanted, built):
-    factory = SearchFactory(config=config("grid"), with_follow_ups=wanted)
-    assert type(factory.build(TRIALS, "")) is built
+    assert type(build_search(TRIALS, config("grid"), with_follow_ups=wanted)) is built
