@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 from orchestrator.analysis.batch_size import fastest, saturation
 from orchestrator.search.batch_size.largest_size import ALIGNMENT, GROWTH
-from orchestrator.search.batch_size.measured_sizes import Batch, MeasuredSizes
-from orchestrator.search.batch_size.scaling_fit import size_of_speed
+from orchestrator.search.batch_size.measured_sizes import MeasuredSizes
+from orchestrator.search.batch_size.scaling_fit import Curve, size_of_speed
 
 _NEIGHBOR_RATIO = 2.0
 """The measured neighbors of the fastest size are within this ratio of it."""
@@ -20,91 +21,66 @@ _MIN_STEP_UP = 1.25
 """The saturation is looked for at least this many times above a size that is too slow."""
 
 
-def next_near_fastest(sizes: MeasuredSizes, tolerance: float) -> int | None:
-    """A size between the fastest size and a neighbor that is slower and far away.
-
-    None if there is no such neighbor, or no size between the two that is still to be measured.
+def near_fastest(sizes: MeasuredSizes, tolerance: float) -> Iterator[int]:
+    """Sizes between the fastest size and each neighbor that is slower and far away.
 
     ``tolerance`` is the share by which speeds may differ and still count as equal.
     """
-    fitting = sizes.fitting
-    best = fastest(fitting.values())
+    speeds = sizes.speeds
+    best = fastest(sizes.fitting.values())
     if best is None:
-        return None
-    for below, above in pairwise(sorted(fitting)):
+        return
+    saturated = (1 - tolerance) * best.speed
+    for below, above in pairwise(sorted(speeds)):
         is_neighbor = best.micro_batch in (below, above)
         # Between two sizes of equal speed there is nothing to find.
-        slower = min(fitting[below].speed, fitting[above].speed)
-        is_slower = slower < (1 - tolerance) * best.speed
+        is_slower = min(speeds[below], speeds[above]) < saturated
         if is_neighbor and is_slower and above > _NEIGHBOR_RATIO * below:
-            size = _size_between(sizes, tolerance, below, above)
-            if size is not None and Batch(size) not in sizes:
-                return size
-    return None
+            # Micro-batches are searched in ratios, so the middle is the geometric one.
+            wanted = math.sqrt(below * above)
+            if above == best.micro_batch:
+                wanted = _predicted_saturation(speeds, below, above, saturated)
+            yield from _size_near(wanted, below, above)
 
 
-def _size_between(sizes: MeasuredSizes, tolerance: float, below: int, above: int) -> int | None:
-    """The predicted saturation if the larger size is the fastest, else the geometric mean."""
-    best = fastest(sizes.fitting.values())
-    if best is not None and above == best.micro_batch:
-        predicted = _predicted_saturation(sizes, tolerance, below, above)
-        if predicted is not None:
-            return _size_near(predicted, below, above)
-    # Micro-batches are searched in ratios, so the middle is the geometric one.
-    return _size_near(math.sqrt(below * above), below, above)
-
-
-def next_near_saturation(sizes: MeasuredSizes, tolerance: float) -> int | None:
-    """A size at which the saturation is predicted; None if the saturation is settled.
+def near_saturation(sizes: MeasuredSizes, tolerance: float) -> Iterator[int]:
+    """A size at which the saturation is predicted; none if the saturation is settled.
 
     ``tolerance`` is the share below the highest speed that still counts as saturated.
     """
     fitting = sizes.fitting
+    best = fastest(fitting.values())
     saturated = saturation(tuple(fitting.values()), tolerance)
-    if saturated is None or saturated.micro_batch == 1:
-        return None
+    if best is None or saturated is None or saturated.micro_batch == 1:
+        return
     # The saturation lies between the smallest fast size and the next smaller size, which is slow.
     above = saturated.micro_batch
-    smaller = [size for size in fitting if size < above]
-    below = max(smaller, default=0)
+    below = max((size for size in fitting if size < above), default=0)
     if not below:
-        return max(1, above // GROWTH)
-    predicted = _predicted_saturation(sizes, tolerance, below, above)
-    if predicted is None or above <= _SATURATION_RATIO * below:
-        return None
-    size = _size_near(predicted, below, above)
-    if size is None or above <= _PREDICTED_RATIO * size:
-        return None
-    return size
+        yield max(1, above // GROWTH)
+    elif above > _SATURATION_RATIO * below:
+        wanted = (1 - tolerance) * best.speed
+        predicted = _predicted_saturation(sizes.speeds, below, above, wanted)
+        for size in _size_near(predicted, below, above):
+            if above > _PREDICTED_RATIO * size:
+                yield size
 
 
-def _predicted_saturation(
-    sizes: MeasuredSizes, tolerance: float, below: int, above: int
-) -> float | None:
-    """Where the speed comes within the tolerance of the fastest.
+def _predicted_saturation(speeds: Curve, below: int, above: int, saturated: float) -> float:
+    """Where a speed between those of two sizes is reached.
 
-    None if that is not between the two sizes.
+    A size just above the slow one would be slow as well, so the prediction is moved up.
     """
-    best = fastest(sizes.fitting.values())
-    if best is None:
-        return None
-    speeds = sizes.speeds
-    wanted = (1 - tolerance) * best.speed
-    if not speeds[below] < wanted <= speeds[above]:
-        return None
-    # A size just above the slow one would be slow as well, so the prediction is moved up.
-    return max(size_of_speed(speeds, below, above, wanted), below * _MIN_STEP_UP)
+    return max(size_of_speed(speeds, below, above, saturated), below * _MIN_STEP_UP)
 
 
-def _size_near(wanted: float, below: int, above: int) -> int | None:
-    """A size near ``wanted``, strictly between the two others; None if there is none.
+def _size_near(wanted: float, below: int, above: int) -> list[int]:
+    """A size near ``wanted``, strictly between the two others; empty if there is none.
 
-    It is a multiple of ``ALIGNMENT`` if there is one.
+    It is a multiple of ``ALIGNMENT`` above or below the wanted size if there is one.
     """
-    # A multiple of the alignment above or below the wanted size, else any whole number.
+    candidates = []
     for unit in (ALIGNMENT, 1):
         size = math.ceil(wanted / unit) * unit
-        for candidate in (size, size - unit):
-            if below < candidate < above:
-                return candidate
-    return None
+        candidates += [size, size - unit]
+    return [size for size in candidates if below < size < above][:1]

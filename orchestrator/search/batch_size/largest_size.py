@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobs.record import Outcome
@@ -13,11 +14,10 @@ ALIGNMENT = 8
 """Sizes are multiples of this if there is a choice, because tensor cores work on such tiles."""
 GROWTH = 4
 """Growth to the next size if nothing predicts it, and shrinkage after a first size that failed."""
-_START = GROWTH
-_START_WITH_LIMIT = GROWTH * _START
-"""The first size if nothing limits it, and the first size if a device's memory does."""
-_MAX_GROWTH_FROM_ONE = 2 * GROWTH
-_MAX_GROWTH_FROM_SEVERAL = 2 * _MAX_GROWTH_FROM_ONE
+_START_WITH_LIMIT = 16
+"""The first size if a device's memory limits it. Without a limit it is ``GROWTH``."""
+_MAX_GROWTH_FROM_ONE = 8
+_MAX_GROWTH = 16
 """The most growth if one size predicts the next, and the most if several do."""
 _RESOLUTION = 32
 """The largest size is known to one part in this many, so below 64 to the sample."""
@@ -40,57 +40,44 @@ class LargestSize:
             return 1
         return max(1, size // _RESOLUTION)
 
-    def next_size(self, sizes: MeasuredSizes) -> int | None:
-        """The next size to try.
+    def wanted(self, sizes: MeasuredSizes) -> Iterator[int]:
+        """The next size to try, unless the largest is known or no larger one is predicted to fit.
 
-        None if the largest is known, or if a larger one is predicted not to fit.
+        Then the multiple of 8 below the largest: together they show whether it is faster.
         """
-        # The largest size that fits, and the smallest above it that failed.
         low = sizes.largest
-        failed_above = [size for size in sizes.failed if size > low]
-        high = min(failed_above, default=None)
+        # The smallest size above the largest that failed.
+        high = min((size for size in sizes.failed if size > low), default=None)
         if not low:
-            return self._first(high)
-        if high is not None and self._is_settled(sizes, low, high):
-            return None
-        size = self._predicted_size(sizes, low)
-        if size is None:
-            return None
-        if high is not None and size >= high:
-            return self._between(sizes, low, high)
-        aligned = _aligned_down(size)
-        if aligned > low:
-            return aligned
-        return size
+            yield from self._first(high)
+            return
+        if high is None or not self._is_settled(sizes, low, high):
+            yield from self._above(sizes, low, high)
+        if low > ALIGNMENT:
+            yield _aligned_down(low)
 
-    def _predicted_size(self, sizes: MeasuredSizes, low: int) -> int | None:
-        """The size to try after ``low``; None if no larger size is predicted to fit."""
+    def _first(self, failed: int | None) -> Iterator[int]:
+        """The first size, and a smaller one while none fits; none after 1."""
+        if failed is None:
+            yield min(_START_WITH_LIMIT if self.is_limited else GROWTH, self.max_micro_batch)
+        elif failed > 1:
+            yield max(1, failed // GROWTH)
+
+    def _above(self, sizes: MeasuredSizes, low: int, high: int | None) -> Iterator[int]:
+        """The size to try after ``low``; none if no larger size is predicted to fit."""
         predicted = self._predicted(sizes, low)
         granularity = self.granularity(low)
         if low == self.max_micro_batch or predicted < low + granularity:
-            return None
+            return
         if granularity > 1:
             # One sample less, because the rounding of an allocator can be as much as a sample.
             predicted -= 1
-        return int(min(predicted, low * _MAX_GROWTH_FROM_SEVERAL, self.max_micro_batch))
-
-    def aligned_size(self, sizes: MeasuredSizes) -> int | None:
-        """The multiple of 8 below the largest size: together they show whether it is faster."""
-        largest = sizes.largest
-        if largest <= ALIGNMENT or largest % ALIGNMENT == 0:
-            return None
-        return _aligned_down(largest)
-
-    def _first(self, failed: int | None) -> int | None:
-        """The first size, and a smaller one while none fits; None after 1."""
-        if failed == 1:
-            return None
-        if failed is not None:
-            return max(1, failed // GROWTH)
-        start = _START
-        if self.is_limited:
-            start = _START_WITH_LIMIT
-        return min(start, self.max_micro_batch)
+        size = int(min(predicted, low * _MAX_GROWTH, self.max_micro_batch))
+        if high is not None and size >= high:
+            yield self._between(sizes, low, high)
+        else:
+            aligned = _aligned_down(size)
+            yield aligned if aligned > low else size
 
     def _is_settled(self, sizes: MeasuredSizes, low: int, high: int) -> bool:
         """Whether nothing between a size that fits and one that failed is worth a trial."""

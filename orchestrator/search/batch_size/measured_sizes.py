@@ -6,8 +6,11 @@ import math
 from typing import NamedTuple
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.analysis.batch_size import BatchMeasurement, margin_bytes
+from orchestrator.analysis.batch_size import OUT_OF_MEMORY, BatchMeasurement, margin_bytes
 from orchestrator.analysis.repeatability import UNKNOWN_ERROR, speed_error
+
+FAILED_BY_ITS_SIZE = (Outcome.OK, *OUT_OF_MEMORY, Outcome.CRASHED)
+"""Outcomes of a batch that does not fit, after which a smaller batch may fit."""
 
 
 class Batch(NamedTuple):
@@ -15,11 +18,6 @@ class Batch(NamedTuple):
 
     micro_batch: int
     accumulation: int = 1
-
-    @property
-    def effective(self) -> int:
-        """Samples per optimizer step."""
-        return self.micro_batch * self.accumulation
 
 
 class MeasuredSizes(dict[Batch, BatchMeasurement]):
@@ -31,12 +29,12 @@ class MeasuredSizes(dict[Batch, BatchMeasurement]):
     @property
     def fitting(self) -> dict[int, BatchMeasurement]:
         """The sizes that fit."""
-        return {size: result for size, result in self._sizes().items() if result.fits}
+        return {size: own for (size, passes), own in self.items() if passes == 1 and own.fits}
 
     @property
     def failed(self) -> dict[int, BatchMeasurement]:
         """The sizes that do not fit."""
-        return {size: result for size, result in self._sizes().items() if not result.fits}
+        return {size: own for (size, passes), own in self.items() if passes == 1 and not own.fits}
 
     @property
     def largest(self) -> int:
@@ -46,28 +44,17 @@ class MeasuredSizes(dict[Batch, BatchMeasurement]):
     @property
     def speeds(self) -> dict[int, float]:
         """Samples per second of the sizes that fit."""
-        return {size: result.speed for size, result in self.fitting.items()}
+        return {size: own.speed for size, own in self.fitting.items()}
 
     @property
     def memory(self) -> dict[int, float]:
         """Bytes of the sizes that ran, within the limit or not."""
-        memory = {}
-        for size, result in self._sizes().items():
-            if result.memory_bytes:
-                memory[size] = float(result.memory_bytes)
-        return memory
+        ran = {**self.fitting, **self.failed}
+        return {size: float(own.memory_bytes) for size, own in ran.items() if own.memory_bytes}
 
-    def ways_to(self, effective_batch: int) -> dict[Batch, BatchMeasurement]:
+    def splits_of(self, effective_batch: int) -> dict[Batch, BatchMeasurement]:
         """The batches with this effective batch."""
-        return {way: result for way, result in self.items() if way.effective == effective_batch}
-
-    def _sizes(self) -> dict[int, BatchMeasurement]:
-        """Micro-batch -> its measurement without accumulation."""
-        sizes = {}
-        for batch, result in self.items():
-            if batch.accumulation == 1:
-                sizes[batch.micro_batch] = result
-        return sizes
+        return {batch: own for batch, own in self.items() if math.prod(batch) == effective_batch}
 
 
 def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
@@ -84,7 +71,8 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
         memory = measured.get("device_peak_bytes") or measured.get("peak_allocated_bytes")
         speed = measured.get("samples_per_second")
     if speed:
-        batch = {"effective_batch": record.spec.effective_batch, "gpu_model": _gpu_model(record)}
+        gpu_model = record.environment.get("gpu_model")
+        batch = {"effective_batch": record.spec.effective_batch, "gpu_model": gpu_model}
         error = speed_error([{**measured, **batch}])
     return BatchMeasurement(
         micro_batch=record.spec.micro_batch,
@@ -99,10 +87,6 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
         flags=record.flags,
         slot_seconds=record.slot_seconds,
     )
-
-
-def _gpu_model(record: TrialRecord) -> str | None:
-    return record.environment.get("gpu_model")
 
 
 def _limit_bytes(record: TrialRecord, margin: float) -> float:

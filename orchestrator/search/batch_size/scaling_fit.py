@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from orchestrator.search.batch_size.measured_sizes import Batch
+import numpy as np
+
+from orchestrator.analysis.batch_size import BatchMeasurement
 
 Curve = Mapping[int, float]
 """Micro-batch -> bytes, seconds, or samples per second, as measured."""
 
 
 def bytes_at(memory: Curve, micro_batch: int) -> float:
-    """Predicted bytes at a micro-batch, from at least two measured sizes.
+    """Predicted bytes at a micro-batch, from at least one measured size.
 
     Memory grows linearly with the micro-batch once activations take more than the optimizer's step.
-    So the prediction is linear between measured sizes, and follows ``_line`` beyond the largest.
     If the measured sizes are too small to show the slope, the line is too flat, never too steep.
     """
-    no_larger = [size for size in memory if size <= micro_batch]
-    no_smaller = [size for size in memory if size >= micro_batch]
-    below = max(no_larger, default=0)
-    above = min(no_smaller, default=0)
-    # Between two measured sizes: linear interpolation.
-    if below and above > below:
-        return memory[below] + _slope(memory, below, above) * (micro_batch - below)
-    # Outside of the measured sizes, use the line through the largest.
-    size, slope = _line(memory)
+    size, slope = _line_at(memory, micro_batch)
     return memory[size] + slope * (micro_batch - size)
 
 
@@ -35,32 +28,37 @@ def largest_within(memory: Curve, limit_bytes: float) -> float:
 
     Infinite if memory does not grow.
     """
-    size, slope = _line(memory)
     within = [micro_batch for micro_batch, needed in memory.items() if needed <= limit_bytes]
-    fits = max(within, default=0)
-    beyond = [micro_batch for micro_batch in memory if micro_batch > fits]
-    too_large = min(beyond, default=0)
-    # If the limit lies between two measured sizes, their own slope says more than the line.
-    if fits and too_large:
-        size = fits
-        slope = _slope(memory, fits, too_large)
+    size, slope = _line_at(memory, max(within, default=0))
     if slope <= 0 or limit_bytes == math.inf:
         return math.inf
     # Rounded down: a part of a sample does not fit.
     return size + math.floor((limit_bytes - memory[size]) / slope)
 
 
+def _line_at(costs: Curve, micro_batch: int) -> tuple[int, float]:
+    """The line between two measured neighbors, as the lower size and the cost of one more sample.
+
+    Outside of the measured sizes, it is the line through the largest.
+    """
+    below = max((size for size in costs if size <= micro_batch), default=0)
+    above = min((size for size in costs if size > micro_batch), default=0)
+    if below and above:
+        return below, _slope(costs, below, above)
+    return _line(costs)
+
+
 def _line(costs: Curve) -> tuple[int, float]:
-    """A line through the largest size, as that size and the cost of one more sample.
+    """The line through the largest size, as that size and the cost of one more sample.
 
     The second point of the line is at most half as large, if there is such a size. Then the
-    allocator's rounding hardly changes the slope.
+    allocator's rounding hardly changes the slope. A single size costs nothing without samples.
     """
-    # Two points make the line: the largest size, and one that is clearly smaller.
     largest = max(costs)
+    if len(costs) == 1:
+        return largest, costs[largest] / largest
     half_or_less = [size for size in costs if 2 * size <= largest]
-    other = max(half_or_less, default=min(costs))
-    return largest, _slope(costs, other, largest)
+    return largest, _slope(costs, max(half_or_less, default=min(costs)), largest)
 
 
 def _slope(costs: Curve, small: int, large: int) -> float:
@@ -92,31 +90,26 @@ def accumulated_speed(
     as long as at large sizes.
     """
     seconds = pass_seconds(speeds, micro_batch)
-    per_sample = 0.0
-    if len(speeds) > 1:
-        _, per_sample = _line(_seconds(speeds))
-    # The optimizer takes at most the time of a pass without its samples.
+    _, per_sample = _line(_seconds(speeds))
     once = min(optimizer_seconds, max(0.0, seconds - micro_batch * per_sample))
     return micro_batch * accumulation / (accumulation * (seconds - once) + once)
 
 
-def optimizer_seconds(speeds: Curve, accumulated: Mapping[Batch, float]) -> float:
+def optimizer_seconds(speeds: Curve, accumulated: Iterable[BatchMeasurement]) -> float:
     """An upper bound of the seconds that a step spends on its optimizer.
 
-    ``accumulated`` maps batches to samples per second. There are two kinds of bounds: the time of a
-    large size without that of its samples, and the time that measured accumulation saved.
+    There are two kinds of bounds: the time of a large size without that of its samples, and the
+    time that measured accumulation saved.
     """
     seconds = _seconds(speeds)
-    bounds = [0.0]
-    # The time of a pass of the largest size, without the time of its samples.
-    if len(seconds) > 1:
-        size, per_sample = _line(seconds)
-        bounds = [seconds[size] - per_sample * size]
-    for batch, speed in accumulated.items():
+    size, per_sample = _line(seconds)
+    bounds = [seconds[size] - per_sample * size]
+    for own in accumulated:
         # n steps without accumulation run the optimizer n times, and one with n passes runs it
         # once. So the saved time is n - 1 times that of the optimizer.
-        unsaved = batch.accumulation * pass_seconds(speeds, batch.micro_batch)
-        bounds.append((unsaved - batch.effective / speed) / (batch.accumulation - 1))
+        unsaved = own.accumulation * pass_seconds(speeds, own.micro_batch)
+        taken = own.micro_batch * own.accumulation / own.speed
+        bounds.append((unsaved - taken) / (own.accumulation - 1))
     return max(0.0, min(bounds))
 
 
@@ -131,12 +124,6 @@ def pass_seconds(speeds: Curve, micro_batch: int) -> float:
     Below the smallest size, a step takes as long as at that size. Above the largest, samples per
     second stay constant.
     """
-    inside = min(max(micro_batch, min(speeds)), max(speeds))
-    above = min(size for size in speeds if size >= inside)
-    below = max(size for size in speeds if size <= inside)
-    seconds = below / speeds[below]
-    # Linear interpolation between the measured neighbors.
-    if above > below:
-        seconds += (above / speeds[above] - seconds) * (inside - below) / (above - below)
-    # Beyond the largest size, seconds grow with the samples.
-    return seconds * max(micro_batch, inside) / inside
+    sizes = sorted(speeds)
+    seconds = float(np.interp(micro_batch, sizes, [size / speeds[size] for size in sizes]))
+    return seconds * max(1.0, micro_batch / sizes[-1])

@@ -8,23 +8,27 @@ has ended. All answers are measured batches.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from jobs.infrastructure import RULES as INFRASTRUCTURE_RULES
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.analysis.batch_size import (
-    OUT_OF_MEMORY,
     BatchSizeResult,
     advised,
     margin_bytes,
 )
 from orchestrator.search.base import Search
-from orchestrator.search.batch_size.accumulation import next_way
-from orchestrator.search.batch_size.fastest_size import next_near_fastest, next_near_saturation
+from orchestrator.search.batch_size.accumulation import promising_split
+from orchestrator.search.batch_size.fastest_size import near_fastest, near_saturation
 from orchestrator.search.batch_size.largest_size import LargestSize
-from orchestrator.search.batch_size.measured_sizes import Batch, MeasuredSizes, measurement_of
+from orchestrator.search.batch_size.measured_sizes import (
+    FAILED_BY_ITS_SIZE,
+    Batch,
+    MeasuredSizes,
+    measurement_of,
+)
 from orchestrator.search.batch_size.scaling_fit import bytes_at, pass_seconds
 
 MakeTrial = Callable[[int, int], TrialSpec | TrialRecord]
@@ -34,8 +38,6 @@ _COUNTED_SECONDS = 2.0
 """The counted steps of a trial take about this long."""
 _MIN_STEPS = 2
 """Fewest counted steps: memory peaks in the second step, when the optimizer has its states."""
-_MAY_FIT_SMALLER = (Outcome.OK, *OUT_OF_MEMORY, Outcome.CRASHED, Outcome.TIMED_OUT)
-"""Outcomes after which a smaller size may fit."""
 
 
 class BatchSizeSearch(Search):
@@ -88,7 +90,7 @@ class BatchSizeSearch(Search):
         Other records are ignored. A trial that the machine failed says nothing about its size, so
         the search ends there, and a resumed run repeats the trial.
         """
-        batch = _batch_of(record.spec)
+        batch = Batch(record.spec.micro_batch, record.spec.accumulation)
         was_outstanding = record.trial_id in self._outstanding
         if not was_outstanding and (batch in self._records or not self.knows(record.spec)):
             return
@@ -109,7 +111,7 @@ class BatchSizeSearch(Search):
         return tuple(self._ruled_out.values())
 
     def pending(self) -> Iterable[TrialSpec]:
-        """None: the next batch is decided only when it is asked for."""
+        # The next batch is decided only when it is asked for.
         return ()
 
     def knows(self, spec: TrialSpec) -> bool:
@@ -124,9 +126,7 @@ class BatchSizeSearch(Search):
         """The answers that are known so far."""
         # The margin is known once a record gives the memory of the device.
         device_bytes = self._device_bytes()
-        margin = None
-        if device_bytes:
-            margin = margin_bytes(device_bytes, self._margin)
+        margin = margin_bytes(device_bytes, self._margin) if device_bytes else None
         measured = BatchSizeResult(
             techniques=self._techniques,
             device_bytes=device_bytes,
@@ -159,37 +159,17 @@ class BatchSizeSearch(Search):
 
     def _next_batch(self) -> Batch | None:
         """The batch that the first rule with an open question asks for."""
+        return next((batch for batch in self._wanted() if batch not in self._sizes), None)
+
+    def _wanted(self) -> Iterator[Batch]:
+        """The batches that the rules ask for, some of which may be measured already."""
+        yield from map(Batch, self._largest.wanted(self._sizes))
+        if self._effective_batch is not None:
+            yield from promising_split(self._sizes, self._effective_batch, self._tolerance)
         # The rules about speed come last, because they can use what the effective batch measured
         # without accumulation.
-        rules = (
-            self._toward_largest,
-            self._toward_alignment,
-            self._toward_effective_batch,
-            self._toward_fastest,
-            self._toward_saturation,
-        )
-        for rule in rules:
-            batch = rule()
-            if batch is not None and batch not in self._sizes:
-                return batch
-        return None
-
-    def _toward_largest(self) -> Batch | None:
-        return _without_accumulation(self._largest.next_size(self._sizes))
-
-    def _toward_alignment(self) -> Batch | None:
-        return _without_accumulation(self._largest.aligned_size(self._sizes))
-
-    def _toward_effective_batch(self) -> Batch | None:
-        if self._effective_batch is None:
-            return None
-        return next_way(self._sizes, self._effective_batch, self._tolerance)
-
-    def _toward_fastest(self) -> Batch | None:
-        return _without_accumulation(next_near_fastest(self._sizes, self._tolerance))
-
-    def _toward_saturation(self) -> Batch | None:
-        return _without_accumulation(next_near_saturation(self._sizes, self._tolerance))
+        yield from map(Batch, near_fastest(self._sizes, self._tolerance))
+        yield from map(Batch, near_saturation(self._sizes, self._tolerance))
 
     def _steps(self, batch: Batch) -> int | None:
         """Steps that are predicted to take ``_COUNTED_SECONDS``; None if no speed is known."""
@@ -201,19 +181,15 @@ class BatchSizeSearch(Search):
         return max(_MIN_STEPS, math.ceil(_COUNTED_SECONDS / seconds))
 
     def _why_ended_early(self) -> str:
-        """Why nothing more is asked for, although questions are open; "" if the search goes on."""
-        return self._machine_failure or self._why_hopeless()
-
-    def _why_hopeless(self) -> str:
-        """Why no size will fit; "" if one may.
+        """Why nothing more is asked for, although questions are open; "" if the search goes on.
 
         It is hopeless if the smallest size failed for a reason that does not depend on the size.
         """
         failed = self._sizes.failed
-        if self._sizes.fitting or not failed:
-            return ""
+        if self._machine_failure or self._sizes.fitting or not failed:
+            return self._machine_failure
         smallest = failed[min(failed)]
-        if smallest.outcome in _MAY_FIT_SMALLER:
+        if smallest.outcome in (*FAILED_BY_ITS_SIZE, Outcome.TIMED_OUT):
             return ""
         return f"{smallest.outcome.value}: {smallest.reason}"
 
@@ -241,16 +217,6 @@ class BatchSizeSearch(Search):
         if not largest or len(memory) < 2:
             return None
         return bytes_at(memory, largest + 1)
-
-
-def _batch_of(spec: TrialSpec) -> Batch:
-    return Batch(spec.micro_batch, spec.accumulation)
-
-
-def _without_accumulation(size: int | None) -> Batch | None:
-    if size is None:
-        return None
-    return Batch(size)
 
 
 def _with_steps(spec: TrialSpec, steps: int | None) -> TrialSpec:

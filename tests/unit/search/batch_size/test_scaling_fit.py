@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.search.batch_size.measured_sizes import Batch
+from orchestrator.search.batch_size.measured_sizes import measurement_of
 from orchestrator.search.batch_size.scaling_fit import (
     accumulated_speed,
     bytes_at,
@@ -13,7 +13,7 @@ from orchestrator.search.batch_size.scaling_fit import (
     pass_seconds,
     size_of_speed,
 )
-from tests.support.devices import Device
+from tests.support.devices import Device, make_trial
 
 
 @given(
@@ -40,7 +40,7 @@ def test_size_of_speed_is_where_the_speed_is_reached(per_pass, per_sample, share
 def test_accumulation_pays_the_optimizer_once():
     device = Device(step_seconds=0.2, host_seconds=0.0)
     speeds = {size: device.speed(size) for size in (16, 64)}
-    optimizer = optimizer_seconds(speeds, {})
+    optimizer = optimizer_seconds(speeds, [])
     assert optimizer == pytest.approx(0.2)
     assert accumulated_speed(speeds, 32, 8, optimizer) == pytest.approx(device.speed(32, 8))
 
@@ -48,8 +48,9 @@ def test_accumulation_pays_the_optimizer_once():
 def test_optimizer_seconds_are_no_more_than_accumulation_saved():
     device = Device(step_seconds=0.2, host_seconds=0.0)
     speeds = {size: device.speed(size) for size in (16, 64)}
-    slower_than_expected = {Batch(16, 4): device.speed(16, 4) / 1.1}
-    assert optimizer_seconds(speeds, slower_than_expected) < 0.2
+    slower = Device(step_seconds=0.2, host_seconds=0.0, slowdown=lambda size: 1.1)
+    measured = measurement_of(slower.run(make_trial(16, 4)), margin=0.0)
+    assert optimizer_seconds(speeds, [measured]) < 0.2
 
 
 def test_pass_seconds_beyond_measured_sizes_are_cautious():
