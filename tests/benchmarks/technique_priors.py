@@ -14,7 +14,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -376,6 +376,20 @@ def table_of(priors: TechniquePriors) -> Iterator[str]:
             )
 
 
+def as_json(priors: TechniquePriors) -> dict[str, dict[str, dict[str, float]]]:
+    """Axis -> value -> the figures of its effect, as ``read_priors`` reads them."""
+    document = {}
+    for axis, effects in priors.effects.items():
+        document[axis] = {value: _figures(effect) for value, effect in effects.items()}
+    return document
+
+
+def _figures(effect: Effect) -> dict[str, float]:
+    digits = {"overhead_seconds": 2}
+    figures = {name: figure for name, figure in asdict(effect).items() if figure is not None}
+    return {name: round(figure, digits.get(name, 4)) for name, figure in figures.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.technique_priors",
@@ -389,7 +403,7 @@ def main() -> None:
     for line in table_of(priors):
         print(line)
     if options.write:
-        FILE.write_text(json.dumps(priors.to_json(), indent=1) + "\n", encoding="utf-8")
+        FILE.write_text(json.dumps(as_json(priors), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -89,19 +89,15 @@ def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
     for trial in trials:
         key = (_techniques(trial.choices), trial.micro_batch, trial.accumulation)
         groups.setdefault(key, []).append(trial)
-    if not groups:
-        return ()
-    possible = []
-    for (techniques, *_), repeats in groups.items():
-        possible.append(_possible_curves(techniques, repeats[0]))
+    possible = [_possible_curves(key[0], repeats[0]) for key, repeats in groups.items()]
     curve_sizes = Counter(itertools.chain.from_iterable(possible))
     # All other optimizers are compared with that of the first trial.
-    reference = next(iter(groups.values()))[0].choices.get(OPTIMIZER)
+    optimizers = [repeats[0].choices.get(OPTIMIZER) for repeats in groups.values()]
     candidates = []
     for repeats, curves in zip(groups.values(), possible, strict=True):
         # Of the possible curves, the one with the most candidates gives the most information.
         curve = max(curves, key=curve_sizes.__getitem__)
-        candidates.append(_candidate(repeats, curve, reference))
+        candidates.append(_candidate(repeats, curve, optimizers[0]))
     return tuple(candidates)
 
 
@@ -144,20 +140,11 @@ def _of_memory(techniques: Techniques) -> Techniques:
 
 def _replaced(techniques: Techniques, axes: Collection[str], value: Choice | None) -> Techniques:
     """The techniques with another value on some axes."""
-    changed = []
-    for axis, kind, own in techniques:
-        if axis in axes:
-            changed.append((axis, type(value).__name__, value))
-        else:
-            changed.append((axis, kind, own))
-    return tuple(changed)
+    kind = type(value).__name__
+    return tuple((own[0], kind, value) if own[0] in axes else own for own in techniques)
 
 
 def _techniques(choices: Mapping[str, Choice]) -> Techniques:
     """The values of all axes except those of the batch."""
-    techniques = []
-    for axis in sorted(choices):
-        if axis not in _BATCH_AXES:
-            value = choices[axis]
-            techniques.append((axis, type(value).__name__, value))
-    return tuple(techniques)
+    techniques = ((axis, type(value).__name__, value) for axis, value in sorted(choices.items()))
+    return tuple(own for own in techniques if own[0] not in _BATCH_AXES)

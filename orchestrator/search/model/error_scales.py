@@ -12,7 +12,6 @@ from orchestrator.search.model.arrays import Array, Indices
 from orchestrator.search.model.hyperparameters import Hyperparameters
 from orchestrator.search.model.noise_scales import (
     Residuals,
-    Scales,
     most_likely_scales,
     outlier_noises,
 )
@@ -49,13 +48,13 @@ class ErrorScales:
 def errors_of(residuals: Residuals, hyperparameters: Hyperparameters) -> ErrorScales:
     """The most likely errors. Surprising measurements do not count."""
     surprises = surprises_of(residuals, hyperparameters)
-    usual = _without(surprises, len(residuals.from_prior))
+    usual = _without(surprises, residuals)
     of_usual = residuals.of(usual)
-    scales = most_likely_scales(of_usual, hyperparameters)
+    misfit, noises = most_likely_scales(of_usual, hyperparameters)
     return ErrorScales(
-        misfit=scales.misfit_deviation,
-        noises=_all_noises(residuals, usual, scales.noises, hyperparameters),
-        posterior_scale=posterior_scale(of_usual, scales),
+        misfit=misfit,
+        noises=_all_noises(residuals, usual, noises, hyperparameters),
+        posterior_scale=posterior_scale(of_usual, misfit, noises),
         surprises=surprises,
     )
 
@@ -77,17 +76,15 @@ def surprises_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict
 
     They are judged by the usual misfit and noise, because a surprise would raise the fitted ones.
     """
-    count = len(residuals.from_prior)
-    misfit = hyperparameters.usual_misfit or hyperparameters.misfit_deviations[0]
     noise = hyperparameters.noises[0] if residuals.has_outliers else hyperparameters.noises[-1]
     noises = np.where(residuals.is_on_floor, hyperparameters.floor_noises[-1], noise)
     surprises: dict[int, float] = {}
     # The largest surprise is left out first, because it makes its neighbours look surprising, too.
-    for _ in range(int(_MOST_SURPRISES * count)):
-        rows = _without(surprises, count)
+    for _ in range(int(_MOST_SURPRISES * len(residuals.from_prior))):
+        rows = _without(surprises, residuals)
         part = residuals.of(rows)
-        scales = Scales(misfit_deviation=misfit, noises=noises[rows])
-        distances, variances = left_out(_covariance(part, scales), part.from_prior)
+        covariance = _covariance(part, hyperparameters.usual_misfit, noises[rows])
+        distances, variances = left_out(covariance, part.from_prior)
         scores = np.abs(distances) / np.sqrt(variances)
         scores[part.is_on_floor] = 0.0
         largest = int(np.argmax(scores))
@@ -98,9 +95,9 @@ def surprises_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict
     return surprises
 
 
-def _without(surprises: Mapping[int, float], count: int) -> Indices:
+def _without(surprises: Mapping[int, float], residuals: Residuals) -> Indices:
     """The positions of the usual measurements, ascending."""
-    return np.array([row for row in range(count) if row not in surprises], int)
+    return np.delete(np.arange(len(residuals.from_prior)), list(surprises))
 
 
 def left_out(covariance: Array, residuals: Array) -> tuple[Array, Array]:
@@ -115,21 +112,20 @@ def left_out(covariance: Array, residuals: Array) -> tuple[Array, Array]:
     return precision @ residuals * variances, variances
 
 
-def posterior_scale(residuals: Residuals, scales: Scales) -> float:
+def posterior_scale(residuals: Residuals, misfit: float, noises: Array) -> float:
     """Factor on all posterior variances: that of a Student-t process.
 
     Shah, Wilson and Ghahramani (2014): with n residuals of squared Mahalanobis length b, and a
     prior of the scale that weighs like v measurements, the variance is (v + b) / (v + n) times that
     of the Gaussian process.
     """
-    covariance = _covariance(residuals, scales)
+    covariance = _covariance(residuals, misfit, noises)
     length = float(residuals.from_prior @ np.linalg.solve(covariance, residuals.from_prior))
     count = max(0, len(residuals.from_prior) - _FREE_PARAMETERS)
     return (_PRIOR_MEASUREMENTS + length) / (_PRIOR_MEASUREMENTS + count)
 
 
-def _covariance(residuals: Residuals, scales: Scales) -> Array:
+def _covariance(residuals: Residuals, misfit: float, noises: Array) -> Array:
     """Covariance of the measured costs before their measurement, noise included."""
-    of_law = scales.misfit_deviation**2 * residuals.misfit_kernel
-    noise = np.diag(residuals.known_variances + scales.noises**2)
-    return np.asarray(residuals.parameter_covariance + of_law + noise)
+    noise = np.diag(residuals.known_variances + noises**2)
+    return residuals.covariance_without_noise(misfit) + noise

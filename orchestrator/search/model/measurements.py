@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.steady_state import GPU_BOUND, launch_bound_share
@@ -61,68 +61,46 @@ class Measurement:
 
 
 def measurement_of(records: Iterable[TrialRecord]) -> Measurement | None:
-    """The repeats that ended ok, combined; None if none has both a memory and a speed."""
-    repeats = []
-    for record in records:
-        measurement = _single(record)
-        if measurement is not None:
-            repeats.append(measurement)
-    return _combined(repeats)
+    """The worst memory, error and waits of the repeats that ended ok, and their median speed.
 
-
-def _single(record: TrialRecord) -> Measurement | None:
-    figures = record.measurements
-    memory = figures.get("device_peak_bytes") or figures.get("peak_allocated_bytes")
-    speed = figures.get("samples_per_second")
-    if record.outcome is not Outcome.OK or not _is_positive(memory) or not _is_positive(speed):
+    None if no repeat has both a memory and a speed.
+    """
+    repeats = [record for record in records if _is_measured(record)]
+    if not repeats:
         return None
+    listed = [record.measurements for record in repeats]
+    host_bound_shares = [figures.get("host_bound_share") for figures in listed]
+    return Measurement(
+        # Memory repeats almost to the byte, so the largest counts. Speeds have outliers.
+        memory_bytes=max(_memory_bytes(figures) for figures in listed),
+        samples_per_second=statistics.median(figures["samples_per_second"] for figures in listed),
+        trial_id=repeats[0].trial_id,
+        speed_ci95=max(_speed_ci95(figures) for figures in listed),
+        # An unknown share counts as the smallest.
+        host_bound_share=max((own for own in host_bound_shares if own is not None), default=None),
+        launch_bound_share=max(launch_bound_share(figures) for figures in listed),
+        data_share=max(_data_share(figures) for figures in listed),
+    )
+
+
+def _is_measured(record: TrialRecord) -> bool:
+    speed = record.measurements.get("samples_per_second") or 0.0
+    figures = (speed, _memory_bytes(record.measurements))
+    is_positive = all(math.isfinite(figure) and figure > 0 for figure in figures)
+    return record.outcome is Outcome.OK and is_positive
+
+
+def _memory_bytes(figures: Mapping[str, Any]) -> float:
+    return float(figures.get("device_peak_bytes") or figures.get("peak_allocated_bytes") or 0.0)
+
+
+def _speed_ci95(figures: Mapping[str, Any]) -> float:
     ci95 = float(figures.get("samples_per_second_ci95") or 0.0)
     # A trial of a single step has no interval.
-    if not math.isfinite(ci95):
-        ci95 = 0.0
-    return Measurement(
-        memory_bytes=float(memory),
-        samples_per_second=float(speed),
-        trial_id=record.trial_id,
-        speed_ci95=ci95,
-        host_bound_share=figures.get("host_bound_share"),
-        launch_bound_share=launch_bound_share(figures),
-        data_share=_data_share(figures),
-    )
+    return ci95 if math.isfinite(ci95) else 0.0
 
 
 def _data_share(figures: Mapping[str, Any]) -> float:
     data_seconds = figures.get("data_seconds_median") or 0.0
     step_seconds = figures.get("step_seconds_median") or math.inf
     return min(1.0, data_seconds / step_seconds)
-
-
-def _is_positive(figure: float | None) -> TypeGuard[float]:
-    return figure is not None and math.isfinite(figure) and figure > 0
-
-
-def _combined(repeats: Sequence[Measurement]) -> Measurement | None:
-    """The worst memory, error and waits of the repeats, and their median speed."""
-    if not repeats:
-        return None
-    # Memory repeats almost to the byte, so the largest counts. Speeds have outliers.
-    first = repeats[0]
-    worst = first
-    speeds = []
-    for repeat in repeats:
-        speeds.append(repeat.samples_per_second)
-        worst = _worse(worst, repeat)
-    return replace(worst, trial_id=first.trial_id, samples_per_second=statistics.median(speeds))
-
-
-def _worse(left: Measurement, right: Measurement) -> Measurement:
-    """The larger of each figure, except the speed. An unknown share counts as the smaller one."""
-    shares = [left.host_bound_share, right.host_bound_share]
-    return replace(
-        left,
-        memory_bytes=max(left.memory_bytes, right.memory_bytes),
-        speed_ci95=max(left.speed_ci95, right.speed_ci95),
-        host_bound_share=max((share for share in shares if share is not None), default=None),
-        launch_bound_share=max(left.launch_bound_share, right.launch_bound_share),
-        data_share=max(left.data_share, right.data_share),
-    )

@@ -59,38 +59,30 @@ class Residuals:
             has_outliers=self.has_outliers,
         )
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scales:
-    """The scales that were selected."""
-
-    misfit_deviation: float
-    noises: Array
-    """Standard deviation of the noise of each measured cost."""
+    def covariance_without_noise(self, misfit: float) -> Array:
+        """Covariance of the measured costs before their measurement, for a deviation of misfits."""
+        # Independent sources of error: their covariances add up.
+        return np.asarray(self.parameter_covariance + misfit**2 * self.misfit_kernel)
 
 
-def most_likely_scales(residuals: Residuals, hyperparameters: Hyperparameters) -> Scales:
-    """The combination of misfit and noise scales with the largest likelihood."""
+def most_likely_scales(
+    residuals: Residuals, hyperparameters: Hyperparameters
+) -> tuple[float, Array]:
+    """The most likely standard deviations of the misfits, and of each measurement's noise."""
     noises = _noise_choices(residuals, hyperparameters)
     likelihoods = []
     for misfit in hyperparameters.misfit_deviations:
-        # Independent sources of error: their covariances add up.
-        covariance = residuals.parameter_covariance + misfit**2 * residuals.misfit_kernel
+        covariance = residuals.covariance_without_noise(misfit)
         # Noise is independent from trial to trial, so it is on the diagonal only.
         variances = residuals.known_variances + noises**2
         likelihood = log_likelihoods(covariance, variances, residuals.from_prior)
-        likelihoods.append(likelihood + _log_prior(misfit, hyperparameters.usual_misfit))
+        # The prior of a misfit is log-normal around the usual one.
+        ratio = math.log(misfit / hyperparameters.usual_misfit)
+        likelihoods.append(likelihood - (ratio / _MISFIT_LOG_DEVIATION) ** 2 / 2)
     # Shape (misfits, choices of noise). Take the indices of the largest.
     by_scales = np.array(likelihoods)
     best_misfit, best_noise = np.unravel_index(np.argmax(by_scales), by_scales.shape)
-    return Scales(
-        misfit_deviation=hyperparameters.misfit_deviations[best_misfit], noises=noises[best_noise]
-    )
-
-
-def _log_prior(misfit: float, usual: float) -> float:
-    """Logarithm of the prior density of a misfit, up to a constant: log-normal around the usual."""
-    return -0.5 * (math.log(misfit / usual) / _MISFIT_LOG_DEVIATION) ** 2
+    return hyperparameters.misfit_deviations[best_misfit], noises[best_noise]
 
 
 def _noise_choices(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:
@@ -130,19 +122,13 @@ def log_likelihoods(covariance: Array, variances: Array, residuals: Array) -> Ar
     its factor is (L⁻¹r)ᵀ. So one batched factorization gives both terms.
     """
     count = len(residuals)
-    factors = np.linalg.cholesky(_bordered(covariance, variances, residuals))
-    squares = (factors[:, count, :count] ** 2).sum(axis=1)
-    diagonals = np.diagonal(factors, axis1=1, axis2=2)[:, :count]
-    return np.asarray(-0.5 * squares - np.log(diagonals).sum(axis=1))
-
-
-def _bordered(covariance: Array, variances: Array, residuals: Array) -> Array:
-    """Every choice's covariance with the residuals as a last row, below the diagonal."""
-    count = len(residuals)
     bordered = np.zeros((len(variances), count + 1, count + 1))
     bordered[:, :count, :count] = covariance
     bordered[:, range(count), range(count)] += variances
     bordered[:, count, :count] = residuals  # Cholesky reads only the lower triangle
     # Any last element that keeps the matrix positive definite serves: it enters no result.
     bordered[:, count, count] = np.finfo(float).max
-    return bordered
+    factors = np.linalg.cholesky(bordered)
+    squares = (factors[:, count, :count] ** 2).sum(axis=1)
+    diagonals = np.diagonal(factors, axis1=1, axis2=2)[:, :count]
+    return np.asarray(-0.5 * squares - np.log(diagonals).sum(axis=1))

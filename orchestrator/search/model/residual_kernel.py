@@ -7,7 +7,6 @@ Without it, the distance would be spread over all techniques of its trial.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,21 +41,15 @@ class ResidualKernel:
 
 def residual_kernel_of(errors: ErrorScales, measured: Indices, prior: CostPrior) -> ResidualKernel:
     """What the errors of a model say. ``measured`` has the candidate of each measurement."""
+    curve_of = prior.curves.curve_of
+    surprising = list(errors.surprises)
+    known = np.unique(curve_of[np.delete(measured, surprising)])
+    shares = np.zeros((len(curve_of), len(surprising)))
+    for number, curve in enumerate(curve_of[measured[surprising]]):
+        shares[:, number] = prior.curves.new_choices(curve, known)[curve_of]
     return ResidualKernel(
         prior=prior,
         misfit=errors.misfit,
-        shares=_shares(errors.surprises, measured, prior),
+        shares=shares,
         deviations=np.array(list(errors.surprises.values())),
     )
-
-
-def _shares(surprises: Mapping[int, float], measured: Indices, prior: CostPrior) -> Array:
-    """How much of what is new in each surprise a candidate has, (candidates, surprises)."""
-    curve_of = prior.curves.curve_of
-    usual = np.delete(measured, list(surprises))
-    known = np.unique(curve_of[usual])
-    shares = np.zeros((len(curve_of), len(surprises)))
-    for number, position in enumerate(surprises):
-        curve = int(curve_of[measured[position]])
-        shares[:, number] = prior.curves.new_choices(curve, known)[curve_of]
-    return shares

@@ -2,8 +2,9 @@
 
 import pytest
 
+from orchestrator.search.model.effects.technique_priors import read_priors, shipped_priors
 from orchestrator.search.model.effects.unrecorded import Effect
-from tests.benchmarks.technique_priors import Measured, Pair, effects_of, of_variant
+from tests.benchmarks.technique_priors import Measured, Pair, as_json, effects_of, of_variant
 
 
 def pair(before: str, after: str, log_time: float) -> Pair:
@@ -39,3 +40,8 @@ def test_effect_of_a_variant_adds_to_that_of_what_it_varies():
     assert effect.deviation > reference.deviation
     assert effect.overhead_seconds == pytest.approx(9.0)
     assert effect.models == 2
+
+
+def test_priors_survive_json():
+    priors = shipped_priors()
+    assert read_priors(as_json(priors)).effects == priors.effects

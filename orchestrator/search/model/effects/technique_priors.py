@@ -24,7 +24,7 @@ from orchestrator.search.model.effects.unrecorded import Effect
 _FILE = Path(__file__).with_name("technique_priors.json")
 """Written by ``python -m tests.benchmarks.technique_priors`` from recorded tables."""
 
-UNKNOWN_DEVIATION_WITHOUT_TABLES = 0.7
+_UNKNOWN_DEVIATION_WITHOUT_TABLES = 0.7
 """Standard deviation of an unknown effect if there are no tables at all, as a logarithm of time. It
 is large, because the technique may be one with a very large effect."""
 _CORRELATION_WITHOUT_TABLES = 0.5
@@ -32,11 +32,11 @@ _CORRELATION_WITHOUT_TABLES = 0.5
 any value then. So effects relative to the same reference share half of their variance: the
 reference's own.
 """
-WORKS_IF_RECORDED = 0.95
+_WORKS_IF_RECORDED = 0.95
 """Probability that a technique works on this model if it ran on another model."""
-WORKS_IF_SIMILAR_RECORDED = 0.85
+_WORKS_IF_SIMILAR_RECORDED = 0.85
 """The same if only a similar technique ran on another model."""
-WORKS_IF_UNKNOWN = 0.7
+_WORKS_IF_UNKNOWN = 0.7
 """The same if no table has the technique. It is low, so that new techniques are tried one by one.
 """
 
@@ -75,10 +75,10 @@ class TechniquePriors:
     def probability_to_work(self, axis: str, value: Choice) -> float:
         """Probability that a value works on a model on which it was never tried."""
         if str(value) in self.effects.get(axis, {}):
-            return WORKS_IF_RECORDED
+            return _WORKS_IF_RECORDED
         if self._similar(axis, str(value)):
-            return WORKS_IF_SIMILAR_RECORDED
-        return WORKS_IF_UNKNOWN
+            return _WORKS_IF_SIMILAR_RECORDED
+        return _WORKS_IF_UNKNOWN
 
     def between(self, axis: str, reference: Choice, value: Choice) -> Effect:
         """The effect of changing from one value of an axis to another."""
@@ -112,27 +112,17 @@ class TechniquePriors:
         similar = 0.0
         if type(first) is type(second):
             similar = correlation(str(first), str(second))
-        if self._has_speeds():
+        if self.knows_speeds and self.effects:
             return similar
         return max(similar, _CORRELATION_WITHOUT_TABLES)
-
-    def _has_speeds(self) -> bool:
-        return self.knows_speeds and bool(self.effects)
 
     def overheads_alone(self) -> TechniquePriors:
         """The same priors with overheads only, without effects on speed and memory."""
         return replace(self, knows_speeds=False, _expected={})
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, as the file holds them."""
-        document: dict[str, Any] = {}
-        for axis, effects in self.effects.items():
-            document[axis] = {value: _effect_json(effect) for value, effect in effects.items()}
-        return document
-
     def _effect(self, axis: str, value: Choice) -> Effect:
         recorded = self.effects.get(axis, {}).get(str(value))
-        if not self._has_speeds():
+        if not (self.knows_speeds and self.effects):
             return self._without_speeds(axis, value, recorded)
         if recorded is not None:
             return recorded
@@ -140,19 +130,18 @@ class TechniquePriors:
 
     def _without_speeds(self, axis: str, value: Choice, recorded: Effect | None) -> Effect:
         """The effect of a value where no table says how fast it is."""
-        known = recorded or unrecorded.expectation(axis, value)
-        work = unrecorded.more_work(axis, value)
-        return Effect(
-            log_time=work.log_time if work else 0.0,
-            deviation=work.deviation if work else self._unknown_deviation(axis, value),
-            overhead_seconds=known.overhead_seconds,
-        )
-
-    def _unknown_deviation(self, axis: str, value: Choice) -> float:
+        usual = unrecorded.expectation(axis, value)
+        overhead_seconds = (recorded or usual).overhead_seconds
+        if unrecorded.is_more_work(axis, value):
+            return Effect(
+                log_time=usual.log_time,
+                deviation=usual.deviation,
+                overhead_seconds=overhead_seconds,
+            )
         # Effects are relative to the default, so its own is zero by definition.
-        if axis in AXES and value == AXES[axis].default:
-            return 0.0
-        return UNKNOWN_DEVIATION_WITHOUT_TABLES
+        is_default = axis in AXES and value == AXES[axis].default
+        deviation = 0.0 if is_default else _UNKNOWN_DEVIATION_WITHOUT_TABLES
+        return Effect(deviation=deviation, overhead_seconds=overhead_seconds)
 
     def _similar(self, axis: str, value: str) -> list[str]:
         """The recorded values of an axis whose effects correlate with that of a value."""
@@ -172,10 +161,9 @@ class TechniquePriors:
             return prior
         recorded = [self.effects[axis][name] for name in similar]
         usual = [unrecorded.expectation(axis, name) for name in similar]
-        times = np.array([effect.log_time for effect in recorded])
-        memories = np.array([effect.log_memory for effect in recorded])
-        usual_times = np.array([known.log_time for known in usual])
-        usual_memories = np.array([known.log_memory for known in usual])
+        unusual = list(zip(recorded, usual, strict=True))
+        times = np.array([effect.log_time - own.log_time for effect, own in unusual])
+        memories = np.array([effect.log_memory - own.log_memory for effect, own in unusual])
         to_similar = np.array([correlation(str(value), name) for name in similar])
         explained = _weights(similar, [effect.models for effect in recorded], to_similar)
         # The effect also varies between models. This is assumed to be half of the variance, which
@@ -185,9 +173,9 @@ class TechniquePriors:
         spread = statistics.fmean(effect.deviation for effect in recorded)
         return replace(
             prior,
-            log_time=prior.log_time + float(explained @ (times - usual_times)),
+            log_time=prior.log_time + float(explained @ times),
             deviation=max(prior.deviation, spread) * left,
-            log_memory=prior.log_memory + float(explained @ (memories - usual_memories)),
+            log_memory=prior.log_memory + float(explained @ memories),
             memory_deviation=prior.memory_deviation * left,
         )
 
@@ -201,21 +189,6 @@ def _weights(similar: list[str], models: list[int], to_similar: Array) -> Array:
     # The effect on one model has the full variance between models; the mean of n models, 1 / n.
     noise = np.diag([1 / max(1, count) for count in models])
     return np.asarray(np.linalg.solve(np.array(rows) + noise, to_similar))
-
-
-def _effect_json(effect: Effect) -> dict[str, Any]:
-    document = {
-        "log_time": round(effect.log_time, 4),
-        "deviation": round(effect.deviation, 4),
-        "log_memory": round(effect.log_memory, 4),
-        "memory_deviation": round(effect.memory_deviation, 4),
-        "overhead_seconds": round(effect.overhead_seconds, 2),
-        "models": effect.models,
-    }
-    if effect.log_sample_memory is not None:
-        document["log_sample_memory"] = round(effect.log_sample_memory, 4)
-        document["sample_memory_deviation"] = round(effect.sample_memory_deviation, 4)
-    return document
 
 
 def read_priors(document: Mapping[str, Any]) -> TechniquePriors:

@@ -6,11 +6,11 @@ These are assumptions with large deviations. A recorded table of any model repla
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
-from jobs.techniques import AXES, Variant
+from jobs.techniques import AXES
 from orchestrator.search.model.effects.similar_values import parsed
 
 SLOPE_OF_MEMORY = 2.0
@@ -30,15 +30,15 @@ class Effect:
     """Logarithm of the factor on the memory of a trial."""
     memory_deviation: float = 0.35
     """Standard deviation of ``log_memory`` between models."""
+    overhead_seconds: float = 0.0
+    """Seconds that a trial with this technique takes besides its steps, more than the default."""
+    models: int = 0
+    """Number of models that it was measured on."""
     log_sample_memory: float | None = None
     """Logarithm of the factor on the memory of each sample, which grows with the micro-batch; None
     if it was not recorded."""
     sample_memory_deviation: float = 0.0
     """Standard deviation of ``log_sample_memory`` between models."""
-    overhead_seconds: float = 0.0
-    """Seconds that a trial with this technique takes besides its steps, more than the default."""
-    models: int = 0
-    """Number of models that it was measured on."""
 
     def of_sample(self) -> tuple[float, float]:
         """Expected logarithm of the factor on the memory of each sample, and its deviation."""
@@ -88,8 +88,6 @@ BY_TRAIT: Mapping[str, Effect] = {
     ),
 }
 """Trait -> expected effect. If a technique has several of the traits, the first one counts."""
-_MORE_WORK = ("activation_budget", "checkpointing")
-"""Traits of techniques that compute activations twice, which takes more time on every machine."""
 
 BY_AXIS: Mapping[str, Effect] = {
     "activations": Effect(deviation=0.2, memory_deviation=0.3),
@@ -140,7 +138,6 @@ have ``PriorScales.pair``."""
 BUILD_SECONDS = 50.0
 """Seconds that DeepSpeed needs to compile an op on its first use, and to start its engine. The
 compilation of its CPU Adam was measured: 39 to 42 s."""
-_UNKNOWN_AXIS = Effect()
 _LEAST_DEVIATION = 0.03
 
 
@@ -149,29 +146,29 @@ def expectation(axis: str, value: Choice) -> Effect:
     by_value = BY_VALUE.get(axis, {})
     if value in by_value:
         return by_value[str(value)]
-    variant = variant_of(axis, value)
-    if variant is None:
-        return BY_AXIS.get(axis, _UNKNOWN_AXIS)
+    traits = _traits(axis, value)
     for trait, expected in BY_TRAIT.items():
-        if trait in variant.traits:
+        if trait in traits:
             return _of_share(expected, str(value))
-    return BY_AXIS.get(axis, _UNKNOWN_AXIS)
+    return BY_AXIS.get(axis, Effect())
 
 
-def more_work(axis: str, value: Choice) -> Effect | None:
-    """The expected effect of a value that is more work on every machine; None for all others."""
-    variant = variant_of(axis, value)
-    if variant is None or not any(trait in variant.traits for trait in _MORE_WORK):
-        return None
-    return expectation(axis, value)
+def is_more_work(axis: str, value: Choice) -> bool:
+    """Whether a technique computes activations twice, which takes more time on every machine."""
+    traits = _traits(axis, value)
+    return "activation_budget" in traits or "checkpointing" in traits
+
+
+def _traits(axis: str, value: Choice) -> Collection[str]:
+    """The traits of a value; none if its axis does not have the value, such as "custom"."""
+    try:
+        return AXES[axis].variant(value).traits
+    except KeyError:
+        return ()
 
 
 def _of_share(expected: Effect, value: str) -> Effect:
-    """The effect of a value that keeps a share, such as ``budget_0.5``: the larger the share, the
-    less.
-
-    It is proportional to the share that is not kept.
-    """
+    """The effect of a value such as ``budget_0.5``: in proportion to the share that is not kept."""
     name = parsed(value)
     if not name.is_share or name.number is None:
         return expected
@@ -182,13 +179,3 @@ def _of_share(expected: Effect, value: str) -> Effect:
         deviation=max(_LEAST_DEVIATION, expected.deviation * rest),
         log_memory=expected.log_memory * rest,
     )
-
-
-def variant_of(axis: str, value: Choice) -> Variant | None:
-    """The row of a value; None if its axis does not have the value, such as "custom"."""
-    if axis not in AXES:
-        return None
-    try:
-        return AXES[axis].variant(value)
-    except KeyError:
-        return None

@@ -13,7 +13,7 @@ from orchestrator.search.model.error_scales import (
     surprises_of,
 )
 from orchestrator.search.model.hyperparameters import OF_TIME
-from orchestrator.search.model.noise_scales import Residuals, Scales
+from orchestrator.search.model.noise_scales import Residuals
 
 SETTINGS = replace(OF_TIME, noises=(0.01, 0.02))
 COUNT = 12
@@ -73,12 +73,12 @@ def test_left_out_residual_is_predicted_from_the_others():
 
 
 def test_posterior_scale_follows_the_size_of_the_residuals():
-    scales = Scales(misfit_deviation=0.0, noises=np.zeros(COUNT))
+    none = np.zeros(COUNT)
     usual = 0.1 * np.sqrt(10 / 12) * np.ones(COUNT)
     # Twelve residuals, less two free parameters, of squared length 10 are as expected.
-    assert posterior_scale(residuals(usual), scales) == pytest.approx(1.0)
-    assert posterior_scale(residuals(0 * usual), scales) == pytest.approx(0.5)
-    assert posterior_scale(residuals(2 * usual), scales) == pytest.approx(2.5)
+    assert posterior_scale(residuals(usual), 0.0, none) == pytest.approx(1.0)
+    assert posterior_scale(residuals(none), 0.0, none) == pytest.approx(0.5)
+    assert posterior_scale(residuals(2 * usual), 0.0, none) == pytest.approx(2.5)
 
 
 def test_errors_give_a_surprise_that_the_law_does_not_explain_more_noise():

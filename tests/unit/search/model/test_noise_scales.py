@@ -11,7 +11,6 @@ from orchestrator.search.model.arrays import Array
 from orchestrator.search.model.hyperparameters import OF_TIME
 from orchestrator.search.model.noise_scales import (
     Residuals,
-    _log_prior,
     log_likelihoods,
     most_likely_scales,
 )
@@ -40,14 +39,6 @@ def residuals(values: Array) -> Residuals:
     )
 
 
-@pytest.mark.parametrize(
-    ("misfit", "usual", "density"),
-    [(0.01, 0.01, 0.0), (0.01 * math.exp(0.7), 0.01, -0.5)],
-)
-def test_misfit_is_log_normal_around_the_usual_one(misfit, usual, density):
-    assert _log_prior(misfit, usual) == pytest.approx(density)
-
-
 def test_log_likelihoods_are_those_of_normal_densities():
     root = GENERATOR.normal(size=(5, 5))
     covariance = root @ root.T
@@ -65,30 +56,35 @@ def test_log_likelihoods_are_those_of_normal_densities():
 @pytest.mark.parametrize("noise", [0.0025, 0.02, 0.1])
 def test_scales_recover_the_noise_of_the_residuals(noise):
     values = GENERATOR.normal(scale=noise, size=COUNT)
-    scales = most_likely_scales(residuals(values), SETTINGS)
-    assert scales.noises == pytest.approx(noise)
+    _, noises = most_likely_scales(residuals(values), SETTINGS)
+    assert noises == pytest.approx(noise)
 
 
 def test_scales_take_a_common_deviation_for_misfit():
     values = np.full(COUNT, 0.03) + GENERATOR.normal(scale=0.001, size=COUNT)
     together = replace(residuals(values), misfit_kernel=np.ones((COUNT, COUNT)))
-    scales = most_likely_scales(together, SETTINGS)
-    assert scales.misfit_deviation == 0.03
-    assert scales.noises == pytest.approx(0.001)
+    misfit, noises = most_likely_scales(together, SETTINGS)
+    assert misfit == 0.03
+    assert noises == pytest.approx(0.001)
 
 
 def test_scales_give_an_outlier_noise_of_its_own():
     values = GENERATOR.normal(scale=0.0025, size=COUNT)
     values[7] = 0.2
-    scales = most_likely_scales(replace(residuals(values), has_outliers=True), SETTINGS)
-    others = np.delete(scales.noises, 7)
-    assert scales.noises[7] == pytest.approx(0.2 / 3)
+    _, noises = most_likely_scales(replace(residuals(values), has_outliers=True), SETTINGS)
+    others = np.delete(noises, 7)
+    assert noises[7] == pytest.approx(0.2 / 3)
     assert others.max() <= 0.005
 
 
 def test_scales_give_the_floor_noise_of_its_own():
     is_on_floor = np.arange(COUNT) % 2 == 0
     values = GENERATOR.normal(scale=np.where(is_on_floor, 0.1, 0.0025))
-    scales = most_likely_scales(replace(residuals(values), is_on_floor=is_on_floor), SETTINGS)
-    assert scales.noises[is_on_floor] == pytest.approx(0.1)
-    assert scales.noises[~is_on_floor] == pytest.approx(0.0025)
+    _, noises = most_likely_scales(replace(residuals(values), is_on_floor=is_on_floor), SETTINGS)
+    assert noises[is_on_floor] == pytest.approx(0.1)
+    assert noises[~is_on_floor] == pytest.approx(0.0025)
+
+
+def test_scales_without_evidence_are_the_usual_misfit():
+    misfit, _ = most_likely_scales(residuals(np.zeros(COUNT)), SETTINGS)
+    assert misfit == SETTINGS.usual_misfit

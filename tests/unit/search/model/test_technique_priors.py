@@ -8,7 +8,6 @@ from orchestrator.search.model.effects import unrecorded
 from orchestrator.search.model.effects.similar_values import correlation
 from orchestrator.search.model.effects.technique_priors import (
     TechniquePriors,
-    read_priors,
     shipped_priors,
 )
 from orchestrator.search.model.effects.unrecorded import Effect
@@ -109,11 +108,6 @@ def test_priors_between_two_fast_precisions_are_narrow():
 )
 def test_shipped_priors_expect_plausible_memory(axis, value, least, most):
     assert least <= math.exp(shipped_priors().of(axis, value).log_memory) <= most
-
-
-def test_priors_survive_json():
-    priors = shipped_priors()
-    assert read_priors(priors.to_json()).effects == priors.effects
 
 
 @pytest.mark.parametrize(
