@@ -1,10 +1,9 @@
 """Repeatability: by how much the speeds of two trials of the same configuration can differ.
 
 The interval of a single trial (``samples_per_second_ci95``) shows how well the mean of its own
-steps is known. Another trial of the same configuration can differ by more than that. For example,
-the host launches kernels more slowly, the clocks differ, or the GPU waits longer between two steps.
-How much more depends on what limits the speed. The figures below were fitted to configurations that
-were measured in several runs:
+steps is known. Another trial can differ by more, for example because its host launches kernels more
+slowly. How much more depends on what limits the speed. The figures below were fitted to
+configurations that were measured in several runs:
 
     python -m tests.benchmarks.tables repeatability docs/results/2026-11-2*
 """
@@ -20,8 +19,7 @@ from jobs.steady_state import CPU_ERROR, launch_bound_share, student_quantile
 from orchestrator.storage.tables.rows import Row
 
 CLOSE = 0.01
-"""Figures that differ by at most this share count as equal, even if their intervals are narrower.
-"""
+"""Figures that differ by at most this share count as equal, even if they are known better."""
 NEARLY = 0.05
 """A figure that is worse by at most this share counts as nearly as good."""
 MAX_WAIT_SHARE = 0.05
@@ -33,8 +31,7 @@ class Pace(enum.StrEnum):
 
     GPU = "gpu"
     LAUNCHES = "launches"
-    """The GPU waits for kernel launches in forward passes or updates. Tables from before 2026-11-22
-    do not record that, so their rows count as launch-bound."""
+    """The GPU waits for kernel launches. So count all rows of tables that do not record that."""
     HOST = "host"
     """The GPU runs out of work after micro-batches."""
     CPU = "cpu"
@@ -59,16 +56,13 @@ BETWEEN_TRIALS: Mapping[Pace, Variation] = {
     Pace.HOST: Variation(0.1884, 0.0017, 30.0),
     Pace.CPU: Variation(CPU_ERROR, 0.0, 8.0),
 }
-"""Printed by the command above, which leaves out rows whose limit is not known. The figures of
-``Pace.CPU`` are an assumption, because every recorded run had a GPU."""
-
+"""Those of ``Pace.CPU`` are an assumption, because every recorded run had a GPU."""
 BETWEEN_RUNS = 0.0070
-"""Two runs differ by a factor that all GPU-bound rows share, because GPUs of one model are not
-equally fast. This is the standard deviation of its logarithm. Printed by the same command."""
-
+"""Standard deviation of the logarithm of a factor that all GPU-bound rows of a run share, because
+GPUs of one model are not equally fast."""
 BETWEEN_TECHNIQUES = 0.0043
-"""The rows of one technique share a further factor, because other clocks slow some techniques more.
-This is the standard deviation of its logarithm. Printed by the same command."""
+"""The same of a further factor that the rows of one technique share, because other clocks slow some
+techniques more."""
 
 
 def pace_of(row: Row) -> Pace:
@@ -96,7 +90,6 @@ class SpeedError:
 
     def of_another_trial(self, trials: int = 1) -> SpeedError:
         """How far the speed of one more trial may be from the mean speed of ``trials`` trials."""
-        # The mean is not exact either. Its variance is that of one trial divided by their number.
         return replace(self, standard_error=self.standard_error * math.sqrt(1 + trials))
 
 
@@ -126,8 +119,7 @@ def _variance(row: Row) -> float:
     # Both parts are independent, so their squares add up.
     step_seconds = row["effective_batch"] / row["samples_per_second"]
     between_trials = math.hypot(between.relative, between.seconds / step_seconds)
-    # The steps that were fitted take 30 ms or more. For shorter steps the constant part would be
-    # larger than anything measured. So the variation of host-bound rows is the upper limit.
+    # For steps shorter than the fitted ones, 30 ms, the constant part would exceed all measured.
     between_trials = min(between_trials, BETWEEN_TRIALS[Pace.HOST].relative)
     variance: float = own_steps**2 + between_trials**2
     return variance

@@ -1,11 +1,6 @@
-"""The report in a real browser: headless Chromium clicks, drags, filters and hovers.
-
-``AXE_CORE`` may name an ``axe.min.js`` (https://github.com/dequelabs/axe-core) to check
-accessibility with.
-"""
+"""The report in a real browser: headless Chromium clicks, drags, filters and hovers."""
 
 import json
-import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,8 +18,6 @@ from orchestrator.reporting.publish import publish
 from tests.support.large_report import report_of
 from tests.support.records import H200, make_anatomy, make_grid, make_record, write_run
 from tests.support.report_pages import decision, key, opened, ring, running_browser
-
-AXE = Path(os.environ.get("AXE_CORE", ""))
 
 
 @pytest.fixture(scope="module")
@@ -204,16 +197,6 @@ def test_page_fits_every_screen(browser, folder, width, scheme):
         assert not page.locator("#filters").is_visible()
 
 
-def test_page_reads_without_a_script(browser, folder):
-    own = browser.new_context(java_script_enabled=False)
-    page = own.new_page()
-    page.goto((folder / "report.html").as_uri())
-    assert "× the default's throughput" in page.locator("#decision").inner_text()
-    assert "batch 256 · bf16" in page.locator("#table tbody").inner_text()
-    assert "CUDA out of memory" in page.locator("main").inner_text()
-    own.close()
-
-
 def test_page_of_ten_thousand_rows_draws_them_all(browser, tmp_path):
     report = report_of(10_000)
     assert report.dataset.main is not None
@@ -234,21 +217,6 @@ def test_page_of_ten_thousand_rows_draws_them_all(browser, tmp_path):
         assert x <= page.locator("#chart .limit").bounding_box()["x"] + 1
         page.mouse.click(x, y)
         assert page.locator("#picked h3").inner_text() in page.locator("#table").inner_text()
-
-
-@pytest.mark.skipif(not AXE.is_file(), reason="AXE_CORE names no axe.min.js")
-@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
-def test_axe_finds_nothing(browser, folder, width, scheme):
-    size = {"width": width, "height": 900}
-    with opened(browser, folder / "report.html", viewport=size, color_scheme=scheme) as page:
-        page.locator("#table tbody button").first.click()
-        page.evaluate(AXE.read_text())
-        found = page.evaluate("axe.run()")["violations"]
-        named = [
-            (each["impact"], each["id"], [node["target"] for node in each["nodes"]])
-            for each in found
-        ]
-        assert named == []
 
 
 def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:

@@ -1,18 +1,16 @@
 """Loss parity: finds the trials whose losses differ from those of a reference.
 
 The reference has the same seed, data and effective batch. The mean losses of each half of the
-training are compared. The difference is relative to the reference's mean loss over the whole
-training.
+training are compared, relative to the reference's mean loss over the whole training.
 
-- Some rows draw the same random numbers as their reference. They differ from it only in how
-  activations are kept or data is loaded. Their losses must be equal, apart from rounding.
-- Other rows draw other random numbers. Another split of the batch, precision or kernel draws other
-  dropout masks, and another loop orders the data differently. Their mean losses may differ by as
-  much as the scatter of the reference's losses from step to step explains.
+- Rows that draw the same random numbers differ only in how activations are kept or data is loaded.
+  Their losses must be equal, apart from rounding.
+- Another split of the batch, precision or kernel draws other dropout masks, and another loop orders
+  the data differently. Their mean losses may differ by as much as the scatter of the reference's
+  losses from step to step explains.
 
-The allowed difference is large if there are few steps or small batches. So a mismatch is certain,
-but a match is no proof. If even a loss of zero, or of twice the reference's, would be allowed, the
-state is "not checked".
+With few steps or small batches much is allowed, so a mismatch is certain, but a match is no proof.
+If even a loss of zero, or of twice the reference's, would pass, the state is "not checked".
 
 loss_checks.py  the check of every row, and the rows whose losses it has to match
 windows.py      the comparison of two trials

@@ -1,20 +1,16 @@
 """Measured equivalence: finds training recipes with the same losses as the ranked recipe.
 
 A plain training argument, such as ``use_liger_kernel``, counts as a change of the training, because
-no technique declares that it is none. Losses can show that it is none. Two trials with the same
-seed that differ only in such arguments draw the same random numbers. If both compute the same
-function, their losses differ by rounding only.
+no technique declares that it is none. But two trials with the same seed that differ only in such
+arguments draw the same random numbers. If both compute the same function, their losses differ by
+rounding only. (The wider bound for other random numbers would not separate recipes: with it, SGD
+matched AdamW in 219 of 220 recorded pairs; with the bound of rounding, in none.)
 
-The wider bound for other random numbers would not separate recipes. With that bound, SGD matched
-AdamW in 219 of 220 recorded pairs. With the bound of rounding, it matched in none.
-
-A few steps cannot show everything. So two recipes never count as equal in these cases:
-
-- They differ in a hyperparameter, such as ``weight_decay``, which acts over a whole training.
-- They differ in a technique that is declared to change the training, and fewer than
-  ``MIN_STEPS_OF_DECLARED`` steps were compared. AdEMAMix's slow average adds 0.05 % a step, so its
-  first losses equal AdamW's to within rounding.
-- A single pair of their trials does not match.
+A few steps cannot show everything, so two recipes never count as equal if they differ in a
+hyperparameter, such as ``weight_decay``, which acts over a whole training; nor if a single pair of
+their trials does not match; nor if they differ in a technique that is declared to change the
+training, unless ``MIN_STEPS_OF_DECLARED`` steps were compared. AdEMAMix's slow average adds 0.05 %
+a step, so its first losses equal AdamW's to within rounding.
 """
 
 from __future__ import annotations
@@ -57,8 +53,7 @@ HYPERPARAMETERS = (
     "warmup_",
     "weight_decay",
 )
-"""Prefixes of training arguments that act over a whole training. Equal losses of a short run prove
-nothing about them."""
+"""Prefixes of training arguments that act over a whole training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,11 +61,9 @@ class SameLosses:
     """The evidence that two recipes train the same. Each figure is the weakest of all pairs."""
 
     pairs: int
-    """Pairs of trials that differ in the recipe alone."""
     steps: int
-    """The fewest steps that a pair has in common."""
     difference: float
-    """The largest relative difference of the means of half a training."""
+    """Relative difference of the means of half a training."""
 
 
 def equivalent_recipes(
@@ -79,10 +72,7 @@ def equivalent_recipes(
     losses: Mapping[str, Sequence[float]],
     axes: Mapping[str, str],
 ) -> dict[TrainingRecipe, SameLosses]:
-    """The recipes that reach the same losses as ``reference``, each with its evidence.
-
-    ``losses`` maps a trial to its losses, and ``axes`` an axis to its column.
-    """
+    """The recipes with the losses of ``reference``; ``axes`` maps an axis to its column."""
     by_recipe = grouped(measured, attrgetter("training_recipe"))
     references = [own for own in by_recipe.pop(reference, []) if losses.get(own.trial_ids[0])]
     # A recipe is judged by all its pairs together. One mismatch is enough to reject it.

@@ -30,7 +30,7 @@ from orchestrator.storage.tables.rows import Row, recipe_of
 
 OTHER_BATCH = 0.5
 """Further relative difference that is allowed if the reference has another effective batch, and so
-other samples in each step. The value is a round figure, not a measurement."""
+other samples in each step; a round figure."""
 _BATCH_AXES = ("micro_batch", "accumulation")
 _SAME_DRAWS = ("activations", "allocator", "dataloader")
 """Axes that change no random number and no order of computation."""
@@ -95,8 +95,7 @@ class _Checker:
         return row["accumulation"], len(changed)
 
     def check(self, row: Row) -> LossCheck:
-        # The trial itself compared the loss of one micro-batch with and without accumulation, with
-        # the same random numbers.
+        # The trial itself compared the loss of a micro-batch with and without accumulation.
         scale_flag = scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
         if scale_flag is not None:
             return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
@@ -126,9 +125,8 @@ class _Checker:
         ratio = mismatch_ratio(windows)
         flag = None
         if ratio is not None:
-            # A loss that is summed instead of averaged is too large by the factor of the
-            # accumulations. The means of few noisy steps vary, so a ratio within a quarter of it
-            # counts. The bounds are reciprocal: 0.8 = 1 / 1.25.
+            # A loss that is summed instead of averaged is too large by the accumulation; the means
+            # of few noisy steps vary by up to a quarter.
             accumulation = row["accumulation"] / reference["accumulation"]
             is_summed = accumulation > 1 and 0.8 < ratio / accumulation < 1.25
             kind = FlagKind.LOSS_TIMES_ACCUMULATION if is_summed else FlagKind.LOSS_MISMATCH
@@ -192,7 +190,6 @@ def compared(
 
     Rows of different recipes are compared in the first step alone, which precedes every update.
     """
-    # Rows with the same draws may differ by rounding only. Other rows may also differ by chance.
     has_same_draws = _draws(reference, axes) == _draws(row, axes)
     rounding = rounding_of(row, axes) if has_same_draws else None
     # Another effective batch sees other samples in each step.
@@ -204,8 +201,7 @@ def compared(
 
 def rounding_of(row: Row, axes: Mapping[str, str]) -> float:
     """By how much the losses of rows with the same draws may differ at a row's precision."""
-    # A training argument such as ``bf16: true`` sets the precision, too. So the columns that were
-    # read from the trained model count as well.
+    # A training argument such as ``bf16: true`` sets the precision, too.
     formats = [row.get(axes.get("precision", "precision")) or "fp32", row.get("autocast") or "off"]
     # bfloat16 or float16 weights.
     if "float16" in str(row.get("parameter_dtypes") or ""):

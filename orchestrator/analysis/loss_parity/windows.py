@@ -22,13 +22,12 @@ ROUNDING: Mapping[str, float] = {
 """Precision -> relative difference that rounding may cause in the mean losses of equal draws. Each
 is several times the largest difference of the runs in docs/results."""
 OTHER_DRAWS = 0.1
-"""Relative difference that is always allowed between rows with other random numbers. It is a round
-figure, added to the scatter of the reference (see ``loss_windows``)."""
+"""Relative difference that is allowed between rows with other random numbers, beside the scatter of
+the reference; a round figure."""
 STANDARD_ERRORS = 3.0
 """A difference of two means counts as chance up to this many standard errors."""
 MAX_BOUND = 1.0
-"""A check that allows this relative difference would detect no wrong loss: a loss of zero differs
-by 100 %, as does one that was not divided by an accumulation of two."""
+"""A loss of zero differs by 100 %, as does one that was not divided by an accumulation of two."""
 
 
 class CheckState(enum.StrEnum):
@@ -61,8 +60,7 @@ class LossWindow:
     allowed: float
     """By how much the means may differ, relative to the scale."""
     paired_error: float = math.inf
-    """Half the 99 % interval of the mean of the differences of equal steps, relative to the scale.
-    Infinite if a single step is compared."""
+    """Half the 99 % interval of the mean difference of equal steps, relative to the scale."""
 
     @property
     def difference(self) -> float:
@@ -101,14 +99,12 @@ def loss_windows(
     # The scatter of single steps gives the difference of two means that chance can explain.
     deviation = _step_deviation(reference) / scale
     paired_half_width = _paired_half_width(own[:steps], reference[:steps]) / scale
-    # Halves, because a late divergence would be averaged away in the whole. With an odd number of
-    # steps the later half is the longer one. A single step is one window.
+    # Halves, because a late divergence would be averaged away in the whole.
     middle = steps // 2
     windows = []
     for half in (slice(0, middle), slice(middle, steps)) if middle else (slice(0, steps),):
         count = half.stop - half.start
-        # Each mean has a variance of deviation² / steps. The variance of the difference of two
-        # means is the sum of both, so its standard error is deviation · √(2 / steps).
+        # The variance of the difference of two means is the sum of both variances.
         chance = STANDARD_ERRORS * deviation * math.sqrt(2 / count)
         allowed = OTHER_DRAWS + further + chance if rounding is None else rounding
         windows.append(
@@ -128,8 +124,7 @@ def loss_windows(
 
 def _step_deviation(losses: Sequence[float]) -> float:
     """The standard deviation from step to step, without the trend."""
-    # Von Neumann's estimator: the difference of successive steps has twice the variance of a step,
-    # and hardly contains the trend.
+    # Von Neumann's estimator: the difference of successive steps has twice a step's variance.
     squares = [(after - before) ** 2 for before, after in itertools.pairwise(losses)]
     return math.sqrt(statistics.fmean(squares) / 2) if squares else 0.0
 
@@ -138,20 +133,14 @@ def _paired_half_width(own: Sequence[float], reference: Sequence[float]) -> floa
     """Half the 99 % interval of one step's difference; infinite if there is only one step."""
     if len(own) < 2:
         return math.inf
-    # With the same samples in the same order, both losses rise and fall together. This common
-    # part cancels out in the differences.
+    # With the same samples in the same order, what both losses have in common cancels out.
     differences = [mine - other for mine, other in zip(own, reference, strict=True)]
-    # Student's t, because a deviation that is estimated from few differences is itself uncertain.
-    # The two-sided interval of 99 % ends at this quantile.
     quantile: float = student_quantile(0.995, len(differences) - 1)
     return quantile * statistics.stdev(differences)
 
 
 def mismatch_ratio(windows: Sequence[LossWindow]) -> float | None:
-    """A row's mean loss divided by its reference's mean loss; None if they match.
-
-    If only one half differs, the means are those of this half.
-    """
+    """A row's mean loss divided by its reference's, where they differ; None if they match."""
     differing = [window for window in windows if not window.matches]
     if not differing:
         return None
@@ -164,11 +153,7 @@ def mismatch_ratio(windows: Sequence[LossWindow]) -> float | None:
 
 
 def state_of(windows: Sequence[LossWindow]) -> CheckState:
-    """What the windows of one comparison say together.
-
-    A difference beyond even a wide bound is a mismatch. Agreement counts only if every window would
-    have shown a mismatch.
-    """
+    """A difference beyond even a wide bound is a mismatch; agreement counts only with power."""
     if not all(window.matches for window in windows):
         return CheckState.MISMATCH
     has_power = windows and all(window.has_power for window in windows)

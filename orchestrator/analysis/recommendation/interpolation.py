@@ -14,18 +14,16 @@ from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.recommendation.offers import Basis, Offer, WrongAccumulations, at_batch
 
 LEAST_SPEED = 0.9
-"""The lower bound of the speed is this share of the interpolated speed. It was tested on recorded
-micro-batches, each between one half as large and one twice as large. Of 315 that were GPU-bound,
-312 reach this share."""
+"""The lower bound of the speed is this share of the interpolated speed. Of 315 recorded GPU-bound
+micro-batches, each between one half as large and one twice as large, 312 reach it."""
 LEAST_HOST_SPEED = 0.75
 """The same share if the host limits a neighbour. Such speeds vary more from trial to trial."""
 MOST_MEMORY = 1.07
 """The upper bound of the memory is at most the interpolated memory times this factor. The largest
-factor that any of 645 recorded micro-batches needs is 1.063."""
+that any of 645 recorded micro-batches needs is 1.063."""
 MOST_OF_LARGER = 1.02
-"""The upper bound of the memory is at most that of the larger neighbour times this factor. A
-smaller batch can need more memory than a larger one if its kernels need larger workspaces. The
-largest factor that any of the 645 recorded micro-batches needs is 1.019."""
+"""The same of the larger neighbour's memory, which a smaller batch exceeds if its kernels need
+larger workspaces. The largest factor that any of the 645 needs is 1.019."""
 MOST_MICRO_BATCH = 2**20
 """A larger micro-batch is never inferred: all numbers up to it are tried as divisors."""
 _HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND})
@@ -92,8 +90,7 @@ def _memory(smaller: Configuration, larger: Configuration, micro_batch: int) -> 
 
 def _speed(smaller: Configuration, larger: Configuration, micro_batch: int) -> float:
     """A lower bound in samples per second."""
-    # The time of a step is convex, too. Kernel launches set a minimum, and above it the time grows
-    # in proportion to the samples.
+    # The time of a step is convex, too: above a minimum that launches set, it grows with samples.
     share = _share(smaller, larger, micro_batch)
     first, last = (each.micro_batch / each.samples_per_second for each in (smaller, larger))
     interpolated = micro_batch / ((1 - share) * first + share * last)

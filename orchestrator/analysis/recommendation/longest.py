@@ -46,10 +46,9 @@ def longest_contexts(
 ) -> tuple[LongestContext, ...]:
     """The longest context of each set of techniques that fits the budget, the longest first.
 
-    ``configurations`` are those of one environment. Only those with ``recipe`` count, at any
-    sequence length; with ``all_recipes`` every recipe counts. What failed a cap check of the budget
-    does not fit, and what trains wrongly is left out. ``out_of_memory`` are the choices of trials
-    that failed on the whole GPU.
+    ``configurations`` are those of one environment, of which those with ``recipe`` count at any
+    sequence length, with ``all_recipes`` all. ``out_of_memory`` are the choices of trials that
+    failed on the whole GPU.
     """
     wanted = without_length(recipe)
     ranked = [
@@ -90,8 +89,7 @@ def real_tokens_per_second(configuration: Configuration) -> float | None:
     samples = configuration.row.get("samples_per_second")
     if not tokens or not samples:
         return None
-    # Tokens per sample come from the row of the first repeat. The speed is the median of all
-    # repeats, which have the same tokens per sample.
+    # The speed is the median of all repeats, which have the same tokens per sample.
     return float(tokens / samples * configuration.samples_per_second)
 
 

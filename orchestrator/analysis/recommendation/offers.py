@@ -1,10 +1,9 @@
 """Candidates for an effective batch: measured at this batch, or inferred from less accumulation.
 
-A row may accumulate with a loss of the wrong scale. Such a row trained something else than its
-reference, so it is no candidate. Its memory and speed are still right, because the scale of a loss
-changes no kernel. The same micro-batch may also have been measured with less accumulation and
-correct losses. Then a candidate is inferred: it trains like that correct row, and its memory and
-speed are those of the row with the wrong loss.
+A row may accumulate with a loss of the wrong scale. It trained something else than its reference,
+so it is no candidate, but its memory and speed are right, because the scale of a loss changes no
+kernel. If the same micro-batch was also measured with less accumulation and correct losses, a
+candidate trains like that row, with the memory and speed of the row with the wrong loss.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ class Basis(enum.StrEnum):
     MEASURED = "measured"
     """This very configuration was measured."""
     LESS_ACCUMULATION = "less accumulation"
-    """It was measured with less accumulation. Its speed is a lower bound, and its memory with the
-    gradients that accumulation keeps an upper bound."""
+    """Its speed there is a lower bound, and its memory with the kept gradients an upper bound."""
     WRONG_LOSS_SCALE = "wrong loss scale"
-    """A trial with less accumulation shows that the losses are right. A trial with more, whose loss
-    has the wrong scale, shows the memory and the speed."""
+    """A trial with less accumulation shows that the losses are right, and one with more, whose loss
+    has the wrong scale, the memory and the speed."""
     BETWEEN = "between"
     """A smaller and a larger micro-batch bound the speed from below, and the memory from above."""
 
@@ -96,9 +94,8 @@ def candidates(
 
     A configuration with another effective batch serves if its micro-batch divides the one asked
     for, if the gradients that accumulation keeps can be counted, and if it was measured with less
-    accumulation. With more, its speed would be no lower bound. Of several that differ in
-    accumulation alone, the one with most serves. Measured candidates with wrong losses are listed,
-    too, so that it can be said what is left out.
+    accumulation, because otherwise its speed would be no lower bound. Of several that differ in
+    accumulation alone, the one with most serves. Wrong losses are listed, too.
     """
     listed = list(configurations)
     if effective_batch is None:
@@ -135,8 +132,8 @@ class WrongAccumulations:
     evidence: Mapping[Key, Configuration]
     """The rows whose loss has only a wrong scale. Their memory and speed are right."""
     broken: Mapping[Key, int]
-    """The least accumulation whose losses are wrong by more than a constant factor. The cause is
-    then not known, so no greater accumulation is offered."""
+    """The least accumulation whose losses are wrong by more than a constant factor: the cause is
+    not known, so no greater one is offered."""
     suspicions: Mapping[Choice, Flag]
     """Loop -> a flag that says how wrong its accumulated loss is."""
 

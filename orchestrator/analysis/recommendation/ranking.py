@@ -83,8 +83,7 @@ class Ranked:
 class Ranking:
     """The candidates of one environment that keep all constraints except the memory, in order.
 
-    A configuration that failed a cap check fits no budget up to that cap, whatever its peak was on
-    the whole GPU.
+    What failed a cap check fits no budget up to that cap, whatever its peak on the whole GPU.
     """
 
     ordered: tuple[Ranked, ...]
@@ -130,8 +129,8 @@ class Ranking:
         budget = math.inf
         while (pick := self.pick(budget)) is not None:
             first = next(own for own in self.ordered if own.least_bytes <= budget)
-            # A smaller budget changes the decision in two cases: the pick no longer fits, or the
-            # first candidate does not. The pick may have won a tie-break against that candidate.
+            # A smaller budget changes the decision if the pick no longer fits, or the first
+            # candidate, against which the pick may have won a tie-break.
             begin = max(first.least_bytes, least_bytes[id(pick)])
             if steps and steps[-1].candidate is pick:
                 steps.pop()
@@ -150,8 +149,8 @@ def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Offe
 class Rankings:
     """The rankings of one environment's configurations, under any constraints.
 
-    Inferring candidates takes most of the time. So candidates are kept for each effective batch,
-    and a ranking, which answers for every memory budget, for each set of other constraints.
+    Inferring candidates takes most of the time, so they are kept for each effective batch, and a
+    ranking for each set of constraints other than memory.
     """
 
     configurations: Sequence[Configuration]
@@ -185,8 +184,7 @@ class Rankings:
             score = constraints.score(candidate)
             if candidate.is_inferred:
                 # Its figures are bounds, so it ranks before a measured one only if it is clearly
-                # better. Scores are negative if less is better, as for energy. Subtracting a
-                # share of the absolute value lowers both kinds.
+                # better. Scores are negative if less is better, hence the absolute value.
                 score -= NEARLY * abs(score)
             return score, -candidate.memory_bytes
 
@@ -217,6 +215,6 @@ def _least_bytes(candidate: Offer, failed_caps: dict[str, int]) -> int:
     trial_ids = list(candidate.measured.trial_ids)
     if candidate.basis is Basis.WRONG_LOSS_SCALE and candidate.evidence is not None:
         trial_ids += candidate.evidence.trial_ids
-    # A candidate that failed under a cap fails under every smaller cap. It may fit one byte more.
+    # It may fit one byte more.
     beyond_caps = [failed_caps[each] + 1 for each in trial_ids if each in failed_caps]
     return max([candidate.memory_bytes, *beyond_caps])

@@ -70,11 +70,6 @@ def test_answer_alignment_needs_a_measured_difference():
     assert answer(size(64, 110.0), thrashing).alignment is None
 
 
-def test_answer_of_nothing_is_plain_json():
-    raw = answer().to_json()
-    assert (raw["largest"], raw["sizes"], raw["multiples_of_8_matter"]) == (None, [], False)
-
-
 def test_measurement_of_a_record_leaves_the_margin_free():
     environment = {**H200, "gpu_memory_bytes": 100 * GB}
     record = make_record(environment=environment, measurements={"gpu_used_before_bytes": GB})

@@ -1,11 +1,11 @@
 """A run as one dataset: environments apart, follow-ups apart, one label."""
 
 from jobs.record import Outcome
-from jobs.spec import PLAIN, Purpose, TrainingRecipe
+from jobs.spec import Purpose, TrainingRecipe
 from orchestrator.analysis.dataset import dataset_of_records, load_dataset
 from orchestrator.analysis.profiles import memory_layers
 from orchestrator.storage.run_metadata import RunMetadata
-from tests.support.records import H200, follow_up_of, make_grid, make_record, write_run
+from tests.support.records import H200, follow_up_of, make_record, write_run
 
 OTHER = {**H200, "gpu_model": "NVIDIA A100"}
 
@@ -37,14 +37,6 @@ def test_dataset_ranks_the_nearest_recipe_that_ended_ok():
     assert dataset.main.fronts.keys() == {dataset.main.recipe}
 
 
-def test_dataset_fronts_are_within_a_recipe():
-    dataset = dataset_of_records(make_grid(), RunMetadata())
-    assert len(dataset.main.fronts) == 4
-    assert dataset.main.front == dataset.main.fronts[PLAIN]
-    for recipe, front in dataset.main.fronts.items():
-        assert {own.training_recipe for own in front} == {recipe}
-
-
 def test_dataset_labels_name_the_axes_in_play():
     record = make_record(micro_batch=8, precision="bf16", optimizer="sgd")
     other = make_record(micro_batch=16, precision="bf16", optimizer="sgd")
@@ -53,10 +45,6 @@ def test_dataset_labels_name_the_axes_in_play():
     by_config = dataset_of_records([record, other], RunMetadata(axes=("micro_batch", "precision")))
     assert by_config.label(record.spec.choices) == "batch 8 · bf16"
     assert by_config.row_label(by_config.rows[0]) == "batch 8 · bf16"
-
-
-def test_dataset_of_a_run_without_an_ok_row_has_no_environment():
-    assert dataset_of_records([make_record(outcome=Outcome.FAILED)], RunMetadata()).main is None
 
 
 def test_load_dataset_reads_losses_from_the_folder(tmp_path):

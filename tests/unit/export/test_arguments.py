@@ -8,19 +8,12 @@ from orchestrator.export.arguments import accelerate, deepspeed, training_argume
 from orchestrator.export.generated_code import NotExportableError
 
 
-def test_training_arguments_have_the_names_every_version_takes(tiny_spec):
-    spec = tiny_spec({"activations": "checkpoint", "optimizer": "sgd"})
+def test_training_arguments_are_the_trials_and_evaluate_and_save(tiny_spec):
+    spec = tiny_spec({"activations": "checkpoint", "optimizer": "sgd", "micro_batch": 2})
     settings = training_arguments(spec, epochs=3)
     assert settings["gradient_checkpointing"] is True
     assert (settings["optim"], settings["num_train_epochs"]) == ("sgd", 3)
-    assert settings["report_to"] == "none"
-
-
-def test_training_arguments_evaluate_and_save_by_default(tiny_spec):
-    settings = training_arguments(tiny_spec({"micro_batch": 2}), epochs=1)
-    assert (settings["eval_strategy"], settings["save_strategy"]) == ("steps", "steps")
     assert (settings["eval_steps"], settings["save_steps"]) == (0.1, 0.1)
-    assert settings["save_total_limit"] == 2
     assert settings["per_device_eval_batch_size"] == 2
 
 
@@ -31,20 +24,14 @@ def test_deepspeed_file_of_zero3_saves_whole_weights(tiny_spec):
     assert "stage3_gather_16bit_weights_on_model_save" not in other["zero_optimization"]
 
 
-def test_accelerate_file_of_a_deepspeed_trial_has_no_precision(tiny_spec):
-    spec = tiny_spec({"offload": "zero3_nvme_both", "precision": "bf16"})
-    settings = accelerate(spec)
-    assert settings["distributed_type"] == "DEEPSPEED"
-    assert settings["deepspeed_config"] == {
-        "deepspeed_config_file": "deepspeed.json",
-        "zero3_init_flag": True,
-    }
-    assert "mixed_precision" not in settings
-
-
-def test_accelerate_file_has_the_trials_precision(tiny_spec):
+def test_accelerate_file_has_the_trials_precision_if_deepspeed_has_none(tiny_spec):
     assert accelerate(tiny_spec({"precision": "bf16"}))["mixed_precision"] == "bf16"
     assert accelerate(tiny_spec({"precision": "fp32"}))["mixed_precision"] == "no"
+    settings = accelerate(tiny_spec({"offload": "zero3_nvme_both", "precision": "bf16"}))
+    assert settings["distributed_type"] == "DEEPSPEED"
+    own = {"deepspeed_config_file": "deepspeed.json", "zero3_init_flag": True}
+    assert settings["deepspeed_config"] == own
+    assert "mixed_precision" not in settings
 
 
 def test_deepspeed_file_has_the_nvme_folder_even_with_quotes(tiny_spec):

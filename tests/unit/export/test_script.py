@@ -15,13 +15,6 @@ def test_script_says_where_the_users_model_and_data_go(tiny_spec):
     assert "YOUR DATASET" in text
 
 
-def test_script_of_the_trainer_has_the_fix_active(tiny_spec):
-    # Accumulation can be given on the command line, too, so the fix is always there.
-    for choices in ({"accumulation": 4}, {}):
-        lines = train_script(tiny_spec(choices), "a test").splitlines()
-        assert "self.model_accepts_loss_kwargs = False" in map(str.strip, lines)
-
-
 def test_script_on_synthetic_data_has_an_option_to_allow_it(tiny_spec):
     assert "if not options.synthetic:" in train_script(tiny_spec(), "a test")
     file = DatasetFile(path="x", format="json", max_length=8)

@@ -29,15 +29,6 @@ def test_export_into_a_folder_with_files_writes_nothing(tiny_spec, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_second_export_leaves_an_edited_script_alone(tiny_spec, tmp_path):
-    folder = tmp_path / "train"
-    export(tiny_spec(), folder, label="a test")
-    (folder / "train.py").write_text("# edited by hand\n")
-    with pytest.raises(FileExistsError, match=r"and 3 more.*--force"):
-        export(tiny_spec(), folder, label="a test")
-    assert (folder / "train.py").read_text() == "# edited by hand\n"
-
-
 def test_export_with_force_replaces_its_own_names_and_no_other(tiny_spec, tmp_path):
     elsewhere = tmp_path / "elsewhere.py"
     elsewhere.write_text("mine")

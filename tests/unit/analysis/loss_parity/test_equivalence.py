@@ -8,7 +8,6 @@ import pytest
 
 from jobs.record import TrialRecord
 from jobs.spec import PLAIN, TrainingRecipe
-from jobs.techniques import AXES
 from orchestrator.analysis.dataset import (
     Dataset,
     EnvironmentResults,
@@ -138,14 +137,3 @@ def test_liger_with_the_losses_of_the_adapters_own_recipe_is_recommended():
     assert results.same_losses[TrainingRecipe.of(WITH_LIGER)].pairs == 1
     answer = results.recommend(Constraints())
     assert answer.best.configuration.samples_per_second == 3.11
-
-
-@pytest.mark.parametrize("axis", ["kernels", "loss"])
-def test_row_of_the_same_recipe_is_recommended_and_beyond_chance_refused(axis):
-    """A technique that only rounds differently needs no proof, and is refused upon a mismatch."""
-    default = AXES[axis].default
-    plain = trial(losses_of(), LORA, speed=2.5, **{axis: default})
-    for losses, speed in ((changed(losses_of(), 0.002), 3.0), (changed(losses_of(), 0.9), 2.5)):
-        results = results_of(plain, trial(losses, LORA, speed=3.0, **{axis: "liger"}))
-        answer = results.recommend(Constraints())
-        assert answer.best.configuration.samples_per_second == speed

@@ -7,33 +7,12 @@ import pytest
 
 from jobs.flags import Flag, FlagKind
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.recommendation import Basis, Constraints, Rankings, recommend
+from orchestrator.analysis.recommendation import Constraints, Rankings, recommend
 from orchestrator.analysis.recommendation.interpolation import candidates_between
-from orchestrator.units import GIB
 from tests.support.configurations import make_configuration
 from tests.support.recorded_runs import recorded
 
 BERT = "2026-11-21-bert_large-h200"
-
-
-def test_recommend_offers_256_to_someone_who_asks_for_257():
-    answer = recorded(BERT).recommend(Constraints(memory_bytes=24 * GIB, effective_batch=257))
-    nearest = answer.nearby[0]
-    assert (nearest.candidate.micro_batch, nearest.candidate.accumulation) == (32, 8)
-    assert nearest.ratio > 5
-    assert nearest.candidate.memory_bytes <= 24 * GIB
-
-
-def test_recommend_infers_a_micro_batch_between_two_for_100():
-    answer = recorded(BERT).recommend(Constraints(memory_bytes=24 * GIB, effective_batch=100))
-    assert answer.best.basis is Basis.BETWEEN
-    assert answer.best.micro_batch * answer.best.accumulation == 100
-    # The best measured micro-batch that divides 100 is 4, at 95 samples/s.
-    assert answer.best.configuration.samples_per_second > 200
-    assert answer.best.memory_bytes <= 24 * GIB
-    batches = [nearby.effective_batch for nearby in answer.nearby]
-    assert batches == sorted(batches)
-    assert 96 in batches
 
 
 def test_recommend_offers_no_batch_that_gains_little():

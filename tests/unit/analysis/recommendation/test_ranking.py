@@ -10,7 +10,7 @@ from jobs.flags import LOSS, has_any
 from jobs.record import Outcome
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.analysis.recommendation import Basis, Constraints, Offer, Rankings, Recommendation
+from orchestrator.analysis.recommendation import Constraints, Offer, Rankings, Recommendation
 from orchestrator.units import GIB
 from tests.support.configurations import make_configuration
 from tests.support.recorded_runs import RECORDED, recorded
@@ -40,15 +40,6 @@ def test_recommend_offers_nothing_that_trains_wrongly(run, effective_batch, all_
         for candidate in named(results.recommend(constraints)):
             assert not has_any(candidate.configuration.flags, LOSS)
             assert not candidate.measured.trains_wrongly
-
-
-def test_recommend_takes_accelerate_over_the_trainers_wrong_accumulation():
-    results = recorded(TECHNIQUES)
-    answer = results.recommend(Constraints(memory_bytes=24 * GIB, effective_batch=64))
-    assert answer.best.configuration.choices["loop"] == "accelerate"
-    # The Trainer's own row is evidence for the figures of a training that is right.
-    (trainer,) = [own for own in answer.runners_up if own.basis is Basis.WRONG_LOSS_SCALE]
-    assert trainer.evidence.trains_wrongly
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -44,16 +44,6 @@ def test_many_numbers_share_colours_in_bands(tmp_path):
     assert len(encoding["names"]) == len(encoding["colours"]) == 1 + encoding["of"][-1]
 
 
-def test_chart_data_names_recipes_and_the_ranked_one(tmp_path):
-    data = data_of(tmp_path, make_grid())
-    (environment,) = data["environments"]
-    assert environment["recipes"][environment["ranked"]] == "the baseline's recipe"
-    assert set(environment["recipes"]) == {
-        "the baseline's recipe",
-        *(f"optimizer={name}" for name in ("sgd", "adafactor", "adamw_bnb_8bit")),
-    }
-
-
 def test_chart_data_holds_flags_and_cap_checks(tmp_path):
     record = make_record(flags=[Flag(FlagKind.UNSTABLE, 0.1)])
     cap = {"memory_cap": MemoryCap(device_bytes=2**31)}
@@ -106,19 +96,16 @@ def test_batch_lines_rise_by_micro_batch_and_name_the_baseline(tmp_path):
     assert (baseline["best"], baseline["single"]) == (1, 1)
 
 
-def test_batch_lines_need_two_micro_batches(tmp_path):
-    assert lines(tmp_path, [make_record(micro_batch=4)]) == []
-
-
 def test_batch_lines_take_the_fastest_split_of_a_micro_batch(tmp_path):
     records = [
         make_record(micro_batch=2, accumulation=1, speed=10.0),
         make_record(micro_batch=2, accumulation=4, speed=15.0),
         make_record(micro_batch=4, accumulation=1, speed=20.0),
     ]
-    (line,) = lines(tmp_path, records)
+    (line,) = lines(tmp_path / "two", records)
     assert line["sizes"] == [2, 4]
     assert line["speed"] == 20.0
+    assert lines(tmp_path / "one", records[2:]) == [], "a single micro-batch is no line"
 
 
 def test_batch_lines_are_few_and_hold_the_baseline(tmp_path):

@@ -9,10 +9,8 @@ from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.api import Run, load
 from orchestrator.reporting.html.decisions import decision_at, decisions, key_of
-from orchestrator.reporting.publish import publish
 from orchestrator.units import GIB
 from tests.support.recorded_runs import RECORDED
-from tests.support.records import make_record, write_run
 
 RUNS = sorted(path.parent.name for path in RECORDED.glob("*/trials.parquet"))
 
@@ -52,18 +50,6 @@ def test_decisions_are_the_answers_of_recommend(name):
             continue
         assert shown["label"] == run.dataset.pick_label(best.configuration)
         assert shown["memory"] == best.configuration.memory_bytes
-
-
-def test_decisions_say_what_was_not_checked(tmp_path):
-    """A table without its steps holds no losses to check."""
-    publish(write_run(tmp_path / "whole", [make_record()]))
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    (tmp_path / "whole" / "trials.parquet").rename(alone / "trials.parquet")
-    run = load(alone)
-    table = page_decisions(run, run.results)
-    shown = decision_at(table, "samples_per_second/any/0", None)
-    assert any(note.startswith("losses not checked: ") for note in shown["notes"])
 
 
 def test_decisions_leave_out_queries_beyond_their_room():

@@ -45,11 +45,6 @@ def test_anatomy_tables_are_the_recorded_text(dataset):
     assert_golden("anatomy.txt", "\n".join(lines))
 
 
-def test_anatomy_is_left_out_where_nothing_was_profiled(tmp_path):
-    dataset = load_dataset(write_run(tmp_path, [SEARCHED]))
-    assert anatomy.make(dataset, dataset.main) is None
-
-
 def test_asked_first_names_the_front_before_others(tmp_path):
     slow = [make_record(micro_batch=n, memory_mib=5000 + n) for n in range(1, 9)]
     best = make_record(micro_batch=16, memory_mib=900, speed=900.0)

@@ -14,7 +14,6 @@ from orchestrator.api import load
 from orchestrator.reporting.publish import publish
 from orchestrator.reporting.terminal.safe_text import VisibleStream, safe_streams, visible
 from orchestrator.running.observers.progress import Progress
-from tests.support.commands import python
 from tests.support.records import make_record, write_run
 
 EVIL = "\x1b[31m\x1b]0;owned\x07\u202eevil\x9b2J\ud800\u2028"
@@ -94,13 +93,6 @@ def test_verbs_print_a_hostile_run_without_acting(hostile_run, capsys):
     assert captured.out.count("\\x1b") > 5
     assert acting_characters(captured.out + captured.err) == []
     assert acting_characters((hostile_run / "report.md").read_text()) == []
-
-
-def test_commands_print_hostile_names_without_acting(hostile_run):
-    done = python("-m", "orchestrator.report", hostile_run, "--no-browser")
-    printed = done.stdout + done.stderr
-    assert "\\x1b" in printed
-    assert acting_characters(printed) == []
 
 
 def test_progress_prints_hostile_reasons_without_acting():

@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from orchestrator.analysis.dataset import load_dataset
@@ -69,10 +67,3 @@ def test_print_summary_to_a_pipe_wraps_sentences_but_no_cell(tmp_path, capsys):
 def test_shortened_ends_between_words(text, expected):
     limit = 18 if "lines" in text else 16
     assert shortened(text, limit) == expected
-
-
-@given(st.text(alphabet="ab \n", max_size=60), st.integers(min_value=4, max_value=30))
-def test_shortened_holds_whole_words_only(text, limit):
-    words = text.split()
-    kept = shortened(text, limit).removesuffix(" …").split()
-    assert kept == words[: len(kept)]
