@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,8 +18,6 @@ _Value = TypeVar("_Value")
 
 
 def _parsed_by(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
-    """The type of an argument that ``read`` parses. Its ValueError is the sentence."""
-
     def parse(text: str) -> _Value:
         try:
             return read(text)
@@ -46,6 +45,15 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be an integer from 1, not {text}")
     return int(text)
+
+
+def above_zero(text: str) -> float:
+    """Parse an argument that is a number above zero."""
+    with contextlib.suppress(ValueError):
+        value = float(text)
+        if 0 < value < math.inf:  # also refuses nan
+            return value
+    raise argparse.ArgumentTypeError(f"must be a number above zero, not {text}")
 
 
 def share(text: str) -> float:

@@ -4,7 +4,6 @@ the fastest, the smallest that is as fast, and the accumulation for an effective
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import TechniqueSet, read_choice, technique_sets
 from orchestrator.running.early_start import Start, model_facts
 from orchestrator.running.options import VerbOptions
-from orchestrator.storage.location import Location
 from orchestrator.units import count
 
 if TYPE_CHECKING:
@@ -42,11 +40,10 @@ class BatchSizeOptions(VerbOptions):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Tune the batch sizes. Returns the exit status."""
     options = BatchSizeOptions(**vars(command_line().parse_args(arguments)))
-    return cli.measured(options, lambda config: _of(config, options))
+    return cli.measured(options, lambda config: _of(config, options), suffix="-batch-size")
 
 
 def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizeVerb:
-    """What to tune. Raises ConfigError or ValueError."""
     chosen = dict(read_choice(text, config) for text in options.choices)
     sets = technique_sets(config, chosen, every=options.every_set)
     # The command line comes before the configuration.
@@ -59,11 +56,7 @@ def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizeVerb:
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.batch_size",
-        description=__doc__,
-        epilog=cli.epilog({cli.EXIT_FAILURE: "some batch could not be tuned"}),
-    )
+    parser = cli.verb_parser("batch_size", __doc__, "some batch could not be tuned")
     cli.add_options(parser, output="runs/NAME-batch-size")
     add = parser.add_argument
     effective = "samples per optimizer step, to be reached by accumulation"
@@ -90,11 +83,6 @@ class _BatchSizeVerb:
     sets: Sequence[TechniqueSet]
     effective_batch: int | None
 
-    @property
-    def output(self) -> Location:
-        default = self.config.output
-        return self.options.output or default.with_name(f"{default.name}-batch-size")
-
     def show_plan(self) -> int:
         """Print the technique sets and the model's size."""
         facts = model_facts(self.config, cli.print_note)
@@ -107,7 +95,7 @@ class _BatchSizeVerb:
                 "effective_batch": self.effective_batch,
                 "model": facts.to_json(),
             }
-            print(json.dumps(document, indent=2))
+            cli.print_json(document)
             return cli.EXIT_OK
         print(self._plan_text())
         for name, text in facts.lines():
@@ -156,7 +144,6 @@ def _exit_status(tuned: Sequence[HardwareAnswers]) -> int:
 def _print_answers(
     config: SweepConfig, tuned: Sequence[HardwareAnswers], folder: RunFolder, *, as_json: bool
 ) -> None:
-    """Print the answers, and write them to the run folder."""
     from orchestrator.analysis.batch_size import FILE
     from orchestrator.reporting.verbs.batch_size import describe
     from orchestrator.running.measurement import command_of
@@ -169,7 +156,7 @@ def _print_answers(
     }
     folder.keep(FILE, document)
     if as_json:
-        print(json.dumps(document, indent=2))
+        cli.print_json(document)
         return
     for part in tuned:
         for answer in part.answers:

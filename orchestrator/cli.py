@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import os
 import select
 import signal
@@ -109,7 +110,6 @@ def _discard_stdout() -> None:
 
 
 def _is_stdout_closed() -> bool:
-    """Whether stdout is a pipe whose reader has closed it."""
     # A closed pipe reports an error at once, without any wait.
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
@@ -126,10 +126,6 @@ def epilog(statuses: Mapping[int, str]) -> str:
 class MeasuringVerb(Protocol):
     """What a verb measures: a checked configuration with the verb's options."""
 
-    @property
-    def output(self) -> Location:
-        """Where the run is written."""
-
     def show_plan(self) -> int:
         """Print the plan. Returns the exit status."""
 
@@ -137,10 +133,13 @@ class MeasuringVerb(Protocol):
         """Measure in the locked run folder, and print the result. Returns the exit status."""
 
 
-def measured(options: VerbOptions, make: Callable[[SweepConfig], MeasuringVerb]) -> int:
+def measured(
+    options: VerbOptions, make: Callable[[SweepConfig], MeasuringVerb], *, suffix: str = ""
+) -> int:
     """Plan or measure what ``make`` makes of the configuration. Returns the exit status.
 
-    A wrong configuration ends the verb before Ray or a GPU is touched.
+    A wrong configuration ends the verb before Ray or a GPU is touched. ``suffix`` ends the name of
+    the run folder, unless the options name the folder.
     """
     from orchestrator.planning.loggers import LoggerError, refuse_missing
     from orchestrator.planning.problems import ConfigError
@@ -163,7 +162,7 @@ def measured(options: VerbOptions, make: Callable[[SweepConfig], MeasuringVerb])
 
     failures = (ClusterError, NoSuchGpuError, RunFolderError, LoggerError, UnreadableRunError)
     try:
-        with early_start(config, options, measurement.output, print_note) as start:
+        with early_start(config, options, suffix, print_note) as start:
             return measurement.run(start)
     except (FileExistsError, NothingToResumeError, ConfigError) as error:
         print(error, file=sys.stderr)
@@ -179,14 +178,22 @@ def print_notes(notes: Iterable[str]) -> None:
         print_note(note)
 
 
-def loaded(run: Location) -> Run:
-    """Load a run, and print a note on stderr for records that cannot be read.
+def loaded(run: Location, purpose: str) -> Run | None:
+    """A run, with a note on stderr for records that cannot be read.
 
-    Raises what ``load`` raises.
+    None if there is nothing to do ``purpose`` to, after a sentence on stderr.
     """
     from orchestrator.api import load
+    from orchestrator.storage.run_metadata import UnreadableRunError
 
-    result = load(run)
+    try:
+        result = load(run)
+    except FileNotFoundError as error:
+        print(f"{run}: no records and no table to {purpose} ({error})", file=sys.stderr)
+        return None
+    except (OSError, UnreadableRunError) as error:
+        print(error, file=sys.stderr)
+        return None
     print_notes(result.dataset.table.unreadable)
     return result
 
@@ -194,6 +201,22 @@ def loaded(run: Location) -> Run:
 def print_note(note: str) -> None:
     """Print one note on stderr."""
     print(f"note: {note}", file=sys.stderr, flush=True)
+
+
+def print_json(document: object) -> None:
+    """Print a document of plain JSON values on stdout."""
+    print(json.dumps(document, indent=2))
+
+
+def verb_parser(
+    verb: str, about: str | None, failure: str = "", others: Mapping[int, str] | None = None
+) -> argparse.ArgumentParser:
+    """A parser for a verb, whose help ends with the exit statuses: when it fails, and others."""
+    own = {EXIT_FAILURE: failure} if failure else {}
+    prog = f"python -m orchestrator.{verb}"
+    return argparse.ArgumentParser(
+        prog=prog, description=about, epilog=epilog({**own, **(others or {})})
+    )
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -205,9 +228,9 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-own-code", action="store_true", help=own)
 
 
-def add_json(parser: argparse.ArgumentParser, what: str = "print JSON instead of text") -> None:
+def add_json(parser: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
-    parser.add_argument("--json", action="store_true", help=what)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -20,23 +19,13 @@ EXIT_WORSE, EXIT_DIFFERENT_HARDWARE = 1, 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare two runs and print the result. Returns the exit status."""
     options = command_line().parse_args(arguments)
-
-    from orchestrator.storage.run_metadata import UnreadableRunError
-
-    try:
-        before = cli.loaded(options.before).dataset
-        after = cli.loaded(options.after).dataset
-    except FileNotFoundError as error:
-        print(f"no records and no table to compare ({error})", file=sys.stderr)
+    before, after = (cli.loaded(run, "compare") for run in (options.before, options.after))
+    if before is None or after is None:
         return cli.EXIT_USAGE
-    except (OSError, UnreadableRunError) as error:
-        print(error, file=sys.stderr)
-        return cli.EXIT_USAGE
-    return _compare(before, after, options)
+    return _compare(before.dataset, after.dataset, options)
 
 
 def _compare(before: Dataset, after: Dataset, options: argparse.Namespace) -> int:
-    """Print the comparison, if the runs can be compared. Returns the exit status."""
     from orchestrator.analysis.comparison import compare
 
     comparison = compare(before, after, different_hosts=options.different_hardware)
@@ -59,7 +48,7 @@ def _print(
     from orchestrator.reporting.verbs.comparison import markdown, render, to_json
 
     if options.json:
-        print(json.dumps(to_json(before, after, comparison), indent=2))
+        cli.print_json(to_json(before, after, comparison))
     elif options.markdown:
         print(markdown(before, after, comparison))
     else:
@@ -67,7 +56,6 @@ def _print(
 
 
 def _incomparable(comparison: Comparison) -> list[str]:
-    """The differences in hardware, model or data, which make figures incomparable."""
     listed = []
     for difference in comparison.differences:
         is_hardware = difference.name in ("gpu_model", "cpu_model")
@@ -78,13 +66,8 @@ def _incomparable(comparison: Comparison) -> list[str]:
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
-    statuses = {
-        EXIT_WORSE: "worse by more than --fail-over",
-        EXIT_DIFFERENT_HARDWARE: "the runs differ in hardware, model or data",
-    }
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.compare", description=__doc__, epilog=cli.epilog(statuses)
-    )
+    others = {EXIT_DIFFERENT_HARDWARE: "the runs differ in hardware, model or data"}
+    parser = cli.verb_parser("compare", __doc__, "worse by more than --fail-over", others)
     cli.add_run(parser, "before", "RUN_A", "the earlier run")
     cli.add_run(parser, "after", "RUN_B", "the later run")
     fail_over = (

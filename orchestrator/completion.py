@@ -12,8 +12,8 @@ from pathlib import Path
 
 import shtab
 
+from orchestrator import cli
 from orchestrator.argument_types import run_location
-from orchestrator.cli import EXIT_OK, VERBS, epilog, finish
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -22,16 +22,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the completion script. Returns the exit status 0."""
     options = command_line().parse_args(arguments)
     print(shtab.complete(all_verbs(), options.shell))
-    return EXIT_OK
+    return cli.EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.completion",
-        description=__doc__,
-        epilog=epilog({}),
-    )
+    parser = cli.verb_parser("completion", __doc__)
     parser.add_argument("shell", choices=SHELLS)
     return parser
 
@@ -40,7 +36,7 @@ def all_verbs() -> argparse.ArgumentParser:
     """``orchestrator VERB ...`` as one parser, with each verb's command line as a subparser."""
     parser = argparse.ArgumentParser(prog="orchestrator")
     subparsers = parser.add_subparsers()
-    for verb in VERBS:
+    for verb in cli.VERBS:
         of_verb: argparse.ArgumentParser = pkgutil.resolve_name(
             f"orchestrator.{verb}:command_line"
         )()
@@ -61,4 +57,4 @@ def _complete_files(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    finish(main)
+    cli.finish(main)

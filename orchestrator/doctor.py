@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.cli import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, add_force, add_json, epilog, finish
+from orchestrator import cli
 from orchestrator.running.examination import Report, calibrations_of, examined
 from orchestrator.storage.user_files import refuse_used_file
 from orchestrator.units import count
@@ -24,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             refuse_used_file(options.calibrate, force=options.force)
         except FileExistsError as error:
             print(error, file=sys.stderr)
-            return EXIT_USAGE
+            return cli.EXIT_USAGE
     reports = examined(options.address, nvme=options.nvme, calibrates=options.calibrate is not None)
     if options.calibrate is not None:
         import yaml
@@ -32,22 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = yaml.safe_dump(calibrations_of(reports), sort_keys=False, allow_unicode=True)
         options.calibrate.write_text(text)
     if options.json:
-        print(json.dumps(reports, indent=2))
+        cli.print_json(reports)
     else:
         print(render(reports))
     for report in reports:
         if any(finding["severity"] == "problem" for finding in report["findings"]):
-            return EXIT_FAILURE
-    return EXIT_OK
+            return cli.EXIT_FAILURE
+    return cli.EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.doctor",
-        description=__doc__,
-        epilog=epilog({EXIT_FAILURE: "problems were found"}),
-    )
+    parser = cli.verb_parser("doctor", __doc__, "problems were found")
     add = parser.add_argument
     address = "examine every node of this Ray cluster (default: RAY_ADDRESS, if set)"
     add("--address", help=address)
@@ -55,8 +50,8 @@ def command_line() -> argparse.ArgumentParser:
     add("--nvme", type=Path, metavar="PATH", help=nvme)
     calibrate = "measure every GPU, which must be idle (half a minute), and write the rates as YAML"
     add("--calibrate", type=Path, metavar="FILE", help=calibrate)
-    add_force(parser)
-    add_json(parser)
+    cli.add_force(parser)
+    cli.add_json(parser)
     return parser
 
 
@@ -78,4 +73,4 @@ def render(reports: Sequence[Report]) -> str:
 
 
 if __name__ == "__main__":
-    finish(main)
+    cli.finish(main)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,17 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.picture is not None:
             refuse_used_file(options.picture, force=options.force)
-        explanation = explain(cli.loaded(options.run).dataset, options.before, options.after)
-    except FileNotFoundError as error:
-        print(f"no records and no table to explain ({error})", file=sys.stderr)
-        return cli.EXIT_USAGE
+        run = cli.loaded(options.run, "explain")
+        if run is None:
+            return cli.EXIT_USAGE
+        explanation = explain(run.dataset, options.before, options.after)
     except NotExplainableError as error:
         print(error, file=sys.stderr)
         return EXIT_UNEXPLAINED
-    except LookupError as error:
-        print(*error.args, file=sys.stderr)
-        return cli.EXIT_USAGE
-    except (OSError, UnreadableRunError) as error:
+    except (LookupError, OSError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
     _print(explanation, options)
@@ -46,11 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print(explanation: Explanation, options: argparse.Namespace) -> None:
-    """Print the explanation, and draw it if asked."""
     from orchestrator.reporting.verbs.explanation import render, to_json
 
     if options.json:
-        print(json.dumps(to_json(explanation), indent=2))
+        cli.print_json(to_json(explanation))
     else:
         print(render(explanation))
     if options.picture is not None:
@@ -61,13 +56,9 @@ def _print(explanation: Explanation, options: argparse.Namespace) -> None:
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
-    statuses = {
-        cli.EXIT_FAILURE: "the picture cannot be written",
-        EXIT_UNEXPLAINED: "a trial was not measured, or the two ran in different environments",
-    }
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.explain", description=__doc__, epilog=cli.epilog(statuses)
-    )
+    unexplained = "a trial was not measured, or the two ran in different environments"
+    others = {EXIT_UNEXPLAINED: unexplained}
+    parser = cli.verb_parser("explain", __doc__, "the picture cannot be written", others)
     cli.add_run(parser)
     parser.add_argument("before", metavar="TRIAL_A", help="a trial's id, or its beginning")
     parser.add_argument("after", metavar="TRIAL_B", help="the trial to compare it with")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(*error.args, file=sys.stderr)
         return cli.EXIT_USAGE
     if options.json:
-        print(json.dumps({"written": [str(path) for path in written]}, indent=2))
+        cli.print_json({"written": [str(path) for path in written]})
     else:
         _print_next_steps(written, target)
     return cli.EXIT_OK
@@ -35,11 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.init",
-        description=__doc__,
-        epilog=cli.epilog({cli.EXIT_FAILURE: "the file cannot be written"}),
-    )
+    parser = cli.verb_parser("init", __doc__, "the file cannot be written")
     add = parser.add_argument
     add("name", nargs="?", default=_DEFAULT, metavar="NAME", help="a shipped configuration")
     add("--list", action="store_true", help="list the shipped configurations and stop")
@@ -52,7 +47,7 @@ def command_line() -> argparse.ArgumentParser:
 def _print_list(*, as_json: bool) -> None:
     shipped = shipped_configurations()
     if as_json:
-        print(json.dumps({name: about(path) for name, path in shipped.items()}, indent=2))
+        cli.print_json({name: about(path) for name, path in shipped.items()})
         return
     width = max(map(len, shipped))
     for name, path in shipped.items():

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.cli import (
-    EXIT_FAILURE,
-    EXIT_OK,
-    EXIT_USAGE,
-    add_config,
-    add_force,
-    add_json,
-    epilog,
-    finish,
-    print_note,
-)
+from orchestrator import cli
 from orchestrator.planning.plan import plan, trials_with_ids
 from orchestrator.planning.problems import ConfigError
 from orchestrator.prediction.gpus import load_gpu
@@ -41,34 +30,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
             trust_remote_code=options.trust_remote_code,
             allow_own_code=options.allow_own_code,
         )
-        config = checked_config(verb_options, print_note)
+        config = checked_config(verb_options, cli.print_note)
         load_gpu(options.gpu)
         trials = trials_with_ids(plan(config).trials, options.trial)
     except (ConfigError, ValueError, FileExistsError) as error:
         print(error, file=sys.stderr)
-        return EXIT_USAGE
+        return cli.EXIT_USAGE
     predictions = predicted(config, trials, options.gpu)
     if options.output is not None:
         from orchestrator.storage.tables.predictions import write_predictions
 
         write_predictions(predictions.rows, options.output, gpu=predictions.gpu)
     if options.json:
-        print(json.dumps(predictions.rows, indent=1))
+        cli.print_json(predictions.rows)
     else:
         print(predictions)
     if trials and all(prediction.device is None for prediction in predictions.predictions):
-        return EXIT_FAILURE
-    return EXIT_OK
+        return cli.EXIT_FAILURE
+    return cli.EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.predict",
-        description=__doc__,
-        epilog=epilog({EXIT_FAILURE: "not one trial is predicted, or the table cannot be written"}),
+    parser = cli.verb_parser(
+        "predict", __doc__, "not one trial is predicted, or the table cannot be written"
     )
-    add_config(parser)
+    cli.add_config(parser)
     gpu = "h200 (default), another card such as t4 or rtx_4090, or a file of doctor --calibrate"
     parser.add_argument("--gpu", default="h200", help=gpu)
     parser.add_argument(
@@ -78,13 +65,13 @@ def command_line() -> argparse.ArgumentParser:
         metavar="ID",
         help="only trials whose ids start with one of these",
     )
-    add_json(parser)
+    cli.add_json(parser)
     parser.add_argument(
         "--output", type=Path, metavar="FILE.parquet", help="also write the rows as a table"
     )
-    add_force(parser)
+    cli.add_force(parser)
     return parser
 
 
 if __name__ == "__main__":
-    finish(main)
+    cli.finish(main)

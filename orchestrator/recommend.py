@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,20 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
         parser.error("--objective dollars_per_million needs --price-per-hour")
-
     if options.longest and options.export is not None:
         parser.error("--longest names one configuration for each set of techniques: export a trial")
-
-    from orchestrator.storage.run_metadata import UnreadableRunError
-
-    try:
-        run = cli.loaded(options.run)
-    except FileNotFoundError as error:
-        what = "no records and no table to recommend from"
-        print(f"{options.run}: {what} ({error})", file=sys.stderr)
-        return cli.EXIT_USAGE
-    except (OSError, UnreadableRunError) as error:
-        print(error, file=sys.stderr)
+    run = cli.loaded(options.run, "recommend from")
+    if run is None:
         return cli.EXIT_USAGE
     if options.longest:
         return _print_longest(run, options)
@@ -46,7 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _recommend(run: Run, options: argparse.Namespace) -> int:
-    """Print the recommendation, and export it if asked. Returns the exit status."""
     answer = run.recommend(
         memory_bytes=options.memory,
         effective_batch=options.effective_batch,
@@ -64,10 +51,8 @@ def _recommend(run: Run, options: argparse.Namespace) -> int:
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.recommend",
-        description=__doc__,
-        epilog=cli.epilog({EXIT_NOTHING_FITS: "no measured configuration meets the constraints"}),
+    parser = cli.verb_parser(
+        "recommend", __doc__, "no measured configuration meets the constraints"
     )
     cli.add_run(parser)
     _add_constraints(parser)
@@ -86,7 +71,7 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
     longest = "the longest sequences that train, for each set of techniques, instead of the fastest"
     add("--longest", action="store_true", help=longest)
     batch = "samples per optimizer step"
-    add("--effective-batch", type=_above_zero(int), metavar="N", help=batch)
+    add("--effective-batch", type=argument_types.count, metavar="N", help=batch)
     recipes = "rank other training recipes, too: other optimizers, adapters, weights"
     add("--all-training-recipes", action="store_true", help=recipes)
     objective = "what to be best in (default: samples_per_second)"
@@ -94,7 +79,6 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
 
 
 def _print_longest(run: Run, options: argparse.Namespace) -> int:
-    """Print the longest context that fits, for each set of techniques. Returns the exit status."""
     from orchestrator.reporting.json_output import strict
     from orchestrator.reporting.sections import longest_context
     from orchestrator.reporting.terminal.safe_text import visible
@@ -102,7 +86,7 @@ def _print_longest(run: Run, options: argparse.Namespace) -> int:
     contexts = run.longest(memory=options.memory, all_recipes=options.all_training_recipes)
     if options.json:
         document = longest_context.to_json(run.dataset, contexts, options.memory)
-        print(json.dumps(strict(document), indent=2))
+        cli.print_json(strict(document))
     else:
         lines = longest_context.lines(run.dataset, contexts, options.memory)
         print(visible("\n".join(lines)))
@@ -112,11 +96,11 @@ def _print_longest(run: Run, options: argparse.Namespace) -> int:
 def _add_workload(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     price = "price of a GPU hour, for costs"
-    add("--price-per-hour", type=_above_zero(float), metavar="P", help=price)
+    add("--price-per-hour", type=argument_types.above_zero, metavar="P", help=price)
     samples = "size of your data set, for hours and costs"
-    add("--samples", type=_above_zero(int), metavar="N", help=samples)
+    add("--samples", type=argument_types.count, metavar="N", help=samples)
     epochs = "passes over it (default: those of the run's own training arguments, or 1)"
-    add("--epochs", type=_above_zero(float), metavar="N", help=epochs)
+    add("--epochs", type=argument_types.above_zero, metavar="N", help=epochs)
 
 
 def _print(answer: Answer, options: argparse.Namespace) -> None:
@@ -129,7 +113,7 @@ def _print(answer: Answer, options: argparse.Namespace) -> None:
     dataset = answer.run.dataset
     recommendation = answer.recommendation
     if options.json:
-        print(json.dumps(to_json(dataset, dataset.main, recommendation, workload), indent=2))
+        cli.print_json(to_json(dataset, dataset.main, recommendation, workload))
     else:
         print(render(dataset, recommendation, workload))
 
@@ -149,19 +133,6 @@ def _export(answer: Answer, options: argparse.Namespace) -> int:
     for path in written:
         print(path, file=sys.stderr)
     return cli.EXIT_OK
-
-
-def _above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """A parser of arguments that are numbers above zero; ``kind`` is int or float."""
-
-    def parse(text: str) -> float:
-        value = kind(text)
-        if not 0 < value < math.inf:  # also refuses nan
-            raise argparse.ArgumentTypeError("must be above zero")
-        return value
-
-    parse.__name__ = kind.__name__  # argparse shows this name in its error message
-    return parse
 
 
 if __name__ == "__main__":

@@ -50,11 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.report",
-        description=__doc__,
-        epilog=cli.epilog({cli.EXIT_FAILURE: "the pages cannot be written"}),
-    )
+    parser = cli.verb_parser("report", __doc__, "the pages cannot be written")
     cli.add_run(parser, about="a run, finished or still running")
     watch = "follow a run on this machine until its sweep ends, then write its pages"
     parser.add_argument("--watch", action="store_true", help=watch)
@@ -67,7 +63,6 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
-    """Download the run, write its pages, and upload the run with its pages."""
     from orchestrator.reporting import dataset_card
     from orchestrator.storage.remote import download, upload
 
@@ -80,7 +75,6 @@ def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
 
 
 def _report_folder(folder: Path, options: argparse.Namespace) -> int:
-    """Write the pages of a run. With --watch, wait for the end of the run first."""
     if options.watch and RunFolder(folder).in_use():
         from orchestrator.running.watch import watch
 
@@ -93,7 +87,6 @@ def _status(report: Report) -> int:
 
 
 def _publish(folder: Path, options: argparse.Namespace) -> Report:
-    """Write the pages, print the summary, and open report.html if stdout is a terminal."""
     from orchestrator.api.verbs import republished
     from orchestrator.reporting.terminal.summary import print_summary
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from orchestrator.reporting.verbs.dry_run import describe, to_json
 from orchestrator.running.early_start import Start, model_facts
 from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere
-from orchestrator.storage.location import Location
 
 _DEFAULT_GPU = "h200"
 
@@ -43,11 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
     failure = "the sweep could not run, or no trial ended ok"
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.sweep",
-        description=__doc__,
-        epilog=cli.epilog({cli.EXIT_FAILURE: failure}),
-    )
+    parser = cli.verb_parser("sweep", __doc__, failure)
     cli.add_options(parser, output="the config's, runs/NAME")
     predict = (
         "print the plan with the memory that its trials are predicted to take of this GPU, and"
@@ -61,10 +55,6 @@ def command_line() -> argparse.ArgumentParser:
 class _SweepVerb:
     config: SweepConfig
     options: SweepOptions
-
-    @property
-    def output(self) -> Location:
-        return self.options.output or self.config.output
 
     def run(self, start: Start) -> int:
         """Run the sweep, write its report, and print the summary."""
@@ -97,7 +87,7 @@ class _SweepVerb:
             document = {**to_json(planned, self.config), "model": facts.to_json()}
             if predicted is not None:
                 document["predicted"] = predicted.rows
-            print(json.dumps(document, indent=2))
+            cli.print_json(document)
             return cli.EXIT_OK
         print(describe(planned, self.config, facts.lines()))
         if predicted is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from orchestrator.planning.tune_space.space import Goal
 from orchestrator.running.early_start import Start
 from orchestrator.running.options import VerbOptions
 from orchestrator.running.ray_address import is_elsewhere
-from orchestrator.storage.location import Location
 from orchestrator.units import count
 
 if TYPE_CHECKING:
@@ -52,38 +50,24 @@ class TuneVerbOptions(VerbOptions):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Tune, and print the result for each budget. Returns the exit status."""
     options = TuneVerbOptions(**vars(command_line().parse_args(arguments)))
-    return cli.measured(options, lambda config: _TuneVerb(config, options))
+    return cli.measured(options, lambda config: _TuneVerb(config, options), suffix="-tune")
 
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator.tune",
-        description=__doc__,
-        epilog=cli.epilog({cli.EXIT_FAILURE: "nothing measured fits some budget"}),
-    )
+    parser = cli.verb_parser("tune", __doc__, "nothing measured fits some budget")
     cli.add_options(parser, output="runs/NAME-tune")
     add = parser.add_argument
     memory = "GPU memory to stay within, one size or several (default: the GPU's own)"
     add("--memory", type=argument_types.sizes, default=(), metavar="24GiB,40GiB", help=memory)
-    minutes = f"GPU time of all trials together (default: {_GPU_MINUTES:g})"
-    add("--gpu-minutes", type=_minutes, default=_GPU_MINUTES, metavar="N", help=minutes)
+    about = f"GPU time of all trials together (default: {_GPU_MINUTES:g})"
+    above_zero = argument_types.above_zero
+    add("--gpu-minutes", type=above_zero, default=_GPU_MINUTES, metavar="N", help=about)
     batch = "samples per optimizer step (default: yours if you accumulate, else any)"
     add("--effective-batch", type=argument_types.count, metavar="N", help=batch)
     recipe = "own: only what trains like your arguments; any: other optimizers and adapters, too"
     add("--recipe", choices=("own", "any"), default="own", help=recipe)
     return parser
-
-
-def _minutes(text: str) -> float:
-    """Parse a number of minutes above zero."""
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = 0.0
-    if not 0 < minutes < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number of minutes above 0, not {text}")
-    return minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +79,6 @@ class _TuneVerb:
         if self.config.axes or self.config.subsets or self.config.trials:
             note = "tune chooses what to try by itself; the axes of this file play no part"
             cli.print_note(note)
-
-    @property
-    def output(self) -> Location:
-        default = self.config.output
-        return self.options.output or default.with_name(f"{default.name}-tune")
 
     def show_plan(self) -> int:
         """Print what is varied and what is not."""
@@ -123,7 +102,7 @@ class _TuneVerb:
                 "effective_batch": space.effective_batch,
                 "budgets": list(space.config.budgets),
             }
-            print(json.dumps(document, indent=2))
+            cli.print_json(document)
             return cli.EXIT_OK
         print(f"{self.config.name}: {count(considered, 'configuration')} considered")
         for axis, values in space.config.axes.items():
@@ -153,7 +132,6 @@ class _TuneVerb:
 
 
 def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneResult]:
-    """Print the result for each budget, and write the files of its pick."""
     from orchestrator.reporting.verbs.tune_result import candidate_of, describe, read, to_json
 
     found = read(dataset)
@@ -164,7 +142,7 @@ def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneR
             target = dataset.folder / result.folder_name
             exported[result.folder_name] = _export(dataset, candidate, target)
     if options.as_json:
-        print(json.dumps(to_json(found, exported), indent=2))
+        cli.print_json(to_json(found, exported))
     else:
         print(describe(found, exported))
     return found.results

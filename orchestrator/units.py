@@ -41,13 +41,13 @@ def size_bytes(value: object) -> int:
             "must be a size above zero such as 16GiB (1024³ bytes), 24GB or 24G (1000³ bytes), or "
             "a number of bytes"
         )
-    if size < _LEAST_WITHOUT_UNIT and not _has_unit(value):
+    has_unit = isinstance(value, str) and re.search("[A-Za-z]", value)
+    if size < _LEAST_WITHOUT_UNIT and not has_unit:
         raise ValueError(f"needs a unit: {value}GiB (1024³ bytes) or {value}GB (1000³ bytes)")
     return size
 
 
 def _number_of_bytes(value: object) -> int | None:
-    """The number of bytes that a value means; None if the value is not a size."""
     if isinstance(value, str):
         return _bytes_of_text(value)
     # To Python, True is the integer 1.
@@ -60,7 +60,6 @@ def _number_of_bytes(value: object) -> int | None:
 
 
 def _bytes_of_text(text: str) -> int | None:
-    """The bytes that ``16GiB`` or ``24GB`` means; None if the text is not a size."""
     match = re.fullmatch(SIZE_PATTERN, text.strip())
     # Refuse "16i": an "i" needs a prefix such as G before it.
     if match is None or (match[3] and not match[2]) or len(match[1]) > _MOST_DIGITS:
@@ -69,10 +68,6 @@ def _bytes_of_text(text: str) -> int | None:
     if match[3]:
         base = 1024
     return int(float(match[1]) * base ** _POWERS[match[2].lower()])
-
-
-def _has_unit(value: object) -> bool:
-    return isinstance(value, str) and re.search("[A-Za-z]", value) is not None
 
 
 def duration_seconds(value: object) -> float:

@@ -139,8 +139,7 @@ def _started(path: Path | str, measuring: Measuring, *, suffix: str = "") -> Ite
     options = VerbOptions(config=Path(path), **given)
     config = checked_config(options, warnings.warn)
     refuse_missing(config.loggers)
-    target = options.output or config.output.with_name(f"{config.output.name}{suffix}")
-    with early_start(config, options, target, _print) as start:
+    with early_start(config, options, suffix, _print) as start:
         yield start
 
 
@@ -149,7 +148,6 @@ def _print(note: str) -> None:
 
 
 def _published(folder: RunFolder, end: SweepEnd) -> Run:
-    """Write the tables and pages of a sweep, and load it. Raises SweepFailedError."""
     from orchestrator.reporting.publish import publish
 
     for note in publish(folder.path).unwritten:

@@ -198,7 +198,6 @@ class _AxisReader:
 
 
 def _name_problem(name: str) -> str | None:
-    """What is wrong with the name of an axis; None if nothing is."""
     axes = [*AXES, EFFECTIVE_BATCH]
     if name in axes:
         return None
@@ -254,7 +253,6 @@ def _unknown_name(axis: Axis, value: Any, source: str) -> str:
 
 
 def _unknown_text(axis: Axis, text: str) -> str:
-    """What to write instead of a text that is no value of the axis."""
     if axis.takes_integers:
         names = " or ".join(axis.variants)
         hint = "; write it without quotes" if text.isdecimal() else ""

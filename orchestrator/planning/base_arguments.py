@@ -114,7 +114,6 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
 
 
 def _part(document: Document, key: str, problems: list[Problem]) -> Document | None:
-    """The mapping under a key; None if there is none. Adds its problems to ``problems``."""
     try:
         return part_of(document, key)
     except ConfigError as error:
@@ -150,7 +149,6 @@ def _usable_arguments(
 
 
 def _is_default(name: str, value: Any) -> bool:
-    """Whether a value is the default of TrainingArguments, or of the argument's axis."""
     default = (argument_defaults() or {}).get(name, ...)
     # What transformers writes for arguments that were not set: false, empty lists, and accelerate's
     # own defaults.

@@ -37,7 +37,6 @@ __all__ = ["ConfigError", "SweepConfig", "load_config"]
 MAX_TRIALS = 100_000
 """The most trials in a plan. It is written in seconds; a larger one takes weeks to run."""
 
-
 _DTYPES = frozenset({"dtype", "torch_dtype"})
 _NO_MODEL = frozenset({"_name_or_path", "architectures", "model_type", "transformers_version"})
 """Keys of a config.json that a user may paste, and that change nothing in the model, too."""
@@ -112,16 +111,13 @@ def _size_problems(file: ConfigFile, grids: Grids) -> KeyProblems:
 def _checked(
     path: Path, file: ConfigFile, grids: Grids, base: BaseArguments, user_code: UserCode | None
 ) -> SweepConfig:
-    """The configuration of a file without problems."""
     name = file.name or path.stem.strip(".") or "sweep"
     folder = path.absolute().parent
-    model, measure, follow_up = _model(file, folder), _measure(file), _follow_up(file.follow_up)
-    notes = (*_notes_on_the_model(file), *base.notes)
     data = _data(file, folder)
     return SweepConfig(
         name=name,
         path=path,
-        model=model,
+        model=_model(file, folder),
         data=data,
         training_arguments=base.training_arguments,
         left_aside=base.left_aside,
@@ -131,9 +127,9 @@ def _checked(
         exclude=grids.exclude,
         trials=grids.trials,
         baseline=baseline(grids, base, data),
-        measure=measure,
+        measure=_measure(file),
         repeats=file.measure.repeats,
-        follow_up=follow_up,
+        follow_up=_follow_up(file.follow_up),
         cpu_fallback=file.cpu_fallback,
         resources=file.resources,
         budgets=tuple(file.budgets),
@@ -141,7 +137,7 @@ def _checked(
         loggers=file.loggers.model_dump(exclude_unset=True),
         output=file.output or Path("runs", name),
         own_code=user_code,
-        notes=notes,
+        notes=(*_notes_on_the_model(file), *base.notes),
     )
 
 
@@ -192,10 +188,10 @@ def _located(name: str | None, folder: Path) -> str | None:
 
 
 def _follow_up(section: FollowUpSection) -> FollowUpPolicy:
-    policy = FollowUpPolicy(**dict(section))
-    # With "all", every trial of the search profiles itself.
-    is_usual = section.profile == "frontier"
-    return policy if is_usual else policy.model_copy(update={"profiles": 0})
+    fields = dict(section)
+    if section.profile != "frontier":
+        fields["profiles"] = 0  # with "all", every trial of the search profiles itself
+    return FollowUpPolicy(**fields)
 
 
 def _measure(file: ConfigFile) -> MeasureSpec:

@@ -49,7 +49,6 @@ def typed(value: Mapping[str, Any]) -> ConfigFile | list[tuple[KeyPath, str]]:
 
 
 def _path(detail: Mapping[str, Any], value: Mapping[str, Any]) -> KeyPath:
-    """The path of the key that an error is about."""
     path = tuple(detail["loc"])
     if path[0] != "search":
         return path
@@ -103,7 +102,6 @@ def _unknown_key(path: KeyPath) -> str:
 
 
 def _value_message(kind: str, value: Any, detail: Mapping[str, Any]) -> str:
-    """What is wrong with a value; empty for a kind of error that has no words of its own."""
     context = detail.get("ctx", {})
     if kind == "literal_error":
         # pydantic lists the choices as 'a', 'b' or 'c'.

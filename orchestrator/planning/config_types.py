@@ -84,7 +84,6 @@ def _output(value: object) -> Location | None:
 def _parsed(
     parse: Callable[[object], Any], *schemas: dict[str, Any]
 ) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Annotations for pydantic: the function that reads a value, and the schemas it matches."""
     return BeforeValidator(parse), WithJsonSchema({"anyOf": list(schemas)})
 
 

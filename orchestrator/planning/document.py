@@ -246,7 +246,6 @@ def _line_of(node: yaml.Node) -> int:
 
 
 def _scalar_problem(value: Any, written: str, kind: str) -> str:
-    """What is wrong with a scalar that YAML could read; empty if nothing is."""
     if isinstance(value, str):
         return "" if _is_text(value) else "holds what is not a character (NUL or a surrogate)"
     if value is not None and not isinstance(value, (int, float)):

@@ -199,7 +199,6 @@ def chosen_variants(choices: Choices, config: SweepConfig) -> Variants:
 
 
 def _settings(choices: Choices, variants: Variants, config: SweepConfig) -> LibrarySettings:
-    """The settings of the trial: the user's base, overridden by the chosen techniques."""
     named = {axis: value for axis, value in choices.items() if axis not in AXES}
     arguments = {**config.training_arguments}
     arguments |= {name: value for name, value in named.items() if value != DEFAULT}
@@ -218,7 +217,6 @@ def _measure_on_cpu(config: SweepConfig) -> MeasureSpec:
 
 
 def _training_recipe(choices: Choices, variants: Variants, config: SweepConfig) -> TrainingRecipe:
-    """The choices that change what the training learns."""
     recipe = {}
     # The length of the data is no choice.
     is_given = config.data_of(choices) == config.data

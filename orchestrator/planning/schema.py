@@ -138,7 +138,6 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 
 def _with_parameters(name: str, family: Family) -> list[dict[str, Any]]:
-    """What a family with parameters may be written as: its written form, or a mapping."""
     return [
         {"type": "string", "pattern": rf"^\s*{name}\s*\(", "description": family.doc},
         {
@@ -151,7 +150,6 @@ def _with_parameters(name: str, family: Family) -> list[dict[str, Any]]:
 
 
 def _axis_mapping(value_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """A mapping of axis -> what may be written for the definition of its value."""
     return {
         "type": "object",
         "properties": {name: value_of(f"axis_{name}") for name in (*AXES, EFFECTIVE_BATCH)},
@@ -178,7 +176,6 @@ def _reference(definition: str) -> dict[str, Any]:
 
 
 def _refer(properties: dict[str, Any], key: str, definition: str) -> None:
-    """Replace a property's type by a reference; its description stays."""
     properties[key] = {**_reference(definition), "description": properties[key]["description"]}
 
 

@@ -10,8 +10,6 @@ from orchestrator.planning.config_types import Section, keys_of
 
 
 class _SearchOptions(Section):
-    """What the options of all searches have in common."""
-
     is_space: ClassVar[bool] = False
     """Whether the plan is a space to choose from, of which only measured trials get a record."""
 

@@ -69,7 +69,6 @@ def _read_family(axis: Axis, name: str, parameters: Mapping[str, Any]) -> tuple[
 
 
 def _no_family(axis: Axis, name: str) -> str:
-    """Why a name of an axis takes no parameters."""
     if name in axis.variants:
         takers = ", ".join(axis.families)
         return f"{name} takes no parameters; those that do: {takers}"
@@ -101,7 +100,6 @@ def _mistakes(
 
 
 def _problem(family: Family, types: Mapping[str, Any], name: str, value: Any) -> str:
-    """Why the library's class does not accept a parameter; empty if it does."""
     class_name = family.config_class.partition(":")[2]
     if name not in types:
         names = sorted(types.keys() - family.decided.keys())

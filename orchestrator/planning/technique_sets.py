@@ -100,7 +100,6 @@ def _candidates(config: SweepConfig, over: Choices, *, every: bool) -> list[Choi
 
 
 def _distinct(candidates: Iterable[Choices], over: Choices) -> list[Choices]:
-    """The candidates without their batch, each once."""
     distinct: dict[tuple[tuple[str, type, Choice], ...], Choices] = {}
     for choices in candidates:
         merged = {**choices, **over}

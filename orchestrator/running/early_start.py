@@ -14,7 +14,6 @@ from orchestrator.planning.plan import Plan, plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.options import RunOptions, VerbOptions
 from orchestrator.running.ray_address import is_elsewhere, preloading
-from orchestrator.storage.location import Location
 
 if TYPE_CHECKING:
     from orchestrator.planning.prechecks.mistakes import ModelFacts
@@ -70,9 +69,10 @@ def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> M
 
 @contextlib.contextmanager
 def early_start(
-    config: SweepConfig, options: VerbOptions, target: Location, say: Say
+    config: SweepConfig, options: VerbOptions, suffix: str, say: Say
 ) -> Iterator[Start]:
-    """The locked run folder, and ``check_model``, which waits for the model's check.
+    """The locked run folder, and ``check_model``, which waits for the model's check. ``suffix``
+    ends the name of the configuration's folder, unless the options name another.
 
     Meanwhile other processes begin what takes seconds: the slots' parents import torch, and one
     builds the model once, because every trial would fail if that fails. The function and the
@@ -80,6 +80,8 @@ def early_start(
     """
     from orchestrator.running.run_lock import locked_run_folder
 
+    beside = config.output.with_name(f"{config.output.name}{suffix}") if suffix else config.output
+    target = options.output or beside
     # Before the first process starts, because each inherits it.
     keep_bytecode()
     with (

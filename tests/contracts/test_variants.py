@@ -87,17 +87,3 @@ def test_docs_have_one_style():
         assert not doc.endswith(".")
         assert "\n" not in doc
     assert len(set(docs)) == len(docs), "two rows have the same description"
-
-
-def test_no_two_variants_are_the_same_trial():
-    """Except for the defaults, which are one trial on every axis."""
-    axes = [axis for axis in AXES.values() if axis.variants]
-    defaults = {build_tiny_spec({axis.name: axis.default}).trial_id for axis in axes}
-    others = [
-        build_tiny_spec({axis.name: name}).trial_id
-        for axis in axes
-        for name in axis.variants
-        if name != axis.default
-    ]
-    assert len(defaults) == 1
-    assert len({*others, *defaults}) == len(others) + 1

@@ -43,7 +43,6 @@ def in_words(shapes: Shapes) -> str:
 
 
 def _of_pairs(data: DataSpec, micro_batch: int) -> Shapes:
-    """Both answers of each pair, with their prompts, in one batch."""
     is_equal = data.synthetic is not None and data.synthetic.lengths is None
     length: Size = data.tokens if is_equal else f"up to {data.tokens}"
     names = ("input_ids", "attention_mask", "completion_mask")

@@ -134,7 +134,6 @@ def _folder_problem(folder: Path, expected: str) -> str:
 
 
 def _without_config(folder: Path) -> str:
-    """The sentence about a folder without config.json, with what it holds instead."""
     checkpoints = sorted(folder.glob(f"*/{CONFIG}"))
     if checkpoints:
         return f'{folder} has no {CONFIG}; did you mean "{checkpoints[-1].parent}"?'
@@ -144,7 +143,6 @@ def _without_config(folder: Path) -> str:
 
 
 def _hub_problem(name: str) -> str:
-    """What is wrong with a name, as far as this machine can tell."""
     if not _HUB_NAME.fullmatch(name):
         return f'there is no folder "{name}", and a name on the Hub looks like ORGANIZATION/MODEL'
     offline = [variable for variable in _OFFLINE if _is_set(variable)]

@@ -95,7 +95,6 @@ def _sources(columns: Columns) -> list[str]:
 def _column_problems(
     file: DatasetFile, data: DataFile, columns: Columns, task: Task
 ) -> KeyProblems:
-    """Problems if the file has no column with inputs, or lacks the labels that the task needs."""
     if task == "image-text-to-text":
         if not {"images", "image"} & columns.keys():
             yield lacks_column(data, "images")
@@ -150,7 +149,6 @@ def _value_problems(
 
 
 def _label_problem(values: Sequence[Any], task: Task, num_labels: int | None) -> str:
-    """What is wrong with the labels of the first rows; empty if nothing is."""
     if None in values:
         return "some of the first rows have no label"
     are_lists = [isinstance(value, list) for value in values]
@@ -164,7 +162,6 @@ def _label_problem(values: Sequence[Any], task: Task, num_labels: int | None) ->
 
 
 def _range_problem(values: Sequence[Any], num_labels: int | None) -> str:
-    """What is wrong with labels that are class numbers; empty for texts."""
     # Every loss of transformers leaves out the label -100.
     labels = [value for value in values if value != -100]
     are_texts = {isinstance(label, str) for label in labels}

@@ -95,7 +95,6 @@ def _refuse_what_is_no_file(path: Path, file_format: str) -> None:
 
 
 def _json(path: Path) -> DataFile:
-    """JSON lines, or one array of objects."""
     with open(path, encoding="utf-8") as file:
         text = file.read(_SAMPLE_BYTES)
     if text.lstrip().startswith("["):
@@ -208,7 +207,6 @@ def _of_arrow(names: Sequence[str], batch: Any) -> DataFile:
 
 
 def _of_rows(objects: Iterable[Any]) -> DataFile:
-    """The rows of a JSON file. Raises NoDataFileError if one is not a JSON object."""
     rows = tuple(objects)
     if not all(isinstance(row, dict) for row in rows):
         raise NoDataFileError("every line of a json file must be an object with columns as keys")

@@ -45,7 +45,6 @@ def image_problems(config: SweepConfig, configuration: ModelConfiguration) -> Ke
 def _for_no_images(
     task: Task, data: SyntheticData, configuration: ModelConfiguration
 ) -> KeyProblems:
-    """Problems of keys about images, for a task without texts beside images."""
     if data.images != 1:
         yield ("data", "synthetic", "images"), f"is for the task {TASK} only"
     classifies = task == "image-classification"
@@ -65,7 +64,6 @@ def _for_no_images(
 def _layout_problems(
     config: SweepConfig, data: SyntheticData, configuration: ModelConfiguration
 ) -> KeyProblems:
-    """Problems of the image's size, and of samples that are too short for their images."""
     try:
         layout = _layout(data, configuration)
     except LookupError:

@@ -53,7 +53,6 @@ def used_choices(config: SweepConfig, axis: str) -> set[Choice]:
 
 
 def _of_axis(grid: Mapping[str, Any], at: KeyPath) -> Iterator[Length]:
-    """The integers that a grid or an assignment has on the axis."""
     values = grid.get(SEQUENCE_LENGTH, ())
     for value in values if isinstance(values, tuple) else (values,):
         if isinstance(value, int):

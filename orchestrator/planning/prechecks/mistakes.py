@@ -87,7 +87,6 @@ def check_files(
 
 
 def _at_their_lines(config: SweepConfig, findings: Sequence[Remark]) -> list[Problem]:
-    """The findings with their lines in the file."""
     # Reading the file again takes a while, and only a finding needs its lines.
     document = read_document(config.path) if findings else None
     return [document.problem(at, message) for at, message, _ in findings] if document else []
@@ -107,7 +106,6 @@ def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], obje
 
 
 def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Remark]:
-    """Problems of the checkpoint and the tokenizer."""
     file = config.data.file
     tokenizer = None if file is None else file.tokenizer
     named: tuple[tuple[KeyPath, str | None, Callable[[str], str]], ...] = (
@@ -130,7 +128,6 @@ def _kinds_of_rows(config: SweepConfig) -> set[bool]:
 
 
 def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:
-    """Problems of the data file, for each kind of rows that a loop of the plan reads from it."""
     file = config.data.file
     if file is None:
         return
@@ -144,7 +141,6 @@ def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) ->
 
 
 def _problems_of_text(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:
-    """Sequence lengths of images, random images without a layout, and unknown keys."""
     if config.model.task == "image-classification":
         message = "images have no tokens: remove this axis; their size is in model.config"
         yield from (Remark(at, message) for at, _ in lengths_of_axis(config))

@@ -77,7 +77,6 @@ def _recomputed_dropout(requirement: str, spec: TrialSpec) -> str:
 
 
 def _adapter_dropout(spec: TrialSpec) -> str:
-    """The dropout of a LoRA adapter, if it is not zero, as ``name=rate``."""
     parameters = (hook.arguments.get("parameters") or {} for hook in spec.settings.hooks.values())
     rates = (of_hook.get("lora_dropout") for of_hook in parameters)
     return next((f"lora_dropout={rate}" for rate in rates if rate), "")

@@ -54,7 +54,6 @@ def _name_problems(own: UserCode) -> list[KeyProblem]:
 
 
 def _named(own: UserCode) -> list[KeyProblem]:
-    """Key path and text of each object."""
     keys: list[KeyPath] = [("trainer",), ("collator",), ("entry",)]
     keys += [("callbacks", index) for index in range(len(own.callbacks))]
     names = (own.trainer, own.collator, own.entry, *own.callbacks)

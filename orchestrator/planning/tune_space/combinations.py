@@ -65,34 +65,42 @@ def combinations(
     choices_of_batches = [
         _batches(effective_batch, per_octave, has_gpu=has_gpu) for per_octave in (8, 4, 2, 1)
     ]
-    own = {axis: listed[0] for axis, listed in values.items()}
-    sets: list[TechniqueSet] = []
-    obstacles: dict[tuple[str, Choice], str] = {}
-    best = Combinations(technique_sets=(), batches=(), obstacles={})
+    found = Combinations(technique_sets=(), batches=(), obstacles={})
     for level in _levels(values, has_gpu=has_gpu):
-        most = len(sets) + _count(level)
+        most = len(found.technique_sets) + _count(level)
         # Checking what cannot run takes time, so no level is checked that is far beyond the limit.
         if most * len(choices_of_batches[-1]) > 4 * limit:
             break
-        for changed in _changed_values(level):
-            techniques = {**own, **level.fixed, **changed}
-            reason = obstacle(techniques)
-            if not reason:
-                sets.append(techniques)
-                continue
-            for item in techniques.items():
-                # That of the smallest set with a value counts.
-                obstacles.setdefault(item, reason)
+        larger = _with_level(found, level, values, obstacle)
+        sets = max(1, len(larger.technique_sets))
         # Fewer changed axes are better than micro-batches so coarse that the best is missing.
         accepted = choices_of_batches[:-1] if level.is_deep else choices_of_batches
-        fitting = [listed for listed in accepted if len(listed) * max(1, len(sets)) <= limit]
+        fitting = [batches for batches in accepted if len(batches) * sets <= limit]
         if not fitting:
             break
-        found = dict(obstacles)
-        best = Combinations(technique_sets=tuple(sets), batches=fitting[0], obstacles=found)
-    possible = {item for techniques in best.technique_sets for item in techniques.items()}
-    surely = {item: why for item, why in best.obstacles.items() if item not in possible}
-    return replace(best, obstacles=surely)
+        found = replace(larger, batches=fitting[0])
+    possible = {item for techniques in found.technique_sets for item in techniques.items()}
+    surely = {item: why for item, why in found.obstacles.items() if item not in possible}
+    return replace(found, obstacles=surely)
+
+
+def _with_level(
+    found: Combinations, level: _Level, values: TriedValues, obstacle: Obstacle
+) -> Combinations:
+    """What was found with fewer changes, and the sets of one more level or why they cannot run."""
+    sets = list(found.technique_sets)
+    obstacles = dict(found.obstacles)
+    own = {axis: listed[0] for axis, listed in values.items()}
+    for changed in _changed_values(level):
+        techniques = {**own, **level.fixed, **changed}
+        reason = obstacle(techniques)
+        if not reason:
+            sets.append(techniques)
+            continue
+        for item in techniques.items():
+            # That of the smallest set with a value counts.
+            obstacles.setdefault(item, reason)
+    return replace(found, technique_sets=sets, obstacles=obstacles)
 
 
 def _levels(values: TriedValues, *, has_gpu: bool) -> Iterator[_Level]:
@@ -125,7 +133,6 @@ def _faster_values(values: TriedValues) -> dict[str, Choice]:
 
 
 def _count(level: _Level) -> int:
-    """The number of sets of a level, without making them."""
     sets_of_axes = _changed_axes(list(level.others), level.changes)
     return sum(math.prod(len(level.others[axis]) for axis in axes) for axes in sets_of_axes)
 
@@ -153,14 +160,12 @@ def micro_batches(largest: int, per_octave: int) -> list[int]:
 
 
 def _changed_values(level: _Level) -> Iterator[dict[str, Choice]]:
-    """The changed values of each set of a level, by axis."""
     for axes in _changed_axes(list(level.others), level.changes):
         for combination in itertools.product(*(level.others[axis] for axis in axes)):
             yield dict(zip(axes, combination, strict=True))
 
 
 def _changed_axes(free: Sequence[str], changes: int) -> Iterator[tuple[str, ...]]:
-    """The sets of axes that are changed together."""
     for axes in itertools.combinations(free, changes):
         alone = policy.ALONE.intersection(axes)
         if len(alone) > 1 and alone != policy.TOGETHER:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
@@ -61,9 +61,13 @@ def tune_space(
     limit: int = policy.MAX_CONFIGURATIONS,
 ) -> TuneSpace:
     """The space for the user's configuration, of at most ``limit`` configurations; pure."""
-    tuned = _tuned(config, goal)
-    effective_batch = goal.effective_batch or _own_effective_batch(tuned.baseline)
-    tuned = replace(tuned, baseline=_with_accumulation(tuned.baseline))
+    effective_batch = goal.effective_batch or _own_effective_batch(config.baseline)
+    tuned = replace(
+        config.of_trials(()),
+        baseline=_with_accumulation(config.baseline),
+        budgets=goal.budgets or config.budgets,
+        measure=quick_measure(config.measure),
+    )
     values = listed_values(
         tuned, any_recipe=goal.any_recipe, has_gpu=has_gpu, is_missing=is_missing
     )
@@ -75,8 +79,10 @@ def tune_space(
         limit=limit,
     )
     values = values.without(_reasons(chosen, values, tuned))
+    own = tuned.baseline
+    crossed = itertools.product(chosen.technique_sets, chosen.batches)
     # The user's own training comes first, because everything is compared with it.
-    trials = (tuned.baseline, *_crossed(chosen, tuned.baseline))
+    trials = (own, *({**own, **techniques, **batch} for techniques, batch in crossed))
     planned = plan(replace(tuned, trials=trials), has_gpu=has_gpu)
     return TuneSpace(
         config=replace(tuned, axes=_shown_axes(values, chosen)),
@@ -86,19 +92,10 @@ def tune_space(
     )
 
 
-def _tuned(config: SweepConfig, goal: Goal) -> SweepConfig:
-    """The user's configuration without its axes, and measured as ``tune`` measures."""
-    budgets = goal.budgets or config.budgets
-    return replace(config.of_trials(()), budgets=budgets, measure=quick_measure(config.measure))
-
-
 def _obstacle(config: SweepConfig) -> Obstacle:
-    """The reason of the rule that forbids a set of techniques, whatever its batch."""
-
     rules = RuleCheck(config)
 
     def obstacle(techniques: TechniqueSet) -> str:
-        """The reason of the first rule; empty if none applies without accumulation."""
         for (axis, value, other), reason in policy.NOT_TOGETHER.items():
             pair = (axis, other)
             is_own = all(techniques[name] == config.baseline[name] for name in pair)
@@ -116,7 +113,6 @@ def _obstacle(config: SweepConfig) -> Obstacle:
 def _reasons(
     chosen: Combinations, values: Values, config: SweepConfig
 ) -> dict[tuple[str, Choice], str]:
-    """Axis and value -> why no configuration of the space has it."""
     reasons = {}
     for (axis, value), obstacle in chosen.obstacles.items():
         reason = f"{DOES_NOT_GO}: {obstacle}"
@@ -127,7 +123,6 @@ def _reasons(
 
 
 def _runs_with_another(axis: str, value: Choice, values: Values, config: SweepConfig) -> bool:
-    """Whether a value can run together with a value of another axis."""
     own = {name: listed[0] for name, listed in values.tried.items()}
     obstacle = _obstacle(config)
     return any(
@@ -139,14 +134,12 @@ def _runs_with_another(axis: str, value: Choice, values: Values, config: SweepCo
 
 
 def _shown_axes(values: Values, chosen: Combinations) -> dict[str, tuple[Choice, ...]]:
-    """Axis -> its values, for the axes with several values in the space."""
     sizes = {axis: dict.fromkeys(batch[axis] for batch in chosen.batches) for axis in BATCH_AXES}
     axes = {**sizes, **values.tried}
     return {axis: tuple(listed) for axis, listed in axes.items() if len(listed) > 1}
 
 
 def _own_effective_batch(baseline: Mapping[str, Choice]) -> int | None:
-    """The effective batch of the user's arguments; None if they do not accumulate."""
     named = baseline.get(EFFECTIVE_BATCH)
     if isinstance(named, int):
         return named
@@ -164,9 +157,3 @@ def _with_accumulation(baseline: Choices) -> dict[str, Choice]:
     if isinstance(effective_batch, int) and isinstance(micro_batch, int):
         choices[ACCUMULATION] = max(1, effective_batch // micro_batch)
     return choices
-
-
-def _crossed(chosen: Combinations, baseline: Choices) -> Iterator[dict[str, Choice]]:
-    """Each technique set at each batch; all other axes have the user's value."""
-    for techniques, batch in itertools.product(chosen.technique_sets, chosen.batches):
-        yield {**baseline, **techniques, **batch}

@@ -68,7 +68,6 @@ def listed_values(
 
 
 def _why_not(axis: str, value: str, own: Choice, any_recipe: bool) -> str:
-    """The reason why a value is not tried; empty if it is tried."""
     if own == CUSTOM:
         return "your own arguments decide this axis"
     listed = policy.OTHER_WORKLOADS.get(axis) or policy.NOT_TRIED.get(axis, {}).get(value)
@@ -105,7 +104,6 @@ def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) 
 
 
 def _has_equal_rows(config: SweepConfig) -> bool:
-    """Whether all rows surely have the same length, and no padding."""
     synthetic = config.data.synthetic
     return synthetic is not None and synthetic.lengths is None and not synthetic.padding
 

@@ -20,7 +20,6 @@ from jobs.techniques import AXES, Variant
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from tests.support import all_techniques
-from tests.support.commands import ROOT, python
 from tests.support.config_files import SHIPPED, config_of
 
 PlanOf = Callable[..., Plan]
@@ -167,12 +166,6 @@ def test_plan_swept_offload_overlays_the_own_deepspeed_file(plan_of):
     assert (with_zero["steps_per_print"], with_zero["zero_optimization"]["stage"]) == (7, 2)
 
 
-def test_plan_forbidden_combination_names_its_rule(plan_of):
-    planned = plan_of(trials=[{"optimizer": "lomo", "accumulation": 2}])
-    assert not planned.trials
-    assert [record.rule for record in planned.ruled_out] == ["lomo_without_accumulation"]
-
-
 def test_plan_without_gpu_measures_as_cpu_fallback_says(plan_of):
     (trial,) = plan_of(has_gpu=False, cpu_fallback={"steps": 7}, measure={"steps": "epoch"}).trials
     assert (trial.measure.steps, trial.measure.warmup_steps, trial.needs.gpus) == (7, 2, 0)
@@ -266,16 +259,6 @@ def test_trial_ids_of_every_pair_of_variants_are_distinct(plan_of):
     assert _are_distinct(specs)
 
 
-def test_plan_all_techniques_has_every_variant_of_every_axis():
-    planned = plan(load_config(ROOT / "configs/all_techniques.yaml"))
-    for name, axis in AXES.items():
-        chosen = {spec.choices[name] for spec in _specs(planned)}
-        if axis.takes_integers:
-            assert len(chosen) > 1, name
-        else:
-            assert chosen >= axis.variants.keys(), name
-
-
 def test_all_techniques_gets_a_line_for_a_row_that_no_line_names(monkeypatch):
     text = all_techniques.CONFIG.read_text()
     assert all_techniques.completed(text) == text, "run make schema"
@@ -290,22 +273,3 @@ def test_all_techniques_gets_a_line_for_a_row_that_no_line_names(monkeypatch):
     # A row that is gone leaves no line behind.
     monkeypatch.undo()
     assert all_techniques.completed(completed) == text
-
-
-_DRY_RUN = """
-import sys
-from orchestrator.planning.config import load_config
-from orchestrator.reporting.verbs.dry_run import describe
-from orchestrator.planning.plan import plan
-for path in sys.argv[1:]:
-    config = load_config(path)
-    describe(plan(config), config)
-heavy = {"ray", "torch", "transformers", "pandas", "pyarrow", "numpy", "peft", "bitsandbytes"}
-heavy &= sys.modules.keys()
-sys.exit(f"imported {sorted(heavy)}" if heavy else 0)
-"""
-
-
-def test_planning_imports_nothing_heavy():
-    done = python("-c", _DRY_RUN, *SHIPPED)
-    assert done.returncode == 0, done.stderr

@@ -18,46 +18,24 @@ from tests.support.golden import assert_golden
 ROOT = Path(__file__).parents[3]
 
 
+RATES = ", ".join(f"{{learning_rate: 0.{digit}}}" for digit in range(1, 10))
+SINGLES = "{micro_batch: 4}, {micro_batch: 1, accumulation: 4}, {optimizer: sgd}"
+
+
 @pytest.mark.parametrize(
-    ("keys", "every", "over", "labels"),
+    ("text", "every", "over", "labels"),
     [
-        ({}, False, {}, ["default"]),
-        ({"axes": {"precision": ["bf16", "fp32"], "micro_batch": [1, 2]}}, False, {}, ["bf16"]),
-        (
-            {"axes": {"precision": ["bf16", "fp32"]}},
-            False,
-            {"adapter": "lora_r8"},
-            ["bf16 · lora_r8"],
-        ),
-        (
-            {"axes": {"precision": ["bf16", "fp32"], "accumulation": [1, 2]}},
-            True,
-            {},
-            ["bf16", "fp32"],
-        ),
-        (
-            {
-                "trials": [
-                    {"micro_batch": 4},
-                    {"micro_batch": 1, "accumulation": 4},
-                    {"optimizer": "sgd"},
-                ]
-            },
-            False,
-            {},
-            ["adamw_torch_fused", "sgd"],
-        ),
-        (
-            {"trials": [{"learning_rate": rate / 10} for rate in range(1, 14)]},
-            False,
-            {},
-            ["learning_rate=default"],
-        ),
-        ({"axes": {"effective_batch": [64], "precision": ["bf16"]}}, False, {}, ["default"]),
+        ("", False, {}, ["default"]),
+        ("axes: {precision: [bf16, fp32], micro_batch: [1, 2]}", False, {}, ["bf16"]),
+        ("axes: {precision: [bf16, fp32]}", False, {"adapter": "lora_r8"}, ["bf16 · lora_r8"]),
+        ("axes: {precision: [bf16, fp32], accumulation: [1, 2]}", True, {}, ["bf16", "fp32"]),
+        (f"trials: [{SINGLES}]", False, {}, ["adamw_torch_fused", "sgd"]),
+        (f"trials: [{RATES}, {RATES.replace('0.', '1.')}]", False, {}, ["learning_rate=default"]),
+        ("axes: {effective_batch: [64], precision: [bf16]}", False, {}, ["default"]),
     ],
 )
-def test_technique_sets_that_are_tuned(keys, every, over, labels, tmp_path):
-    sets = technique_sets(config_of(tmp_path, **keys), over, every=every)
+def test_technique_sets_that_are_tuned(text, every, over, labels, tmp_path):
+    sets = technique_sets(config_of(tmp_path, text), over, every=every)
     assert [technique_set.label for technique_set in sets] == labels
 
 

@@ -200,7 +200,7 @@ from orchestrator.__main__ import run
 try:
     run()
 finally:
-    heavy = {"ray", "torch", "transformers", "pandas", "pyarrow"} & {*sys.modules}
+    heavy = {"ray", "torch", "transformers", "pandas", "pyarrow", "numpy", "peft"} & {*sys.modules}
     print(sorted(heavy), file=sys.stderr)
 """
     done = python("-c", program, "batch-size", *DRY_RUN[1:])

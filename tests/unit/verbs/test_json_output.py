@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from jobs.record import Outcome
-from orchestrator import batch_size, compare, doctor, explain, recommend, report, sweep
+from orchestrator import batch_size, compare, explain, recommend, report, sweep
 from tests.support.records import make_record, write_run
 
 ROOT = Path(__file__).parents[3]
@@ -62,10 +62,6 @@ def test_recommend_compare_and_explain_print_json(run, capsys):
     assert printed(compare.main, [run, run], capsys)["matched"] == 2
     two, four = (make_record(micro_batch=size).trial_id for size in (2, 4))
     assert printed(explain.main, [run, two, four], capsys)["after"]["samples_per_second"] == 900.0
-
-
-def test_doctor_prints_json(capsys):
-    assert {"node", "findings"} <= printed(doctor.main, [], capsys)[0].keys()
 
 
 def test_dry_runs_name_every_trial(capsys):

@@ -47,7 +47,7 @@ def test_recommend_ranks_other_recipes_only_where_asked(run, capsys):
 def test_recommend_refuses_a_price_that_is_no_number_above_zero(price, capsys):
     with pytest.raises(SystemExit):
         recommend.main(["run", "--objective", "dollars_per_million", f"--price-per-hour={price}"])
-    assert "must be above zero" in capsys.readouterr().err
+    assert "must be a number above zero" in capsys.readouterr().err
 
 
 def steady(factor: float = 1.0) -> list[TrialRecord]:

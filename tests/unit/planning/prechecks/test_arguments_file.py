@@ -89,11 +89,6 @@ def test_former_arguments_are_none_of_the_installed_transformers():
     assert argument_names().isdisjoint(FORMER.split())
 
 
-def test_misspelt_argument_of_a_file_is_still_refused(tmp_path):
-    with pytest.raises(ConfigError, match='did you mean "learning_rate"'):
-        load(tmp_path, {"learning_rte": 1})
-
-
 def test_former_name_of_an_optimizer_is_left_aside_with_what_it_is_today(tmp_path):
     (note,) = load(tmp_path, {"optim": "sgd", "adafactor": True}).notes
     assert "what is written optim: adafactor today (adafactor)" in note
