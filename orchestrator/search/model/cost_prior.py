@@ -85,18 +85,22 @@ class CostPrior:
 
     def of_curves(self, rows: Indices, columns: Indices) -> Array:
         """Prior covariance of floors, bases and slopes, shape (3 × rows, 3 × columns)."""
-        blocks = self._blocks(rows, columns)
+        blocks = self._blocks(rows[:, None], columns)
         return np.asarray(blocks.swapaxes(1, 2).reshape(3 * len(rows), 3 * len(columns)))
 
-    def _blocks(self, rows: Indices, columns: Indices) -> Array:
-        """Covariances between the parts of curves, shape (3, 3, rows, columns)."""
-        of_base = self.curves.covariance(rows, columns)
+    def _blocks(self, left: Indices, right: Indices) -> Array:
+        """Covariances between the parts of curves, shape (3, 3, ...).
+
+        The last axes are those to which the curves are broadcast.
+        """
+        of_base = self.curves.covariance(left, right)
         of_slope = of_base
         if self._slopes is not self.curves:
-            of_slope = self._slopes.covariance(rows, columns)
+            of_slope = self._slopes.covariance(left, right)
         of_parts = np.array([of_base, of_base, of_slope])
-        blocks = self._weights[:, :, None, None] * of_parts
-        return np.asarray(blocks + self._common[:, :, None, None])
+        of_matrices = (3, 3) + (1,) * of_base.ndim
+        weights = self._weights.reshape(of_matrices)
+        return np.asarray(weights * of_parts + self._common.reshape(of_matrices))
 
     def between(self, derivatives: Array, rows: Indices, columns: Indices) -> Array:
         """Prior covariance of what the law says of candidates' costs, shape (rows, columns).
@@ -108,7 +112,7 @@ class CostPrior:
         # of the same curve have equal parameters.
         curves, row_numbers = self._distinct_curves(rows)
         others, column_numbers = self._distinct_curves(columns)
-        blocks = self._blocks(curves, others)
+        blocks = self._blocks(curves[:, None], others)
         covariance = np.zeros((len(rows), len(columns)))
         for one, other in np.argwhere(self._common):
             of_pair = blocks[one, other][row_numbers][:, column_numbers]
@@ -123,9 +127,8 @@ class CostPrior:
 
         The whole matrix would be too large.
         """
-        of_base, of_slope = self.curves.variances(), self._slopes.variances()
-        of_parts = np.array([of_base, of_base, of_slope])[:, self.curves.curve_of]
-        blocks = self._weights[:, :, None] * of_parts + self._common[:, :, None]
+        every = np.arange(self.curves.count)
+        blocks = self._blocks(every, every)[:, :, self.curves.curve_of]
         variances = np.einsum("ic,ijc,jc->c", derivatives[:3], blocks, derivatives[:3])
         return np.asarray(variances + self._extra_errors(derivatives) ** 2)
 
@@ -137,7 +140,7 @@ class CostPrior:
         """
         curves, row_numbers = self._distinct_curves(rows)
         others, column_numbers = self._distinct_curves(columns)
-        differing = self.curves.differing(curves, others)[row_numbers][:, column_numbers]
+        differing = self.curves.differing(curves[:, None], others)[row_numbers][:, column_numbers]
         octaves = self._octaves[rows][:, None] - self._octaves[columns]
         return np.asarray(SCALES.misfit_per_choice**differing * np.exp(-(octaves**2) / 2))
 

@@ -97,33 +97,26 @@ class CurvePrior:
         for effects in self._effects:
             self.log_effects += effects.means[effects.codes]
 
-    def covariance(self, rows: Indices, columns: Indices) -> Array:
-        """Covariance of one parameter between curves, shape (rows, columns), without ``common``."""
-        own = np.zeros((len(rows), len(columns)))
-        # One axis at a time: an array of (rows, columns, axes) would be large.
+    def covariance(self, left: Indices, right: Indices) -> Array:
+        """Covariance of one parameter between curves, in the shape to which both are broadcast.
+
+        Without the part that all curves have in common.
+        """
+        shape = np.broadcast_shapes(left.shape, right.shape)
+        own = np.zeros(shape)
+        # One axis at a time: an array with all of them would be large.
         for effects in self._effects:
-            own += effects.covariance[effects.codes[rows][:, None], effects.codes[columns]]
-        shared = np.zeros_like(own)
-        shared_with_itself = np.zeros_like(own)
+            own += effects.covariance[effects.codes[left], effects.codes[right]]
+        shared, shared_with_itself = np.zeros(shape), np.zeros(shape)
         for axis in self._axes:
-            similarity = axis.similarities[axis.codes[rows][:, None], axis.codes[columns]]
+            similarity = axis.similarities[axis.codes[left], axis.codes[right]]
             shared += similarity
             shared_with_itself += similarity**2
         # The sum of products over all pairs of axes (Newton and Girard), as a share of all pairs.
         # With n equal values it is n (n - 1) / 2 pairs. Similar values count as equal in part.
         axes = len(self._axes)
         pairs = (shared**2 - shared_with_itself) / max(1, axes * (axes - 1))
-        is_same = rows[:, None] == columns
-        return np.asarray(own + self._pair**2 * pairs + SCALES.curve**2 * is_same)
-
-    def variances(self) -> Array:
-        """Prior variance of one parameter of each curve, shape (curves,), without ``common``."""
-        alone = np.zeros(self.count)
-        for effects in self._effects:
-            alone += np.diag(effects.covariance)[effects.codes]
-        # A curve has all pairs of axes in common with itself, if there are any.
-        pairs = float(len(self._axes) > 1)
-        return np.asarray(alone + self._pair**2 * pairs + SCALES.curve**2)
+        return np.asarray(own + self._pair**2 * pairs + SCALES.curve**2 * (left == right))
 
     def new_choices(self, curve: int, known: Indices) -> Array:
         """How much of what is new in a curve each curve has, from 0 to 1, shape (curves,).
@@ -136,11 +129,11 @@ class CurvePrior:
             return np.asarray(np.arange(self.count) == curve, float)
         return np.asarray(np.mean(new, axis=0))
 
-    def differing(self, rows: Indices, columns: Indices) -> Array:
-        """Number of axes on which two curves differ, shape (rows, columns)."""
-        differing = np.zeros((len(rows), len(columns)))
+    def differing(self, left: Indices, right: Indices) -> Array:
+        """Number of axes on which two curves differ, in the shape to which both are broadcast."""
+        differing = np.zeros(np.broadcast_shapes(left.shape, right.shape))
         for axis in self._axes:
-            differing += axis.codes[rows][:, None] != axis.codes[columns]
+            differing += axis.codes[left] != axis.codes[right]
         return differing
 
 

@@ -114,9 +114,7 @@ class MemoryModel:
     def _correct(self) -> None:
         """Correct the predictions by a Gaussian process over log(measured / predicted).
 
-        For borrowed predictions, most of the error is in the memory of the samples. It enters
-        through an exponential, so it is linearized at its latest estimate, and estimated again
-        (Gauss-Newton).
+        Regression as in Rasmussen and Williams, 2006, equations 2.23 and 2.24.
         """
         measured, log_measured = self._known()
         deviation = self._most_probable_deviation(measured, log_measured)
@@ -125,22 +123,20 @@ class MemoryModel:
         of_samples = self._sample_covariance(every, measured)
         noise = np.diag(self._noise(measured) ** 2)
         sample_errors: Array = np.zeros(len(every))
-        # Four steps estimate errors of a factor of two within 1 %.
+        # For borrowed predictions, most of the error is in the memory of the samples. It enters
+        # through an exponential, so it is linearized at its latest estimate, and estimated again
+        # (Gauss-Newton). Four steps estimate errors of a factor of two within 1 %.
         for _ in range(4):
             weights = self._predicted.sample_weights(sample_errors)
             covariance = rest + np.outer(weights, weights[measured]) * of_samples
-            of_measured = covariance[measured] + noise
             # Linearized at the errors e: log measured = log bytes(e) + weight · (error - e) + rest.
             at_zero = self._predicted.log_bytes(sample_errors) - weights * sample_errors
-            # Gaussian process regression (Rasmussen and Williams, 2006, equation 2.23).
-            solved = np.linalg.solve(of_measured, log_measured - at_zero[measured])
+            left = log_measured - at_zero[measured]
+            solved = np.linalg.solve(covariance[measured] + noise, left)
             sample_errors = of_samples @ (weights[measured] * solved)
         self.mean = rounded(self._predicted.log_bytes(sample_errors) + rest @ solved)
         variances = self._rest_variances(deviation) + weights**2 * self._sample_variances()
-        gain = np.linalg.solve(of_measured, covariance.T)
-        explained = np.einsum("ij,ji->i", covariance, gain)
-        # A variance can fall below zero by rounding.
-        self.deviation = rounded(np.sqrt(np.maximum(variances - explained, 0.0)))
+        self.deviation = _deviations_left(variances, covariance, covariance[measured] + noise)
 
     def _noise(self, measured: Indices) -> Array:
         """Error of each measurement beside those of the predictions, shape (measured,)."""
@@ -221,3 +217,14 @@ class MemoryModel:
             return likelihood - math.log(deviation / _ERRORS.usual_deviation) ** 2 / 2
 
         return max(_ERRORS.deviations, key=log_density)
+
+
+def _deviations_left(variances: Array, covariance: Array, of_measured: Array) -> Array:
+    """Standard deviations after the measurements, shape (candidates,).
+
+    ``variances`` are those before, ``covariance`` is that with the measured candidates, and
+    ``of_measured`` that of the measurements, noise included.
+    """
+    explained = np.einsum("ij,ji->i", covariance, np.linalg.solve(of_measured, covariance.T))
+    # A variance can fall below zero by rounding.
+    return rounded(np.sqrt(np.maximum(variances - explained, 0.0)))

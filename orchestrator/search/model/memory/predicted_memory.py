@@ -88,27 +88,34 @@ class PredictedMemory:
         if not lines:
             return False
         predicted = np.array(sorted(lines), int)
+        lenders = [self._lender(curve, predicted) for curve in range(len(self._members))]
+        is_changed = self._codes != self._codes[lenders]
+        self._changed = np.where(is_changed, self._codes, -1)
+        self.borrows = is_changed.any(axis=1)[self.curves]
+        self._interpolate(lines, lenders, is_changed[:, self._is_loss].any(axis=1))
+        # Some choices change only the memory of the samples, the others all memory.
+        change = self._log_memory - self._log_memory[lenders]
+        of_samples = change[:, self._is_of_samples].sum(axis=1)[self.curves]
+        of_all = change[:, ~self._is_of_samples].sum(axis=1)[self.curves]
+        self._sample_bytes *= np.exp(of_samples)
+        for part in (self._sample_bytes, self._base_bytes, self._loss_bytes, self._floor_bytes):
+            part *= np.exp(of_all)
+        self._floor_bytes *= self.borrows
+        return True
+
+    def _interpolate(self, lines: Lines, lenders: Sequence[int], has_another_loss: Mask) -> None:
+        """Set the bytes of each candidate to those that were predicted for its lender."""
         floors = self._floors(lines)
         without_loss = self._without_loss(lines)
-        for curve, rows in enumerate(self._members):
-            lender = self._lender(curve, predicted)
-            is_changed = self._codes[curve] != self._codes[lender]
-            self._changed[curve] = np.where(is_changed, self._codes[curve], -1)
-            self.borrows[rows] = is_changed.any()
-            change = self._log_memory[curve] - self._log_memory[lender]
-            of_samples = np.exp(change[self._is_of_samples].sum())
-            of_all = np.exp(change[~self._is_of_samples].sum())
-            has_another_loss = is_changed[self._is_loss].any()
-            line = (lines if has_another_loss else without_loss)[lender]
+        for rows, lender, is_of_lender in zip(
+            self._members, lenders, ~has_another_loss, strict=True
+        ):
+            line = without_loss[lender] if is_of_lender else lines[lender]
             line_bytes = line.at(self._sizes[rows])
-            base = np.minimum(line.base, line_bytes)
-            loss = lines[lender].at(self._sizes[rows]) - line_bytes
-            self._loss_bytes[rows] = loss * of_all
-            self._base_bytes[rows] = base * of_all
-            self._sample_bytes[rows] = (line_bytes - base) * of_samples * of_all
-            floor = floors[self._key(lender, ~self._is_of_samples)]
-            self._floor_bytes[rows] = is_changed.any() * floor * of_all
-        return True
+            self._base_bytes[rows] = np.minimum(line.base, line_bytes)
+            self._sample_bytes[rows] = line_bytes - self._base_bytes[rows]
+            self._loss_bytes[rows] = lines[lender].at(self._sizes[rows]) - line_bytes
+            self._floor_bytes[rows] = floors[self._key(lender, ~self._is_of_samples)]
 
     def log_bytes(self, sample_errors: Array | float = 0.0) -> Array:
         """Logarithms of predicted bytes, shape (candidates,).
