@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.search.model.effects.similar_values import parsed
+from orchestrator.search.model.effects.similar_values import is_share, parsed
 
 SLOPE_OF_MEMORY = 2.0
 """Effect of a technique on the memory of a sample / its effect on all memory of a trial. Recorded
@@ -50,32 +50,19 @@ class Effect:
         return mean, math.hypot(mean / 2, SLOPE_OF_MEMORY * self.memory_deviation)
 
 
+# PyTorch 2 (Ansel et al., 2024) reports a speedup of training by 1.41 as the geometric mean of its
+# benchmarks. The seconds are recorded.
+_COMPILED = Effect(
+    log_time=-0.3, deviation=0.25, log_memory=-0.1, memory_deviation=0.3, overhead_seconds=45.0
+)
 BY_TRAIT: Mapping[str, Effect] = {
-    # PyTorch 2 (Ansel et al., 2024) reports a speedup of training by 1.41 as the geometric mean of
-    # its benchmarks. One compiled block takes a fraction of the whole graph's 45 s, which are
-    # recorded.
-    "regional": Effect(
-        log_time=-0.3,
-        deviation=0.25,
-        log_memory=-0.1,
-        memory_deviation=0.3,
-        overhead_seconds=11.0,
-    ),
-    "compiled": Effect(
-        log_time=-0.3,
-        deviation=0.25,
-        log_memory=-0.1,
-        memory_deviation=0.3,
-        overhead_seconds=45.0,
-    ),
+    # One compiled block takes a fraction of the time of the whole graph.
+    "regional": replace(_COMPILED, overhead_seconds=11.0),
+    "compiled": _COMPILED,
     # In every step, gradients and weights cross the bus, and the host updates the weights. In
     # recorded runs, the host limits these trials, and they are 3 to 10 times slower.
     "offloaded_optimizer": Effect(
-        log_time=1.65,
-        deviation=0.45,
-        log_memory=-0.4,
-        memory_deviation=0.3,
-        overhead_seconds=6.0,
+        log_time=1.65, deviation=0.45, log_memory=-0.4, memory_deviation=0.3, overhead_seconds=6.0
     ),
     "activation_budget": Effect(
         log_time=0.15, deviation=0.1, log_memory=-0.5, memory_deviation=0.25
@@ -143,9 +130,9 @@ _LEAST_DEVIATION = 0.03
 
 def expectation(axis: str, value: Choice) -> Effect:
     """The expected effect of a value without a recorded table."""
-    by_value = BY_VALUE.get(axis, {})
-    if value in by_value:
-        return by_value[str(value)]
+    by_value = BY_VALUE.get(axis, {}).get(str(value))
+    if by_value is not None:
+        return by_value
     traits = _traits(axis, value)
     for trait, expected in BY_TRAIT.items():
         if trait in traits:
@@ -169,10 +156,10 @@ def _traits(axis: str, value: Choice) -> Collection[str]:
 
 def _of_share(expected: Effect, value: str) -> Effect:
     """The effect of a value such as ``budget_0.5``: in proportion to the share that is not kept."""
-    name = parsed(value)
-    if not name.is_share or name.number is None:
+    _, number = parsed(value)
+    if not is_share(number):
         return expected
-    rest = 1 - name.number
+    rest = 1 - number
     return replace(
         expected,
         log_time=expected.log_time * rest,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
-from orchestrator.search.model.candidates import NO_DEVICE_MEMORY, Candidate, Curve, candidates_of
+from orchestrator.search.model.candidates import NO_DEVICE_MEMORY, Curve, candidates_of
 from orchestrator.search.model.effects.technique_priors import shipped_priors
 
 _SMALL_PLAN = 300
@@ -25,34 +24,30 @@ def prediction_shortlist(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
     """
     if len(trials) <= _SMALL_PLAN:
         return list(trials)
-    by_curve: dict[Curve, list[Candidate]] = {}
+    by_curve: dict[Curve, dict[int, TrialSpec]] = {}
     for candidate in candidates_of(trials):
-        by_curve.setdefault(candidate.curve, []).append(candidate)
+        sizes = by_curve.setdefault(candidate.curve, {})
+        sizes.setdefault(candidate.micro_batch, candidate.trials[0])
     first = next(iter(by_curve))
+    needed = [curve for curve in by_curve if _needs_prediction(curve, first)]
     chosen: list[TrialSpec] = []
-    for curve in sorted(
-        filter(partial(_needs_prediction, first), by_curve), key=_expected_log_time
-    ):
+    for curve in sorted(needed, key=_expected_log_time):
         last = 0
-        for candidate in sorted(by_curve[curve], key=_micro_batch):
-            size = candidate.micro_batch
+        for size, trial in sorted(by_curve[curve].items()):
             if last == 0 or _SIZE_RATIO * last <= size <= _LARGEST_PREDICTED:
-                chosen.append(candidate.trials[0])
+                chosen.append(trial)
                 last = size
     return chosen
 
 
-def _needs_prediction(first: Curve, curve: Curve) -> bool:
+def _needs_prediction(curve: Curve, first: Curve) -> bool:
     """Whether a curve needs predictions of its own.
 
     A curve that differs from the first one in a technique without effect on device memory, such as
     a data loader, has the memory of another curve.
     """
-    usual = {axis: value for axis, _, value in first.techniques}
-    for axis, _, value in curve.techniques:
-        if axis in NO_DEVICE_MEMORY and value != usual.get(axis):
-            return False
-    return True
+    changed = set(curve.techniques) - set(first.techniques)
+    return not any(axis in NO_DEVICE_MEMORY for axis, _, _ in changed)
 
 
 def _expected_log_time(curve: Curve) -> float:
@@ -70,7 +65,3 @@ def _expected_log_time(curve: Curve) -> float:
         elif axis in AXES and value != AXES[axis].default:
             total += effect.deviation
     return total
-
-
-def _micro_batch(candidate: Candidate) -> int:
-    return candidate.micro_batch
