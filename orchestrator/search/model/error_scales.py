@@ -10,11 +10,7 @@ import numpy as np
 
 from orchestrator.search.model.arrays import Array, Indices
 from orchestrator.search.model.hyperparameters import Hyperparameters
-from orchestrator.search.model.noise_scales import (
-    Residuals,
-    most_likely_scales,
-    outlier_noises,
-)
+from orchestrator.search.model.noise_scales import Residuals, most_likely_scales, outlier_noises
 
 _SURPRISE = 5.0
 """A measurement this many standard deviations from what all others say shows an unusual technique.
@@ -64,7 +60,7 @@ def _all_noises(
 ) -> Array:
     """The noise of every measurement, from the ``noises`` of the usual ones, shape (measured,)."""
     of_gpu = noises[~residuals.is_on_floor[usual]]
-    noise = float(np.median(of_gpu)) if len(of_gpu) else hyperparameters.noises[0]
+    noise = float(np.median(of_gpu)) if len(of_gpu) else hyperparameters.usual_noise
     # A surprising technique is no outlier: its effect explains it.
     every = np.maximum(noise, outlier_noises(residuals, hyperparameters))
     every[usual] = noises
@@ -76,8 +72,8 @@ def surprises_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict
 
     They are judged by the usual misfit and noise, because a surprise would raise the fitted ones.
     """
-    noise = hyperparameters.noises[0] if residuals.has_outliers else hyperparameters.noises[-1]
-    noises = np.where(residuals.is_on_floor, hyperparameters.floor_noises[-1], noise)
+    of_floor = hyperparameters.floor_noises[-1]
+    noises = np.where(residuals.is_on_floor, of_floor, hyperparameters.usual_noise)
     surprises: dict[int, float] = {}
     # The largest surprise is left out first, because it makes its neighbours look surprising, too.
     for _ in range(int(_MOST_SURPRISES * len(residuals.from_prior))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -21,9 +22,9 @@ class Hyperparameters:
     """Noise of a single measurement."""
     floor_noises: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3)
     """Noise of a measurement on the floor of a time: the pace of a host varies more."""
-    outlier_threshold: float = 3.0
-    """A time further from the law than this many times the common noise gets more noise of its own.
-    """
+    outlier_threshold: float
+    """A measurement further from the law than this many times the common noise gets more noise of
+    its own."""
 
     floor_below: float
     """Expected distance of a floor below the smallest measured cost."""
@@ -31,8 +32,8 @@ class Hyperparameters:
     slope_below: float = 1.0
     """Expected distances of base and slope below the measured costs: by default both are 1/e of
     them, so that their sum is near the cost."""
-    first_error: float = 0.01
-    """Misfit and noise of a first fit, whose residuals then select the scales."""
+    usual_noise: float = 0.01
+    """Noise, and misfit of a first fit, before the residuals of this fit select the scales."""
 
     max_norm_exponent: float = 100.0
     """Exponent of the norm that replaces the maximum in the law, to have derivatives: within 0.7 %
@@ -63,6 +64,7 @@ OF_TIME = Hyperparameters(
     misfit_deviations=(0.03, 0.06, 0.12, 0.25),
     usual_misfit=0.03,
     noises=(0.01, 0.02, 0.03, 0.06, 0.1),
+    outlier_threshold=3.0,
     # Host-bound micro-batches are usually smaller than those that are tried first. About a quarter
     # of a time is the base, and the rest is the slope.
     floor_below=0.9,
@@ -70,9 +72,11 @@ OF_TIME = Hyperparameters(
     slope_below=0.3,
 )
 OF_MEMORY = Hyperparameters(
-    # Memory repeats almost to the byte, and is nearly affine in the micro-batch.
+    # Memory repeats almost to the byte, and is nearly affine in the micro-batch. So large residuals
+    # are errors of the law, not of the measurement.
     misfit_deviations=(0.01, 0.02, 0.04, 0.08, 0.16),
     usual_misfit=0.02,
     noises=(0.001, 0.003, 0.01),
+    outlier_threshold=math.inf,
     floor_below=0.3,
 )

@@ -39,12 +39,6 @@ class Residuals:
     """Variances of the costs that the trials themselves report."""
     is_on_floor: Mask
     """Whether the cost is a time that was measured on its floor."""
-    has_outliers: bool
-    """Whether a measurement may be an outlier.
-
-    A measured time may be one. Memory repeats to the byte, so a large residual of memory is an
-    error of the law, not of the measurement.
-    """
 
     def of(self, rows: Indices) -> Residuals:
         """Those of some of the measurements."""
@@ -56,7 +50,6 @@ class Residuals:
             misfit_kernel=self.misfit_kernel[square],
             known_variances=self.known_variances[rows],
             is_on_floor=self.is_on_floor[rows],
-            has_outliers=self.has_outliers,
         )
 
     def covariance_without_noise(self, misfit: float) -> Array:
@@ -106,9 +99,8 @@ def outlier_noises(residuals: Residuals, hyperparameters: Hyperparameters) -> Ar
 
     It puts an outlier within ``outlier_threshold`` deviations of the law.
     """
-    distance = np.abs(residuals.from_law) * residuals.has_outliers
-    largest = hyperparameters.floor_noises[-1]
-    return np.asarray(distance.clip(max=largest) / hyperparameters.outlier_threshold)
+    distance = np.abs(residuals.from_law).clip(max=hyperparameters.floor_noises[-1])
+    return np.asarray(distance / hyperparameters.outlier_threshold)
 
 
 def log_likelihoods(covariance: Array, variances: Array, residuals: Array) -> Array:

@@ -103,21 +103,33 @@ class CostModel:
     def _first_fit(self, measured: Measured) -> ParameterFit:
         """The law of the measured candidates and their curves only, to fit with usual errors."""
         kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
-        usual = self._hyperparameters.first_error
+        usual = self._hyperparameters.usual_noise
         variances = measured.stated_variances + usual**2
-        exponents = np.full(len(measured.rows), self._hyperparameters.max_norm_exponent)
         return ParameterFit(
-            law=self._prior.law(
-                measured.rows,
-                measured.curves,
-                unit=measured.unit,
-                branches=measured.branches,
-                norm_exponents=exponents,
-            ),
+            law=self._law(measured.rows, measured.curves, measured),
             prior_mean=self._prior_mean(measured.curves, measured),
             prior_precision=np.linalg.inv(self._prior.of_parameters(measured.curves)),
             log_costs=measured.log_costs,
             cost_precision=np.linalg.inv(usual**2 * kernel + np.diag(variances)),
+        )
+
+    def _law(self, rows: Indices, curves: Indices, measured: Measured) -> PerformanceModel:
+        """The law of some candidates and their curves."""
+        exponents = np.full(len(self._prior.sizes), self._hyperparameters.max_norm_exponent)
+        branches = np.full(len(exponents), Branch.UNKNOWN, int)
+        branches[measured.rows] = measured.branches
+        if self._prior.is_time:
+            on_floor = measured.rows[measured.branches == Branch.HOST_BOUND]
+            curve_of = self._prior.curves.curve_of
+            is_uncertain = ~np.isin(curve_of, curve_of[on_floor])
+            is_uncertain[measured.rows] = False
+            exponents[is_uncertain] = _UNCERTAIN_EXPONENT
+        return self._prior.law(
+            rows,
+            curves,
+            unit=measured.unit,
+            branches=branches[rows],
+            norm_exponents=exponents[rows],
         )
 
     def _residuals(self, fit: ParameterFit, measured: Measured, parameters: Array) -> Residuals:
@@ -133,7 +145,6 @@ class CostModel:
             misfit_kernel=self._prior.misfit_kernel(measured.rows, measured.rows),
             known_variances=measured.stated_variances,
             is_on_floor=measured.branches == Branch.HOST_BOUND,
-            has_outliers=self._prior.is_time,
         )
 
     def _infer(
@@ -188,24 +199,4 @@ class CostModel:
         parameters[: 3 * len(curves)] += self._prior.of_curves(curves, measured.curves) @ weights
         # Extras of families that were not measured stay at their prior mean.
         parameters[3 * len(curves) :] += moved[local:]
-        branches = np.full(len(self._prior.sizes), Branch.UNKNOWN, int)
-        branches[measured.rows] = measured.branches
-        law = self._prior.law(
-            np.arange(len(self._prior.sizes)),
-            curves,
-            unit=measured.unit,
-            branches=branches,
-            norm_exponents=self._exponents(measured),
-        )
-        return law, parameters
-
-    def _exponents(self, measured: Measured) -> Array:
-        """Exponents of the norm for all candidates, shape (candidates,)."""
-        exponents = np.full(len(self._prior.sizes), self._hyperparameters.max_norm_exponent)
-        if self._prior.is_time:
-            on_floor = measured.rows[measured.branches == Branch.HOST_BOUND]
-            curves = self._prior.curves.curve_of
-            has_floor = np.isin(curves, curves[on_floor])
-            exponents[~has_floor] = _UNCERTAIN_EXPONENT
-            exponents[measured.rows] = self._hyperparameters.max_norm_exponent
-        return exponents
+        return self._law(np.arange(len(self._prior.sizes)), curves, measured), parameters

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobs.techniques import AXES
 from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering
@@ -46,7 +48,22 @@ class PredictedMemory:
         Shape (candidates,)."""
         self._members = [np.flatnonzero(self.curves == curve) for curve in range(len(numbers))]
         """The candidates of each curve."""
-        self._set_axes(varying_axes(list(numbers), priors), priors)
+        axes = varying_axes(list(numbers), priors)
+        self._codes = _by_curve([axis.codes for axis in axes], len(numbers))
+        self._changed = np.full_like(self._codes, -1)
+        """Index of a curve's value where its lender has another one, -1 where it has not, shape
+        (curves, axes)."""
+        effects = [_effects_on_memory(axis, priors) for axis in axes]
+        self._log_memory = _by_curve([log_memory for log_memory, _ in effects], len(numbers))
+        """Expected logarithms of the factors on the memory, shape (curves, axes)."""
+        self._covariances = [covariance for _, covariance in effects]
+        """For each axis, that of its effects, (values + 1, values + 1); the last ones are zeros."""
+        self._defaults = _by_curve([_is_default(axis) for axis in axes], len(numbers)).sum(axis=1)
+        """How many defaults a curve has, shape (curves,)."""
+        names = [axis.name for axis in axes]
+        self._is_loss = np.isin(names, ["loss"])
+        self._is_of_samples = np.isin(names, _OF_ACTIVATIONS)
+        """Whether an axis changes only the memory that grows with the micro-batch, (axes,)."""
         self.borrows: Mask = np.zeros(len(candidates), bool)
         """Whether a candidate's prediction is borrowed, shape (candidates,)."""
         self._base_bytes = np.zeros(len(candidates))
@@ -57,30 +74,6 @@ class PredictedMemory:
         """Bytes of the loss, which depend on no choice but the loss, shape (candidates,)."""
         self._floor_bytes = np.zeros(len(candidates))
         """The least that a micro-batch of the same model and optimizer was predicted to need."""
-
-    def _set_axes(self, axes: Sequence[VaryingAxis], priors: TechniquePriors) -> None:
-        """The choices of each curve and their expected effects; arrays of shape (curves, axes)."""
-        shape = (len(self._members), len(axes))
-        self._codes = np.zeros(shape, int)
-        self._log_memory = np.zeros(shape)
-        """Expected logarithms of the factors on the memory."""
-        self._is_default = np.zeros(shape, bool)
-        self._changed = np.full(shape, -1)
-        """Index of a curve's value where its lender has another one, -1 where it has not."""
-        self._covariances: list[Array] = []
-        """For each axis, that of its effects, (values + 1, values + 1); the last ones are zeros."""
-        for column, axis in enumerate(axes):
-            log_memory, covariance = _effects_on_memory(axis, priors)
-            self._codes[:, column] = axis.codes
-            self._log_memory[:, column] = log_memory[axis.codes]
-            default = AXES[axis.name].default if axis.name in AXES else None
-            is_default = np.array([value == default for value in axis.values])
-            self._is_default[:, column] = is_default[axis.codes]
-            self._covariances.append(covariance)
-        names = [axis.name for axis in axes]
-        self._is_loss = np.array([name == "loss" for name in names], bool)
-        self._is_of_samples = np.isin(names, _OF_ACTIVATIONS)
-        """Whether an axis changes only the memory that grows with the micro-batch, (axes,)."""
 
     def read(self) -> bool:
         """Take in all predictions that have arrived. Returns whether there are any."""
@@ -169,7 +162,7 @@ class PredictedMemory:
         """
         differing = (self._codes[predicted] != self._codes[curve]).sum(axis=1)
         # The count of differing choices decides; the defaults, which are less than one, break ties.
-        defaults = self._is_default[predicted].sum(axis=1) / (len(self._covariances) + 1)
+        defaults = self._defaults[predicted] / (len(self._covariances) + 1)
         return int(predicted[np.argmin(differing - defaults)])
 
     def _key(self, curve: int, axes: Mask) -> tuple[int, ...]:
@@ -219,9 +212,9 @@ class PredictedMemory:
 
 
 def _effects_on_memory(axis: VaryingAxis, priors: TechniquePriors) -> tuple[Array, Array]:
-    """Expected logarithms of the values' factors on the memory, and the covariance of these.
+    """Expected logarithms of the factors on the memory that the axis changes, and their covariance.
 
-    Of the memory that the axis changes. The covariance has zeros appended: no change.
+    The shapes are (curves,), and (values + 1, values + 1) with zeros appended: no change.
     """
     effects = [priors.of(axis.name, value) for value in axis.values]
     expected = [(effect.log_memory, effect.memory_deviation) for effect in effects]
@@ -231,4 +224,15 @@ def _effects_on_memory(axis: VaryingAxis, priors: TechniquePriors) -> tuple[Arra
     # The default has no deviation, but a change from another value to the default has one.
     deviations = np.where(deviations > 0, deviations, deviations.max())
     covariance = np.outer(deviations, deviations) * axis.similarities
-    return log_memory, np.pad(covariance, (0, 1))
+    return log_memory[axis.codes], np.pad(covariance, (0, 1))
+
+
+def _is_default(axis: VaryingAxis) -> Mask:
+    """Whether each curve has the default of the axis, shape (curves,)."""
+    default = AXES[axis.name].default if axis.name in AXES else None
+    return np.array([value == default for value in axis.values])[axis.codes]
+
+
+def _by_curve(by_axis: Sequence[NDArray[Any]], curve_count: int) -> NDArray[Any]:
+    """An array of shape (curves, axes)."""
+    return np.array(by_axis).reshape(len(by_axis), curve_count).T

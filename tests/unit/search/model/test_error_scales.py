@@ -30,7 +30,6 @@ def residuals(from_prior: Array, *, is_of_host: bool = False) -> Residuals:
         misfit_kernel=identity,
         known_variances=np.zeros(COUNT),
         is_on_floor=np.full(COUNT, is_of_host),
-        has_outliers=True,
     )
 
 

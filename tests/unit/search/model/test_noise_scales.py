@@ -20,6 +20,7 @@ SETTINGS = replace(
     misfit_deviations=(0.002, 0.008, 0.03),
     usual_misfit=0.008,
     noises=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1),
+    outlier_threshold=math.inf,
 )
 COUNT = 40
 GENERATOR = np.random.default_rng(0)
@@ -35,7 +36,6 @@ def residuals(values: Array) -> Residuals:
         misfit_kernel=nothing,
         known_variances=np.zeros(COUNT),
         is_on_floor=np.zeros(COUNT, bool),
-        has_outliers=False,
     )
 
 
@@ -71,7 +71,7 @@ def test_scales_take_a_common_deviation_for_misfit():
 def test_scales_give_an_outlier_noise_of_its_own():
     values = GENERATOR.normal(scale=0.0025, size=COUNT)
     values[7] = 0.2
-    _, noises = most_likely_scales(replace(residuals(values), has_outliers=True), SETTINGS)
+    _, noises = most_likely_scales(residuals(values), replace(SETTINGS, outlier_threshold=3.0))
     others = np.delete(noises, 7)
     assert noises[7] == pytest.approx(0.2 / 3)
     assert others.max() <= 0.005
