@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,12 +17,7 @@ from orchestrator.reporting.publish import write_tables
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.early_start import Start
 from orchestrator.running.gpu_screening import screened_cluster
-from orchestrator.running.measurement import (
-    RunRequest,
-    measure,
-    run_description,
-    slots_in_words,
-)
+from orchestrator.running.measurement import RunRequest, measure, run_description, slots_in_words
 from orchestrator.running.nodes import Cluster
 from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.search.round_robin import RoundRobin
@@ -102,15 +97,13 @@ def tune_batch_sizes(
     return tuned
 
 
-@contextlib.contextmanager
-def _folder_of(part: Cluster, folder: RunFolder, *, is_only: bool) -> Iterator[RunFolder]:
-    """The locked folder of a GPU model: the run's own folder for the only one."""
+def _folder_of(
+    part: Cluster, folder: RunFolder, *, is_only: bool
+) -> AbstractContextManager[RunFolder]:
+    """The locked folder of a GPU model: the run's own folder, which is locked, for the only one."""
     if is_only:
-        yield folder
-        return
-    part_folder = RunFolder(folder.path / part.hardware.replace(" ", "-"))
-    with part_folder.locked():
-        yield part_folder
+        return nullcontext(folder)
+    return RunFolder(folder.path / part.hardware.replace(" ", "-")).locked()
 
 
 def _measurement(

@@ -59,10 +59,13 @@ class EarlierRecords:
         finals = (record.environment for record in self.wanted.values() if record.outcome.is_final)
         outdated = [environment for environment in finals if environment not in environments]
         today = environments[0]
-        names = {name for earlier in outdated for name in {*earlier, *today}}
-        differing = [
-            name for name in names if any(e.get(name) != today.get(name) for e in outdated)
-        ]
+        # The keys of the entries that one of the two has, and the other has not.
+        differing = {
+            name
+            for earlier in outdated
+            for name in {*earlier, *today}
+            if earlier.get(name) != today.get(name)
+        }
         if outdated:
             yield (
                 f"{count(len(outdated), 'row')} measured in another environment"
@@ -78,10 +81,9 @@ def refuse_without_gpu(folder: RunFolder, cluster: Cluster, *, fresh: bool) -> N
         return
     # A batch-size run on several GPU models has a folder for each.
     folders = map(RunFolder, (folder.path, *folder.path.glob("*/")))
-    records = [record for one in folders for record in one.records().values()]
-    measured_on = [_gpu_model_of(record) for record in records if record.outcome.is_final]
-    models = list(filter(None, measured_on))
-    if models:
+    records = (record for one in folders for record in one.records().values())
+    models = [_gpu_model_of(record) for record in records if record.outcome.is_final]
+    if models := [model for model in models if model]:
         rows = count(len(models), "row")
         raise NoSuchGpuError(
             f"{folder.path} has {rows} measured on {', '.join(sorted(set(models)))}, and no GPU is"
@@ -105,7 +107,7 @@ def sort_earlier(
     """
     sorting = _Sorting(folder, hardware or {}, is_wanted)
     if fresh:
-        sorting = _Sorting(folder, {}, lambda spec: False)
+        sorting = _Sorting(folder, {}, lambda _: False)
     # A follow-up names other trials, so their new ids are decided first.
     for record in sorted(folder.records().values(), key=lambda own: own.spec.follow_up is not None):
         sorting.decide(record)
@@ -188,7 +190,7 @@ class _Sorting:
         return dataclasses.replace(record, spec=spec)
 
     def _is_wanted_on_any_model(self, record: TrialRecord) -> bool:
-        """Whether today's plan has the same trial for any GPU model of the cluster."""
+        """Whether today's plan has the trial for any GPU model, or what the follow-up follows."""
         follow_up = record.spec.follow_up
         if follow_up is not None:
             kept = {record.trial_id for _, record in self._renamed}
@@ -223,5 +225,4 @@ def is_reusable(
 
 
 def _gpu_model_of(record: TrialRecord) -> str:
-    """The name of the GPU model that a record was measured on; empty without a GPU."""
     return str(record.environment.get("gpu_model") or "")

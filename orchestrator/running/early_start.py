@@ -55,11 +55,8 @@ def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
 
 
 def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> ModelFacts:
-    """The model's size, and the shape of one batch at the smallest micro-batch of the plan.
-
-    ``planned`` is the plan, if it is made already. Says first if that takes some seconds. Raises
-    ConfigError if the model cannot be built.
-    """
+    """The model's size, and the shape of one batch at the smallest micro-batch of the plan, which
+    is ``planned`` if it is made already. Raises ConfigError if the model cannot be built."""
     from orchestrator.planning.prechecks import mistakes
 
     planned = planned or plan(config)
@@ -71,12 +68,11 @@ def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> M
 def early_start(
     config: SweepConfig, options: VerbOptions, suffix: str, say: Say
 ) -> Iterator[Start]:
-    """The locked run folder, and ``check_model``, which waits for the model's check. ``suffix``
-    ends the name of the configuration's folder, unless the options name another.
+    """The locked run folder, while other processes begin what takes seconds: the slots' parents
+    import torch, and one builds the model once, because every trial would fail if that fails.
+    ``suffix`` ends the name of the configuration's folder, unless the options name another.
 
-    Meanwhile other processes begin what takes seconds: the slots' parents import torch, and one
-    builds the model once, because every trial would fail if that fails. The function and the
-    context raise ConfigError if it does. The context also raises what ``locked_run_folder`` raises.
+    Raises ConfigError if it does, and what ``locked_run_folder`` raises.
     """
     from orchestrator.running.run_lock import locked_run_folder
 

@@ -20,7 +20,7 @@ Report = Mapping[str, Any]
 def examined(
     address: str | None, *, nvme: Path | None = None, calibrates: bool = False
 ) -> list[Report]:
-    """The report of this machine, or of every node of a cluster, and that of the calibration."""
+    """The report of this machine, or of every node of a cluster, and of the calibration."""
     from jobs.node import checks
     from jobs.node.checks.rates import judge
 
@@ -79,15 +79,12 @@ def version_findings(reports: Sequence[Report]) -> list[Finding]:
 
 
 def _report(name: str, findings: Iterable[Finding], check: str = "cluster") -> Report:
-    """A report of no single node."""
     listed = [to_json(finding.of(check)) for finding in findings]
     return {"node": name, "versions": {}, "findings": listed}
 
 
 def _sentence(error: Exception) -> str:
     """The first sentence of an error, or of the traceback's last line if Ray quotes one."""
-    lines = list(filter(None, map(str.strip, str(error).splitlines())))
-    if not lines:
-        return type(error).__name__
+    lines = str(error).strip().splitlines() or [type(error).__name__]
     line = lines[-1] if "Traceback" in str(error) else lines[0]
-    return line.partition(". ")[0]
+    return line.strip().partition(". ")[0]

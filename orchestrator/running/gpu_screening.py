@@ -5,11 +5,10 @@ Ray decides which GPU a trial gets, so an idle actor reserves such a GPU until t
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -41,8 +40,7 @@ class Screening:
 
     def to_json(self) -> dict[str, Any]:
         """The entry of ``run.json`` about the GPUs."""
-        calibrations = [dict(answer) for answer in self.calibrations]
-        return {"notes": list(self.notes), "calibrations": calibrations}
+        return {"notes": list(self.notes), "calibrations": list(map(dict, self.calibrations))}
 
 
 class _Holder:
@@ -61,10 +59,8 @@ def screened_cluster(address: str | None, resources: Resources) -> Iterator[Scre
     """The allowed nodes, without GPUs that are set aside. Raises ClusterError or NoSuchGpuError."""
     with connected(address) as whole:
         chosen = whole.only(resources.gpu_models)
-        if not resources.screen_gpus:
-            yield Screening(cluster=chosen)
-            return
-        with only_fit(chosen) as screening:
+        all_of_them = nullcontext(Screening(cluster=chosen))
+        with only_fit(chosen) if resources.screen_gpus else all_of_them as screening:
             yield screening
 
 
@@ -91,11 +87,9 @@ def only_fit(
         for at in holders.keys() - aside:
             ray.kill(holders.pop(at))
         set_aside = Counter(nodes[at].node_id for at in aside)
-        left = [
-            dataclasses.replace(node, set_aside=set_aside[node.node_id]) for node in cluster.nodes
-        ]
+        left = tuple(replace(node, set_aside=set_aside[node.node_id]) for node in cluster.nodes)
         yield Screening(
-            cluster=dataclasses.replace(cluster, nodes=tuple(left)),
+            cluster=replace(cluster, nodes=left),
             calibrations=tuple(answers.values()),
             notes=tuple(_note(answers[at], reasons[at], is_aside=at in aside) for at in reasons),
         )
@@ -128,7 +122,6 @@ def _note(answer: Mapping[str, Any], reason: str, *, is_aside: bool) -> str:
 
 
 def _holder_on(node: Node) -> Any:
-    """An actor that reserves a GPU of the node."""
     strategy = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
     make: Any = ray.remote(_Holder)
     return make.options(num_cpus=0, num_gpus=1, scheduling_strategy=strategy).remote()

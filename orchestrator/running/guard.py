@@ -154,8 +154,8 @@ def main() -> None:
 
 
 def _await_end() -> bool:
-    """Follow the driver's messages to its end. Returns whether it has ended by itself. A mapping
-    begins a limit, an empty one ends it, and None says that the driver's context ends."""
+    """Whether the driver has ended by itself. Of its messages a mapping begins a limit, an empty
+    one ends it, and None says that its context ends."""
     limit: dict[str, Any] = {}
     with open(0, "rb", buffering=0) as messages:
         while True:

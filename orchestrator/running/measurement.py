@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import Needs, TrialSpec
@@ -20,7 +20,6 @@ from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.observers import Observer
 from orchestrator.running.observers.loggers import logger_observers
 from orchestrator.running.observers.progress import Progress
-from orchestrator.running.options import RunOptions
 from orchestrator.running.session import Session
 from orchestrator.search.base import Search
 from orchestrator.storage.run_folder import RunFolder
@@ -74,17 +73,12 @@ def run_description(config: SweepConfig, verb: str) -> dict[str, Any]:
     }
 
 
-def _time_budget_seconds(work: RunRequest, options: RunOptions, cluster: Cluster) -> float | None:
+def _time_budget_seconds(work: RunRequest, start: Start, cluster: Cluster) -> float | None:
     """What is left of the command's time budget, or without a GPU of the file's, if any."""
-    budget = options.time_budget_seconds
+    budget = start.options.time_budget_seconds
     if budget is None and not cluster.gpus:
         budget = work.config.cpu_fallback.time_budget_seconds
     return None if budget is None else max(0.0, budget - work.spent_seconds)
-
-
-def progress_stream(options: RunOptions) -> TextIO:
-    """The stream that progress is printed to: stderr if stdout is for JSON."""
-    return sys.stderr if options.as_json else sys.stdout
 
 
 def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFolder) -> Session:
@@ -93,16 +87,17 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
     Raises NoSuchGpuError if the run has rows of GPUs and no GPU is found, LoggerError if a logger
     cannot start, and RunFolderError or ClusterError.
     """
-    config, options, cluster = work.config, start.options, screening.cluster
+    options, cluster = start.options, screening.cluster
     refuse_without_gpu(folder, cluster, fresh=options.fresh)
     hardware = cluster.hardware_by_model()
     earlier = sort_earlier(folder, work.is_wanted, fresh=options.fresh, hardware=hardware)
-    budget = _time_budget_seconds(work, options, cluster)
+    budget = _time_budget_seconds(work, start, cluster)
     # Loggers start first. If one refuses to start, the verb ends before anything is printed.
     loggers = logger_observers(
-        config.loggers, folder.path, config.name, work.axes, may_write=folder.is_ours
+        work.config.loggers, folder.path, work.config.name, work.axes, may_write=folder.is_ours
     )
-    progress = Progress(work.planned, work.axes, stream=progress_stream(options))
+    stream = sys.stderr if options.as_json else sys.stdout
+    progress = Progress(work.planned, work.axes, stream=stream)
     session = Session(
         work.search, folder, [progress, *work.observers, *loggers], time_budget_seconds=budget
     )
@@ -115,20 +110,15 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
     # The records of combinations that cannot run are written before the first trial.
     for record in work.ruled_out:
         folder.write(record)
-    run = run_description(config, work.verb) | screening.to_json()
-    if work.planned is not None:
-        run["planned"] = work.planned
+    planned = {} if work.planned is None else {"planned": work.planned}
+    run = run_description(work.config, work.verb) | screening.to_json() | planned
     run["notes"] = [*screening.notes, *earlier.sentences()]
     _run_to_end(session, work, cluster, folder, run)
     return session
 
 
 def _run_to_end(
-    session: Session,
-    work: RunRequest,
-    cluster: Cluster,
-    folder: RunFolder,
-    run: Mapping[str, Any],
+    session: Session, work: RunRequest, cluster: Cluster, folder: RunFolder, run: dict[str, Any]
 ) -> None:
     """Run the trials, give every other one its record, and keep ``run.json`` up to date."""
     reused_at_first = session.reused
@@ -137,29 +127,25 @@ def _run_to_end(
         # Operators are built once for all trials, so that no trial's time includes the build.
         to_build_for = work.to_build_for if work.planned is None else session.pending
         ops = {name for spec in to_build_for for name in spec.settings.builds}
-        described = {**run, "one_time_costs": prepare(cluster, sorted(ops))}
-        folder.describe({**described, "finished": False})
+        run["one_time_costs"] = prepare(cluster, sorted(ops))
+        folder.describe({**run, "finished": False})
         try:
-            notes = run_trials(session, cluster, work.needs, on_slots=work.on_slots)
+            run["notes"] += run_trials(session, cluster, work.needs, on_slots=work.on_slots)
         except ClusterError:
             session.write_missing_records()
             raise
         session.write_missing_records()
-        # Some searches create trials while they run. So the number of reused records is known only
-        # at the end.
+        # A search that creates trials while it runs may have asked for more earlier records.
         if session.reused > reused_at_first:
             _print_kept_count(session)
     finally:
         session.tell_closed()
-    folder.describe(
-        {**described, "notes": [*run["notes"], *notes], "search": dict(session.search.summary())}
-    )
+    folder.describe({**run, "search": dict(session.search.summary())})
 
 
 def _opening_lines(
     work: RunRequest, cluster: Cluster, folder: RunFolder, time_budget_seconds: float | None
 ) -> Iterator[str]:
-    """Lines to print before the first trial: about the machine, the time budget and the folder."""
     if not cluster.gpus:
         yield (
             "   without a GPU, memory is that of live tensors and the process's resident peak,"
@@ -179,7 +165,6 @@ def _opening_lines(
 
 
 def _print_kept_count(session: Session) -> None:
-    """Print how many earlier records were kept, if there are any."""
     if session.reused:
         kept = count(session.reused, "trial")
         session.message(f"{kept} measured before: kept (--fresh measures them again)")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.spec import Needs, TrialSpec
@@ -53,8 +52,7 @@ class Placement:
 
     def applied_to(self, spec: TrialSpec) -> TrialSpec:
         """The trial, with the needs that it reserves here."""
-        needs = dataclasses.replace(self.needs, nvme_path=spec.needs.nvme_path)
-        return dataclasses.replace(spec, needs=needs)
+        return replace(spec, needs=replace(self.needs, nvme_path=spec.needs.nvme_path))
 
     @property
     def label_selector(self) -> str:
@@ -116,11 +114,12 @@ class Cluster:
         models = frozenset(node.hardware for node in self.trial_nodes)
         if not self.gpus or len(models) < 2:
             return (self,)
-        whole = dataclasses.replace(self, pinned=True, known_models=models)
-        parts = (
-            tuple(n for n in self.trial_nodes if n.hardware == model) for model in sorted(models)
-        )
-        return tuple(dataclasses.replace(whole, nodes=nodes) for nodes in parts)
+
+        def part(model: str) -> Cluster:
+            nodes = tuple(node for node in self.trial_nodes if node.hardware == model)
+            return replace(self, nodes=nodes, pinned=True, known_models=models)
+
+        return tuple(map(part, sorted(models)))
 
     def by_gpu_model(self) -> dict[str, Cluster]:
         """``TrialSpec.gpu_model`` -> its part of the cluster. With one model the key is ""."""
@@ -134,10 +133,8 @@ class Cluster:
     def is_new_model(self, hardware: str) -> bool:
         """Whether the configuration allows this GPU model, and the cluster has no such GPU yet."""
         is_allowed = not self.allowed_models or _is_called(hardware, self.allowed_models)
-        return is_allowed and hardware not in {
-            *self.known_models,
-            *(n.hardware for n in self.nodes),
-        }
+        is_known = hardware in self.known_models or any(n.hardware == hardware for n in self.nodes)
+        return is_allowed and not is_known
 
     def slots_by_model(self) -> dict[str, int]:
         """``TrialSpec.gpu_model`` -> how many trials can run on it at once."""
@@ -152,9 +149,7 @@ class Cluster:
         if not chosen:
             names = " or ".join(models)
             raise NoSuchGpuError(f"no node has a GPU called {names}: there is {self.hardware}")
-        return dataclasses.replace(
-            self, nodes=tuple(chosen), pinned=True, allowed_models=tuple(models)
-        )
+        return replace(self, nodes=tuple(chosen), pinned=True, allowed_models=tuple(models))
 
     def needs(self, asked: Needs) -> Needs:
         """What every trial reserves: one GPU, and the cores and memory in ``asked``.
@@ -163,7 +158,7 @@ class Cluster:
         taken, so that a trial fits everywhere. Without GPUs a trial has its node to itself.
         """
         shares = [(node, max(node.gpus, 1)) for node in self.trial_nodes]
-        return dataclasses.replace(
+        return replace(
             asked,
             gpus=min(self.gpus, 1),
             cpus=asked.cpus or max(1, min(node.cpus // gpus for node, gpus in shares)),

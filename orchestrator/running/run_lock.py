@@ -22,20 +22,20 @@ def locked_run_folder(
 ) -> Iterator[RunFolder]:
     """The run folder of ``target``, locked against other writers until the end.
 
-    A run at a URI is downloaded before, and uploaded at the end. Raises NothingToResumeError,
-    RunFolderError, or FileExistsError if the folder has files that are not a run's, unless
-    ``force``.
+    Raises NothingToResumeError, RunFolderError, or FileExistsError if the folder has files that are
+    not a run's, unless ``force``.
     """
-    if isinstance(target, Path):
-        refuse_folder_of_another(target, force=force)
     folder = RunFolder(folder_of(target))
-    # Before the lock, which would create the folder. A run at a URI has to be downloaded first.
-    if resume and isinstance(target, Path) and not folder.exists():
-        raise NothingToResumeError(f"{target}: no run to resume")
-    with folder.locked(), _copied(target, folder):
-        # The download may have found no run.
+
+    def require_run() -> None:
         if resume and not folder.exists():
             raise NothingToResumeError(f"{target}: no run to resume")
+
+    if isinstance(target, Path):
+        refuse_folder_of_another(target, force=force)
+        require_run()  # before the lock, which would create the folder
+    with folder.locked(), _copied(target, folder):
+        require_run()  # a download may have found none
         yield folder
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from jobs.record import TrialRecord, skipped
@@ -62,18 +62,16 @@ class Session:
     def reuse(
         self,
         earlier: Mapping[str, TrialRecord],
-        environments: Iterable[Mapping[str, Any]],
+        environments: Collection[Mapping[str, Any]],
         *,
         resume: bool,
     ) -> int:
         """Tell the search of records that need not be repeated. Returns how many it had planned. A
         search that creates its trials while it runs gets a record when it asks for the trial."""
-        measured_in = list(environments)
         for trial_id, record in earlier.items():
             if record.outcome.is_final:
-                can_stay = is_reusable(record, measured_in, resume=resume)
+                can_stay = is_reusable(record, environments, resume=resume)
                 (self._reusable if can_stay else self._second_best)[trial_id] = record
-        # The other reusable records are used when the search asks for their trials.
         for planned in list(self.search.pending()):
             self._reuse_record_of(planned.trial_id)
         for record in list(self._reusable.values()):
@@ -83,7 +81,7 @@ class Session:
 
     def next_trial(self) -> TrialSpec | None:
         """The next trial to give out; None if there is none now (see ``finished``)."""
-        if self.close_reason is not None or self._is_out_of_time():
+        if self._is_over:
             return None
         while (spec := self.search.ask()) is not None:
             if not self._reuse_record_of(spec.trial_id):
@@ -109,11 +107,8 @@ class Session:
         return tuple(series)
 
     def start(self, specs: Sequence[TrialSpec]) -> tuple[TrialSpec, ...]:
-        """Begin trials that were given out, because a slot is ready. Returns what to run.
-
-        The search may know more by now, and choose another trial or none. A trial that lost its
-        slot is begun again in any case.
-        """
+        """Begin trials that were given out, because a slot is ready. Returns what to run: the
+        search may choose another trial or none by now, unless the trial has lost its slot."""
         if self._started.isdisjoint(spec.trial_id for spec in specs):
             specs = self._reconsidered(specs)
         for spec in specs:
@@ -132,7 +127,6 @@ class Session:
     def ended(self, record: TrialRecord) -> None:
         """Take the record of a trial that was started."""
         self._dispatched.pop(record.trial_id, None)
-        # The outcome is settled before the record is written or passed on.
         allowed_seconds = self._allowed_seconds.pop(record.trial_id, math.inf)
         record = with_limit_rule(record, allowed_seconds)
         try:
@@ -232,8 +226,7 @@ class Session:
         return min([self.seconds_left(), *allowed])
 
     def _fail(self, error: RunFolderError) -> None:
-        """Start nothing more, and say why once. The error raised here would be a traceback of
-        Tune's."""
+        """Start nothing more, and say why once. Tune would make a traceback of an error here."""
         if self.close_reason is None:
             self.message(f"{error}; nothing new is started")
         self._write_error = error
@@ -241,15 +234,15 @@ class Session:
             self.close(CloseReason.FOLDER_LOST)
         self.close(CloseReason.UNWRITABLE)
 
-    def _is_out_of_time(self) -> bool:
-        is_over = self.seconds_left() <= 0
-        if is_over:
+    @property
+    def _is_over(self) -> bool:
+        """Whether to start nothing more, also because the time budget has just ended."""
+        if self.seconds_left() <= 0:
             self.close(CloseReason.TIME_BUDGET)
-        return is_over
+        return self.close_reason is not None
 
     def _reconsidered(self, specs: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
-        """The trials to begin in place of trials that were given out some time ago."""
-        if self.close_reason is not None or self._is_out_of_time():
+        if self._is_over:
             return ()
         if len(specs) != 1:
             return specs
@@ -271,6 +264,5 @@ class Session:
         return True
 
     def _tell_ended(self, record: TrialRecord, *, measured: bool = False) -> None:
-        """Tell the observers that a trial has its record."""
         for observer in self._observers:
             observer.ended(record, measured=measured)

@@ -89,12 +89,10 @@ def why_none_ok(records: Iterable[TrialRecord]) -> str:
 def _measurement(
     planned: PlannedSweep, cluster: Cluster, folder: RunFolder, verb: str
 ) -> RunRequest:
-    """A planned sweep on a cluster."""
     config = planned.config
     planned_ids = {spec.trial_id for specs in planned.trials.values() for spec in specs}
 
     def is_wanted(spec: TrialSpec) -> bool:
-        """Whether this is a planned trial, or a follow-up to one."""
         planned_id = spec.follow_up.follows_trial if spec.follow_up else spec.trial_id
         return planned_id in planned_ids
 
@@ -125,7 +123,6 @@ def _measurement(
 
 
 def _headline(planned: PlannedSweep, cluster: Cluster) -> str:
-    """How many trials are planned, and where they run."""
     models, trials = len(planned.trials), len(planned.plan.trials)
     on_models = f" on each of {models} GPU models" if models > 1 else ""
     considered = f"{count(trials, 'configuration')} considered{on_models}"

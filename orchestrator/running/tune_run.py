@@ -38,12 +38,11 @@ def space_of(
 
     def is_missing(variant: Variant) -> bool:
         """Whether a requirement of a technique is surely not met."""
-        for requirement in variant.requires:
-            if not has_gpu and requirement.startswith(("cuda", "capability>=")):
-                return True
-            if not is_remote and _is_unmet_here(requirement, capability):
-                return True
-        return False
+        return any(
+            (not has_gpu and requirement.startswith(("cuda", "capability>=")))
+            or (not is_remote and _is_unmet_here(requirement, capability))
+            for requirement in variant.requires
+        )
 
     space = tune_space(config, goal, has_gpu=has_gpu, is_missing=is_missing)
     search_seconds = gpu_seconds * SEARCH_SHARE
@@ -67,7 +66,6 @@ def run_tune(start: Start, goal: Goal, gpu_seconds: float) -> SweepEnd:
     is_remote = is_elsewhere(start.options.address)
 
     def make_plan(given: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
-        """The space as a plan."""
         space = space_of(given, goal, gpu_seconds, has_gpu=has_gpu, is_remote=is_remote)
         return space.config, space.plan
 

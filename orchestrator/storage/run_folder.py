@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from jobs.record import SCHEMA_VERSION, Outcome, TrialRecord, with_provenance
 from jobs.spec import to_json
@@ -48,7 +48,7 @@ class RunFolder:
         """Files among the records that are not records of this version; they are left alone."""
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[Self]:
         """Hold the folder for this process. A new folder is removed again if nothing was written.
 
         Raises RunFolderBusyError if another process holds it, and RunFolderError if it cannot be
@@ -68,7 +68,7 @@ class RunFolder:
             raise RunFolderBusyError(f"{self.path} is in use by another running sweep")
         self._lock = lock
         try:
-            yield
+            yield self
         finally:
             self._lock = None
             if is_new and lock.is_ours():
@@ -76,7 +76,6 @@ class RunFolder:
             lock.release()
 
     def _remove_if_empty(self) -> None:
-        """Remove the folder if it has only the lock, and no records."""
         with contextlib.suppress(OSError):
             if {path.name for path in self.path.iterdir()} <= {RECORDS, _LOCK}:
                 (self.path / RECORDS).rmdir()  # fails if there are records
@@ -124,12 +123,10 @@ class RunFolder:
         _write(self.path / name, content)
 
     def write(self, record: TrialRecord) -> TrialRecord:
-        """Write a record. It replaces any earlier record of the same trial.
+        """Write a record, and return it as written. An earlier measurement is moved aside first.
 
-        Returns the record as it was written.
-
-        An earlier measurement is moved aside first. What the trial printed goes to a log file. The
-        record keeps its last characters, or nothing if all went well.
+        What the trial printed goes to a log file; the record keeps its end, or nothing if all went
+        well.
         """
         self.check_ours()
         path = self._path_of(record.trial_id)
@@ -170,7 +167,7 @@ class RunFolder:
         return with_provenance(record, log=excerpt, log_file=written)
 
     def set_aside(self, trial_id: str) -> None:
-        """Move a trial's record aside, for example because today's plan does not name the trial."""
+        """Move a trial's record aside."""
         self.check_ours()
         path = self._path_of(trial_id)
         with _named_errors(path):
@@ -196,8 +193,7 @@ class RunFolder:
         return self.path / RECORDS / f"{trial_id}.json"
 
     def _set_aside_replaced(self, path: Path, record: TrialRecord) -> None:
-        """Move aside what ``record`` would replace: another measurement, or a file that is no
-        record of this version."""
+        """Move aside another measurement, or a file that is no record of this version."""
         if not path.is_file():
             return
         earlier = read_record(path)

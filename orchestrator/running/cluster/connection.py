@@ -26,12 +26,7 @@ from orchestrator.running.cluster.ray_nodes import (
     survey,
     this_machine,
 )
-from orchestrator.running.cluster.ray_watch import (
-    START_SECONDS,
-    temporary_folder,
-    watched_head,
-    watched_start,
-)
+from orchestrator.running.cluster.ray_watch import temporary_folder, watched_head, watched_start
 from orchestrator.running.guard import Guard, guarded
 from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.ray_address import (
@@ -46,9 +41,8 @@ from orchestrator.units import duration
 _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = '\n  File "'
 """What a traceback contains: its first line, and the beginning of a line for each call."""
-_JOIN_SECONDS = START_SECONDS + 10.0
-"""How long Ray may take to start or to be joined. ``watched_start`` gives up earlier and says more,
-but its thread cannot run while Ray's start blocks all of Python."""
+_JOIN_SECONDS = 180.0
+"""How long Ray may take to start or to be joined."""
 _SHUTDOWN_SECONDS = 20.0
 """How long Ray may take to shut down before its processes are killed."""
 
@@ -56,13 +50,10 @@ _SHUTDOWN_SECONDS = 20.0
 @contextmanager
 def connected(address: str | None) -> Iterator[Cluster]:
     """The Ray cluster at ``address`` or ``RAY_ADDRESS``, or one of here. Raises ClusterError."""
-    with contextlib.ExitStack() as stack:
-        is_own = False
-        if not ray.is_initialized():
-            is_own = not is_elsewhere(address)
-            stack.enter_context(_ray_at(ray_address(address)))
-        stack.enter_context(watched_head())
-        stack.enter_context(_errors_of_ray())
+    is_joined = ray.is_initialized()
+    is_own = not is_joined and not is_elsewhere(address)
+    ray_here = contextlib.nullcontext() if is_joined else _ray_at(ray_address(address))
+    with ray_here, watched_head(), _errors_of_ray():
         nodes = this_machine() if is_own else survey()
         yield Cluster(nodes=nodes, is_own=is_own)
 
@@ -112,7 +103,6 @@ def _errors_of_ray() -> Iterator[None]:
 
 
 def _one_line(error: Exception) -> str:
-    """The error's message in one line: the last one if it is a whole traceback."""
     text = str(error).strip()
     if _TRACEBACK in text or _FRAME in text:
         text = text.splitlines()[-1]
@@ -121,8 +111,7 @@ def _one_line(error: Exception) -> str:
 
 def _join(address: str, guard: Guard, folder: str | None = None) -> None:
     """Join or start Ray; a Ray that starts has its session in ``folder``. Raises ClusterError."""
-    reason = why_unreachable(address)
-    if reason:
+    if reason := why_unreachable(address):
         raise ClusterError(f"cannot join the Ray cluster: {reason}")
     # A cluster that is started for one sweep needs no dashboard. A joined cluster decides itself.
     own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": folder}
@@ -135,7 +124,6 @@ def _join(address: str, guard: Guard, folder: str | None = None) -> None:
 
 
 def _limited_start(guard: Guard, address: str) -> AbstractContextManager[None]:
-    """A limit on the time that Ray has to start or to be joined."""
     limit = duration(_JOIN_SECONDS)
     if address == LOCAL:
         late = f"Ray could not be started here: it did not start within {limit}; try again"
@@ -150,7 +138,6 @@ def _limited_start(guard: Guard, address: str) -> AbstractContextManager[None]:
 
 
 def _why_not_joined(address: str, error: Exception) -> str:
-    """The error of starting or joining Ray as a sentence, with what may help."""
     refusal = _one_line(error)
     home = os.path.expanduser("~")
     if isinstance(error, OSError) and str(error.filename or "").startswith(home):
@@ -189,10 +176,11 @@ def prepare(cluster: Cluster, ops: Sequence[str]) -> dict[str, Any]:
     its build, or the reason why it cannot be built."""
     if not ops:
         return {}
-    nodes = cluster.trial_nodes
-    references = [on_node(node.node_id, node.gpus)(_build).remote(list(ops)) for node in nodes]
-    addresses = [node.address for node in nodes]
-    return dict(zip(addresses, ray.get(references), strict=True))
+    built = {
+        node.address: on_node(node.node_id, node.gpus)(_build).remote(list(ops))
+        for node in cluster.trial_nodes
+    }
+    return dict(zip(built, ray.get(list(built.values())), strict=True))
 
 
 def _build(ops: list[str]) -> Any:

@@ -50,8 +50,8 @@ class GpuProbe:
 class GpuSlot:
     """Runs the trials that it is assigned, one per step.
 
-    If the GPU turns out unhealthy, the step returns an ``UnhealthyGpu``, and the driver requeues
-    the trials. Further steps only check whether the GPU is fit again.
+    If the GPU turns out unhealthy, the step returns an ``UnhealthyGpu``, the driver requeues the
+    trials, and further steps only check whether the GPU is fit again.
     """
 
     def __init__(
@@ -128,11 +128,11 @@ class GpuSlot:
                 break
         if record is None:
             reason = f"{deaths[-1]}, {INFRASTRUCTURE_RETRIES} times"
-            rule = next((death.rule for death in deaths if death.rule), "")
-            if rule:
-                record = unmeasured(spec, rule, reason, environment=environment.describe())
-            else:
-                record = crashed(spec, reason, environment.describe())
+            where = environment.describe()
+            rules = [death.rule for death in deaths if death.rule]
+            record = crashed(spec, reason, where)
+            if rules:
+                record = unmeasured(spec, rules[0], reason, environment=where)
         return self._check_after(record) or record
 
     def _run(self, spec: TrialSpec) -> TrialRecord:
@@ -143,12 +143,9 @@ class GpuSlot:
         return self._slot.run(spec, min(spec.measure.timeout_seconds, seconds_left))
 
     def _should_repeat(self, record: TrialRecord) -> bool:
-        """Whether other processes disturbed the trial, and a second attempt may be undisturbed.
-
-        That is likely if they have left again, or if the trial can go to another GPU. After two
-        disturbed trials in a row they will probably stay, and repeating every trial would double
-        the time of the sweep.
-        """
+        """Whether other processes disturbed the trial, and a second attempt may be undisturbed,
+        because they have left again, or the trial can go to another GPU. After two disturbed trials
+        in a row they will probably stay, and every repetition would double the sweep's time."""
         was_shared = self._was_shared
         self._was_shared = has_any(record.flags, SHARED)
         has_time = self._ends_at - self._clock() > record.slot_seconds
@@ -160,7 +157,6 @@ class GpuSlot:
             return not self._shared_persistently()
 
     def _check_before(self) -> UnhealthyGpu | None:
-        """Why no trial can start on the GPU now; None if one can."""
         may_share = self._assignment.may_share
         with self._probe.session():
             if reason := self._probe.lost():
@@ -178,12 +174,11 @@ class GpuSlot:
 
     def _check_after(self, record: TrialRecord) -> UnhealthyGpu | None:
         """Why the GPU is unhealthy. None if it is fit, or if the trial ended in another way."""
-        if not _may_blame_gpu(record):
-            return None
-        if reason := self._probe.lost():
-            return self._found_unhealthy(GpuProblem.LOST, reason)
-        if reason := self._probe.dead():
-            return self._found_unhealthy(GpuProblem.DEAD, reason)
+        if _may_blame_gpu(record):
+            if reason := self._probe.lost():
+                return self._found_unhealthy(GpuProblem.LOST, reason)
+            if reason := self._probe.dead():
+                return self._found_unhealthy(GpuProblem.DEAD, reason)
         return None
 
     def _found_unhealthy(
@@ -211,12 +206,10 @@ class GpuSlot:
         give_up_at = self._clock() + self._release_seconds
         while True:
             reason = self._shared()
-            # One of our own processes may wait for the next trial. If there are more, the others
-            # are ending and still hold memory. They get more time, but only up to a limit, because
-            # a hung driver may never free the memory.
-            seconds_over = self._clock() - give_up_at
-            has_waited = seconds_over >= 0 and self._own_processes <= 1
-            if not reason or has_waited or seconds_over >= OWN_RELEASE_SECONDS:
+            # One of our own processes may wait for the next trial. Others are ending and hold
+            # memory, so they get more time, with a limit because a hung driver may never free it.
+            allowed = OWN_RELEASE_SECONDS if self._own_processes > 1 else 0.0
+            if not reason or self._clock() >= give_up_at + allowed:
                 return reason
             self._sleep(0.02)
 
@@ -225,7 +218,7 @@ class GpuSlot:
 
     @property
     def _own_processes(self) -> int:
-        """How many of our own processes use the GPU now, or used it a moment ago."""
+        """Of our processes, those that use the GPU or used it a moment ago."""
         return 0 if self._slot is None else self._slot.children
 
 

@@ -26,7 +26,6 @@ class Slots:
     """Follows the nodes that can run trials; ``asked`` is what a trial wants to reserve."""
 
     def __init__(self, cluster: Cluster, asked: Needs) -> None:
-        # Each GPU model is a cluster of its own with its own reservation.
         parts = cluster.by_gpu_model()
         self.placements = {model: part.placement(asked) for model, part in parts.items()}
         """GPU model of a trial ("" for any) -> the nodes where it may run, and its reservation."""
@@ -126,12 +125,9 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
         return self.slots.total + len(self.slots.placements)
 
     def may_share(self, gpu_model: str) -> bool:
-        """Whether a trial for this model runs on a GPU that other processes use, as no other is
-        left."""
-        is_last = self.slots.by_model()[gpu_model] <= 1
-        return (
-            is_last or self.slots.placements[gpu_model].hardware in self.unhealthy.measured_shared
-        )
+        """Whether its trials run beside other processes on a GPU, because no other is left."""
+        hardware = self.slots.placements[gpu_model].hardware
+        return self.slots.by_model()[gpu_model] <= 1 or hardware in self.unhealthy.measured_shared
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Look at the cluster, every few seconds."""
@@ -177,7 +173,6 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
     on_trial_error = on_trial_complete
 
     def _meet_new_nodes(self, alive: Mapping[str, RayNode]) -> None:
-        """Learn the GPU models of nodes that have joined, and use those that are known."""
         if self.slots.has_gpus and not self.slots.is_pinned:
             return  # the actor on the node finds the model out
         if self._known_nodes is None:

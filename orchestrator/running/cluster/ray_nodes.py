@@ -20,8 +20,7 @@ RayNode = dict[str, Any]
 
 def list_nodes() -> Sequence[RayNode]:
     """Every node that Ray knows of, lost ones included."""
-    nodes: Sequence[RayNode] = ray.nodes()
-    return nodes
+    return list(ray.nodes())
 
 
 def on_node(node_id: str, gpus: int) -> Any:
@@ -32,9 +31,8 @@ def on_node(node_id: str, gpus: int) -> Any:
     folder of the same name where the sweep was started.
     """
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
-    options: dict[str, Any] = {"num_cpus": 0, "num_gpus": min(gpus, 1)}
-    options["scheduling_strategy"] = strategy
-    task = ray.remote(**options)(_call)
+    make = ray.remote(num_cpus=0, num_gpus=min(gpus, 1), scheduling_strategy=strategy)
+    task = make(_call)
     return lambda function: SimpleNamespace(remote=functools.partial(task.remote, function))
 
 
@@ -78,7 +76,7 @@ def this_machine() -> tuple[Node, ...]:
 
 
 def _live_nodes() -> list[Node]:
-    """The nodes that are alive and have a core. Their environment is filled in later."""
+    """The nodes that are alive and have a core, still without an environment."""
     return [
         Node(
             node_id=raw["NodeID"],
@@ -94,10 +92,8 @@ def _live_nodes() -> list[Node]:
 
 
 def _described(node: Node, node_environment: Mapping[str, Any], cores: int) -> Node:
-    """The node with what the task on it has found."""
     # Ray may have been started with more cores than the process may use.
-    cpus = min(node.cpus, cores)
-    return dataclasses.replace(node, environment=node_environment, cpus=cpus)
+    return dataclasses.replace(node, environment=node_environment, cpus=min(node.cpus, cores))
 
 
 class ModelQueries:
@@ -113,10 +109,9 @@ class ModelQueries:
 
     def answers(self) -> dict[str, str]:
         """Node id -> GPU model, of the nodes that have answered; "" if the node was lost again."""
-        references = list(self._asked)
-        ready = (
-            ray.wait(references, num_returns=len(references), timeout=0)[0] if references else ()
-        )
+        if not self._asked:
+            return {}
+        ready, _ = ray.wait(list(self._asked), num_returns=len(self._asked), timeout=0)
         models = {}
         for reference in ready:
             answer = answer_of(reference)

@@ -9,6 +9,7 @@ import signal
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -50,9 +51,8 @@ def run_trials(
     """Run the session's trials until it has finished; returns sentences about unfit GPUs.
 
     ``asked`` is what the configuration wants a trial to reserve; a zero stands for a GPU's share of
-    the node. ``on_slots`` is called with the slots of each GPU model when they may have changed.
-    ``trainable`` is the class of a slot's actor; it has the method ``assign``. A trial that lost
-    its actor is started again at most ``retries`` times. Raises ClusterError if no slot can be
+    the node. ``on_slots`` gets the slots of each GPU model when they may have changed. A trial that
+    lost its actor is started again at most ``retries`` times. Raises ClusterError if no slot can be
     started.
     """
     # Three parts report to the session: nodes that join, trials that run, actors that are lost.
@@ -72,23 +72,12 @@ def run_trials(
     watch = SlotWatch(session.message, on_stall=on_stall)
     environment = cluster.trial_nodes[0].environment
     callback = TuneCallback(session, searcher, membership, watch, environment, retries=retries)
-    with _resources(session) as storage:
+    # The search computes on one thread, because trials on this host need the other cores.
+    with own_folder(TUNE_PREFIX) as storage, _interruptible(session), threadpool_limits(1):
         _tuner(trainable, limiter, [callback, membership, watch], membership, storage).fit()
     if membership.given_up:
         raise ClusterError(membership.given_up)
     return tuple(membership.unhealthy.notes)
-
-
-@contextmanager
-def _resources(session: Session) -> Iterator[str]:
-    """The folder for Ray Tune's own files, while Ctrl-C closes the session."""
-    with (
-        own_folder(TUNE_PREFIX) as storage,
-        _interruptible(session),
-        # The search computes on one thread, because trials on this host need the other cores.
-        threadpool_limits(1),
-    ):
-        yield str(storage)
 
 
 def _tuner(
@@ -96,7 +85,7 @@ def _tuner(
     limiter: ConcurrencyLimiter,
     callbacks: list[tune.Callback],
     membership: Membership,
-    storage: str,
+    storage: Path,
 ) -> tune.Tuner:
     """A tuner that places trials and keeps actors. It saves no results and no checkpoints."""
     return tune.Tuner(
@@ -114,7 +103,7 @@ def _tuner(
         run_config=tune.RunConfig(
             name="sweep",
             # Tune insists on a folder; a temporary one keeps its files out of the run.
-            storage_path=storage,
+            storage_path=str(storage),
             verbose=0,
             callbacks=callbacks,
             stop=membership,

@@ -113,16 +113,16 @@ class SlotWatch(StatelessPickle, tune.Callback):
                 _, process = self._process_of.get(id(actor), (actor, None))
                 self._await(trial.trial_id, actor, process, ANSWER_SECONDS)
         self._watch_start(now, is_waiting=bool(waiting))
-        overdue = [name for name, wait in self._waits.items() if now > wait.due]
-        for name in overdue:
-            wait = self._waits.pop(name)
-            waited = duration(wait.allowance)
-            self._say(f"a slot has not answered for {waited}: it is given up and killed")
-            self._process_of.pop(id(wait.actor), None)
-            self._kill(wait.actor, _arrived(wait.process))
+        for name in [name for name, wait in self._waits.items() if now > wait.due]:
+            self._give_up(self._waits.pop(name))
+
+    def _give_up(self, wait: _Wait) -> None:
+        waited = duration(wait.allowance)
+        self._say(f"a slot has not answered for {waited}: it is given up and killed")
+        self._process_of.pop(id(wait.actor), None)
+        self._kill(wait.actor, _arrived(wait.process))
 
     def _watch_start(self, now: float, *, is_waiting: bool) -> None:
-        """Notice that trials wait while no slot runs or starts."""
         if self._waits or not is_waiting or self._on_stall is None:
             self._idle_since = None
         elif self._idle_since is None:
@@ -147,7 +147,7 @@ def _arrived(reference: Any) -> SlotProcess | None:
 
 
 def kill_actor(actor: Any, process: SlotProcess | None) -> None:
-    """Kill an actor's process and its descendants. If that fails, Ray still drops the actor."""
+    """Kill an actor's process and its descendants; if that fails, Ray still drops the actor."""
     if process is not None:
         with contextlib.suppress(ray.exceptions.RayError, ValueError):
             on_node(process.node_id, gpus=0)(kill_tree).remote(process.pid, process.start_ticks)

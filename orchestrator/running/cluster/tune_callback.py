@@ -111,6 +111,6 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
 
 def _actor_error(trial: Any) -> str:
     """The last line of the error file that Tune keeps of an actor."""
-    path = Path(getattr(trial, "error_file", None) or "")
-    lines = path.read_text().split("\n") if path.is_file() else []
-    return next((shortened(line) for line in reversed(lines) if line.strip()), "the actor died")
+    path = Path(trial.error_file or "")
+    lines = path.read_text().strip().splitlines() if path.is_file() else []
+    return shortened(lines[-1]) if lines else "the actor died"

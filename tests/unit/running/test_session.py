@@ -170,7 +170,7 @@ def test_reuse_keeps_planned_records_of_any_node_that_is_there(resume, sweep):
     assert sweep.session.reuse(earlier, [HERE], resume=resume) == 1
     assert list(remaining(sweep)) == [TRIALS[0], *TRIALS[2:]]
     again = Sweep(sweep.folder.path)
-    assert again.session.reuse(earlier, iter([HERE, ELSEWHERE]), resume=resume) == 2
+    assert again.session.reuse(earlier, [HERE, ELSEWHERE], resume=resume) == 2
 
 
 def test_earlier_record_stays_if_its_trial_is_not_repeated(tmp_path):

@@ -9,12 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.running.cluster.ray_watch import (
-    GCS_SECONDS,
-    HANG_SECONDS,
-    START_SECONDS,
-    StartedRay,
-)
+from orchestrator.running.cluster.ray_watch import GCS_SECONDS, HANG_SECONDS, StartedRay
 from tests.support.clock import Clock
 from tests.support.commands import python
 
@@ -80,16 +75,9 @@ def test_stopped_raylet_is_a_loss_after_a_while(ray, clock, raylet):
     assert ray.loss() == "its raylet has stood still for 30 s"
 
 
-def test_start_without_end_is_a_loss(ray, clock):
+def test_gcs_that_does_not_start_is_a_loss(ray, clock):
     clock.now += GCS_SECONDS + 1
     assert ray.loss() == "its GCS did not start within 40 s"
-
-
-def test_start_that_takes_too_long_is_a_loss(ray, clock, raylet):
-    ray.loss()
-    ray._processes["gcs_server"] = raylet
-    clock.now += START_SECONDS + 1
-    assert "did not start within" in ray.loss()
     ray.is_started = True
     assert ray.loss() == ""
 
