@@ -26,49 +26,40 @@ Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
 
 
 class BackgroundPredictor(ExitStack, Observer):
-    """Predicts memory at the lowest priority during its context. No trial waits for it.
-
-    Its processes start once the first trial has begun, because the start of a sweep needs the cores
-    and the disk.
-    """
+    """Predicts memory at the lowest priority during its context, once the first trial has begun,
+    because the start of a sweep needs the cores and the disk. No trial waits for it."""
 
     def __init__(self, predict: Predict = predict) -> None:
         super().__init__()
         self._predict = predict
         self._requests: list[tuple[Choose, Gpu, dict[str, float]]] = []
-        self._has_begun = False
 
     def of(self, choose: Choose, gpu_model: str) -> Mapping[str, float]:
-        """Trial id -> bytes of device memory, of the trials that ``choose`` returns later.
-
-        Empty at first, and filled with every prediction. A trial that cannot be predicted gets no
-        entry. ``gpu_model`` is the name that NVML gives.
-        """
+        """Trial id -> bytes of device memory, of the trials that ``choose`` returns later. Filled
+        with every prediction; a trial that cannot be predicted gets no entry. ``gpu_model`` is the
+        name that NVML gives."""
         predicted: dict[str, float] = {}
         self._requests.append((choose, load_gpu(_constants_of(gpu_model)), predicted))
         return predicted
 
     def started(self, spec: TrialSpec) -> None:
         """Start to predict, if this is the first trial."""
-        if self._has_begun:
+        requests, self._requests = self._requests, []
+        if not requests:
             return
-        self._has_begun = True
         try:
-            self._begin()
+            # At most a quarter of the cores, because trials on this host need the others. Spawned,
+            # not forked, because the driver has threads.
+            context = multiprocessing.get_context("spawn")
+            pool = context.Pool(max(1, cores() // 4), _prepare_worker)
         except OSError as error:  # the limit of processes is reached
             _log_failure(error)
-
-    def _begin(self) -> None:
-        # At most a quarter of the cores, because trials on this host need the others.
-        processes = max(1, cores() // 4)
-        # Spawned, not forked, because the driver has threads.
-        context = multiprocessing.get_context("spawn")
-        pool = context.Pool(processes, _prepare_worker)
+            return
         self.callback(pool.join)
         self.enter_context(pool)
         # A large plan takes seconds to choose from, so a thread does it.
         chooser = self.enter_context(ThreadPoolExecutor(max_workers=1))
-        for request in self._requests:
+        for request in requests:
             chooser.submit(self._answer, pool, *request)
 
     def _answer(self, pool: Pool, choose: Choose, gpu: Gpu, predicted: dict[str, float]) -> None:
@@ -90,7 +81,6 @@ class BackgroundPredictor(ExitStack, Observer):
 
 
 def _constants_of(gpu_model: str) -> str:
-    """The name of the file with the constants of a GPU model, or of the default GPU."""
     words = gpu_model.lower().split()
     return next((name for name in known_gpus() if name in words), _DEFAULT_GPU)
 

@@ -39,8 +39,7 @@ _WHAT_HAPPENED = {
 
 
 def with_limit_rule(record: TrialRecord, allowed_seconds: float) -> TrialRecord:
-    """The record, ``skipped`` if its search (``allowed_seconds``) or the time budget ended its
-    trial."""
+    """The record; ``skipped`` if the search's ``allowed_seconds`` or the time budget ended it."""
     own_timeout = _LIMIT_SHARE * record.spec.measure.timeout_seconds
     if record.outcome is not Outcome.TIMED_OUT or record.slot_seconds >= own_timeout:
         return record

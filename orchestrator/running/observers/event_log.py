@@ -20,11 +20,10 @@ LOG = "log.jsonl"
 
 
 class EventLog(Observer):
-    """An observer that writes a line for every event of a trial, and for every message.
+    """An observer that writes a line for every message, and for the events ``started``, ``ended``
+    (measured in this session) and ``settled`` (kept or skipped) of a trial.
 
-    The events are ``started``, ``ended`` (measured in this session) and ``settled`` (kept or
-    skipped). ``clock`` gives Unix time. If ``may_write`` returns False, the folder now belongs to
-    another driver.
+    ``clock`` gives Unix time. If ``may_write`` returns False, the folder is another driver's.
     """
 
     def __init__(

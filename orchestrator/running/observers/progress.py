@@ -36,8 +36,8 @@ _OUTCOME_WORDS = {
 class Progress(Observer):
     """An observer that prints every trial, and counts them.
 
-    ``planned`` is None for a search that creates its trials while it runs. ``axes`` are the varying
-    axes, which labels name. ``began`` is the start of the sweep by ``clock``. None means now.
+    ``planned`` is None for a search that creates its trials while it runs. ``axes`` are those that
+    labels name. ``began`` is the start of the sweep by ``clock``; None: now.
     """
 
     def __init__(
@@ -102,10 +102,8 @@ class Progress(Observer):
         """The status of the sweep, in one line."""
         counts = self._counts.most_common()
         counted = ", ".join(f"{amount} {_OUTCOME_WORDS[outcome]}" for outcome, amount in counts)
-        done = str(self._counts.total())
-        if self._planned:
-            done += f" of {self._planned}"
-        parts = [f"{done} done ({counted})"]
+        of_planned = f" of {self._planned}" if self._planned else ""
+        parts = [f"{self._counts.total()}{of_planned} done ({counted})"]
         if self._fastest is not None and len(self._workloads) == 1:
             label = trial_label(self._fastest.spec, self._axes)
             parts.append(f"fastest {number(_speed(self._fastest))} samples/s: {label}")
@@ -128,19 +126,18 @@ class Progress(Observer):
         label = trial_label(record.spec, self._axes)
         outcome = f"{_OUTCOME_WORDS[record.outcome]:<9}"
         position = f"[{self._position(record.spec)}]"
-        parts = (position, outcome, label, _result(record), record.trial_id)
-        return "  ".join(filter(None, parts))
+        return "  ".join(filter(None, (position, outcome, label, _result(record), record.trial_id)))
 
     def _position(self, spec: TrialSpec) -> str:
         """``12/24``, or what a follow-up is run for."""
-        if spec.follow_up is not None and spec.purpose is Purpose.TIE_BREAK:
+        if spec.follow_up is None:
+            done, planned = str(self._counts.total()), str(self._planned or "")
+            return f"{done:>{len(planned)}}/{planned}" if planned else done
+        if spec.purpose is Purpose.TIE_BREAK:
             return f"round {spec.follow_up.round + 1}"
-        if spec.follow_up is not None and spec.measure.memory_cap is not None:
+        if spec.measure.memory_cap is not None:
             return f"cap {memory(spec.measure.memory_cap.device_bytes)}"
-        if spec.follow_up is not None:
-            return spec.purpose.value
-        done, planned = str(self._counts.total()), str(self._planned or "")
-        return f"{done:>{len(planned)}}/{planned}" if planned else done
+        return spec.purpose.value
 
 
 def _speed(record: TrialRecord | None) -> float:

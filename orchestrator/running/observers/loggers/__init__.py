@@ -59,11 +59,8 @@ class LoggedTrial:
 
 
 class ExperimentLogger(Protocol):
-    """Writes trials with one library.
-
-    The constructor takes the subfolder of the run folder for its files, and the arguments of its
-    row. The first exception that a method raises is reported.
-    """
+    """Writes trials with one library. The constructor takes the subfolder of the run folder for its
+    files, and the arguments of its row."""
 
     def log(self, trial: LoggedTrial) -> None:
         """Write a trial that has ended."""
@@ -78,9 +75,8 @@ def logger_observers(
     rows: Mapping[str, type[Logger]] = LOGGERS,
     may_write: Callable[[], bool] = lambda: True,
 ) -> list[LoggerObserver]:
-    """An observer for each chosen logger, ready to log.
+    """An observer for each chosen logger of the run ``folder``; ``axes`` are those of the labels.
 
-    ``folder`` is the run folder, ``sweep`` the sweep's name, and ``axes`` the axes of the labels.
     If ``may_write`` returns False, the folder now belongs to another driver, and nothing is logged.
     Raises LoggerError if a logger refuses to start.
     """
@@ -139,12 +135,12 @@ class LoggerObserver(Observer):
 
 def logged_trial(record: TrialRecord, axes: Sequence[str]) -> LoggedTrial:
     """The data that loggers write about a record."""
-    measured = {name: record.measurements.get(name) for name in METRICS}
+    measured = record.measurements
     # Some libraries refuse NaN and infinity, and others draw them as zero.
     finite = {
-        name: value
-        for name, value in measured.items()
-        if isinstance(value, (int, float)) and math.isfinite(value)
+        name: measured[name]
+        for name in METRICS
+        if isinstance(measured.get(name), (int, float)) and math.isfinite(measured[name])
     }
     # The id and the purpose are parameters, because every library can filter by parameters.
     spec = record.spec

@@ -27,11 +27,9 @@ class MlflowLogger:
         """``folder`` is not used: MLflow writes where ``tracking_uri`` says, else ./mlruns."""
         self._tags = [RunTag(name, str(value)) for name, value in (tags or {}).items()]
         self._client = MlflowClient(tracking_uri, registry_uri)
-        experiment = self._client.get_experiment_by_name(experiment_name)
-        if experiment is None:
-            self._experiment_id = self._client.create_experiment(experiment_name)
-        else:
-            self._experiment_id = experiment.experiment_id
+        found = self._client.get_experiment_by_name(experiment_name)
+        made = None if found else self._client.create_experiment(experiment_name)
+        self._experiment_id = found.experiment_id if found else made
 
     def log(self, trial: LoggedTrial) -> None:
         """Write the trial as a run that has ended."""
@@ -40,10 +38,9 @@ class MlflowLogger:
         ended_ms = max(started_ms, round(1000 * trial.ended_at))
         metrics = [Metric(name, value, ended_ms, 0) for name, value in trial.metrics.items()]
         params = [Param(name, str(value)) for name, value in trial.parameters.items()]
-        run = self._client.create_run(
+        run_id = self._client.create_run(
             self._experiment_id, start_time=started_ms, run_name=trial.name
-        )
-        run_id = run.info.run_id
+        ).info.run_id
         self._client.log_batch(run_id, metrics=metrics, params=params, tags=self._tags)
         status = "FINISHED" if trial.is_ok else "FAILED"
         self._client.set_terminated(run_id, status=status, end_time=ended_ms)
