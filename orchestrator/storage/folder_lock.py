@@ -17,11 +17,8 @@ class NotLockableError(OSError):
 
 
 class FolderLock:
-    """A lock file that this process holds until ``release``.
-
-    The kernel locks the file's inode, not its name. If the file or its folder is deleted or
-    renamed, another process can lock a new file of the same name. ``is_ours`` notices that.
-    """
+    """A lock file that this process holds until ``release``. The kernel locks the inode, not the
+    name: if the file or its folder is renamed, another process can lock a new one there."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self._path = path
@@ -30,7 +27,10 @@ class FolderLock:
     def is_ours(self) -> bool:
         """Whether the path still names the locked file."""
         # While the file is open, the file system gives its inode to no other file.
-        return _leads_to(self._path, self._file)
+        try:
+            return os.path.samestat(self._path.lstat(), os.fstat(self._file.fileno()))
+        except OSError:
+            return False
 
     def release(self) -> None:
         """Let go of the lock. The file stays, because another process may wait for it."""
@@ -41,11 +41,12 @@ def acquire(path: Path) -> FolderLock | None:
     """The lock at ``path``; None if another process holds it. Raises OSError."""
     for _ in range(3):
         file = _open(path, os.O_WRONLY | os.O_CREAT)
-        if _try_lock(file, fcntl.LOCK_EX) and _leads_to(path, file):
-            return FolderLock(path, file)
+        lock = FolderLock(path, file)
+        if _try_lock(file, fcntl.LOCK_EX) and lock.is_ours():
+            return lock
         # Try again after a moment. ``is_held`` of another process may hold the lock briefly, or the
         # file may have been replaced between opening and locking it.
-        file.close()
+        lock.release()
         time.sleep(0.1)
     return None
 
@@ -77,11 +78,3 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _leads_to(path: Path, file: IO[bytes]) -> bool:
-    """Whether ``path`` names the open file."""
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
-    except OSError:
-        return False

@@ -17,16 +17,14 @@ class FewerRowsError(RuntimeError):
 def refuse_fewer_rows(
     run_folder: Path, trial_ids: Collection[str], unreadable: Sequence[str]
 ) -> None:
-    """Raise FewerRowsError if ``trials.parquet`` has rows of trials that are not in ``trial_ids``.
-
-    Rows of records that a sweep has moved aside do not count. ``unreadable`` holds sentences about
-    records that cannot be read, for the message.
-    """
+    """Raise FewerRowsError if ``trials.parquet`` has rows of trials that are not in ``trial_ids``,
+    and whose records no sweep has moved aside. ``unreadable`` are sentences for the message, about
+    records that cannot be read."""
     path = run_folder / TRIALS
-    in_table = trial_ids_in_file(path)
-    if in_table is None:
-        return
-    lost = sorted(in_table - set(trial_ids) - _superseded(run_folder))
+    # The file of a second record of the same trial ends in a hyphen and a number.
+    aside = (run_folder / SUPERSEDED).glob(f"*/{RECORDS}/*.json")
+    superseded = {record.stem.partition("-")[0] for record in aside}
+    lost = sorted(trial_ids_in_file(path) - set(trial_ids) - superseded)
     if not lost:
         return
     reason = "; ".join(unreadable) or "their records are not in the folder"
@@ -35,10 +33,3 @@ def refuse_fewer_rows(
         f"Nothing was written; --allow-fewer-rows moves today's tables to {SUPERSEDED}/ and writes"
         " smaller ones"
     )
-
-
-def _superseded(run_folder: Path) -> set[str]:
-    """The trials whose records were moved aside."""
-    # The file of a second record of the same trial ends in a hyphen and a number.
-    names = (run_folder / SUPERSEDED).glob(f"*/{RECORDS}/*.json")
-    return {path.stem.partition("-")[0] for path in names}

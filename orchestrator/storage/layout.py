@@ -34,14 +34,6 @@ def record_files(run_folder: Path) -> list[Path]:
     return sorted(folder / name for name in names if name.endswith(".json"))
 
 
-def _move(partial: Path, path: Path) -> None:
-    """Raises OSError with the name that the user knows: the file's own, not the temporary one."""
-    try:
-        partial.replace(path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-
-
 @contextlib.contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
     """A temporary path for a file's new content, moved to ``path`` at the end unless there was an
@@ -51,7 +43,10 @@ def written_beside(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial
-        _move(partial, path)
+        try:
+            partial.replace(path)
+        except OSError as error:  # named after the file that the user knows
+            raise OSError(error.errno, error.strerror, str(path)) from None
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink()  # frees the space on a full disk

@@ -53,8 +53,9 @@ def location(text: str | Path) -> Location:
 def _check(scheme: str, path: str) -> None:
     """Raises ValueError on a URI that must not be used."""
     parts = path.split("/")
-    # First the credentials: the later messages repeat the URI.
-    if _may_hold_credentials(scheme, path):
+    # First the credentials: the later messages repeat the URI. A user stands before the host; on
+    # the Hub an ``@`` names a revision anywhere in the path.
+    if "@" in (path if scheme == "hf" else parts[0]) or re.search(r"[?#]", path):
         raise ValueError(
             f"a {scheme}:// URI takes no user, revision or query; credentials and endpoints come"
             " from the environment, as the store's own tools read them"
@@ -66,13 +67,6 @@ def _check(scheme: str, path: str) -> None:
     # A bucket's root holds many runs, so a run needs a folder in it.
     if len(parts) < 2:
         raise ValueError(f"names no folder in the bucket: {scheme}://{parts[0]}/runs/NAME")
-
-
-def _may_hold_credentials(scheme: str, path: str) -> bool:
-    """Whether a URI names a user or carries a query. A user stands before the host; on the Hub an
-    ``@`` names a revision anywhere in the path."""
-    place = path if scheme == "hf" else path.partition("/")[0]
-    return "@" in place or re.search(r"[?#]", path) is not None
 
 
 def folder_of(target: Location) -> Path:

@@ -39,14 +39,13 @@ class RecordsFound:
 
     def sentences(self) -> tuple[str, ...]:
         """How many files cannot be read, and which; nothing if all can."""
+        damaged = [path for path in self.unreadable if path not in self.newer]
         kinds = {
-            "cannot be read (damaged, or no record of this program)": [
-                path for path in self.unreadable if path not in self.newer
-            ],
-            "cannot be read: a newer version of this program wrote it": self.newer,
+            " (damaged, or no record of this program)": damaged,
+            ": a newer version of this program wrote it": self.newer,
         }
         return tuple(
-            f"{count(len(paths), 'record')} {reason}: {listed(paths, 4)}"
+            f"{count(len(paths), 'record')} cannot be read{reason}: {listed(paths, 4)}"
             for reason, paths in kinds.items()
             if paths
         )
@@ -91,7 +90,7 @@ def _is_newer(path: Path) -> bool:
 
 
 def _order(record: TrialRecord) -> tuple[bool, float]:
-    """Sorts records by their start; one of a trial that never started, whose start is 0, last."""
+    """By start; one of a trial that never started, whose start is 0, comes last."""
     return record.started_at == 0, record.started_at
 
 

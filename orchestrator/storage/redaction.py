@@ -71,10 +71,8 @@ _BEARER = re.compile(r"(?P<kind>\b(?:Bearer|Basic)\s+)[\w.+/=~-]{8,}", re.IGNORE
 
 
 def redacted(value: Any, name: str = "") -> Any:
-    """Plain JSON values with every secret replaced, at any depth.
-
-    Secrets are texts under a name such as ``api_key``, users in URLs, and signatures in queries.
-    Text that looks like a token of a known service is a secret under any name.
+    """Plain JSON values with every secret replaced, at any depth: texts under a name such as
+    ``api_key``, users in URLs, signatures in queries, and what looks like a known service's token.
     """
     if isinstance(value, Mapping):
         return {
@@ -107,19 +105,14 @@ def secret_paths(
         for key, item in value.items():
             if _redacted_key(key) != key:
                 yield at
-                continue
-            yield from secret_paths(item, (*at, key), _name_inside(name, str(key)))
+            else:
+                yield from secret_paths(item, (*at, key), _name_inside(name, str(key)))
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             yield from secret_paths(item, (*at, index), name)
-    elif _is_replaced(value, name):
-        yield at
-
-
-def _is_replaced(value: Any, name: str) -> bool:
-    replacement = redacted(value, name)
     # NaN does not equal itself, though ``redacted`` leaves it as it is.
-    return replacement is not value and replacement != value
+    elif (replacement := redacted(value, name)) is not value and replacement != value:
+        yield at
 
 
 def _name_inside(name: str, key: str) -> str:

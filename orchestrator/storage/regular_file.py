@@ -30,7 +30,7 @@ def open_regular(path: Path, flags: int) -> IO[bytes]:
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         _require_regular(os.fstat(descriptor).st_mode, path)
-        return os.fdopen(descriptor, _MODES[flags & os.O_ACCMODE])
+        return os.fdopen(descriptor, "wb" if flags & os.O_WRONLY else "rb")
     except OSError:
         os.close(descriptor)
         raise
@@ -39,10 +39,6 @@ def open_regular(path: Path, flags: int) -> IO[bytes]:
 def require_regular(path: Path) -> None:
     """Raise FileNotFoundError if there is nothing, and OSError if it is no regular file."""
     _require_regular(os.stat(path).st_mode, path)
-
-
-_MODES = {os.O_RDONLY: "rb", os.O_WRONLY: "wb"}
-"""Access of a descriptor -> mode of its Python file."""
 
 
 def _require_regular(mode: int, path: Path) -> None:

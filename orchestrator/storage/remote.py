@@ -45,11 +45,9 @@ def check_writable(uri: Uri) -> None:
 
 
 def download(uri: Uri, folder: Path) -> list[str]:
-    """Copy a run's records and run.json, or its tables if only those were kept, to a folder.
-
-    A record that the folder has, too, is replaced only by one that started later. Returns the names
-    at the URI, empty if there is no run. Raises RemoteError.
-    """
+    """Copy a run's records and run.json, or its tables if only those were kept, to a folder, where
+    a record is replaced only by one that started later. Returns the names at the URI, empty if
+    there is no run. Raises RemoteError."""
     with _errors_named(uri), tempfile.TemporaryDirectory() as scratch:
         remote = _at(uri)
         names = sorted(_needed(remote.names()))
@@ -69,11 +67,7 @@ def upload(folder: Path, uri: Uri, *, card: str = "") -> None:
             return
         local = _on_disk(folder)
         remote = _at(uri)
-        names = {
-            name
-            for name in local.names()
-            if not any(Path(name).match(pattern) for pattern in _LOCAL_FILES)
-        }
+        names = {name for name in local.names() if not any(map(Path(name).match, _LOCAL_FILES))}
         _copy(names, local, remote)
         # Records that are only at the URI were dropped by this run.
         for name in _records(remote.names()) - names:
@@ -178,7 +172,6 @@ def _records(names: Iterable[str]) -> set[str]:
 
 def _needed(names: set[str]) -> set[str]:
     """The files that say all of a run: its records, or the tables if only they were kept."""
-    # Records say everything that tables say, and more.
     tables = {name for name in names if name.endswith(".parquet") and "/" not in name}
     return (_records(names) or tables) | names.intersection({RUN})
 

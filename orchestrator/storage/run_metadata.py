@@ -48,19 +48,13 @@ class RunMetadata:
     axes: tuple[str, ...] = ()
     """The axes of the sweep, in the order of the config file."""
     finished: bool = True
-    """Whether every trial has its row.
-
-    It is False while the sweep runs, and stays False if its driver was killed.
-    """
+    """Whether every trial has its row; False while the sweep runs, or if its driver was killed."""
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Make the object from the content of ``run.json``.
-
-        Unknown keys are ignored, and missing keys have their defaults. Raises ValueError if a value
-        is of a wrong type, or if the file was written by a newer version.
-        """
+        """The content of ``run.json``; unknown keys are ignored, and missing ones have defaults.
+        Raises ValueError if a value is of a wrong type, or a newer version wrote the file."""
         # The file may come from elsewhere, and its secrets must not reach tables and pages. A
         # missing value may be null.
         given = {key: value for key, value in redacted(raw).items() if value is not None}
@@ -125,7 +119,6 @@ def read_run(run_folder: Path) -> RunMetadata:
         raise UnreadableRunError(f"{path}: {error.strerror or error}; {advice}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         # Only the error about the version has a text for users. The other texts are pydantic's.
-        reason = "damaged or not of this program"
-        if "newer version" in str(error):
-            reason = str(error)
+        is_newer = "newer version" in str(error)
+        reason = str(error) if is_newer else "damaged or not of this program"
         raise UnreadableRunError(f"{path}: {reason}; {advice}") from None

@@ -6,30 +6,20 @@ import contextlib
 import itertools
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from orchestrator.storage.layout import (
-    ANATOMY,
-    FRONTIER,
-    LOGS,
-    RECORDS,
-    RUN,
-    STEPS,
-    SUPERSEDED,
-    TRIALS,
-)
+from orchestrator.storage import layout
+from orchestrator.storage.layout import LOGS, RECORDS, RUN, SUPERSEDED
 from orchestrator.storage.regular_file import read_regular
 
-_TABLES = (TRIALS, STEPS, ANATOMY, FRONTIER)
+_TABLES = (layout.TRIALS, layout.STEPS, layout.ANATOMY, layout.FRONTIER)
 
 
 class Superseded:
     """Moves files of a run folder to a new ``superseded/TIME``, which can be read as a run."""
 
-    def __init__(self, run_folder: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, run_folder: Path) -> None:
         self._run_folder = run_folder
-        self._clock = clock
         self._run_json: bytes | None = None
         self.path: Path | None = None
         """The folder with the moved files; None while there are none."""
@@ -62,7 +52,7 @@ class Superseded:
         """The folder to move files to, with the run.json of the earlier run. Made if missing."""
         if self.path is None:
             self.remember_run()
-            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
+            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
             path = _free(self._run_folder / SUPERSEDED / stamp)
             path.mkdir(parents=True)
             if self._run_json is not None:

@@ -29,9 +29,8 @@ def refuse_folder_of_another(folder: Path, *, force: bool = False) -> None:
     """Raise FileExistsError, without ``force``, if a folder holds files that are not a run's."""
     if not folder.is_dir() or (folder / RUN).exists():
         return
-    if {entry.name for entry in folder.iterdir()} <= _STARTED:
-        return
-    refuse_used_folder(folder, force=force)
+    if not {entry.name for entry in folder.iterdir()} <= _STARTED:
+        refuse_used_folder(folder, force=force)
 
 
 def refuse_used_file(path: Path, *, force: bool = False) -> None:

@@ -84,7 +84,6 @@ class Progress(Observer):
         """Count a trial without printing it. ``measured``: it took slot time in this sweep."""
         if record.spec.follow_up is not None:
             return
-        # The fastest so far is named in the status line.
         self._counts[record.outcome] += 1
         self._workloads.add(workload_of(record.spec.training_recipe))
         if record.outcome is Outcome.OK and _speed(record) > _speed(self._fastest):

@@ -36,13 +36,12 @@ def build_table(
     value is not of its declared type.
     """
     axes = axis_of_column or {}
-    fields = [field_of(column, axes.get(column.name)) for column in columns]
+    fields = [_field_of(column, axes.get(column.name)) for column in columns]
     arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in fields]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=dict(metadata)))
 
 
-def field_of(column: Column, axis: str | None = None) -> pa.Field:
-    """The Arrow field of a column; its metadata carries unit, meaning and, if it has one, axis."""
+def _field_of(column: Column, axis: str | None) -> pa.Field:
     about = {"unit": column.unit, "doc": column.doc} | ({"axis": axis} if axis else {})
     return pa.field(column.name, ARROW_TYPES[column.type], metadata=about)
 
@@ -54,10 +53,12 @@ def type_name(kind: pa.DataType) -> ArrowType:
 
 def metadata_of(table: pa.Table) -> dict[str, str]:
     """The schema's metadata as text, without Arrow's own entry."""
-    raw = dict(table.schema.metadata or {})
     # Arrow keeps its own schema there, as bytes that are not text.
-    raw.pop(b"ARROW:schema", None)
-    return {key.decode(): value.decode() for key, value in raw.items()}
+    return {
+        key.decode(): value.decode()
+        for key, value in (table.schema.metadata or {}).items()
+        if key != b"ARROW:schema"
+    }
 
 
 def axes_of(table: pa.Table) -> dict[str, str]:

@@ -15,16 +15,13 @@ import pyarrow.parquet as pq
 from jobs.record import SCHEMA_VERSION, Column, TrialRecord
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.tables import anatomy_rows
-from orchestrator.storage.tables.arrow import build_table, field_of, tool_metadata
+from orchestrator.storage.tables.arrow import build_table, tool_metadata
 from orchestrator.storage.tables.columns import ANATOMY_COLUMNS, STEP_COLUMNS
 from orchestrator.storage.tables.trial_table import TrialTable
 
 
 def arrow_table(trials: TrialTable) -> pa.Table:
-    """The trials as an Arrow table, ready to be written.
-
-    Fields carry ``unit``, ``doc`` and, for an axis, ``axis``; the schema carries ``run``,
-    ``config``, ``command``, ``environments``, ``tool_version`` and ``schema_version``.
+    """The trials as an Arrow table. Fields carry ``unit``, ``doc`` and, for an axis, ``axis``.
 
     Raises pyarrow.ArrowInvalid if a value is not of its declared type.
     """
@@ -66,9 +63,8 @@ def append_columns(
     table: pa.Table, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]
 ) -> pa.Table:
     """``table`` with more columns, whose values are in ``rows``."""
-    for column in columns:
-        field = field_of(column)
-        values = pa.array([row[column.name] for row in rows], field.type)
+    more = build_table(columns, rows, {})
+    for field, values in zip(more.schema, more.columns, strict=True):
         table = table.append_column(field, values)
     return table
 

@@ -26,10 +26,7 @@ def write_predictions(rows: Sequence[Mapping[str, Any]], path: Path, *, gpu: str
 
 
 def read_predictions(path: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The rows that ``write_predictions`` wrote, and the table's metadata.
-
-    The metadata are the GPU, and the versions of this program and its libraries, by name.
-    Raises FileNotFoundError or pyarrow.ArrowInvalid.
-    """
+    """The rows that ``write_predictions`` wrote; the GPU and the versions that made them, by name.
+    Raises FileNotFoundError or pyarrow.ArrowInvalid."""
     table = pq.read_table(path)
     return table.to_pylist(), metadata_of(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from jobs.record import Column, TrialRecord
@@ -18,13 +18,8 @@ Row = Mapping[str, Any]
 _BATCH_AXES = ("micro_batch", "accumulation")
 
 
-def rows_of(records: Sequence[TrialRecord], axes: Mapping[str, Column]) -> list[dict[str, Any]]:
-    """A row for each record, in their order, with the columns of ``axes``."""
-    return [row_of(record, axes) for record in records]
-
-
 def row_of(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
-    """One record's row."""
+    """One record's row, with the columns of ``axes``."""
     return {
         **record.measurements,
         **_identity(record),
@@ -84,9 +79,8 @@ def _batch(record: TrialRecord) -> dict[str, Any]:
     }
     planned = spec.choices.get("accumulation")
     if isinstance(planned, float):
-        # If the micro-batch does not divide the effective batch, the plan has a fraction as the
-        # accumulation, and rules the trial out. The product restores the effective batch; ``round``
-        # removes the rounding error of the fraction.
+        # The micro-batch does not divide the effective batch, so the plan has a fraction, and rules
+        # the trial out. The product, without the fraction's rounding error, is the effective batch.
         batch["accumulation"] = None
         batch["effective_batch"] = round(spec.micro_batch * planned)
     return batch

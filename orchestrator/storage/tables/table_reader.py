@@ -45,7 +45,6 @@ def read_trials_file(path: Path) -> TrialTable:
 
 
 def _trial_table(path: Path, table: pa.Table) -> TrialTable:
-    """Raises UnreadableRunError, KeyError, TypeError or ValueError."""
     metadata = metadata_of(table)
     axes = axes_of(table)
     rows = table.to_pylist()
@@ -64,19 +63,15 @@ def _trial_table(path: Path, table: pa.Table) -> TrialTable:
     )
 
 
-def trial_ids_in_file(path: Path) -> frozenset[str] | None:
-    """The ids of the trials that have a row in a table of today's version.
-
-    None if there is no table, if it cannot be read, or if it is of another version, which may give
-    the trials other ids.
-    """
+def trial_ids_in_file(path: Path) -> frozenset[str]:
+    """The trials that have a row in a readable table of today's version: another one may give the
+    trials other ids."""
     try:
         table = _read(path, columns=["trial_id"])
     except (FileNotFoundError, UnreadableRunError):
-        return None
-    if metadata_of(table).get("schema_version") != str(SCHEMA_VERSION):
-        return None
-    return frozenset(table["trial_id"].to_pylist())
+        return frozenset()
+    is_of_today = metadata_of(table).get("schema_version") == str(SCHEMA_VERSION)
+    return frozenset(table["trial_id"].to_pylist() if is_of_today else ())
 
 
 def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -88,32 +83,36 @@ def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
             raise UnreadableRunError(f"{path}: column {column.name} holds a value of another type")
         if not all(is_possible(column.name, value) for value in values):
             raise UnreadableRunError(f"{path}: column {column.name} holds an impossible figure")
-    for row in rows:
-        # An accumulation that is no whole number is null.
-        if not all(row[name] is None or 0 < row[name] < 2**62 for name in _BATCH):
-            raise UnreadableRunError(f"{path}: a batch is not above zero, or is beyond 62 bits")
-        if len(row.get("flags") or ()) != len(row.get("flag_values") or ()):
-            raise UnreadableRunError(f"{path}: a row has not as many flag_values as flags")
-        if row["outcome"] not in _OUTCOMES:
-            raise UnreadableRunError(f"{path}: the outcome {row['outcome']!r:.50} is not known")
-        if not isinstance(json.loads(row["training_recipe"]), dict):
-            raise UnreadableRunError(f"{path}: a training recipe is no mapping")
+    if fault := next(filter(None, map(_fault_of, rows)), ""):
+        raise UnreadableRunError(f"{path}: {fault}")
+
+
+def _fault_of(row: Mapping[str, Any]) -> str:
+    """What is wrong with a row whose values are of their types; empty if nothing is."""
+    # An accumulation that is no whole number is null.
+    if not all(row[name] is None or 0 < row[name] < 2**62 for name in _BATCH):
+        return "a batch is not above zero, or is beyond 62 bits"
+    if len(row.get("flags") or ()) != len(row.get("flag_values") or ()):
+        return "a row has not as many flag_values as flags"
+    if row["outcome"] not in _OUTCOMES:
+        return f"the outcome {row['outcome']!r:.50} is not known"
+    is_recipe = isinstance(json.loads(row["training_recipe"]), dict)
+    return "" if is_recipe else "a training recipe is no mapping"
 
 
 def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
     """Today's columns, with the columns of the table's axes after ``BASE`` and ``FOLLOW_UP``."""
-    todays = list(trial_table_columns())
+    todays = trial_table_columns()
     names = {column.name for column in todays}
     fields = [table.schema.field(name) for name in axes.values() if name not in names]
-    if PRESENT_TRIAL_ID.name in table.column_names:
-        todays.append(PRESENT_TRIAL_ID)
-    # ``trial_table_columns`` puts the axes of records at the same place.
-    first = len(BASE) + len(FOLLOW_UP)
-    todays[first:first] = [
+    own = [
         Column(field.name, type_name(field.type), (field.metadata or {}).get(b"doc", b"").decode())
         for field in fields
     ]
-    return tuple(todays)
+    present = [PRESENT_TRIAL_ID] if PRESENT_TRIAL_ID.name in table.column_names else []
+    # ``trial_table_columns`` puts the axes of records at the same place.
+    first = len(BASE) + len(FOLLOW_UP)
+    return (*todays[:first], *own, *todays[first:], *present)
 
 
 def read_steps(run_folder: Path, columns: Sequence[str]) -> list[dict[str, Any]]:

@@ -9,12 +9,8 @@ from typing import Any
 from jobs.record import Column, TrialRecord
 from orchestrator.distribution import tool_version
 from orchestrator.storage.run_metadata import RunMetadata
-from orchestrator.storage.tables.columns import (
-    axis_columns,
-    declared_columns,
-    trial_table_columns,
-)
-from orchestrator.storage.tables.rows import environment_id, rows_of
+from orchestrator.storage.tables.columns import axis_columns, declared_columns, trial_table_columns
+from orchestrator.storage.tables.rows import environment_id, row_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,16 +37,13 @@ def table_of_records(
     *,
     unreadable: Sequence[str] = (),
 ) -> TrialTable:
-    """One row per trial, in the order of ``records``.
-
-    ``declared`` are the columns of what was measured; None: those of the installed trackers.
-    ``unreadable`` are sentences about records that cannot be read.
-    """
+    """One row per trial, in the order of ``records``. ``declared`` are the columns of what was
+    measured; None: those of the installed trackers."""
     measured = declared_columns() if declared is None else declared
     axes = axis_columns(records, measured)
     environments = (record.environment for record in records if record.environment)
     return TrialTable(
-        rows=rows_of(records, axes),
+        rows=[row_of(record, axes) for record in records],
         columns=trial_table_columns(records, measured),
         axes={axis: column.name for axis, column in axes.items()},
         run=run or RunMetadata(),
