@@ -26,11 +26,9 @@ from jobs.spec import TrialSpec, to_json
 
 
 class Child:
-    """A process that leads its own process group and has its own folder, which is removed with it.
+    """A process that leads its own process group and has its own folder, which is removed with it::
 
-    A forked child creates its CUDA context and waits for its trial::
-
-        forked ─ context ─ ready ─ (waits) ─ begin ─ trial ─ result, done ─ end
+    forked ─ context ─ ready ─ (waits) ─ begin ─ trial ─ result, done ─ end
     """
 
     def __init__(self, pid: int, folder: Path, connection: socket.socket | None = None) -> None:
@@ -63,9 +61,8 @@ class Child:
 
     def wait(self, deadline: float, owner: socket.socket) -> bool:
         """Wait for its result or its end; False at ``deadline`` (monotonic seconds)."""
-        return self._wait(
-            lambda: self._status.endswith(child_main.DONE, child_main.READY.size), deadline, owner
-        )
+        said = child_main.READY.size  # where what it says of its trial begins
+        return self._wait(lambda: self._status.endswith(child_main.DONE, said), deadline, owner)
 
     @property
     def has_started(self) -> bool:
@@ -107,8 +104,7 @@ class Child:
 
     @property
     def busy_seconds(self) -> float:
-        """Seconds since the process was made, without its idle wait for a trial."""
-        # A child that was forked ahead is ready before its trial begins; any other is not.
+        """Seconds since the process was made, without the idle wait of one that is forked ahead."""
         ready_at = self._made_at if self._ready is None else self._ready[0]
         idle = max(0.0, self._begun_at - ready_at)
         return time.monotonic() - self._made_at - idle

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from jobs import errors
@@ -28,10 +28,8 @@ START_ATTEMPTS = 3
 
 
 class ChildRunner:
-    """Runs each trial in a child process, and prepares the next child meanwhile.
-
-    While one child ends and the next trial is being chosen, the next child is already forked and
-    creates its CUDA context. So the memory of one child is freed while the next child starts::
+    """Runs each trial in a child process. While one child ends and the next trial is being chosen,
+    the next child is already forked and creates its CUDA context::
 
         trial k      │ child k runs its trial │ killed, its memory is freed │
         trial k + 1                           │ child k+1: context, waits   │ runs its trial │
@@ -64,7 +62,8 @@ class ChildRunner:
             except OSError as error:
                 if not errors.is_disk_full(error):
                     raise
-                record = _unmeasured(spec, DISK_FULL, errors.disk_full_reason(error))
+                reason = errors.disk_full_reason(error)
+                record = unmeasured(spec, DISK_FULL, reason, environment=environment.describe())
             if record.rule != NOT_STARTED:
                 break
         return with_provenance(record, isolation_fallback=isolation_fallback)
@@ -88,14 +87,16 @@ class ChildRunner:
         if not in_time:
             self.reap()
             reason = f"no result after {timeout_seconds:g} s, in phase {phase or 'start'}"
-            record = _record_without_result(spec, Outcome.TIMED_OUT, reason, phase)
+            record = TrialRecord(spec=spec, outcome=Outcome.TIMED_OUT, reason=reason, phase=phase)
         elif child.result.exists():
             record = record_from_json(json.loads(child.result.read_text()))
         elif not child.has_started:
             record = self._record_without_start(spec)
         else:
             record = self._record_of_ended_child(spec, phase, oom_kills_before, provenance.log)
-        return dataclasses.replace(record, provenance=provenance)
+        # A trial that left no record has no environment yet.
+        where = record.environment or environment.describe()
+        return replace(record, provenance=provenance, environment=where)
 
     def _record_of_ended_child(
         self, spec: TrialSpec, phase: str, oom_kills_before: int, log: str
@@ -103,10 +104,12 @@ class ChildRunner:
         disk = disk_in_words(self._folder)  # removing the child's files makes room again
         status = self.reap()
         if status == child_main.UNWRITABLE:
-            return _unmeasured(spec, DISK_FULL, f"the record could not be written: {disk}", phase)
+            return unmeasured(
+                spec, DISK_FULL, f"the record could not be written: {disk}", phase=phase
+            )
         oom_kills = _host_oom_kills() - oom_kills_before
         outcome, reason = errors.classify_exit(status, host_oom_kills=oom_kills, log=log)
-        return _record_without_result(spec, outcome, reason, phase)
+        return TrialRecord(spec=spec, outcome=outcome, reason=reason, phase=phase)
 
     def _record_without_start(self, spec: TrialSpec) -> TrialRecord:
         """The record of a child that ended before its trial began. The trial is not to blame."""
@@ -115,14 +118,11 @@ class ChildRunner:
         self._gpu.wait_for_release(has_waiting_child=False)
         _, ended = errors.classify_exit(status, host_oom_kills=0)
         reason = f"{START_ATTEMPTS} processes ended before the trial began, the last: {ended}"
-        return _unmeasured(spec, NOT_STARTED, reason)
+        return unmeasured(spec, NOT_STARTED, reason)
 
     def fork_ahead(self, last: TrialRecord) -> None:
-        """Fork the next child if it is likely to be needed, while the last one ends.
-
-        Not beside another process on the GPU, because each context must then be measured again, and
-        not if the last outcome makes the caller check the GPU first.
-        """
+        """Fork the next child while the last one ends. Not beside another process on the GPU,
+        because each context must then be measured again, and not if the GPU is checked first."""
         is_suspicious = last.outcome in _SUSPICIOUS or last.rule in RULES
         if last.provenance.isolation == "fork" and not is_suspicious and self._gpu.is_alone:
             with contextlib.suppress(OSError):  # it is then forked when it is needed
@@ -178,18 +178,6 @@ def _provenance(spec: TrialSpec, child: Child, isolation: str) -> Provenance:
         cpus=spec.needs.cpus or environment.cores(),
         host_memory_bytes=spec.needs.host_bytes,
         log=child.log,
-    )
-
-
-def _unmeasured(spec: TrialSpec, rule: str, reason: str, phase: str = "") -> TrialRecord:
-    return unmeasured(spec, rule, reason, phase=phase, environment=environment.describe())
-
-
-def _record_without_result(
-    spec: TrialSpec, outcome: Outcome, reason: str, phase: str
-) -> TrialRecord:
-    return TrialRecord(
-        spec=spec, outcome=outcome, reason=reason, phase=phase, environment=environment.describe()
     )
 
 

@@ -10,11 +10,9 @@ from jobs.node import gpu_fitness, nvml
 
 def slot_gpu_bytes() -> int:
     """Memory in use on this slot's GPU, by all processes; 0 without a GPU."""
-    with nvml.session():  # both questions below then share one initialisation
+    with nvml.session():  # both questions then share one initialisation
         uuids = nvml.visible_uuids()
-        if not uuids:
-            return 0
-        return nvml.used_bytes(uuids[0])
+        return nvml.used_bytes(uuids[0]) if uuids else 0
 
 
 class GpuAccount:

@@ -8,9 +8,9 @@ import importlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import patch
 
 from jobs.node import nvml
 
@@ -86,18 +86,12 @@ def _gpu_answers_from_nvml() -> Iterator[None]:
         return
     capability = nvml.compute_capability(uuids[0])
     properties = SimpleNamespace(major=capability[0], minor=capability[1], gcnArchName="")
-    answers: dict[str, Callable[..., Any]] = {
-        "get_device_capability": lambda device=None: capability,
-        "get_device_properties": lambda device=None: properties,
-        "current_device": lambda: 0,
-    }
     # Only while the libraries are imported: a trial shall ask the device itself.
-    originals = {name: getattr(torch.cuda, name) for name in answers}
-    for name, answer in answers.items():
-        setattr(torch.cuda, name, answer)
-    try:
+    with patch.multiple(
+        torch.cuda,
+        get_device_capability=lambda device=None: capability,
+        get_device_properties=lambda device=None: properties,
+        current_device=lambda: 0,
+    ):
         yield
-    finally:
-        for name, original in originals.items():
-            setattr(torch.cuda, name, original)
-        device_interface.caching_worker_device_properties.clear()
+    device_interface.caching_worker_device_properties.clear()

@@ -112,10 +112,8 @@ def _claim_file(path: Path) -> Path:
 
 
 def _claim(path: Path) -> int:
-    """The process id of the parent at this socket, which no other slot can try any more.
-
-    A stopped parent shall not hold up every slot. Raises OSError if another slot was first.
-    """
+    """The process id of the parent at this socket, which no other slot can try any more: a stopped
+    parent shall not hold up every slot. Raises OSError if another slot was first."""
     pid = int(_claim_file(path).read_text())
     _claim_file(path).unlink()  # one of several slots succeeds
     return pid

@@ -196,11 +196,10 @@ class Slot:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(child) == child:
                     os.killpg(child, signal.SIGKILL)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._parent.wait(timeout=self._limits.end)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+            return True
+        return False
 
     def _forget_parent(self) -> None:
         self._channel.close()

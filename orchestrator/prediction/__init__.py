@@ -8,7 +8,7 @@ intervals.py         how far a measurement may lie from a replay
 estimator.py         trials -> predictions; trials of one model share its traces
 model_group.py       the trials of one model: traced, replayed, predicted
 unsupported.py       trials that are not predicted, and why
-library_settings.py how the traced libraries are imported
+libraries.py         how the traced libraries are imported
 gpus.py              a GPU's constants: calibration data in gpus/*.yaml
 caching_allocator.py a model of PyTorch's caching allocator, for byte counts only
 kernel_memory.py     what CUDA kernels take for themselves: workspaces that no tensor shows

@@ -59,13 +59,12 @@ def between(low: Stream, high: Stream, samples: int) -> Stream | None:
         return None
     # Sizes of tensors are affine in the micro-batch: 0 is the low trace, 1 the high one.
     position = (samples - low.samples) / (high.samples - low.samples)
-    events: list[Event] = []
-    for low_event, high_event in zip(low.events, high.events, strict=True):
-        event = _between_events(low_event, high_event, position)
-        if event is None:
-            return None
-        events.append(event)
-    return Stream(events=tuple(events), samples=samples, kernels=low.kernels | high.kernels)
+    pairs = zip(low.events, high.events, strict=True)
+    found = [_between_events(low_event, high_event, position) for low_event, high_event in pairs]
+    events = tuple(event for event in found if event is not None)
+    if len(events) < len(found):
+        return None
+    return Stream(events=events, samples=samples, kernels=low.kernels | high.kernels)
 
 
 def _between_events(low: Event, high: Event, position: float) -> Event | None:
@@ -77,8 +76,6 @@ def _between_events(low: Event, high: Event, position: float) -> Event | None:
     is_same = (low.number, low.formula) == (high.number, high.formula)
     if not is_same or len(low.integers) != len(high.integers):
         return None
-    integers = []
-    for at_low, at_high in zip(low.integers, high.integers, strict=True):
-        # Rounded, because a size is a whole number of bytes or elements.
-        integers.append(round(at_low + (at_high - at_low) * position))
-    return replace(low, integers=tuple(integers))
+    # Rounded, because a size is a whole number of bytes or elements.
+    pairs = zip(low.integers, high.integers, strict=True)
+    return replace(low, integers=tuple(round(a + (b - a) * position) for a, b in pairs))

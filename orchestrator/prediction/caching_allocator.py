@@ -34,11 +34,9 @@ class CachingAllocator:
     """The allocator of one stream on one device.
 
     ``allocated`` counts whole blocks, as ``torch.cuda.memory_allocated`` does. A request takes the
-    smallest cached block that holds it. Of equal blocks, it takes the one with the lowest address.
-    The rest of the block is split off if it is large enough: at least 512 B in the pool of small
-    blocks, more than 1 MiB in the other. Segments come from the device without limit and are never
-    returned. Each lies at a lower address than the one before, as recorded peaks show. With
-    ``upwards`` it lies at a higher one.
+    smallest cached block that holds it, of equal ones that with the lowest address. Segments come
+    from the device without limit and are never returned. Each lies at a lower address than the one
+    before, as recorded peaks show; with ``upwards`` at a higher one.
     """
 
     upwards: bool = False
@@ -53,7 +51,6 @@ class CachingAllocator:
         """A block for a tensor of ``nbytes``; None for an empty tensor, which takes no memory."""
         if nbytes <= 0:
             return None
-        # Take a cached block that is large enough, or else a new segment. Split off the rest.
         size = rounded(nbytes)
         small = size <= SMALL_SIZE
         block = self._cached(size, small) or self._segment(size, small)
@@ -83,20 +80,14 @@ class CachingAllocator:
         insort(self._free[block.small], (block.size, block.address, block))
 
     def _cached(self, size: int, small: bool) -> Block | None:
-        pool = self._free[small]
-        # The pool is sorted by size, then by address. Take the first block that is large enough.
+        pool = self._free[small]  # sorted by size, then by address
         index = bisect_left(pool, (size, -1))
-        if index == len(pool):
-            return None
-        _, _, block = pool.pop(index)
-        return block
+        return pool.pop(index)[2] if index < len(pool) else None
 
     def _segment(self, size: int, small: bool) -> Block:
         nbytes = segment_bytes(size)
         self.reserved += nbytes
         self.peak_reserved = max(self.peak_reserved, self.reserved)
-        # A new segment has the address next to the one before. Blocks of two segments are never
-        # merged.
         address = self.reserved - nbytes if self.upwards else 2**47 - self.reserved
         return Block(address=address, size=nbytes, small=small)
 
@@ -118,16 +109,11 @@ class CachingAllocator:
 
 def rounded(nbytes: int) -> int:
     """A request's size rounded up to a multiple of 512 B."""
-    # -(-a // b) is a / b rounded up.
-    blocks = max(1, -(-nbytes // MIN_BLOCK))
-    return blocks * MIN_BLOCK
+    return max(1, -(-nbytes // MIN_BLOCK)) * MIN_BLOCK  # -(-a // b) is a / b rounded up
 
 
 def segment_bytes(size: int) -> int:
-    """Bytes of the segment that is allocated on the device for a block of ``size`` bytes.
-
-    ``get_allocation_size`` in CUDACachingAllocator.cpp.
-    """
+    """Bytes of a block's segment: ``get_allocation_size`` in CUDACachingAllocator.cpp."""
     if size <= SMALL_SIZE:
         return 2 * MIB
     if size < 10 * MIB:

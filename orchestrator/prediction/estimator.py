@@ -11,13 +11,12 @@ from contextlib import contextmanager, redirect_stdout
 
 from jobs.spec import TrialSpec, to_json
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.model_group import predictions
+from orchestrator.prediction.model_group import UPDATE_ARGUMENTS, predictions
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.unsupported import unpredictable
 
-_UPDATE_ARGUMENTS = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
 _UNTRACED_ARGUMENTS = (
-    *_UPDATE_ARGUMENTS,
+    *UPDATE_ARGUMENTS,
     "per_device_train_batch_size",
     "gradient_accumulation_steps",
     "tf32",
@@ -28,11 +27,12 @@ _UNTRACED_PREFIXES = ("dataloader_", "logging_")
 
 def predict(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
     """Predictions in the order of the trials. Output of libraries goes to stderr."""
-    by_id: dict[str, Prediction] = {}
     with _quiet_libraries():
-        for group in sharing_traces(trials):
-            for prediction in predictions(group, gpu, update_key=_update_key):
-                by_id[prediction.trial_id] = prediction
+        by_id = {
+            prediction.trial_id: prediction
+            for group in sharing_traces(trials)
+            for prediction in predictions(group, gpu)
+        }
     return [by_id[trial.trial_id] for trial in trials]
 
 
@@ -56,7 +56,6 @@ def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
 
 
 def _model_key(spec: TrialSpec) -> str:
-    """A key that is equal for trials with the same model and the same way to run a micro-batch."""
     settings = to_json(spec.settings)
     arguments = {
         name: value
@@ -76,11 +75,3 @@ def _model_key(spec: TrialSpec) -> str:
         bool(unpredictable(spec)),
     ]
     return json.dumps(parts, sort_keys=True)
-
-
-def _update_key(spec: TrialSpec) -> str:
-    """A key that is equal for trials with the same optimizer step."""
-    given = spec.settings.training_arguments
-    arguments = {name: given[name] for name in _UPDATE_ARGUMENTS if name in given}
-    hook = to_json(spec.settings.hooks.get("optimizer"))
-    return json.dumps([arguments, hook], sort_keys=True)

@@ -1,11 +1,10 @@
 """The interval of each predicted figure: by how much a measurement may differ from the replay.
 
 The tensors of a step follow from the trace, so their interval is narrow. The memory that the
-allocator reserves does not follow from the trace. Of several free blocks of one size, the allocator
-splits the one at the lowest address, and the driver chooses the addresses. If the step later needs
-the split block as a whole, the allocator opens another segment, as large as the largest request. So
-the reserved memory of two runs that allocate the same tensors can differ by that block. It can be
-large: 16 GB of logits for a vocabulary of 128,256.
+allocator reserves does not. Of several free blocks of one size, the allocator splits the one at the
+lowest address, and the driver chooses the addresses. If the step later needs the split block as a
+whole, the allocator opens another segment, as large as the largest request: 16 GB of logits, for a
+vocabulary of 128,256. So the reserved memory of two equal runs can differ by that block.
 
 The constants are fitted to recorded residuals, not chosen:
 ``python -m tests.benchmarks.tables predictions tests/data/predictions/recorded.parquet
@@ -66,17 +65,12 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
     reserved = reserved_interval(replayed)
     device = _device_interval(reserved, replayed)
     other = elsewhere(allocated, reserved, device, replayed.peaks)
-    notes = []
-    if replayed.mask_bytes:
-        notes.append(_PADDED)
-    if replayed.peaks.is_of_evaluation:
-        notes.append(_EVALUATION)
-    if replayed.needs_ampere:
-        notes.append(_NEEDS_AMPERE)
-    measured_bytes = None
-    if gpu.is_measured:
-        measured_bytes = gpu.total_bytes
-    else:
+    notes = {
+        _PADDED: replayed.mask_bytes > 0,
+        _EVALUATION: replayed.peaks.is_of_evaluation,
+        _NEEDS_AMPERE: replayed.needs_ampere,
+    }
+    if not gpu.is_measured:
         # The GPU's own constants are incomplete, so it is like any other card.
         device = Figure(bytes=device.bytes, low=min(device.low, other.least), high=other.high)
     return Prediction(
@@ -86,11 +80,11 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
         reserved=reserved,
         device=device,
         elsewhere=other,
-        measured_bytes=measured_bytes,
+        measured_bytes=gpu.total_bytes if gpu.is_measured else None,
         largest_block=replayed.peaks.largest_block,
         anatomy=replayed.peaks.at_peak,
         needs_ampere=replayed.needs_ampere,
-        notes=tuple(notes),
+        notes=tuple(note for note, applies in notes.items() if applies),
     )
 
 
@@ -117,16 +111,10 @@ def reserved_interval(replayed: Replayed) -> Figure:
         return figure(peaks.reserved, below=0.05, above=0.1, slack=OUTSIDE_SLACK)
     low, high = sorted((peaks.reserved, peaks.reserved_upwards))
     # Where the two orders of segments differ much, neither is more likely.
-    likely = peaks.reserved
-    if high - low > 0.02 * high:
-        likely = (low + high) // 2
+    likely = (low + high) // 2 if high - low > 0.02 * high else peaks.reserved
     least = max(low - peaks.largest_block, peaks.allocated)
     most = high + peaks.largest_block + replayed.mask_bytes
-    return Figure(
-        bytes=likely,
-        low=int((1 - UNTRACED) * least),
-        high=int((1 + UNTRACED) * most),
-    )
+    return Figure(bytes=likely, low=int((1 - UNTRACED) * least), high=int((1 + UNTRACED) * most))
 
 
 def _device_interval(reserved: Figure, replayed: Replayed) -> Figure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from math import gcd, prod
 from operator import attrgetter, itemgetter
 
 from orchestrator.prediction.gpus import Gpu
@@ -47,15 +47,11 @@ def column_sum_bytes(gpu: Gpu, *layout: int) -> int:
 
 
 def _vectorized(reduced: list[Dimension], kept: list[Dimension], *, along: bool) -> tuple[int, int]:
-    """Length of the closest dimension in vectors, and the outputs in a vector.
-
-    Contiguous inputs are read as vectors. Along the reduction a vector holds four inputs of one
-    output. Across it a vector holds as many outputs as divide every size and stride.
-    """
+    """Length of the closest dimension in vectors, as contiguous inputs are read, and the outputs in
+    a vector: one along the reduction, across it as many as divide every size and stride."""
     stride, width = (reduced if along else kept)[0]
     if stride != 1:
         return width, 1
-    # Across the reduction a thread reads as many neighbouring outputs as divide every stride.
     if not along:
         further = [stride for stride, _ in (*reduced, *kept[1:])]
         vector = _vector_length([width, *further])
@@ -109,11 +105,7 @@ def _merge(merged: list[Dimension], stride: int, size: int) -> None:
 
 
 def _vector_length(lengths: Sequence[int]) -> int:
-    vector = 4
-    for length in lengths:
-        while length % vector:
-            vector //= 2
-    return vector
+    return gcd(4, *lengths)
 
 
 def _last_power_of_2(size: int) -> int:

@@ -12,12 +12,9 @@ from unittest.mock import patch
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Within it, imports run without the garbage collector and without code that no trace runs.
-
-    The collector would visit all imported objects again and again. Two parts are left out:
-    Inductor, with which bitsandbytes compiles kernels, and torchao, with which transformers reads
-    quantized weights.
-    """
+    """Within it, imports run without the garbage collector, which would visit all imported objects
+    again and again, and without two parts that no trace runs: Inductor, with which bitsandbytes
+    compiles kernels, and torchao, with which transformers reads quantized weights."""
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -38,8 +35,8 @@ def quick_imports() -> Iterator[None]:
 @contextmanager
 def without_gpus() -> Iterator[None]:
     """Within it, PyTorch sees no GPU: a CUDA context would take memory from a measurement there."""
-    # PyTorch reads the variable when CUDA is first used, so it can be restored afterwards. Only
-    # this one is restored, because imports may set others.
+    # PyTorch reads the variable when CUDA is first used. Only this one is restored, because imports
+    # may set others.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.spec import TrialSpec
+from jobs.spec import TrialSpec, to_json
 from orchestrator.prediction.affine_stream import NEEDS_AMPERE, Stream, between
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
@@ -19,46 +19,32 @@ if TYPE_CHECKING:
     from orchestrator.prediction.tracing.batches import BatchShapes
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
+UPDATE_ARGUMENTS = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
+"""Training arguments of the optimizer's step."""
 MicroBatches = tuple[Stream, Stream | None]
 """The traces of one batch: as the first of a step, which finds no gradients in memory, and as any
 later one, which adds to the gradients. Without accumulation there is no later one."""
-UpdateKey = Callable[[TrialSpec], str]
-"""A function whose result is equal for trials with the same optimizer step."""
 
 
-def predictions(
-    trials: list[TrialSpec], gpu: Gpu, *, update_key: UpdateKey
-) -> Iterator[Prediction]:
+def predictions(trials: list[TrialSpec], gpu: Gpu) -> list[Prediction]:
     """One for each trial, in order. The trials are of one model."""
-    reason = unpredictable(trials[0])
-    if reason:
-        for spec in trials:
-            yield _unknown(spec, unpredictable(spec) or reason)
-        return
+    if reason := unpredictable(trials[0]):
+        return [_unknown(spec, unpredictable(spec) or reason) for spec in trials]
     with quick_imports():
         from orchestrator.prediction.tracing.fake_step import FakeStep
     try:
-        group = _ModelGroup(trials, FakeStep(trials[0], gpu), gpu, update_key)
+        group = _ModelGroup(trials, FakeStep(trials[0], gpu), gpu)
     except Exception as error:  # a model or a file of the user's may raise anything
-        for spec in trials:
-            yield _unknown(spec, _first_line(error))
-        return
-    for spec in trials:
-        try:
-            yield group.prediction(spec)
-        except Exception as error:
-            yield _unknown(spec, _first_line(error))
+        return [_unknown(spec, _first_line(error)) for spec in trials]
+    return list(map(group.prediction, trials))
 
 
 class _ModelGroup:
     """Trials of one model. Micro-batches between the smallest and the largest are interpolated."""
 
-    def __init__(
-        self, trials: list[TrialSpec], step: FakeStep, gpu: Gpu, update_key: UpdateKey
-    ) -> None:
+    def __init__(self, trials: list[TrialSpec], step: FakeStep, gpu: Gpu) -> None:
         self._step = step
         self._gpu = gpu
-        self._update_key = update_key
         self._accumulates = any(trial.accumulation > 1 for trial in trials)
         sizes = sorted({trial.micro_batch for trial in trials})
         self._affine = [size for size in sizes if size > 1]
@@ -73,20 +59,21 @@ class _ModelGroup:
 
     def prediction(self, spec: TrialSpec) -> Prediction:
         """That of the first trial with the same batch and optimizer step: nothing else differs."""
-        key = (self._update_key(spec), spec.micro_batch, spec.accumulation)
+        key = (_update_key(spec), spec.micro_batch, spec.accumulation)
         if key not in self._predicted:
-            self._predicted[key] = self._prediction(spec)
+            try:
+                self._predicted[key] = self._prediction(spec)
+            except Exception as error:
+                self._predicted[key] = _unknown(spec, _first_line(error))
         return replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
 
     def _prediction(self, spec: TrialSpec) -> Prediction:
         """The figures of the worst batch, and beside them those of a typical one."""
         from orchestrator.prediction.tracing.positions import why_beyond
 
-        # What cannot run has no memory to predict.
         batches = self._step.batches
         batch = batches.worst(spec.micro_batch)
-        refused = why_beyond(self._step.model, batch)
-        if refused:
+        if refused := why_beyond(self._step.model, batch):
             return Prediction(trial_id=spec.trial_id, choices=spec.choices, refused=refused)
         worst = self._predicted_on(batch, spec)
         if not batches.is_ragged or worst.device is None:
@@ -145,7 +132,7 @@ class _ModelGroup:
         return self._evaluation
 
     def _updates_of(self, spec: TrialSpec) -> Updates:
-        key = self._update_key(spec)
+        key = _update_key(spec)
         if key not in self._updates:
             self._updates[key] = self._step.updates(spec)
         return self._updates[key]
@@ -165,13 +152,12 @@ class _ModelGroup:
             low, high = self._affine[0], self._affine[-1]
             smallest = self._traced(self._step.batches.worst(low), low)
             largest = self._traced(self._step.batches.worst(high), high)
-            interpolated = _interpolated(smallest, largest, samples)
-            if interpolated is not None:
+            if interpolated := _interpolated(smallest, largest, samples):
                 return interpolated
         return self._traced(batch, samples)
 
     def _traced(self, batch: BatchShapes, samples: int) -> MicroBatches:
-        key = tuple(tensor.shape for tensor in batch.tensors.values())
+        key = tuple(tuple(tensor.shape) for tensor in batch.tensors.values())
         if key not in self._traces:
             self._traces[key] = self._step.micro_batches(
                 batch, samples=samples, accumulated=self._accumulates
@@ -181,11 +167,18 @@ class _ModelGroup:
 
 def _interpolated(low: MicroBatches, high: MicroBatches, samples: int) -> MicroBatches | None:
     """The streams between two traces; None if the traces do not have the same events."""
+    has_later = low[1] is not None and high[1] is not None
     first = between(low[0], high[0], samples)
-    if first is None or low[1] is None or high[1] is None:
-        return None if first is None else (first, None)
-    later = between(low[1], high[1], samples)
-    return None if later is None else (first, later)
+    later = between(low[1], high[1], samples) if low[1] and high[1] else None
+    return None if first is None or (has_later and later is None) else (first, later)
+
+
+def _update_key(spec: TrialSpec) -> str:
+    """A key that is equal for trials with the same optimizer step."""
+    given = spec.settings.training_arguments
+    arguments = {name: given[name] for name in UPDATE_ARGUMENTS if name in given}
+    hook = to_json(spec.settings.hooks.get("optimizer"))
+    return json.dumps([arguments, hook], sort_keys=True)
 
 
 def _unknown(spec: TrialSpec, reason: str) -> Prediction:

@@ -10,12 +10,9 @@ from jobs.spec import Choice
 from orchestrator.units import MIB
 
 Fit = Literal["yes", "maybe", "tight", "no", "unknown"]
-"""Whether a trial runs on a card.
-
-yes: everything fits. maybe: everything would fit if the card behaved as the GPU whose constants
-were measured. tight: cached memory must be given back. no: tensors alone do not fit, or the trial
-raises.
-"""
+"""Whether a trial runs on a card. yes: everything fits. maybe: it would if the card behaved as the
+GPU whose constants were measured. tight: cached memory must be given back. no: tensors alone do not
+fit, or the trial raises."""
 
 CARDS: Mapping[int, int] = {
     16: 15_360 * MIB,  # T4
@@ -109,10 +106,8 @@ class Prediction:
             return "yes"
         if least > card_bytes:
             return "no"
-        # By the constants of the measured GPU it fits; the card's own are not known.
-        if self.device.high <= card_bytes:
-            return "maybe"
-        return "tight"
+        # By the constants of the measured GPU it may fit; the card's own are not known.
+        return "maybe" if self.device.high <= card_bytes else "tight"
 
     def _is_measured(self, card_bytes: int) -> bool:
         """Whether a card of this size is the GPU whose constants were used."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from orchestrator.prediction import caching_allocator
 from orchestrator.prediction.affine_stream import Allocation, Stream
-from orchestrator.prediction.caching_allocator import (
-    Block,
-    CachingAllocator,
-    rounded,
-    segment_bytes,
-)
+from orchestrator.prediction.caching_allocator import Block, CachingAllocator
 from orchestrator.prediction.gpus import Gpu
 
 _REPLAYED_MICRO_BATCHES = 3
@@ -59,52 +55,37 @@ class ReplayedPeaks:
 
 
 def replay(trial: TrialStreams, gpu: Gpu) -> ReplayedPeaks:
-    """Build the model and train a few steps.
-
-    The peaks are those of the training, as the memory tracker resets them after the model is built.
-    """
+    """The peaks of a few steps, after the model is built."""
     # The driver chooses the addresses of segments. Two orders show whether they matter.
     downwards = _Replay(gpu=gpu)
     downwards.train(trial)
     upwards = _Replay(gpu=gpu, allocator=CachingAllocator(upwards=True))
     upwards.train(trial)
+    allocations = _step_allocations(trial)
+    largest = max((own.nbytes(gpu) for own in allocations), default=0)
     return ReplayedPeaks(
         allocated=downwards.allocator.peak_allocated,
         reserved=downwards.allocator.peak_reserved + trial.reserved_elsewhere,
         reserved_upwards=upwards.allocator.peak_reserved + trial.reserved_elsewhere,
         at_peak={kind: nbytes for kind, nbytes in downwards.at_peak.items() if nbytes},
         is_of_evaluation=downwards.is_of_evaluation,
-        largest_block=_largest_block(trial, gpu),
-        kernel_workspaces=_kernel_workspaces(trial, gpu),
+        largest_block=caching_allocator.segment_bytes(caching_allocator.rounded(largest)),
+        kernel_workspaces=_kernel_workspaces(allocations, gpu),
     )
 
 
-def _step_allocations(trial: TrialStreams) -> Iterator[Allocation]:
+def _step_allocations(trial: TrialStreams) -> list[Allocation]:
     """The allocations of a step and of an evaluation, without those of the model."""
     streams = (trial.first, trial.later, trial.first_update, trial.update, trial.evaluation)
-    for stream in streams:
-        if stream is not None:
-            for event in stream.events:
-                if isinstance(event, Allocation):
-                    yield event
+    events = (event for stream in streams if stream is not None for event in stream.events)
+    return [event for event in events if isinstance(event, Allocation)]
 
 
-def _largest_block(trial: TrialStreams, gpu: Gpu) -> int:
-    """The segment that the largest request of a step would need, in bytes."""
-    sizes = [allocation.nbytes(gpu) for allocation in _step_allocations(trial)]
-    return segment_bytes(rounded(max(sizes, default=0)))
-
-
-def _kernel_workspaces(trial: TrialStreams, gpu: Gpu) -> int:
+def _kernel_workspaces(allocations: Sequence[Allocation], gpu: Gpu) -> int:
     """What depends on the kernels that a GPU picks: the largest workspace, and the libraries'."""
-    largest = 0
-    libraries: dict[str, int] = {}
-    for allocation in _step_allocations(trial):
-        if allocation.kind == "kernel workspaces":
-            largest = max(largest, allocation.nbytes(gpu))
-        elif allocation.once:
-            libraries[allocation.once] = allocation.nbytes(gpu)
-    return largest + sum(libraries.values())
+    kernels = [own.nbytes(gpu) for own in allocations if own.kind == "kernel workspaces"]
+    libraries = {own.once: own.nbytes(gpu) for own in allocations if own.once}
+    return max(kernels, default=0) + sum(libraries.values())
 
 
 @dataclass(slots=True)
@@ -156,9 +137,8 @@ class _Replay:
 
     def _inputs(self, stream: Stream) -> list[Key]:
         """The inputs alone: an accumulation fetches all its micro-batches before the first runs."""
-        allocations = [event for event in stream.events if isinstance(event, Allocation)]
-        inputs = [allocation for allocation in allocations if allocation.kind == "inputs"]
-        return self.run(Stream(events=tuple(inputs)))
+        allocations = (event for event in stream.events if isinstance(event, Allocation))
+        return self.run(Stream(events=tuple(own for own in allocations if own.kind == "inputs")))
 
     def run(self, stream: Stream) -> list[Key]:
         """Run a stream; returns what it leaves allocated, except what is kept for good."""

@@ -45,12 +45,11 @@ class ZeroEngine:
 
     def unpredictable(self, model: torch.nn.Module) -> str:
         """Why memory cannot be predicted for this model with the engine; empty if it can."""
-        if self.stage == 3 and _elements(model.parameters()) > self.live_elements:
-            return (
-                "ZeRO-3 gathers and releases the weights of a model beyond its limit of live "
-                "parameters"
-            )
-        return ""
+        if self.stage < 3 or _elements(model.parameters()) <= self.live_elements:
+            return ""
+        return (
+            "ZeRO-3 gathers and releases the weights of a model beyond its limit of live parameters"
+        )
 
     def outside_bytes(self, gpu: Gpu) -> int:
         """Memory of the communicator and the engine's own context, outside the allocator."""
@@ -66,10 +65,9 @@ def trial_streams(
 ) -> TrialStreams:
     """The allocations of a trial with the engine. ``model`` already has the training precision.
 
-    Each gradient is copied to a bucket and freed; see deepspeed/runtime/zero/stage_1_and_2.py and
-    stage3.py. Up to stage 2, the first gradient of a backward pass allocates the bucket. Stage 3
-    has the bucket from the start. It reduces the bucket on a CUDA stream of its own, whose cached
-    memory no other stream can use.
+    Each gradient is copied to a bucket and freed (deepspeed/runtime/zero/stage_1_and_2.py and
+    stage3.py). Up to stage 2, the first gradient of a backward pass allocates the bucket. Stage 3
+    has it from the start, and reduces it on a CUDA stream whose cached memory no other can use.
     """
     is_stage_3 = engine.stage == 3
     element_bytes = _trained(model)[0].element_size()
@@ -124,10 +122,7 @@ def _elements(parameters: Iterable[torch.nn.Parameter]) -> int:
 
 
 def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> list[Event]:
-    """The temporary buffers of an update; none if the optimizer is on the host.
-
-    An update on the GPU flattens the gradients and converts them to 32 bits.
-    """
+    """The temporary buffers of an update; none if the optimizer is on the host."""
     if engine.optimizer_on_host:
         return []
     # Stages 1 and 2 make a flat copy of the gradients in the training precision. All make one in
@@ -141,10 +136,8 @@ def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> list[Event]:
 
 
 def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
-    """The events of a micro-batch with a bucket, in which each gradient is freed at once.
-
-    The bucket lives until the end of the micro-batch. If the first gradient allocates it, it comes
-    after the operator of that gradient has freed its inputs.
+    """The events of a micro-batch with a bucket, which lives until its end; each gradient is freed
+    at once. A bucket that the first gradient allocates comes after its operator's inputs are freed.
     """
     if not bucket_bytes:
         return stream

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -70,26 +71,22 @@ class _Recording:
         return number
 
     def to_stream(self, samples: int) -> Stream:
-        """The recorded events in order. Frees between two allocations are sorted by number.
-
-        Otherwise their order could be random, for example if a whole set is freed (autocast's
-        cache).
-        """
+        """The recorded events in order. Frees between two allocations are sorted by number: a whole
+        set that is freed, such as autocast's cache, has no order."""
         # Collect frees until the next allocation, then add them in the order of their numbers.
         events: list[Event] = []
-        frees: list[int] = []
+        frees: list[Free] = []
         for event in self.events:
             if event.number in self.left_out:
                 continue
             if isinstance(event, Free):
-                frees.append(event.number)
+                frees.append(event)
                 continue
-            events += [Free(number=number) for number in sorted(frees)]
-            frees = []
             # An allocation that outlives its phase gets its kind when the phase has ended.
             kind = self.kinds.get(event.number, "temporary buffers")
-            events.append(replace(event, kind=kind))
-        events += [Free(number=number) for number in sorted(frees)]
+            events += [*sorted(frees, key=attrgetter("number")), replace(event, kind=kind)]
+            frees = []
+        events += sorted(frees, key=attrgetter("number"))
         return Stream(events=tuple(events), samples=samples, kernels=frozenset(self.kernels))
 
 
@@ -119,11 +116,7 @@ class AllocationRecorder(TorchDispatchMode):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """A context in which allocations belong to the phase ``name``.
-
-        Allocations that still live at the end of the context get the kind of the phase. All others
-        are temporary.
-        """
+        """A context of a phase, whose kind its allocations get that still live at the end."""
         # Phases may nest: a checkpoint recomputes within the backward pass.
         outer = self._phase
         self._phase = name
@@ -158,7 +151,6 @@ class AllocationRecorder(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        # Answer questions about a tensor, and skip operators that allocate nothing.
         if func is torch.ops.prim.device.default:
             return args[0].fake_device  # the most frequent call by far, so it comes first
         if func is _aten._local_scalar_dense.default:
@@ -169,10 +161,8 @@ class AllocationRecorder(TorchDispatchMode):
 
     def _recorded(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run an operator, and record what it allocates; returns its output."""
-        # Record the workspaces that a library takes before its kernel runs.
         if func in _PRODUCTS:
             self._take_library_workspaces(func, args)
-        # Run the operator, and record the storages that it makes.
         output, intermediate = run_as_cuda(func, args, kwargs)
         for tensor in (*intermediate, *_tensors(output)):
             self._record_storage(tensor, func, args)
@@ -181,12 +171,10 @@ class AllocationRecorder(TorchDispatchMode):
             self._recording.kernels.add(_KERNELS[func])
         if func in _NEW_ATTENTION and _has_no_older_kernel(*args[:2]):
             self._recording.kernels.add(NEEDS_AMPERE)
-        # Record the workspaces that are free again when the kernel has run.
         self._record_kernel_workspaces(func, args)
         return output
 
     def _value_of(self, tensor: torch.Tensor) -> bool:
-        """The value that is read from a tensor without data; see the class."""
         if tensor.dtype is not torch.bool:
             return True
         is_about_all = tensor.untyped_storage()._cdata in self._results_of_all
@@ -202,10 +190,8 @@ class AllocationRecorder(TorchDispatchMode):
             self._results_of_all.add(output.untyped_storage()._cdata)
 
     def _take_library_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
-        """Record the workspaces of cuBLAS and cuBLASLt, which each thread takes once.
-
-        The backward pass runs in a thread of its own.
-        """
+        """Record the workspaces of cuBLAS and cuBLASLt, which each thread takes once; the backward
+        pass runs in a thread of its own."""
         thread = "backward" if self._phase == "backward" else "forward"
         # A product with a bias goes through cuBLASLt, which has a workspace of its own.
         libraries = ["cublas"]
@@ -220,13 +206,10 @@ class AllocationRecorder(TorchDispatchMode):
     def _record_kernel_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
         """Record the workspaces of an operator's kernel, which are freed when it has run."""
         recording = self._recording
-        numbers = []
-        for formula, integers in workspaces(func, args):
-            numbers.append(recording.take(formula, integers, "kernel workspaces"))
-        recording.events += [Free(number=number) for number in numbers]
+        taken = [recording.take(*own, "kernel workspaces") for own in workspaces(func, args)]
+        recording.events += [Free(number=number) for number in taken]
 
     def _record_storage(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
-        """Record a tensor's storage if it is new."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._storages:
@@ -248,7 +231,6 @@ class AllocationRecorder(TorchDispatchMode):
         return ""
 
     def _record_free(self, key: int) -> None:
-        """Record that a storage was deleted, so its memory is free."""
         recording, number = self._storages.pop(key)
         del self._references[key]
         self._results_of_all.discard(key)

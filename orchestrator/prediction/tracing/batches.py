@@ -10,37 +10,25 @@ from typing import Any
 import torch
 import transformers
 
-from jobs.spec import ModelSpec, SyntheticData, TrialSpec
+from jobs.spec import ModelSpec, TrialSpec
 from jobs.techniques.hooks import bound
 from jobs.trial import data, models
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TensorShape:
-    """A tensor of a batch, without its values."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchShapes:
     """The shapes that a forward pass gets."""
 
-    tensors: Mapping[str, TensorShape]
+    tensors: Mapping[str, torch.Tensor]
+    """Of which only shapes and data types count."""
     is_padded: bool
     """Whether rows are shorter than their batch, so that attention needs a mask."""
 
     def tokens(self, *, of_decoder: bool = False) -> int:
         """Length of the sequences that the model, or its decoder, reads; 0 for images."""
-        names = ["input_ids"]
-        if of_decoder:
-            names = ["decoder_input_ids", "labels"]
-        for name in names:
-            tensor = self.tensors.get(name)
-            if tensor is not None and len(tensor.shape) > 1:
-                return tensor.shape[1]
-        return 0
+        names = ("decoder_input_ids", "labels") if of_decoder else ("input_ids",)
+        tensors = (self.tensors[name] for name in names if name in self.tensors)
+        return next((tensor.shape[1] for tensor in tensors if tensor.dim() > 1), 0)
 
 
 def batches_of(spec: TrialSpec) -> tuple[_EqualBatches | _FileBatches, ModelSpec]:
@@ -52,9 +40,11 @@ def batches_of(spec: TrialSpec) -> tuple[_EqualBatches | _FileBatches, ModelSpec
     synthetic = spec.data.synthetic
     if synthetic is None or synthetic.lengths is not None:
         return _batches_of_rows(spec, config)
-    sample = _sample(spec, synthetic, config)
-    wrap = bound(spec, "collator")
-    if wrap is not None:
+    # One sample, for its names, shapes and dtypes.
+    single = replace(spec.data, synthetic=replace(synthetic, samples=1))
+    dataset, _ = data.load(single, spec.model.task, config, samples=1, seed=0)
+    sample = dataset[0]
+    if wrap := bound(spec, "collator"):
         batch = wrap(transformers.default_data_collator)([sample])
         sample = {name: tensor[0] for name, tensor in batch.items()}
     # A technique may leave out the mask. Padding is then treated like any token.
@@ -68,18 +58,10 @@ def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[_FileBatches, ModelS
         spec.data, spec.model.task, config, samples=None, seed=spec.measure.seed
     )
     model = data.fitted(spec.model, rows, config_labels=config.num_labels or 0)
-    wrap = bound(spec, "collator")
-    if wrap is not None:
-        collate = wrap(collate or transformers.default_data_collator)
+    collate = collate or transformers.default_data_collator
+    if wrap := bound(spec, "collator"):
+        collate = wrap(collate)
     return _FileBatches(rows, collate), model
-
-
-def _sample(spec: TrialSpec, synthetic: SyntheticData, config: Any) -> Mapping[str, Any]:
-    """One synthetic sample, for its names, shapes and dtypes."""
-    single = replace(spec.data, synthetic=replace(synthetic, samples=1))
-    dataset, _ = data.load(single, spec.model.task, config, samples=1, seed=0)
-    sample: Mapping[str, Any] = dataset[0]
-    return sample
 
 
 class _EqualBatches:
@@ -94,9 +76,9 @@ class _EqualBatches:
 
     def worst(self, samples: int) -> BatchShapes:
         """Any batch of this size."""
-        tensors = {}
-        for name, tensor in self._sample.items():
-            tensors[name] = TensorShape(shape=(samples, *tensor.shape), dtype=tensor.dtype)
+        tensors = {
+            name: tensor.expand(samples, *tensor.shape) for name, tensor in self._sample.items()
+        }
         return BatchShapes(tensors=tensors, is_padded=self._is_padded)
 
     def typical(self, samples: int) -> BatchShapes:
@@ -107,7 +89,7 @@ class _EqualBatches:
 class _FileBatches:
     """Batches of a data file's rows, as the trial's own collator pads them."""
 
-    def __init__(self, rows: Any, collate: data.Collator | None) -> None:
+    def __init__(self, rows: Any, collate: data.Collator) -> None:
         if not len(rows):
             raise ValueError("the data file has no rows")
         self._rows = rows
@@ -133,26 +115,12 @@ class _FileBatches:
         return self._batch(draws[len(draws) // 2])
 
     def _positions(self, rows: Sequence[int]) -> int:
-        """Positions of a row of this batch, over all its sequences."""
+        """Positions of a row of this batch, over all its sequences, each padded to the longest of
+        its column."""
         assert self._lengths is not None
-        positions = 0
-        for lengths in self._lengths.by_column.values():
-            # Every row is padded to the longest of its column.
-            positions += int(lengths[list(rows)].max())
-        return positions
+        return sum(int(own[list(rows)].max()) for own in self._lengths.by_column.values())
 
     def _batch(self, indices: Sequence[int]) -> BatchShapes:
-        """These rows as the collator puts them together."""
-        rows = [self._rows[index] for index in indices]
-        tensors = self._collated(rows)
-        shapes = {}
-        for name, tensor in tensors.items():
-            shapes[name] = TensorShape(shape=tuple(tensor.shape), dtype=tensor.dtype)
+        tensors = self._collate([self._rows[index] for index in indices])
         mask = tensors.get("attention_mask")
-        return BatchShapes(tensors=shapes, is_padded=mask is not None and not bool(mask.all()))
-
-    def _collated(self, rows: list[Any]) -> Mapping[str, torch.Tensor]:
-        if self._collate is not None:
-            return self._collate(rows)
-        collated: Mapping[str, torch.Tensor] = transformers.default_data_collator(rows)
-        return collated
+        return BatchShapes(tensors=tensors, is_padded=mask is not None and not bool(mask.all()))

@@ -39,10 +39,8 @@ def attention_kernel(
 
 
 def _has_strided_rows(mask: torch.Tensor | None) -> bool:
-    """Whether values of a mask's row are not adjacent in memory, which no fused kernel takes.
-
-    It is the negation of PyTorch's ``check_last_dim_stride_equals_1_dense``.
-    """
+    """Whether values of a mask's row are not adjacent in memory, which no fused kernel takes: not
+    PyTorch's ``check_last_dim_stride_equals_1_dense``."""
     return mask is not None and mask.shape[-1] > 1 and mask.stride(-1) != 1
 
 
@@ -80,9 +78,8 @@ def _suits_efficient(gpu: Gpu, query: torch.Tensor, key: torch.Tensor) -> bool:
     if query.dtype is torch.bfloat16 and gpu.capability < 8.0:
         return False
     # The kernel loads 16 bytes at a time for tensor cores: 8 halves or 4 floats.
-    alignment = 1
-    if is_half or gpu.capability >= 8.0:
-        alignment = 8 if is_half else 4
+    floats = 4 if gpu.capability >= 8.0 else 1
+    alignment = 8 if is_half else floats
     return query.shape[1] == key.shape[1] and query.shape[-1] % alignment == 0
 
 
@@ -101,7 +98,6 @@ def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
         enable_gqa: bool = False,
     ) -> torch.Tensor:
         """Has the parameters of ``torch.nn.functional.scaled_dot_product_attention``."""
-        # Choose the kernel first, because it decides what is saved and what is temporary.
         kernel = attention_kernel(gpu, query, key, value, attn_mask, dropout_p, is_causal=is_causal)
         inputs = (query, key, value)
         mask = attn_mask
@@ -155,7 +151,7 @@ def _aligned(
     """The mask expanded to each query and key, with rows padded to multiples of 16 values."""
     if mask is None:
         return None
-    # Pad the rows as ``pad_bias`` of PyTorch does, then hide the padding again by slicing.
+    # As ``pad_bias`` of PyTorch does; slicing hides the padding again.
     keys = key.shape[-2]
     missing = -mask.shape[-1] % 16
     if missing:

@@ -14,10 +14,7 @@ def run_as_cuda(
     func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, list[torch.Tensor]]:
     """Run an operator with the allocations that CUDA and autograd make on tensors with data.
-
-    Returns its output, and the tensors that CUDA makes on the way.
-    """
-    # Operators that CUDA computes in other ways.
+    Returns its output, and the tensors that CUDA makes on the way."""
     if func is _aten._grouped_mm.default and args[0].dtype is not torch.bfloat16:
         return _grouped_product(*args[:3]), []
     if func is _aten.roll.default and len(args[1]) > 1:
@@ -61,14 +58,10 @@ def _is_sole_owner(accumulated: Any, gradient: Any) -> bool:
 def _grouped_product(
     left: torch.Tensor, right: torch.Tensor, offsets: torch.Tensor
 ) -> torch.Tensor:
-    """The product of grouped matrices whose type CUDA's bf16 kernel does not support.
-
-    CUDA multiplies them group by group. The operator without data would refuse them.
-    """
+    """The product of grouped matrices that are not bf16: CUDA multiplies them group by group, and
+    the operator without data would refuse them."""
     # Shapes after ``_grouped_mm_meta`` of PyTorch.
     if left.dim() == right.dim() == 2:
         return left.new_empty(offsets.shape[0], left.shape[0], right.shape[1])
-    rows = left.shape[:-1]
-    if left.dim() == 3 and right.dim() == 2:
-        rows = left.shape[1:2]
+    rows = left.shape[1:2] if left.dim() == 3 and right.dim() == 2 else left.shape[:-1]
     return left.new_empty(*rows, right.shape[-1])

@@ -47,7 +47,6 @@ def cuda_semantics(gpu: Gpu) -> Iterator[None]:
     """A context in which operators on CPU tensors take the memory that they would on ``gpu``."""
     with torch.library._scoped_library("aten", "IMPL") as library, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that kernels are overridden is the purpose
-        # Autocast's lists.
         for name in _IN_32_BITS.split():
             library.impl(name, _in_32_bits(_operator(name)), "AutocastCPU")
         for name in _TO_32_BITS:
@@ -78,7 +77,6 @@ def _in_32_bits(operator: Any) -> Callable[..., Any]:
     """The operator on 32-bit inputs."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        """The operator, below autocast."""
         raised = {name: _raised(value) for name, value in kwargs.items()}
         with torch._C._ExcludeDispatchKeyGuard(_BELOW_AUTOCAST):
             return operator(*map(_raised, args), **raised)
@@ -90,7 +88,6 @@ def _to_32_bits(operator: Any) -> Callable[..., Any]:
     """The operator with its result in 32 bits, unless the caller asked for a dtype."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        """The operator, below autocast."""
         # A dtype that the caller gives wins over autocast's.
         is_half = args[0].dtype in _HALF
         asks_for_dtype = kwargs.get("dtype") is not None or any(
@@ -113,13 +110,10 @@ def _dropout(inputs: torch.Tensor, p: float, train: bool) -> torch.Tensor:
 
 
 def _softmax(kernel: Any) -> Callable[..., torch.Tensor]:
-    """Softmax whose kernel converts fp16 to 32 bits itself; bf16 is copied first.
-
-    After ``softmax`` in aten/src/ATen/native/SoftMax.cpp.
-    """
+    """Softmax, after aten/src/ATen/native/SoftMax.cpp: its kernel converts fp16 to 32 bits itself;
+    bf16 is copied first."""
 
     def run(inputs: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
-        """As ``torch.softmax``."""
         if dtype is torch.float32 and inputs.dtype is torch.float16:
             return kernel(inputs, dim, True)
         if dtype is not None:

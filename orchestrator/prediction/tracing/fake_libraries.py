@@ -55,12 +55,9 @@ def _apply(
     recurse: bool = True,
     replaced: dict[int, Any] | None = None,
 ) -> torch.nn.Module:
-    """``Module._apply`` without its swap: new parameters take the old ones' places.
-
-    ``replaced`` has both by their ids, so that shared parameters stay shared.
-    """
+    """``Module._apply`` without its swap: new parameters take the old ones' places. ``replaced``
+    has both by their ids, so that shared parameters stay shared."""
     replaced = {} if replaced is None else replaced
-    # Children first, as in PyTorch; then the module's own parameters and buffers.
     if recurse:
         for child in module.children():
             _apply(child, function, replaced=replaced)
@@ -69,10 +66,9 @@ def _apply(
             continue
         if id(parameter) not in replaced:
             with torch.no_grad():
-                applied = function(parameter)
-            new = parameter
-            if applied is not parameter:
-                new = torch.nn.Parameter(applied, parameter.requires_grad)
+                new = function(parameter)
+            if new is not parameter:
+                new = torch.nn.Parameter(new, parameter.requires_grad)
             replaced |= {id(parameter): new, id(new): new}
         module._parameters[name] = replaced[id(parameter)]
     for name, buffer in module._buffers.items():

@@ -61,8 +61,8 @@ class Updates:
 class FakeStep:
     """The model of trials that differ only in batch and optimizer, and the parts of their step.
 
-    Raises what building or running the trial would raise. An operator whose result's shape depends
-    on data raises ``torch._subclasses.fake_tensor.DynamicOutputShapeException``.
+    Raises what building or running the trial would raise, and what ``FakeTensorMode`` raises for an
+    operator whose result's shape depends on data.
     """
 
     def __init__(self, spec: TrialSpec, gpu: Gpu) -> None:
@@ -79,7 +79,6 @@ class FakeStep:
                 self.model.to(autocast_dtype(spec) or torch.float32)  # as the engine does
         self.weights = self._recorder.stream()
         self._recorder.register_parameters(self.model.parameters())
-        # What the loop does to the model before it trains.
         accelerate_loop.enable_checkpointing(self.model, self._arguments)
         if _runs_trainer(spec) and hasattr(self._arguments, "use_cache"):
             # As the Trainer does on being made.
@@ -104,8 +103,7 @@ class FakeStep:
         else:
             model = models.build(spec, kwargs, torch.device("cpu"), place=base)
         for place in MODEL_PLACES:
-            change = bound(self._spec, place)
-            if change is not None:
+            if change := bound(self._spec, place):
                 model = change(model, spec.task, self._arguments)
         return model
 
@@ -201,14 +199,12 @@ class FakeStep:
 
     def _optimizer(self, spec: TrialSpec, arguments: Any) -> torch.optim.Optimizer:
         forget_bitsandbytes_overrides()
-        make = bound(spec, "optimizer")
-        if make is not None:
+        if make := bound(spec, "optimizer"):
             optimizer = make(self.model, arguments)
-        elif not _runs_trainer(spec):
-            optimizer = accelerate_loop.named_optimizer(self.model, arguments)
+        elif _runs_trainer(spec):
+            optimizer = transformers.Trainer(model=self.model, args=arguments).create_optimizer()
         else:
-            trainer = transformers.Trainer(model=self.model, args=arguments)
-            optimizer = trainer.create_optimizer()
+            optimizer = accelerate_loop.named_optimizer(self.model, arguments)
         for group in optimizer.param_groups:
             # On a GPU torch.optim chooses its multi-tensor kernels itself.
             if "foreach" in group and group["foreach"] is None and not group.get("fused"):
@@ -222,13 +218,10 @@ class FakeStep:
         optimizer.step()
 
     def _leave_out_host_states(self, optimizer: Any) -> list[int]:
-        """Leave out states that the allocator does not hold; returns the bytes of paged ones.
-
-        torch.optim counts steps on the host unless its kernels are fused. bitsandbytes keeps large
-        states in managed memory.
-        """
+        """Leave out states that the allocator does not hold; returns the bytes of paged ones, which
+        bitsandbytes keeps in managed memory."""
         paged = []
-        # Fused kernels keep the step count on the GPU.
+        # torch.optim counts steps on the host unless its kernels are fused.
         counts_on_device = any(
             group.get("fused") or group.get("capturable") for group in optimizer.param_groups
         )
@@ -284,11 +277,9 @@ def _arguments(spec: TrialSpec) -> Any:
 
 def _accepts_loss_arguments(model: Any) -> bool:
     """The Trainer's own test: ``accepts_loss_kwargs``, else if ``forward`` takes any keyword."""
-    inner = model
-    if hasattr(model, "get_base_model"):  # an adapter around the model
-        inner = model.get_base_model()
-    declared = getattr(inner, "accepts_loss_kwargs", None)
-    if declared is not None:
-        return bool(declared)
+    # An adapter is around its model.
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     parameters = inspect.signature(inner.forward).parameters.values()
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    declared = getattr(inner, "accepts_loss_kwargs", None)
+    return takes_any if declared is None else bool(declared)

@@ -12,12 +12,9 @@ _POSITION_NAMES = ("position_embedding", "embed_positions", "wpe", "position_ids
 
 
 def why_beyond(model: torch.nn.Module, batch: BatchShapes) -> str:
-    """Why the model raises on a batch, if that is longer than a table of positions; else empty.
-
-    A trace does not show this, because its tensors have no data, so no index is out of range. On a
-    GPU, a device-side assertion ends the process. Models with rotary or relative positions have no
-    such table.
-    """
+    """Why the model raises on a batch, if that is longer than a table of positions; else empty. A
+    trace does not show this, because its tensors have no data. On a GPU, a device-side assertion
+    ends the process."""
     config: Any = model.config
     for name, module in model.named_modules():
         last = name.rpartition(".")[2]
@@ -37,13 +34,9 @@ def why_beyond(model: torch.nn.Module, batch: BatchShapes) -> str:
 
 
 def _usable_positions(table: torch.nn.Embedding) -> int:
-    """Number of rows of the table that positions can use.
-
-    BART and OPT skip the first ``offset`` rows. RoBERTa begins after the row of the padding token.
-    """
+    """Number of rows of the table that positions can use."""
+    # BART and OPT skip the first ``offset`` rows. RoBERTa begins after the padding token's.
     offset = getattr(table, "offset", None)
-    if isinstance(offset, int):
-        return table.num_embeddings - offset
-    if table.padding_idx is not None:
-        return table.num_embeddings - table.padding_idx - 1
-    return table.num_embeddings
+    if not isinstance(offset, int):
+        offset = 0 if table.padding_idx is None else table.padding_idx + 1
+    return table.num_embeddings - offset

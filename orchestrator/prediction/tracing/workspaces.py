@@ -16,9 +16,8 @@ Arguments = tuple[Any, ...]
 
 def workspaces(operator: Any, args: Arguments) -> Iterator[Workspace]:
     """The workspaces that an operator takes for these arguments."""
-    listed = _BY_OPERATOR.get(operator)
-    if listed is not None:
-        yield from listed(args)
+    if operator in _BY_OPERATOR:
+        yield from _BY_OPERATOR[operator](args)
 
 
 def _sum(args: Arguments) -> Iterator[Workspace]:
@@ -69,10 +68,8 @@ _BY_OPERATOR: Mapping[Any, Callable[[Arguments], Iterator[Workspace]]] = {
 
 def _layout(tensor: torch.Tensor, dims: Any) -> tuple[int, ...]:
     """Each dimension's size, its stride, and 1 if it is summed. Without ``dims`` all are summed."""
-    reduced = set(range(tensor.dim()))
-    if dims:
-        # Negative dimensions count from the end.
-        reduced = {dim % tensor.dim() for dim in dims}
+    # Negative dimensions count from the end.
+    reduced = {dim % tensor.dim() for dim in dims or range(tensor.dim())}
     layout: list[int] = []
     for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         layout += [size, stride, int(dim in reduced)]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
-from orchestrator.prediction.tracing.batches import BatchShapes, TensorShape
+from orchestrator.prediction.tracing.batches import BatchShapes
 from orchestrator.prediction.tracing.positions import why_beyond
 
 SMALL = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -16,7 +16,7 @@ SMALL = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_atten
 def _why(architecture: str, config: Mapping[str, Any], tokens: int) -> str:
     with torch.device("meta"):
         model = AutoModel.from_config(AutoConfig.for_model(architecture, **config))
-    shape = TensorShape(shape=(2, tokens), dtype=torch.int64)
+    shape = torch.empty((2, tokens), dtype=torch.int64)
     return why_beyond(
         model, BatchShapes(tensors={"input_ids": shape, "labels": shape}, is_padded=False)
     )
