@@ -188,7 +188,6 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
 
 
 def _make_folder(folder: Path) -> Path:
-    """A child's own folder, with its empty log and phase. Leaves none behind if that fails."""
     made = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
     try:
         # The child maps this file into memory, so it must have its full size.

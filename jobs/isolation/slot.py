@@ -170,7 +170,6 @@ class Slot:
         )
 
     def _killed_parent(self, fault: str) -> SlotDiedError:
-        """Kill a parent that does not answer; returns the error that says so."""
         assert self._parent is not None
         state = ""
         with contextlib.suppress(OSError):

@@ -114,7 +114,6 @@ def calibrate(load: Load) -> Calibration:
 
 
 def _readings(uuid: str) -> dict[str, Any]:
-    """Fields of ``Calibration`` that NVML reports now."""
     with nvml.session() as pynvml:
         # By UUID, because NVML's indices ignore CUDA_VISIBLE_DEVICES.
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)

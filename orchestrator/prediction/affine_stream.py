@@ -68,7 +68,6 @@ def between(low: Stream, high: Stream, samples: int) -> Stream | None:
 
 
 def _between_events(low: Event, high: Event, position: float) -> Event | None:
-    """The event between two of the same allocation or free; None if these are different."""
     if low == high:
         return low
     if isinstance(low, Free) or isinstance(high, Free):

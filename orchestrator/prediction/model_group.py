@@ -174,7 +174,6 @@ def _interpolated(low: MicroBatches, high: MicroBatches, samples: int) -> MicroB
 
 
 def _update_key(spec: TrialSpec) -> str:
-    """A key that is equal for trials with the same optimizer step."""
     given = spec.settings.training_arguments
     arguments = {name: given[name] for name in UPDATE_ARGUMENTS if name in given}
     hook = to_json(spec.settings.hooks.get("optimizer"))

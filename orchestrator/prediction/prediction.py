@@ -110,7 +110,6 @@ class Prediction:
         return "maybe" if self.device.high <= card_bytes else "tight"
 
     def _is_measured(self, card_bytes: int) -> bool:
-        """Whether a card of this size is the GPU whose constants were used."""
         if self.measured_bytes is None:
             return False
         # Cards of one model differ by less than 1 %, with ECC or without.

@@ -90,8 +90,6 @@ def _kernel_workspaces(allocations: Sequence[Allocation], gpu: Gpu) -> int:
 
 @dataclass(slots=True)
 class _Replay:
-    """The state of a process's memory while streams are run."""
-
     gpu: Gpu
     allocator: CachingAllocator = field(default_factory=CachingAllocator)
     blocks: dict[Key, tuple[Block | None, str]] = field(default_factory=dict)

@@ -85,12 +85,10 @@ def trial_streams(
 
 
 def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """The parameters that get gradients. All have the training precision."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def _allocations(sizes: Iterable[tuple[int, str]]) -> list[Allocation]:
-    """Allocations of tensors, from their bytes and kinds."""
     return [
         Allocation(number=number, formula="tensor", integers=(nbytes,), kind=kind)
         for number, (nbytes, kind) in enumerate(sizes, 1)

@@ -90,7 +90,6 @@ def _log_failure(error: BaseException) -> None:
 
 
 def _prepare_worker() -> None:
-    """Keep a worker of the pool off the GPUs, and at the lowest priority."""
     # A library could create a context on a GPU, which would count as a trial's memory.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.nice(19)

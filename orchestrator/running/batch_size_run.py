@@ -113,7 +113,6 @@ def _measurement(
     cluster: Cluster,
     spent_seconds: float,
 ) -> RunRequest:
-    """The searches of all technique sets on one GPU model."""
     differing = [axis for axis in sets[0].choices if len({str(s.choices[axis]) for s in sets}) > 1]
     # All trials of a set need the same operators and reservation: the trial of one sample names
     # them. A set that is ruled out has none.

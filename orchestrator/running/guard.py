@@ -133,7 +133,6 @@ def end_all(name: str, seconds: float = END_SECONDS) -> None:
 
 
 def _marked(entry: bytes) -> Iterator[int]:
-    """The living processes whose environment has this entry."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue

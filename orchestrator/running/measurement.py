@@ -120,7 +120,6 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
 def _run_to_end(
     session: Session, work: RunRequest, cluster: Cluster, folder: RunFolder, run: dict[str, Any]
 ) -> None:
-    """Run the trials, give every other one its record, and keep ``run.json`` up to date."""
     reused_at_first = session.reused
     try:
         folder.describe({**run, "finished": False})

@@ -44,8 +44,6 @@ def watch(
 
 
 class _Follower:
-    """What has been read of a run folder so far."""
-
     def __init__(self, path: Path, stream: TextIO) -> None:
         self._path = path
         self._stream = stream

@@ -51,7 +51,6 @@ def location(text: str | Path) -> Location:
 
 
 def _check(scheme: str, path: str) -> None:
-    """Raises ValueError on a URI that must not be used."""
     parts = path.split("/")
     # First the credentials: the later messages repeat the URI. A user stands before the host; on
     # the Hub an ``@`` names a revision anywhere in the path.

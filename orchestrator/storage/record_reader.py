@@ -82,7 +82,6 @@ def find_records(run_folder: Path) -> RecordsFound:
 
 
 def _is_newer(path: Path) -> bool:
-    """Whether a newer version of this program wrote the file."""
     try:
         return bool(from_json(read_regular(path))["schema_version"] > SCHEMA_VERSION)
     except _DAMAGE:
@@ -107,7 +106,6 @@ def _declared_types() -> Mapping[str, ArrowType]:
 
 
 def _fits_a_table(record: TrialRecord) -> bool:
-    """Whether every value of a record has a place in the column of its name."""
     arguments = record.spec.settings.training_arguments
     names = ("per_device_train_batch_size", "gradient_accumulation_steps")
     sizes = [arguments.get(name, 1) for name in names]

@@ -143,7 +143,6 @@ def _redacted_text(text: str) -> str:
 
 
 def _redacted_named(match: re.Match[str]) -> str:
-    """A name and its value, with the value replaced if the name is that of a secret."""
     value = match["value"]
     words = _SECRET_TEXT
     if match.re in (_QUOTED, _LINE):

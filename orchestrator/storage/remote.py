@@ -208,7 +208,6 @@ def _commit(folder: Path, uri: Uri, card: str) -> None:
 
 
 def _repository(uri: Uri) -> tuple[str, str]:
-    """``USER/NAME`` of a dataset, and the folder in it."""
     _, user, name, *folder = uri.path.split("/")
     return f"{user}/{name}", "/".join(folder)
 

@@ -216,7 +216,6 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _named_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into a RunFolderError with a sentence about ``path``."""
     try:
         yield
     except OSError as error:

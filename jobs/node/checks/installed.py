@@ -110,7 +110,6 @@ def unheld_build_locks() -> tuple[str, ...]:
 
 
 def _is_open(file: Path) -> bool:
-    """Whether any process that this one may inspect has the file open."""
     path = str(file.resolve())
     for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):  # the process has ended, or belongs to another user

@@ -180,7 +180,6 @@ def probe_disk(folder: Path, size: int = 512 * 2**20) -> Disk:
 
 
 def _write_rate(file: int, size: int) -> float:
-    """Bytes per second until the data is on the disk."""
     block = os.urandom(_BLOCK_BYTES)  # some file systems would compress zeros away
     begin = time.perf_counter()
     for _ in range(size // _BLOCK_BYTES):
@@ -190,7 +189,6 @@ def _write_rate(file: int, size: int) -> float:
 
 
 def _read_rate(file: int, size: int) -> float:
-    """Bytes per second from the disk, past the page cache."""
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     os.lseek(file, 0, os.SEEK_SET)
     begin = time.perf_counter()

@@ -32,7 +32,6 @@ def versions(machine: Machine) -> Iterator[Finding]:
 
 
 def _findings_about(requirement: Requirement, machine: Machine) -> Iterator[Finding]:
-    """A finding if the requirement is not met. Some requirements do not apply to this machine."""
     if requirement.marker is not None and not requirement.marker.evaluate():
         return
     name = requirement.name

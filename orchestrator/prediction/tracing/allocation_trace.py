@@ -160,7 +160,6 @@ class AllocationRecorder(TorchDispatchMode):
         return self._recorded(func, args, kwargs or {})
 
     def _recorded(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run an operator, and record what it allocates; returns its output."""
         if func in _PRODUCTS:
             self._take_library_workspaces(func, args)
         output, intermediate = run_as_cuda(func, args, kwargs)
@@ -204,7 +203,6 @@ class AllocationRecorder(TorchDispatchMode):
                 self._recording.take(library, (), "library workspaces", once=name)
 
     def _record_kernel_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
-        """Record the workspaces of an operator's kernel, which are freed when it has run."""
         recording = self._recording
         taken = [recording.take(*own, "kernel workspaces") for own in workspaces(func, args)]
         recording.events += [Free(number=number) for number in taken]

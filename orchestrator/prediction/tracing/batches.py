@@ -53,7 +53,6 @@ def batches_of(spec: TrialSpec) -> tuple[_EqualBatches | _FileBatches, ModelSpec
 
 
 def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[_FileBatches, ModelSpec]:
-    """The batches of rows whose lengths differ, and the model fitted to their labels."""
     rows, collate = data.load(
         spec.data, spec.model.task, config, samples=None, seed=spec.measure.seed
     )
@@ -65,8 +64,6 @@ def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[_FileBatches, ModelS
 
 
 class _EqualBatches:
-    """Batches of samples of one shape."""
-
     is_ragged = False
     """Whether batches of one size differ in length."""
 

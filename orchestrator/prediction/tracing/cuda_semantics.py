@@ -74,8 +74,6 @@ def _raised(value: Any) -> Any:
 
 
 def _in_32_bits(operator: Any) -> Callable[..., Any]:
-    """The operator on 32-bit inputs."""
-
     def run(*args: Any, **kwargs: Any) -> Any:
         raised = {name: _raised(value) for name, value in kwargs.items()}
         with torch._C._ExcludeDispatchKeyGuard(_BELOW_AUTOCAST):

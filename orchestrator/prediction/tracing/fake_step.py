@@ -240,7 +240,6 @@ class FakeStep:
 
 
 def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
-    """Builds a checkpoint's architecture with random weights, in the data type of a trial."""
     config = models.architecture_config(spec)
     dtype = getattr(torch, kwargs.get("dtype", "float32"))
     return functools.partial(

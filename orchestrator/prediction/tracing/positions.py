@@ -34,7 +34,6 @@ def why_beyond(model: torch.nn.Module, batch: BatchShapes) -> str:
 
 
 def _usable_positions(table: torch.nn.Embedding) -> int:
-    """Number of rows of the table that positions can use."""
     # BART and OPT skip the first ``offset`` rows. RoBERTa begins after the padding token's.
     offset = getattr(table, "offset", None)
     if not isinstance(offset, int):

@@ -93,7 +93,6 @@ def _shut_down(guard: Guard) -> None:
 
 @contextmanager
 def _errors_of_ray() -> Iterator[None]:
-    """Turn errors of Ray during a sweep into a ClusterError with one sentence."""
     try:
         yield
     except (ray.exceptions.RayError, tune.TuneError) as error:

@@ -192,7 +192,6 @@ class GpuSlot:
         )
 
     def _current_reason(self) -> str:
-        """Why the GPU is still unhealthy; empty once it is fit again."""
         assert self._unhealthy is not None
         match self._unhealthy.problem:
             case GpuProblem.LOST:
@@ -242,7 +241,6 @@ def _with_earlier_attempt(earlier: TrialRecord | None, record: TrialRecord) -> T
 
 
 def _may_blame_gpu(record: TrialRecord) -> bool:
-    """Whether a broken GPU could explain how the trial ended."""
     if record.outcome in (Outcome.CRASHED, Outcome.TIMED_OUT):
         return True
     if record.rule in (NOT_STARTED, SLOT_UNRESPONSIVE):

@@ -115,7 +115,6 @@ def _tuner(
 
 
 def _reservation(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
-    """What a Tune trial reserves, from its config."""
     return _equal_reservation(tuple(config["bundle"].items()), config["label_selector"])
 
 

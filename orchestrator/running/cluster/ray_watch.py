@@ -133,7 +133,6 @@ def watched_head() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watched(look: Callable[[], str], sentence: Callable[[str], str]) -> Iterator[None]:
-    """Look again and again in a thread. End this process at the first loss."""
     is_over = threading.Event()
 
     def watch() -> None:

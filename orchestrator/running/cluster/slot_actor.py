@@ -68,7 +68,6 @@ class SlotTrainable(tune.Trainable):
 
 
 def _located(gpu: UnhealthyGpu) -> UnhealthyGpu:
-    """The report with the name of the actor's GPU and its node."""
     numbers = ",".join(str(number) for number in ray.get_gpu_ids())
     name = f"GPU {numbers} of {environment.node()}"
     return dataclasses.replace(gpu, gpu=name, node_id=ray.get_runtime_context().get_node_id())

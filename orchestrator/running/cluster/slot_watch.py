@@ -40,8 +40,6 @@ def allowance_seconds(assignment: Assignment) -> float:
 
 @dataclass(slots=True)
 class _Wait:
-    """The answer that is awaited from one slot."""
-
     actor: Any
     process: Any
     """Ray's reference of the actor's ``SlotProcess``."""

@@ -113,7 +113,6 @@ class Progress(Observer):
         return "-- " + " | ".join(parts)
 
     def _seconds_left(self) -> float | None:
-        """Seconds until all planned trials end, at the pace of those measured so far."""
         done = self._counts.total()
         if not self._measured or not self._planned or done >= self._planned:
             return None

@@ -44,7 +44,6 @@ def is_number(value: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    """An integer, or a double without a fraction."""
     # Trackers written in C deliver whole numbers as doubles.
     if type(value) is float:
         return value.is_integer() and abs(value) < 2**53

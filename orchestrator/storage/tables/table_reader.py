@@ -101,7 +101,6 @@ def _fault_of(row: Mapping[str, Any]) -> str:
 
 
 def _columns_of(table: pa.Table, axes: Mapping[str, str]) -> tuple[Column, ...]:
-    """Today's columns, with the columns of the table's axes after ``BASE`` and ``FOLLOW_UP``."""
     todays = trial_table_columns()
     names = {column.name for column in todays}
     fields = [table.schema.field(name) for name in axes.values() if name not in names]
