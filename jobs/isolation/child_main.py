@@ -69,7 +69,6 @@ def run_and_record(
     """Run a trial and write its record; returns the exit status: 0, or ``UNWRITABLE``."""
 
     def announce(name: str) -> None:
-        """Write the phase where it outlives this process."""
         if phase is not None:
             phase[:] = name.encode()[:PHASE_BYTES].ljust(PHASE_BYTES, b"\0")
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """How much work is done in one round of a measurement."""
-
     matrix: int = 8192  # rows and columns n; a product is 2 n³ operations
     copy_bytes: int = 2**30
     round_seconds: float = 0.2

@@ -77,7 +77,6 @@ def of_node() -> tuple[dict[str, Any], int]:
 
 
 def node() -> str:
-    """This machine's name in its network."""
     return socket.gethostname()
 
 

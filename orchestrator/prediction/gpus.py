@@ -48,7 +48,6 @@ class Gpu:
 
     @property
     def is_measured(self) -> bool:
-        """Whether every constant was measured on this GPU."""
         return not self.assumed
 
 

@@ -60,7 +60,6 @@ class Replayed:
 
 
 def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
-    """The figures of a trial with their intervals."""
     allocated = allocated_interval(replayed)
     reserved = reserved_interval(replayed)
     device = _device_interval(reserved, replayed)

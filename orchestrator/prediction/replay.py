@@ -103,7 +103,6 @@ class _Replay:
     runs: int = 0
 
     def train(self, trial: TrialStreams) -> None:
-        """Run a trial's streams in the order of a training."""
         self.run(trial.model)
         # As the memory tracker does when the model is built.
         self.allocator.peak_allocated = self.allocator.allocated

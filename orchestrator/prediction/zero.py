@@ -27,7 +27,6 @@ class ZeroEngine:
 
     @classmethod
     def of(cls, spec: TrialSpec, model: Any) -> ZeroEngine:
-        """The engine of a trial's configuration."""
         config = spec.settings.deepspeed or {}
         zero = config.get("zero_optimization", {})
         # The numbers are DeepSpeed's own defaults.

@@ -42,7 +42,6 @@ class BatchSizeGoal:
     """Find the exact largest size. Otherwise sizes of 64 and more are found approximately."""
 
     def largest_size(self, *, has_gpu: bool) -> int:
-        """The largest micro-batch to try."""
         return self.max_micro_batch or (512 if has_gpu else 64)
 
 
@@ -58,7 +57,6 @@ class HardwareAnswers:
     is_interrupted: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
         answers = [answer.to_json() for answer in self.answers]
         return {"hardware": self.hardware, "folder": str(self.folder.path), "answers": answers}
 

@@ -27,8 +27,6 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
-    """What every measuring verb starts with."""
-
     config: SweepConfig
     options: RunOptions
     folder: RunFolder

@@ -34,7 +34,6 @@ def examined(
 
 
 def calibrations_of(reports: Sequence[Report]) -> list[Any]:
-    """The calibrations of all GPUs."""
     return [one for report in reports for one in report.get("calibrations", ())]
 
 

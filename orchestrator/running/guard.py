@@ -51,7 +51,6 @@ class Guard:
             del os.environ[VARIABLE]
 
     def end_marked(self) -> None:
-        """Kill the processes with the mark."""
         end_all(self._name)
 
     @contextlib.contextmanager
@@ -75,7 +74,6 @@ class Guard:
             os._exit(1)
 
     def tell(self, message: Any) -> None:
-        """Send a message to the guard's process."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):  # the guard was killed; the driver works without
                 self._process.stdin.write(json.dumps(message).encode() + b"\n")

@@ -83,7 +83,6 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
-        """GPUs of all nodes."""
         return sum(node.gpus for node in self.nodes)
 
     @property
@@ -100,7 +99,6 @@ class Cluster:
 
     @property
     def environments(self) -> tuple[Mapping[str, Any], ...]:
-        """The environment of every node."""
         return tuple(node.environment for node in self.nodes)
 
     @property

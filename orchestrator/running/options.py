@@ -38,5 +38,4 @@ class VerbOptions(RunOptions):
 
     @property
     def is_plan_only(self) -> bool:
-        """Whether to print the plan and measure nothing."""
         return self.dry_run

@@ -21,7 +21,6 @@ MakePlan = Callable[[SweepConfig, bool], tuple[SweepConfig, Plan]]
 
 
 def planned_as_written(config: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:
-    """The configuration as it is, and the plan of its axes."""
     return config, plan(config, has_gpu=has_gpu)
 
 
@@ -35,7 +34,6 @@ class Machines:
 
     @classmethod
     def here(cls) -> Self:
-        """This machine alone."""
         described = environment.describe()
         gpu_model = str(described["gpu_model"])
         hardware = gpu_model or str(described["cpu_model"])
@@ -43,7 +41,6 @@ class Machines:
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
-        """The nodes of a cluster."""
         return cls(has_gpu=cluster.gpus > 0, hardware=cluster.hardware_by_model())
 
 

@@ -187,12 +187,10 @@ class Session:
         )
 
     def message(self, text: str) -> None:
-        """Tell every observer a sentence about the sweep."""
         for observer in self._observers:
             observer.message(text)
 
     def tell_closed(self) -> None:
-        """Tell every observer that nothing more comes."""
         for observer in self._observers:
             observer.closed()
 
@@ -203,7 +201,6 @@ class Session:
 
     @property
     def waiting_gpu_models(self) -> set[str]:
-        """The GPU models of the trials in ``dispatched``."""
         return {spec.gpu_model for spec in self._dispatched.values()}
 
     @property

@@ -32,8 +32,6 @@ from orchestrator.units import count
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepEnd:
-    """How a sweep ended."""
-
     is_interrupted: bool
     failure: str
     """Why no trial ended ok, in a sentence; empty if one did."""

@@ -37,7 +37,6 @@ def space_of(
         capability = max(map(nvml.compute_capability, nvml.visible_uuids()), default=None)
 
     def is_missing(variant: Variant) -> bool:
-        """Whether a requirement of a technique is surely not met."""
         return any(
             (not has_gpu and requirement.startswith(("cuda", "capability>=")))
             or (not is_remote and _is_unmet_here(requirement, capability))

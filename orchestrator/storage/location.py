@@ -22,11 +22,9 @@ class Uri:
 
     @property
     def name(self) -> str:
-        """The last part."""
         return self.path.rpartition("/")[2]
 
     def with_name(self, name: str) -> Uri:
-        """The same with another last part."""
         return replace(self, path=f"{self.path.rpartition('/')[0]}/{name}")
 
 

@@ -99,7 +99,6 @@ class _Folder:
     is_bucket: bool = False
 
     def path(self, name: str) -> str:
-        """The file's path in the filesystem."""
         return f"{self.root}/{name}"
 
     def names(self) -> set[str]:
@@ -113,13 +112,11 @@ class _Folder:
         return {path.removeprefix(f"{self.root}/") for path in files}
 
     def write_empty(self, name: str) -> None:
-        """Write a file without content."""
         self.make_parent(name)
         with self.files.open_output_stream(self.path(name)):
             pass
 
     def make_parent(self, name: str) -> None:
-        """Make the folder that the file lies in."""
         if not self.is_bucket:  # a bucket has no folders
             self.files.create_dir(self.path(name).rpartition("/")[0], recursive=True)
 

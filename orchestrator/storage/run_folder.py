@@ -118,7 +118,6 @@ class RunFolder:
         _write(self.path / RUN, {**redacted(run), "schema_version": SCHEMA_VERSION})
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write another JSON file of the run."""
         self.check_ours()
         _write(self.path / name, content)
 
@@ -167,7 +166,6 @@ class RunFolder:
         return with_provenance(record, log=excerpt, log_file=written)
 
     def set_aside(self, trial_id: str) -> None:
-        """Move a trial's record aside."""
         self.check_ours()
         path = self._path_of(trial_id)
         with _named_errors(path):

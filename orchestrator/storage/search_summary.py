@@ -9,8 +9,6 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredPick:
-    """A measured configuration."""
-
     trial_id: str
     samples_per_second: float
     memory_bytes: float
@@ -42,7 +40,6 @@ class BudgetResult:
     """Whether ``expected_gain`` is within the search's regret, or surely no configuration fits."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
         return asdict(self)
 
 
@@ -63,5 +60,4 @@ class SearchSummary:
     audit: Mapping[str, Any] | None = None
 
     def of_gpu_model(self, gpu_model: str) -> SearchSummary:
-        """The summary of the search on one GPU model."""
         return self.by_gpu_model.get(gpu_model, self)

@@ -44,8 +44,6 @@ class Disk:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
-    """One GPU as NVML describes it."""
-
     index: int
     uuid: str
     name: str

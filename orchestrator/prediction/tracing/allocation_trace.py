@@ -129,7 +129,6 @@ class AllocationRecorder(TorchDispatchMode):
                     self._recording.kinds.setdefault(number, _KIND_LEFT_BY[name])
 
     def stream(self, *, samples: int = 0) -> Stream:
-        """The stream of what was recorded since the last call."""
         stream = self._recording.to_stream(samples)
         self._recording = _Recording()
         return stream

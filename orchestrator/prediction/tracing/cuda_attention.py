@@ -97,7 +97,6 @@ def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> torch.Tensor:
-        """Has the parameters of ``torch.nn.functional.scaled_dot_product_attention``."""
         kernel = attention_kernel(gpu, query, key, value, attn_mask, dropout_p, is_causal=is_causal)
         inputs = (query, key, value)
         mask = attn_mask

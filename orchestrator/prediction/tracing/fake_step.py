@@ -49,8 +49,6 @@ _GPU_ARGUMENTS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Updates:
-    """An optimizer's steps."""
-
     first: Stream
     """The step that creates the states."""
     later: Stream
@@ -255,7 +253,6 @@ def _runs_trainer(spec: TrialSpec) -> bool:
 
 
 def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:
-    """The dtype of autocast; None if there is none."""
     arguments = spec.settings.training_arguments
     if arguments.get("bf16"):
         return torch.bfloat16

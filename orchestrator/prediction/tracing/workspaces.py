@@ -15,7 +15,6 @@ Arguments = tuple[Any, ...]
 
 
 def workspaces(operator: Any, args: Arguments) -> Iterator[Workspace]:
-    """The workspaces that an operator takes for these arguments."""
     if operator in _BY_OPERATOR:
         yield from _BY_OPERATOR[operator](args)
 

@@ -77,7 +77,6 @@ class GpuSlot:
         self._unhealthy: UnhealthyGpu | None = None
 
     def assign(self, assignment: Assignment) -> None:
-        """Set the trials that the next steps run."""
         self._assignment = assignment
         self._steps_done = 0
         self._ends_at = self._clock() + assignment.seconds_left
@@ -106,7 +105,6 @@ class GpuSlot:
         return result
 
     def close(self) -> None:
-        """End the slot's processes."""
         if self._slot is not None:
             self._slot.close()
 

@@ -42,7 +42,6 @@ class Slots:
 
     @property
     def total(self) -> int:
-        """How many trials can run at once now."""
         return sum(max(0, slots) for slots in self.by_model().values())
 
     def by_model(self) -> dict[str, int]:
@@ -130,7 +129,6 @@ class Membership(StatelessPickle, tune.Callback, tune.Stopper):
         return self.slots.by_model()[gpu_model] <= 1 or hardware in self.unhealthy.measured_shared
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Look at the cluster, every few seconds."""
         now = self._clock()
         if now < self._next_look:
             return

@@ -104,7 +104,6 @@ class ModelQueries:
         """Ray's reference of the answer -> node id."""
 
     def ask(self, node_id: str, gpus: int) -> None:
-        """Start to ask a node. ``answers`` returns the answer later."""
         self._asked[on_node(node_id, gpus)(environment.of_node).remote()] = node_id
 
     def answers(self) -> dict[str, str]:

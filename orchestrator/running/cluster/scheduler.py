@@ -37,7 +37,6 @@ class SlotScheduler(StatelessPickle, FIFOScheduler):
         self._started_slots_at = 0.0
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-        """Queue the trial."""
         self._live.append((self._clock(), trial))
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:

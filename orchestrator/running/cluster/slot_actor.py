@@ -38,7 +38,6 @@ class SlotTrainable(tune.Trainable):
         self._slot = GpuSlot(GpuProbe())
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Let Tune use the actor for another trial."""
         return True
 
     def assign(self, assignment: Assignment) -> SlotProcess:
@@ -63,7 +62,6 @@ class SlotTrainable(tune.Trainable):
         """Nothing."""
 
     def cleanup(self) -> None:
-        """End the slot's processes."""
         self._slot.close()
 
 

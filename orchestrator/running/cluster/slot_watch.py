@@ -98,7 +98,6 @@ class SlotWatch(StatelessPickle, tune.Callback):
     on_trial_error = on_trial_complete
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Give up on slots whose answer is overdue."""
         now = self._clock()
         if now < self._next_look:
             return
@@ -172,6 +171,5 @@ def start_ticks_of(pid: int) -> int:
 
 
 def this_process(node_id: str) -> SlotProcess:
-    """How to find the calling process later."""
     pid = os.getpid()
     return SlotProcess(node_id=node_id, pid=pid, start_ticks=start_ticks_of(pid))

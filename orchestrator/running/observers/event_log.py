@@ -38,11 +38,9 @@ class EventLog(Observer):
         self._may_write = may_write
 
     def started(self, spec: TrialSpec) -> None:
-        """Log the trial's id and choices."""
         self._write("started", trial_id=spec.trial_id, choices=dict(spec.choices))
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
-        """Log the trial's outcome, and where it ran."""
         values = {
             "outcome": record.outcome.value,
             "reason": record.reason,
@@ -60,7 +58,6 @@ class EventLog(Observer):
         self._write(event, trial_id=record.trial_id, **fields)
 
     def message(self, text: str) -> None:
-        """Log a sentence about the sweep."""
         self._write("message", text=text)
 
     def _write(self, event: str, **fields: Any) -> None:

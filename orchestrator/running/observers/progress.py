@@ -73,11 +73,9 @@ class Progress(Observer):
             self.print(self.status())
 
     def message(self, text: str) -> None:
-        """Print a sentence about the sweep."""
         self.print(f"-- {text}")
 
     def closed(self) -> None:
-        """Print the last status line."""
         self.print(self.status())
 
     def count(self, record: TrialRecord, *, measured: bool) -> None:

@@ -52,12 +52,10 @@ class Metrics(Observer):
         self._publish()
 
     def started(self, spec: TrialSpec) -> None:
-        """Count the trial as running."""
         self._started_ids.add(spec.trial_id)
         self._publish()
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
-        """Count the trial by its outcome, and its slot seconds."""
         self._started_ids.discard(record.trial_id)
         self._ended_count += 1
         self._trials.inc(1, {**self._tags, "outcome": record.outcome.value})

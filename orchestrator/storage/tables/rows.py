@@ -36,7 +36,6 @@ def is_of_the_search(row: Row) -> bool:
 
 
 def recipe_of(row: Row) -> TrainingRecipe:
-    """The row's training recipe."""
     return _recipe_of_text(row["training_recipe"])
 
 

@@ -54,7 +54,6 @@ class LoggedTrial:
 
     @property
     def is_ok(self) -> bool:
-        """Whether the trial ended ok."""
         return self.metrics["ok"] == 1
 
 
@@ -114,7 +113,6 @@ class LoggerObserver(Observer):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
-        """Log the trial if it ran now."""
         if measured and self._may_write():
             self._thread.submit(self._log, logged_trial(record, self._axes))
 

@@ -32,7 +32,6 @@ class MlflowLogger:
         self._experiment_id = found.experiment_id if found else made
 
     def log(self, trial: LoggedTrial) -> None:
-        """Write the trial as a run that has ended."""
         # MLflow wants Unix time in whole milliseconds. A trial that never started has no time.
         started_ms = round(1000 * (trial.started_at or time.time()))
         ended_ms = max(started_ms, round(1000 * trial.ended_at))

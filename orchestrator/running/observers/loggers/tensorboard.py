@@ -17,7 +17,6 @@ class TensorBoardLogger:
         self._folder = folder
 
     def log(self, trial: LoggedTrial) -> None:
-        """Write the trial's event file."""
         # TensorBoard has no empty value.
         parameters = {
             name: "" if value is None else value for name, value in trial.parameters.items()

@@ -21,7 +21,6 @@ class WandbLogger:
             wandb.login()
 
     def log(self, trial: LoggedTrial) -> None:
-        """Write the trial as a run that has ended."""
         run = wandb.init(name=trial.name, config=dict(trial.parameters), **self._arguments)
         run.log(dict(trial.metrics))
         run.finish(exit_code=int(not trial.is_ok))
