@@ -15,12 +15,8 @@ from orchestrator.prediction.model_group import UPDATE_ARGUMENTS, predictions
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.unsupported import unpredictable
 
-_UNTRACED_ARGUMENTS = (
-    *UPDATE_ARGUMENTS,
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "tf32",
-)
+_BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
+_UNTRACED_ARGUMENTS = (*UPDATE_ARGUMENTS, *_BATCH_ARGUMENTS, "tf32")
 """Training arguments that do not change how a micro-batch runs through the model."""
 _UNTRACED_PREFIXES = ("dataloader_", "logging_")
 

@@ -33,17 +33,9 @@ _HOOK_PLACES = {
     "kernels": "the trace cannot restrict attention to one kernel",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
-_PLAIN_LORA = {
-    "alpha_pattern",
-    "exclude_modules",
-    "layers_pattern",
-    "layers_to_transform",
-    "lora_alpha",
-    "r",
-    "rank_pattern",
-    "target_modules",
-    "use_rslora",
-}
+_PLAIN_LORA = frozenset(
+    ("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "layers_pattern")
+).union(("target_modules", "exclude_modules", "layers_to_transform"))
 """Parameters of LoRA with which it still computes two products beside each layer, and no more."""
 
 

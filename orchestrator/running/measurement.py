@@ -93,9 +93,7 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
     earlier = sort_earlier(folder, work.is_wanted, fresh=options.fresh, hardware=hardware)
     budget = _time_budget_seconds(work, start, cluster)
     # Loggers start first. If one refuses to start, the verb ends before anything is printed.
-    loggers = logger_observers(
-        work.config.loggers, folder.path, work.config.name, work.axes, may_write=folder.is_ours
-    )
+    loggers = logger_observers(work.config.loggers, folder, work.config.name, work.axes)
     stream = sys.stderr if options.as_json else sys.stdout
     progress = Progress(work.planned, work.axes, stream=stream)
     session = Session(

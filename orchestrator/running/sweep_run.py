@@ -95,7 +95,7 @@ def _measurement(
         return planned_id in planned_ids
 
     observers: list[Observer] = [
-        EventLog(folder.path, may_write=folder.is_ours),
+        EventLog(folder),
         Metrics(config.name, len(planned_ids)),
     ]
     if planned.predictor is not None:

@@ -8,13 +8,13 @@ import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.observers import Observer
 from orchestrator.storage.regular_file import open_regular
+from orchestrator.storage.run_folder import RunFolder
 
 LOG = "log.jsonl"
 
@@ -23,19 +23,12 @@ class EventLog(Observer):
     """An observer that writes a line for every message, and for the events ``started``, ``ended``
     (measured in this session) and ``settled`` (kept or skipped) of a trial.
 
-    ``clock`` gives Unix time. If ``may_write`` returns False, the folder is another driver's.
+    ``clock`` gives Unix time. Nothing is written once the folder is another driver's.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        clock: Callable[[], float] = time.time,
-        may_write: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._path = folder / LOG
+    def __init__(self, folder: RunFolder, *, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
         self._clock = clock
-        self._may_write = may_write
 
     def started(self, spec: TrialSpec) -> None:
         self._write("started", trial_id=spec.trial_id, choices=dict(spec.choices))
@@ -61,11 +54,11 @@ class EventLog(Observer):
         self._write("message", text=text)
 
     def _write(self, event: str, **fields: Any) -> None:
-        if not self._may_write():
+        if not self._folder.is_ours():
             return
         now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, "event": event, **fields})
         # A full disk must not end the sweep because of its log.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        with contextlib.suppress(OSError), open_regular(self._path, flags) as file:
+        with contextlib.suppress(OSError), open_regular(self._folder.path / LOG, flags) as file:
             file.write(f"{line}\n".encode())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from orchestrator.labels import trial_label
 from orchestrator.planning.loggers import LOGGERS, Logger, LoggerError
 from orchestrator.reporting.terminal.shortening import shortened
 from orchestrator.running.observers import Observer
+from orchestrator.storage.run_folder import RunFolder
 
 METRICS = (
     "samples_per_second",
@@ -67,28 +68,24 @@ class ExperimentLogger(Protocol):
 
 def logger_observers(
     choices: Mapping[str, Mapping[str, Any]],
-    folder: Path,
+    folder: RunFolder,
     sweep: str,
     axes: Sequence[str],
     *,
     rows: Mapping[str, type[Logger]] = LOGGERS,
-    may_write: Callable[[], bool] = lambda: True,
 ) -> list[LoggerObserver]:
-    """An observer for each chosen logger of the run ``folder``; ``axes`` are those of the labels.
-
-    If ``may_write`` returns False, the folder now belongs to another driver, and nothing is logged.
-    Raises LoggerError if a logger refuses to start.
-    """
+    """An observer for each chosen logger of a run; ``axes`` are those of the labels. Nothing is
+    logged once the folder is another driver's. Raises LoggerError if a logger refuses to start."""
     observers = []
     for name, arguments in choices.items():
         row = rows[name]
         defaults = {row.name_argument: sweep} if row.name_argument else {}
         try:
             make = pkgutil.resolve_name(row.class_path)
-            logger = make(folder / name, **{**defaults, **arguments})
+            logger = make(folder.path / name, **{**defaults, **arguments})
         except Exception as error:  # whatever a library raises means that it cannot start
             raise LoggerError(f"loggers: {name}: {_one_line(error)}") from error
-        observers.append(LoggerObserver(name, logger, axes, may_write))
+        observers.append(LoggerObserver(name, logger, axes, folder))
     return observers
 
 
@@ -103,9 +100,9 @@ class LoggerObserver(Observer):
         name: str,
         logger: ExperimentLogger,
         axes: Sequence[str],
-        may_write: Callable[[], bool],
+        folder: RunFolder,
     ) -> None:
-        self._may_write = may_write
+        self._folder = folder
         self._name = name
         self._logger = logger
         self._axes = axes
@@ -113,7 +110,7 @@ class LoggerObserver(Observer):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
-        if measured and self._may_write():
+        if measured and self._folder.is_ours():
             self._thread.submit(self._log, logged_trial(record, self._axes))
 
     def closed(self) -> None:

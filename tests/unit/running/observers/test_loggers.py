@@ -17,6 +17,7 @@ from orchestrator.running.observers.loggers import (
     logged_trial,
     logger_observers,
 )
+from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.support.records import ended
 from tests.support.tensorboard import scalars_and_parameters
@@ -57,7 +58,7 @@ ROWS = {"remembering": RememberingChoice}
 
 def observer_of(folder: Path, **arguments: Any) -> tuple[LoggerObserver, Remembering]:
     choices = {"remembering": arguments}
-    (observer,) = logger_observers(choices, folder, "bert", AXES, rows=ROWS)
+    (observer,) = logger_observers(choices, RunFolder(folder), "bert", AXES, rows=ROWS)
     return observer, Remembering.made[-1]
 
 
@@ -119,7 +120,7 @@ def test_logger_that_refuses_to_start_is_a_sentence(tmp_path):
 
 
 def test_tensorboard_has_scalars_and_parameters(tmp_path):
-    (observer,) = logger_observers({"tensorboard": {}}, tmp_path, "bert", AXES)
+    (observer,) = logger_observers({"tensorboard": {}}, RunFolder(tmp_path), "bert", AXES)
     observer.ended(OK, measured=True)
     observer.closed()
     (file,) = tmp_path.glob(f"tensorboard/{OK.trial_id}/events.out.tfevents.*")
@@ -209,7 +210,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wandb]:
 
 def test_mlflow_has_a_run_per_trial(mlflow, tmp_path):
     arguments = {"tracking_uri": "http://host", "tags": {"team": "b"}}
-    (observer,) = logger_observers({"mlflow": arguments}, tmp_path, "bert", AXES)
+    (observer,) = logger_observers({"mlflow": arguments}, RunFolder(tmp_path), "bert", AXES)
     observer.ended(OK, measured=True)
     observer.ended(OOM, measured=True)
     observer.closed()
@@ -222,7 +223,7 @@ def test_mlflow_has_a_run_per_trial(mlflow, tmp_path):
     assert oom["status"] == "FAILED"
     mlflow.experiments["old"] = "7"
     choices = {"mlflow": {"experiment_name": "old"}}
-    (observer,) = logger_observers(choices, tmp_path, "bert", AXES)
+    (observer,) = logger_observers(choices, RunFolder(tmp_path), "bert", AXES)
     observer.ended(OK, measured=True)
     observer.closed()
     assert mlflow.runs[-1]["experiment"] == "7"
@@ -230,7 +231,7 @@ def test_mlflow_has_a_run_per_trial(mlflow, tmp_path):
 
 def test_wandb_has_a_run_per_trial(wandb, tmp_path):
     choices = {"wandb": {"entity": "us"}}
-    (observer,) = logger_observers(choices, tmp_path, "bert", AXES)
+    (observer,) = logger_observers(choices, RunFolder(tmp_path), "bert", AXES)
     observer.ended(OK, measured=True)
     observer.ended(OOM, measured=True)
     observer.closed()
@@ -240,7 +241,7 @@ def test_wandb_has_a_run_per_trial(wandb, tmp_path):
     assert ok["config"]["optimizer"] == "adamw_torch_fused"
     assert ok["metrics"]["samples_per_second"] == 50.5
     assert (ok["exit_code"], oom["exit_code"], wandb.logins) == (0, 1, 1)
-    logger_observers({"wandb": {"mode": "offline"}}, tmp_path, "bert", AXES)
+    logger_observers({"wandb": {"mode": "offline"}}, RunFolder(tmp_path), "bert", AXES)
     assert wandb.logins == 1, "offline needs no login"
 
 
