@@ -8,10 +8,8 @@ performance_model.py    the physical law of a cost
 parameter_fit.py        its most probable parameters
 curve_prior.py          the prior means and covariances of the parameters
 cost_prior.py           the prior covariance of the cost between candidates
-residual_kernel.py      the part of the costs that the law does not describe
 posterior.py            the posterior of the cost
-noise_scales.py         how far costs are from the law, and how noisy measurements are
-error_scales.py         how wrong the model is, by how far measurements are from what was expected
+error_scales.py         how wrong the model is: misfits of the law, noise, and surprises
 hyperparameters.py      the numbers that are chosen before any measurement
 arrays.py               array types, and rounding that keeps decisions equal on every machine
 effects/                what techniques are expected to change

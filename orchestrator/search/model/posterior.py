@@ -13,12 +13,10 @@ import numpy as np
 
 from orchestrator.search.model.arrays import Array, Indices, rounded
 from orchestrator.search.model.cost_prior import CostPrior
-from orchestrator.search.model.error_scales import errors_of
-from orchestrator.search.model.noise_scales import Residuals
+from orchestrator.search.model.error_scales import ErrorScales, Residuals, errors_of
 from orchestrator.search.model.observations import Measured, Observation, as_arrays
 from orchestrator.search.model.parameter_fit import ParameterFit
 from orchestrator.search.model.performance_model import Branch, PerformanceModel
-from orchestrator.search.model.residual_kernel import ResidualKernel, residual_kernel_of
 
 _UNCERTAIN_EXPONENT = 6.0
 """Exponent of the norm where the floor of a curve was not measured. It is 1.7 / deviation of the
@@ -26,11 +24,39 @@ floor from the line, about 0.3: the logistic function then is close to the norma
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class _ResidualKernel:
+    """The part of the costs that the law does not describe: misfits, and effects of surprises.
+
+    A technique that is three times as slow as expected says nothing about the others. So a
+    surprising measurement gets an effect of its own, which it shares with candidates that have the
+    same technique. Without it, the distance would be spread over all techniques of its trial.
+    """
+
+    prior: CostPrior
+    misfit: float
+    """Standard deviation of the misfits, the distances of costs from the law."""
+    shares: Array
+    """How much of each surprise's effect a candidate has, shape (candidates, surprises)."""
+    deviations: Array
+    """Standard deviations of these effects, shape (surprises,)."""
+
+    def covariance(self, rows: Indices, columns: Indices) -> Array:
+        """Covariance between candidates, shape (rows, columns)."""
+        of_misfits = self.misfit**2 * self.prior.misfit_kernel(rows, columns)
+        of_surprises = (self.shares[rows] * self.deviations**2) @ self.shares[columns].T
+        return np.asarray(of_misfits + of_surprises)
+
+    def variances(self) -> Array:
+        """The diagonal of ``covariance`` for all candidates, shape (candidates,)."""
+        return np.asarray(self.misfit**2 + self.shares**2 @ self.deviations**2)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Posterior:
     """The law linearized at its fit, and the matrices of the regression."""
 
     derivatives: Array
-    residual: ResidualKernel
+    residual: _ResidualKernel
     to_measured: Array
     """Prior covariance of all costs with the measured ones, shape (candidates, measured)."""
     precision: Array
@@ -69,7 +95,7 @@ class CostModel:
         # Independent errors add up as variances: the stated error of a trial, and the noise between
         # trials. The misfit of the law is correlated between similar candidates.
         variances = measured.stated_variances + errors.noises**2
-        beside = residual_kernel_of(errors, measured.rows, self._prior)
+        beside = _residual_kernel(errors, measured.rows, self._prior)
         misfits = beside.covariance(measured.rows, measured.rows)
         precision = np.linalg.inv(misfits + np.diag(variances))
         moved = replace(first, cost_precision=precision).best(start) - first.prior_mean
@@ -152,7 +178,7 @@ class CostModel:
         measured: Measured,
         moved: Array,
         variances: Array,
-        beside: ResidualKernel,
+        beside: _ResidualKernel,
         scale: float,
     ) -> None:
         """The posterior of all candidates, from the fitted parameters of the measured curves.
@@ -200,3 +226,19 @@ class CostModel:
         # Extras of families that were not measured stay at their prior mean.
         parameters[3 * len(curves) :] += moved[local:]
         return self._law(np.arange(len(self._prior.sizes)), curves, measured), parameters
+
+
+def _residual_kernel(errors: ErrorScales, measured: Indices, prior: CostPrior) -> _ResidualKernel:
+    """What the errors of a model say. ``measured`` has the candidate of each measurement."""
+    curve_of = prior.curves.curve_of
+    surprising = list(errors.surprises)
+    known = np.unique(curve_of[np.delete(measured, surprising)])
+    shares = np.zeros((len(curve_of), len(surprising)))
+    for number, curve in enumerate(curve_of[measured[surprising]]):
+        shares[:, number] = prior.curves.new_choices(curve, known)[curve_of]
+    return _ResidualKernel(
+        prior=prior,
+        misfit=errors.misfit,
+        shares=shares,
+        deviations=np.array(list(errors.surprises.values())),
+    )

@@ -12,8 +12,8 @@ from orchestrator.search.model.arrays import Array, Indices, rounded
 from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.error_scales import log_likelihoods
 from orchestrator.search.model.memory.predicted_memory import PredictedMemory
-from orchestrator.search.model.noise_scales import log_likelihoods
 from orchestrator.search.model.observations import Observation
 from orchestrator.search.model.posterior import CostModel
 

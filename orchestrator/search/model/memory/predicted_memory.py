@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,56 @@ from jobs.techniques import AXES
 from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.model.candidates import Candidate, Curve
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
-from orchestrator.search.model.memory.memory_line import MemoryLine
 from orchestrator.search.model.varying_axes import VaryingAxis, varying_axes
+
+_OF_ACTIVATIONS = ("activations", "attention", "batching", "compile", "experts", "kernels", "loss")
+"""Axes that change the memory of the samples, and not that of weights and optimizer states."""
+_USUAL_BASE = 0.5
+"""Share of a prediction that does not depend on the micro-batch, if only one was predicted."""
+
+
+@dataclass(frozen=True)
+class MemoryLine:
+    """The memory of a set of techniques as a line: a base, and bytes for each sample."""
+
+    sizes: Array
+    """Micro-batches, ascending, shape (sizes,)."""
+    sizes_bytes: Array
+    """Bytes at each of them, shape (sizes,)."""
+
+    def at(self, wanted: Array) -> Array:
+        """Bytes at other micro-batches: linear between known ones, and beyond the last two.
+
+        Below the smallest known micro-batch it is that one's bytes. Above the largest, it never
+        falls.
+        """
+        values = np.interp(wanted, self.sizes, self.sizes_bytes)
+        if len(self.sizes) < 2:
+            return np.asarray(values)
+        grown = max(0.0, self.sizes_bytes[-1] - self.sizes_bytes[-2])
+        slope = grown / (self.sizes[-1] - self.sizes[-2])
+        beyond = np.maximum(wanted - self.sizes[-1], 0.0)
+        return np.asarray(values + slope * beyond)
+
+    @cached_property
+    def base(self) -> float:
+        """Bytes that do not depend on the micro-batch: where the line meets zero.
+
+        The slope is the median of the slopes of all pairs (Theil, 1950; Sen, 1968), because single
+        predictions are off the line, by what the allocator keeps in its cache.
+        """
+        smallest = float(self.sizes_bytes[0])
+        if len(self.sizes) < 2:
+            return _USUAL_BASE * smallest
+        first, second = np.triu_indices(len(self.sizes), k=1)
+        slopes = self.sizes_bytes[second] - self.sizes_bytes[first]
+        slopes = slopes / (self.sizes[second] - self.sizes[first])
+        base = np.median(self.sizes_bytes - np.median(slopes) * self.sizes)
+        return float(np.clip(base, 0.0, smallest))
+
 
 Lines = Mapping[int, MemoryLine]
 """Curve -> its predictions."""
-_OF_ACTIVATIONS = ("activations", "attention", "batching", "compile", "experts", "kernels", "loss")
-"""Axes that change the memory of the samples, and not that of weights and optimizer states."""
 
 
 class PredictedMemory:

@@ -7,13 +7,13 @@ import pytest
 
 from orchestrator.search.model.arrays import Array
 from orchestrator.search.model.error_scales import (
+    Residuals,
     errors_of,
     left_out,
     posterior_scale,
     surprises_of,
 )
 from orchestrator.search.model.hyperparameters import OF_TIME
-from orchestrator.search.model.noise_scales import Residuals
 
 SETTINGS = replace(OF_TIME, noises=(0.01, 0.02))
 COUNT = 12

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from orchestrator.search.model.memory.memory_line import MemoryLine
+from orchestrator.search.model.memory.predicted_memory import MemoryLine
 
 
 def test_line_goes_on_beyond_the_largest_micro_batch():

@@ -8,12 +8,12 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from orchestrator.search.model.arrays import Array
-from orchestrator.search.model.hyperparameters import OF_TIME
-from orchestrator.search.model.noise_scales import (
+from orchestrator.search.model.error_scales import (
     Residuals,
     log_likelihoods,
     most_likely_scales,
 )
+from orchestrator.search.model.hyperparameters import OF_TIME
 
 SETTINGS = replace(
     OF_TIME,
