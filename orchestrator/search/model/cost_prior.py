@@ -13,7 +13,6 @@ from orchestrator.search.model.candidates import OPTIMIZER, Candidate, Optimizer
 from orchestrator.search.model.curve_prior import SCALES, CurvePrior, Part
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.hyperparameters import OF_MEMORY, OF_TIME
-from orchestrator.search.model.performance_model import PerformanceModel
 
 
 class CostPrior:
@@ -38,40 +37,20 @@ class CostPrior:
         self.sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         self._octaves = np.log2(self.sizes)
         families: Numbering[OptimizerFamily] = Numbering()
-        self._families = np.array(
+        self.families = np.array(
             [_family(candidate, families, is_time=is_time) for candidate in candidates], int
         )
+        """Index of each candidate's optimizer family; -1 for the plan's first optimizer."""
         reference = candidates[0].trials[0].choices.get(OPTIMIZER)
         self.extra_means, self._extra_deviations = _extras(
             families, reference, priors, is_time=is_time
         )
         """Both shape (families,), as shares of the smallest measured cost."""
-        self._extra_shares = np.ones(len(candidates))
+        self.extra_shares = np.ones(len(candidates))
+        """Share of an extra that one micro-batch pays, shape (candidates,)."""
         if is_time:
             # The passes of a step share the optimizer's time. Memory is always paid in full.
-            self._extra_shares /= [candidate.accumulation for candidate in candidates]
-
-    def law(
-        self,
-        rows: Indices,
-        curves: Indices,
-        *,
-        unit: float,
-        branches: Indices,
-        norm_exponents: Array,
-    ) -> PerformanceModel:
-        """The law of some candidates. ``curves`` are their curves, ascending."""
-        return PerformanceModel(
-            sizes=self.sizes[rows],
-            extra_shares=self._extra_shares[rows],
-            curves=np.searchsorted(curves, self.curves.curve_of[rows]),
-            curve_count=len(curves),
-            families=self._families[rows],
-            hyperparameters=self.hyperparameters,
-            unit=unit,
-            branches=branches,
-            norm_exponents=norm_exponents,
-        )
+            self.extra_shares /= [candidate.accumulation for candidate in candidates]
 
     def of_parameters(self, curves: Indices) -> Array:
         """Prior covariance of all parameters of the law for some curves.
@@ -118,7 +97,7 @@ class CostPrior:
             of_pair = blocks[one, other][row_numbers][:, column_numbers]
             covariance += of_pair * np.outer(derivatives[one, rows], derivatives[other, columns])
         # Candidates with the same optimizer share its extra.
-        is_same_family = self._families[rows][:, None] == self._families[columns]
+        is_same_family = self.families[rows][:, None] == self.families[columns]
         extras = self._extra_errors(derivatives)
         return np.asarray(covariance + is_same_family * np.outer(extras[rows], extras[columns]))
 
@@ -152,7 +131,7 @@ class CostPrior:
     def _extra_errors(self, derivatives: Array) -> Array:
         """Standard deviation of each cost by the extra of its optimizer, shape (candidates,)."""
         # The index -1 of the reference optimizer selects the appended zero.
-        return np.asarray(np.append(self._extra_deviations, 0.0)[self._families] * derivatives[3])
+        return np.asarray(np.append(self._extra_deviations, 0.0)[self.families] * derivatives[3])
 
 
 def _covariances_of_parts(*, is_time: bool) -> tuple[Array, Array]:

@@ -38,24 +38,6 @@ class Hyperparameters:
     max_norm_exponent: float = 100.0
     """Exponent of the norm that replaces the maximum in the law, to have derivatives: within 0.7 %
     of it."""
-    branch_slack: float = 0.05
-    """How far a branch of the law may exceed the branch that was seen. An excess of this size costs
-    as much as one standard deviation."""
-    floor_corner: float = 0.1
-    """How far the floor may exceed a line that was seen, at no cost: real curves bend near the
-    corner between floor and line."""
-    min_extra_factor: float = 0.02
-    """An extra below zero leaves at least this factor of a cost (not a logarithm). Keeps the
-    logarithm defined."""
-
-    max_fit_steps: int = 20
-    """Gauss-Newton steps at most."""
-    max_parameter_change: float = 1.0
-    """Largest change of a parameter in one step."""
-    max_step_halvings: int = 5
-    """How often a step is halved in search of a smaller loss, before the fit ends."""
-    min_gain: float = 1e-3
-    """The fit ends when a step lowers the loss (squared deviations) by less than this."""
 
 
 OF_TIME = Hyperparameters(

@@ -29,25 +29,23 @@ class ParameterFit:
 
     def best(self, start: Array) -> Array:
         """The parameters of a local minimum of the loss, found from ``start``."""
-        # Steps until one gains too little, or none descends.
-        limits = self.law.hyperparameters
         parameters = start
         loss = self.loss(parameters)
-        for _ in range(limits.max_fit_steps):
+        # Ends when no step lowers the loss, or by little. A few steps are usually enough.
+        for _ in range(20):
             step = self._descending_step(parameters, loss)
             if step is None:
                 break
             parameters = parameters + step
             last_loss = loss
             loss = self.loss(parameters)
-            if last_loss - loss < limits.min_gain:
+            if last_loss - loss < 1e-3:
                 break
         return parameters
 
     def loss(self, parameters: Array) -> float:
         """Minus twice the logarithm of the posterior density, except for a constant."""
         residuals = self.log_costs - self.law.costs(parameters)
-        # Three sums of squares, each in units of its own deviation: data, prior and branches.
         moved = parameters - self.prior_mean
         violations = self.law.branch_violations(parameters)
         return float(
@@ -59,15 +57,15 @@ class ParameterFit:
     def _descending_step(self, parameters: Array, loss: float) -> Array | None:
         """The Gauss-Newton step, halved until the loss falls; None if it does not."""
         step = self._step(parameters)
-        for _ in range(self.law.hyperparameters.max_step_halvings + 1):
+        # The quadratic model of the loss holds only near the parameters, so less may do.
+        for _ in range(6):
             if self.loss(parameters + step) < loss:
                 return step
-            # The quadratic model of the loss holds only near the parameters, so less may do.
             step = step / 2
         return None
 
     def _step(self, parameters: Array) -> Array:
-        """The Gauss-Newton step, no parameter changed by more than the limit."""
+        """The Gauss-Newton step."""
         jacobian = self.law.jacobian(parameters)
         branch_jacobian = self.law.branch_jacobian(parameters)
         residuals = self.log_costs - self.law.costs(parameters)
@@ -84,6 +82,5 @@ class ParameterFit:
             + branch_jacobian.T @ branch_jacobian
         )
         step = np.linalg.solve(curvature, descent)
-        # A step whose largest change is beyond the limit is scaled down as a whole.
-        limit = self.law.hyperparameters.max_parameter_change
-        return np.asarray(step * (limit / max(limit, np.abs(step).max())))
+        # A step that changes a parameter by more than a factor of e is scaled down as a whole.
+        return np.asarray(step * (1 / max(1.0, np.abs(step).max())))

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.search.model.arrays import Array, Indices
-from orchestrator.search.model.hyperparameters import Hyperparameters
+
+_BRANCH_SLACK = 0.05
+"""How far a branch of the law may exceed the branch that was seen, as a logarithm. An excess of
+this size costs as much as one standard deviation."""
+_FLOOR_CORNER = 0.1
+"""How far the floor may exceed a line that was seen, at no cost: real curves bend near the corner
+between floor and line."""
+_MIN_EXTRA_FACTOR = 0.02
+"""An extra below zero leaves at least this factor of a cost. Keeps the logarithm defined."""
 
 
 class Branch(enum.IntEnum):
@@ -50,7 +58,6 @@ class PerformanceModel:
     curve_count: int
     families: Indices
     """Index of each candidate's optimizer family; -1 for the reference optimizer without extra."""
-    hyperparameters: Hyperparameters
     unit: float
     """Bytes or seconds that an extra of 1 stands for: the smallest measured cost."""
     branches: Indices
@@ -83,17 +90,15 @@ class PerformanceModel:
         extra, and the derivative 0.
         """
         without_extra = self._costs_without_extra(parameters)
-        _, base, slope_term = self._terms(parameters)
-        line = np.logaddexp(base, slope_term)
+        _, line, shares = self._branches(parameters)
         # The derivative of the p-norm by the logarithm of the line is (line / norm)^p.
         line_share = np.exp(self.norm_exponents * (line - without_extra))
         line_share = np.where(self.branches == Branch.HOST_BOUND, 0.0, line_share)
         of_extra = (self.families >= 0) * self._extra_scale(without_extra)
-        by_line = [line_share * np.exp(term - line) for term in (base, slope_term)]
         # The costs are log(m + x). By the chain rule, derivatives of log m are divided by the
         # factor (m + x) / m.
         factor = self._extra_factor(parameters, without_extra)
-        return np.asarray(np.array([1 - line_share, *by_line, of_extra]) / factor)
+        return np.asarray(np.array([1 - line_share, *(line_share * shares), of_extra]) / factor)
 
     def branch_violations(self, parameters: Array) -> Array:
         """By how many deviations the parameters contradict measured branches, shape (violations,).
@@ -101,23 +106,26 @@ class PerformanceModel:
         A branch is contradicted if the other one is higher.
         """
         excess = self._branch_excess(parameters)
-        return np.asarray(excess[excess > 0] / self.hyperparameters.branch_slack)
+        return np.asarray(excess[excess > 0] / _BRANCH_SLACK)
 
     def branch_jacobian(self, parameters: Array) -> Array:
         """Derivatives of the violations by the parameters, shape (violations, parameters)."""
-        _, base, slope_term = self._terms(parameters)
-        # log(base + slope × size) has the derivatives exp(term - line) by its two terms.
-        line = np.logaddexp(base, slope_term)
-        sign = self.branches / self.hyperparameters.branch_slack
-        by_part = np.array([-sign, sign * np.exp(base - line), sign * np.exp(slope_term - line)])
+        _, _, shares = self._branches(parameters)
+        sign = self.branches / _BRANCH_SLACK
+        by_part = np.array([-sign, *(sign * shares)])
         is_violated = self._branch_excess(parameters) > 0
         return np.asarray(self._by_parameter(by_part, len(parameters))[is_violated])
 
-    def _terms(self, parameters: Array) -> tuple[Array, Array, Array]:
-        """Logarithms of each candidate's floor, base, and slope × micro-batch."""
+    def _branches(self, parameters: Array) -> tuple[Array, Array, Array]:
+        """Each candidate's floor and line, and the shares of base and slope in the line.
+
+        The shares have the shape (2, candidates). They are also the derivatives of the line.
+        """
         of_curves = parameters[: 3 * self.curve_count].reshape(3, self.curve_count)
         floor, base, slope = of_curves[:, self.curves]
-        return floor, base, slope + np.log(self.sizes)
+        terms = np.array([base, slope + np.log(self.sizes)])
+        line = np.logaddexp(*terms)
+        return floor, line, np.exp(terms - line)
 
     def _costs_without_extra(self, parameters: Array) -> Array:
         """The floor or the line where the candidate was measured on it, else their maximum.
@@ -125,8 +133,7 @@ class PerformanceModel:
         So a measurement on the line does not affect the floor. With few measurements, a fit could
         otherwise put the floor through it, and rule out all smaller micro-batches.
         """
-        floor, base, slope_term = self._terms(parameters)
-        line = np.logaddexp(base, slope_term)
+        floor, line, _ = self._branches(parameters)
         # The p-norm replaces the maximum, because it has derivatives everywhere:
         # log max(a, b) ≈ log(a^p + b^p) / p.
         p = self.norm_exponents
@@ -143,7 +150,7 @@ class PerformanceModel:
         # The index -1 of the reference optimizer selects the appended zero.
         extras = np.append(parameters[3 * self.curve_count :], 0.0)[self.families]
         factor = 1 + self._extra_scale(without_extra) * extras
-        return np.asarray(np.maximum(factor, self.hyperparameters.min_extra_factor))
+        return np.asarray(np.maximum(factor, _MIN_EXTRA_FACTOR))
 
     def _branch_excess(self, parameters: Array) -> Array:
         """By how much the other branch is above the measured one; negative if it is below.
@@ -151,10 +158,8 @@ class PerformanceModel:
         It is line - floor if the floor was measured, and floor - line if the line was. The value of
         ``Branch`` is the sign, so the excess of an unknown branch is 0.
         """
-        floor, base, slope_term = self._terms(parameters)
-        line = np.logaddexp(base, slope_term)
-        # Real curves bend near the corner of floor and line. So a measured line gets an allowance.
-        corner = self.hyperparameters.floor_corner * (self.branches == Branch.GPU_BOUND)
+        floor, line, _ = self._branches(parameters)
+        corner = _FLOOR_CORNER * (self.branches == Branch.GPU_BOUND)
         return np.asarray(self.branches * (line - floor) - corner)
 
     def _by_parameter(self, by_part: Array, parameter_count: int) -> Array:

@@ -140,7 +140,7 @@ class CostModel:
         )
 
     def _law(self, rows: Indices, curves: Indices, measured: Measured) -> PerformanceModel:
-        """The law of some candidates and their curves."""
+        """The law of some candidates. ``curves`` are theirs, ascending."""
         exponents = np.full(len(self._prior.sizes), self._hyperparameters.max_norm_exponent)
         branches = np.full(len(exponents), Branch.UNKNOWN, int)
         branches[measured.rows] = measured.branches
@@ -150,9 +150,12 @@ class CostModel:
             is_uncertain = ~np.isin(curve_of, curve_of[on_floor])
             is_uncertain[measured.rows] = False
             exponents[is_uncertain] = _UNCERTAIN_EXPONENT
-        return self._prior.law(
-            rows,
-            curves,
+        return PerformanceModel(
+            sizes=self._prior.sizes[rows],
+            extra_shares=self._prior.extra_shares[rows],
+            curves=np.searchsorted(curves, self._prior.curves.curve_of[rows]),
+            curve_count=len(curves),
+            families=self._prior.families[rows],
             unit=measured.unit,
             branches=branches[rows],
             norm_exponents=exponents[rows],

@@ -122,26 +122,16 @@ class TechniquePriors:
 
     def _effect(self, axis: str, value: Choice) -> Effect:
         recorded = self.effects.get(axis, {}).get(str(value))
-        if not (self.knows_speeds and self.effects):
-            return self._without_speeds(axis, value, recorded)
-        if recorded is not None:
-            return recorded
-        return self._from_similar(axis, value)
-
-    def _without_speeds(self, axis: str, value: Choice, recorded: Effect | None) -> Effect:
-        """The effect of a value where no table says how fast it is."""
+        if self.knows_speeds and self.effects:
+            return recorded or self._from_similar(axis, value)
         usual = unrecorded.expectation(axis, value)
-        overhead_seconds = (recorded or usual).overhead_seconds
-        if unrecorded.is_more_work(axis, value):
-            return Effect(
-                log_time=usual.log_time,
-                deviation=usual.deviation,
-                overhead_seconds=overhead_seconds,
-            )
         # Effects are relative to the default, so its own is zero by definition.
         is_default = axis in AXES and value == AXES[axis].default
-        deviation = 0.0 if is_default else _UNKNOWN_DEVIATION_WITHOUT_TABLES
-        return Effect(deviation=deviation, overhead_seconds=overhead_seconds)
+        known = Effect(deviation=0.0 if is_default else _UNKNOWN_DEVIATION_WITHOUT_TABLES)
+        # Techniques that are more work take more time on every machine.
+        if unrecorded.is_more_work(axis, value):
+            known = Effect(log_time=usual.log_time, deviation=usual.deviation)
+        return replace(known, overhead_seconds=(recorded or usual).overhead_seconds)
 
     def _similar(self, axis: str, value: str) -> list[str]:
         """The recorded values of an axis whose effects correlate with that of a value."""

@@ -240,19 +240,19 @@ class PredictedMemory:
 
     def _lines(self) -> Lines:
         """What has been predicted so far."""
-        points: dict[int, dict[float, float]] = {}
-        for row, trial_id in enumerate(self._trial_ids):
-            predicted = self._predicted_bytes.get(trial_id)
-            if predicted is not None:
-                points.setdefault(int(self.curves[row]), {})[self._sizes[row]] = predicted
         lines = {}
-        for curve, line in points.items():
+        for curve, rows in enumerate(self._members):
+            by_size = {}
+            for row in rows:
+                predicted = self._predicted_bytes.get(self._trial_ids[row])
+                if predicted is not None:
+                    by_size[self._sizes[row]] = predicted
             # One micro-batch does not show how memory grows. It is used only if the curve has no
             # other.
-            if len(line) < 2 <= len(np.unique(self._sizes[self._members[curve]])):
-                continue
-            sizes = sorted(line)
-            lines[curve] = MemoryLine(np.array(sizes), np.array([line[size] for size in sizes]))
+            if by_size and (len(by_size) > 1 or len(np.unique(self._sizes[rows])) == 1):
+                sizes = sorted(by_size)
+                sizes_bytes = np.array([by_size[size] for size in sizes])
+                lines[curve] = MemoryLine(np.array(sizes), sizes_bytes)
         return lines
 
 

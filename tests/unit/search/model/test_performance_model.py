@@ -31,10 +31,12 @@ def law(*, branches: dict[int, Branch] | None = None, is_time: bool = True) -> P
     for index, branch in (branches or {}).items():
         seen[index] = branch
     prior = CostPrior(CANDIDATES, TechniquePriors(), is_time=is_time)
-    every = np.arange(len(CANDIDATES))
-    return prior.law(
-        every,
-        np.arange(prior.curves.count),
+    return PerformanceModel(
+        sizes=prior.sizes,
+        extra_shares=prior.extra_shares,
+        curves=prior.curves.curve_of,
+        curve_count=prior.curves.count,
+        families=prior.families,
         unit=3.0,
         branches=seen,
         norm_exponents=np.full(len(CANDIDATES), OF_TIME.max_norm_exponent),
