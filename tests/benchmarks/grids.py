@@ -3,9 +3,10 @@
 A table is every trial of a plan with its record, in the order of the plan.
 """
 
+import itertools
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -70,6 +71,13 @@ def make_spec(
         ),
         training_recipe=TrainingRecipe.of(recipe or {}),
     )
+
+
+def grid_of(**axes: Sequence[Choice]) -> list[TrialSpec]:
+    """All combinations of the axes' values, the last axis fastest; of 8 samples by default."""
+    batch: dict[str, Choice] = {"micro_batch": 8, "accumulation": 1}
+    grid = itertools.product(*axes.values())
+    return [make_spec({**batch, **dict(zip(axes, values, strict=True))}) for values in grid]
 
 
 def make_record(

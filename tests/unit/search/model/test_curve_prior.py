@@ -1,55 +1,47 @@
 """Prior means and covariances of curves."""
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 import pytest
 
-from jobs.spec import Choice
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.curve_prior import CurvePrior, Part
 from orchestrator.search.model.effects.technique_priors import TechniquePriors, shipped_priors
-from tests.benchmarks.grids import make_spec
+from tests.benchmarks.grids import grid_of
 
-VALUES: Mapping[str, Sequence[Choice]] = {
+VALUES = {
     "activations": ("keep", "checkpoint"),
     "kernels": ("none", "liger"),
-    "loss": ("plain", "chunked"),
+    "compile": ("none", "inductor"),
 }
 
 
 @pytest.mark.parametrize("part", [Part.TIME, Part.MEMORY_SLOPE])
 @pytest.mark.parametrize("axis_count", [0, 1, 2, 3])
 def test_variances_are_the_diagonal_of_the_covariance(axis_count, part):
-    specs = []
-    for number in range(2**axis_count):
-        choices: dict[str, Choice] = {"micro_batch": 8, "accumulation": 1}
-        for bit, axis in enumerate(list(VALUES)[:axis_count]):
-            choices[axis] = VALUES[axis][number >> bit & 1]
-        specs.append(make_spec(choices))
-    prior = CurvePrior(candidates_of(specs), TechniquePriors(), part)
+    axes = dict(list(VALUES.items())[:axis_count])
+    prior = CurvePrior(candidates_of(grid_of(**axes)), TechniquePriors(), part)
     curves = np.arange(prior.count)
     of_pairs = prior.covariance(curves[:, None], curves)
     assert prior.covariance(curves, curves) == pytest.approx(np.diag(of_pairs))
 
 
 def test_similar_values_never_share_less_than_nothing():
-    specs = []
-    for number in range(3):
-        budget = f"budget_0.{number + 1}"
-        choices: dict[str, Choice] = {"activations": budget, "micro_batch": 8, "accumulation": 1}
-        specs.append(make_spec(choices))
+    specs = grid_of(activations=("budget_0.1", "budget_0.2", "budget_0.3"))
     prior = CurvePrior(candidates_of(specs), shipped_priors())
     curves = np.arange(prior.count)
     assert (prior.covariance(curves[:, None], curves) >= 0).all()
 
 
+def test_two_techniques_that_fuse_the_same_operations_gain_less_than_both():
+    specs = grid_of(kernels=VALUES["kernels"], compile=VALUES["compile"])
+    prior = CurvePrior(candidates_of(specs), shipped_priors())
+    none, compiled, liger, both = prior.log_effects
+    assert none == 0
+    assert both == pytest.approx(compiled + liger + 0.15)
+
+
 def test_new_choices_are_those_that_no_known_curve_has():
-    specs = []
-    for activations in VALUES["activations"]:
-        for kernels in VALUES["kernels"]:
-            choices: dict[str, Choice] = {"activations": activations, "kernels": kernels}
-            specs.append(make_spec({**choices, "micro_batch": 8, "accumulation": 1}))
+    specs = grid_of(activations=VALUES["activations"], kernels=VALUES["kernels"])
     prior = CurvePrior(candidates_of(specs), TechniquePriors())
     plain, liger, checkpoint, both = range(4)
     # Checkpointing is new, and both curves with it have all that is new.

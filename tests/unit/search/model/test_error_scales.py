@@ -1,35 +1,56 @@
-"""How wrong a cost model is: surprises are left out, and small residuals shrink its variances."""
+"""How wrong a cost model is: scales of misfit and noise, surprises, and the posterior's scale."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from orchestrator.search.model.arrays import Array
 from orchestrator.search.model.error_scales import (
     Residuals,
     errors_of,
     left_out,
+    log_likelihoods,
+    most_likely_scales,
     posterior_scale,
     surprises_of,
 )
 from orchestrator.search.model.hyperparameters import OF_TIME
 
 SETTINGS = replace(OF_TIME, noises=(0.01, 0.02))
-COUNT = 12
-SMALL = 0.05 * np.array([1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.5, -0.5])
+SMALL = 0.05 * np.array([1.0, -1.0, 0.5, -0.5] * 3)
+COUNT = len(SMALL)
+GRID = replace(
+    OF_TIME,
+    misfit_deviations=(0.002, 0.008, 0.03),
+    usual_misfit=0.008,
+    noises=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1),
+    outlier_threshold=math.inf,
+)
+MANY = 40
+GENERATOR = np.random.default_rng(0)
 
 
 def residuals(from_prior: Array, *, is_of_host: bool = False) -> Residuals:
     """Residuals with a prior deviation of 0.1 each, independent of each other."""
-    identity = np.eye(COUNT)
+    identity = np.eye(len(from_prior))
     return Residuals(
         from_prior=from_prior,
-        from_law=np.zeros(COUNT),
+        from_law=np.zeros(len(from_prior)),
         parameter_covariance=0.1**2 * identity,
         misfit_kernel=identity,
-        known_variances=np.zeros(COUNT),
-        is_on_floor=np.full(COUNT, is_of_host),
+        known_variances=np.zeros(len(from_prior)),
+        is_on_floor=np.full(len(from_prior), is_of_host),
+    )
+
+
+def unconnected(values: Array) -> Residuals:
+    """Residuals of measurements that no kernel connects."""
+    nothing = np.zeros((len(values), len(values)))
+    return replace(
+        residuals(values), from_law=values, parameter_covariance=nothing, misfit_kernel=nothing
     )
 
 
@@ -85,3 +106,54 @@ def test_errors_give_a_surprise_that_the_law_does_not_explain_more_noise():
     assert errors_of(surprised, SETTINGS).noises[7] == pytest.approx(0.01)
     unexplained = replace(surprised, from_law=np.where(np.arange(COUNT) == 7, 0.15, 0.0))
     assert errors_of(unexplained, SETTINGS).noises[7] == pytest.approx(0.05)
+
+
+def test_log_likelihoods_are_those_of_normal_densities():
+    root = GENERATOR.normal(size=(5, 5))
+    covariance = root @ root.T
+    variances = GENERATOR.uniform(0.1, 2.0, size=(3, 5))
+    values = GENERATOR.normal(size=5)
+    expected = [
+        multivariate_normal(cov=covariance + np.diag(own)).logpdf(values) for own in variances
+    ]
+    constant = 5 / 2 * math.log(2 * math.pi)
+    assert log_likelihoods(covariance, variances, values) == pytest.approx(
+        np.array(expected) + constant
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0025, 0.02, 0.1])
+def test_scales_recover_the_noise_of_the_residuals(noise):
+    values = GENERATOR.normal(scale=noise, size=MANY)
+    _, noises = most_likely_scales(unconnected(values), GRID)
+    assert noises == pytest.approx(noise)
+
+
+def test_scales_take_a_common_deviation_for_misfit():
+    values = np.full(MANY, 0.03) + GENERATOR.normal(scale=0.001, size=MANY)
+    together = replace(unconnected(values), misfit_kernel=np.ones((MANY, MANY)))
+    misfit, noises = most_likely_scales(together, GRID)
+    assert misfit == 0.03
+    assert noises == pytest.approx(0.001)
+
+
+def test_scales_give_an_outlier_noise_of_its_own():
+    values = GENERATOR.normal(scale=0.0025, size=MANY)
+    values[7] = 0.2
+    _, noises = most_likely_scales(unconnected(values), replace(GRID, outlier_threshold=3.0))
+    others = np.delete(noises, 7)
+    assert noises[7] == pytest.approx(0.2 / 3)
+    assert others.max() <= 0.005
+
+
+def test_scales_give_the_floor_noise_of_its_own():
+    is_on_floor = np.arange(MANY) % 2 == 0
+    values = GENERATOR.normal(scale=np.where(is_on_floor, 0.1, 0.0025))
+    _, noises = most_likely_scales(replace(unconnected(values), is_on_floor=is_on_floor), GRID)
+    assert noises[is_on_floor] == pytest.approx(0.1)
+    assert noises[~is_on_floor] == pytest.approx(0.0025)
+
+
+def test_scales_without_evidence_are_the_usual_misfit():
+    misfit, _ = most_likely_scales(unconnected(np.zeros(MANY)), GRID)
+    assert misfit == GRID.usual_misfit

@@ -1,16 +1,18 @@
 """The posterior of times and memory from few measurements."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from jobs.spec import Choice
-from orchestrator.search.model.candidates import Candidate, candidates_of
+from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.search.model.observations import Observation
 from orchestrator.search.model.performance_model import Branch
 from orchestrator.search.model.posterior import CostModel
-from tests.benchmarks.grids import make_spec
+from tests.benchmarks.grids import grid_of
 
 CHECKPOINT = Effect(log_time=0.25, deviation=0.1, log_memory=-0.7, memory_deviation=0.3)
 PRIORS = TechniquePriors(
@@ -23,27 +25,14 @@ PRIORS = TechniquePriors(
 )
 
 
-def candidates(*, sizes: tuple[int, ...]) -> tuple[Candidate, ...]:
-    """Both activations at each micro-batch, first all that keep them."""
-    specs = []
-    for activations in ("keep", "checkpoint"):
-        for size in sizes:
-            choices: dict[str, Choice] = {
-                "activations": activations,
-                "micro_batch": size,
-                "accumulation": 1,
-            }
-            specs.append(make_spec(choices))
-    return candidates_of(specs)
-
-
-def model(listed: tuple[Candidate, ...], *, is_time: bool) -> CostModel:
-    return CostModel(CostPrior(listed, PRIORS, is_time=is_time))
+def model(*, is_time: bool, **axes: Sequence[Choice]) -> CostModel:
+    """Of both activations with the axes' values, first all that keep them."""
+    specs = grid_of(activations=("keep", "checkpoint"), **axes)
+    return CostModel(CostPrior(candidates_of(specs), PRIORS, is_time=is_time))
 
 
 def test_cost_model_of_a_host_that_loads_samples_expects_longer_times_for_more():
-    listed = candidates(sizes=(8, 16, 32, 64, 128))
-    times = model(listed, is_time=True)
+    times = model(micro_batch=(8, 16, 32, 64, 128), is_time=True)
     # The host takes at least 0.03 s for a step, and loads 1500 samples per second.
     for row, seconds in ((0, 0.03), (1, 0.03), (3, 64 / 1500)):
         times.observe(row, Observation(cost=seconds, branch=Branch.HOST_BOUND))
@@ -53,13 +42,7 @@ def test_cost_model_of_a_host_that_loads_samples_expects_longer_times_for_more()
 
 
 def test_a_technique_that_is_a_surprise_says_nothing_about_the_others():
-    specs = []
-    for activations in ("keep", "checkpoint"):
-        for loss in ("plain", "chunked"):
-            for kernels in ("none", "liger"):
-                choices = {"activations": activations, "loss": loss, "kernels": kernels}
-                specs.append(make_spec({**choices, "micro_batch": 8, "accumulation": 1}))
-    times = model(candidates_of(specs), is_time=True)
+    times = model(loss=("plain", "chunked"), kernels=("none", "liger"), is_time=True)
     for row, seconds in ((0, 0.100), (2, 0.105), (4, 0.128)):
         times.observe(row, Observation(cost=seconds))
     times.learn()
@@ -74,8 +57,7 @@ def test_a_technique_that_is_a_surprise_says_nothing_about_the_others():
 
 
 def test_cost_model_of_memory_expects_that_checkpointing_saves_activations():
-    listed = candidates(sizes=(1, 4, 16))
-    memory = model(listed, is_time=False)
+    memory = model(micro_batch=(1, 4, 16), is_time=False)
     for row, gib in ((0, 12.0), (1, 18.0), (2, 42.0)):
         memory.observe(row, Observation(cost=gib * 2**30))
     memory.learn()

@@ -1,6 +1,7 @@
 """Predicted memory of every candidate, from predictions of a few."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -9,9 +10,9 @@ from jobs.spec import TrialSpec
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
-from orchestrator.search.model.memory.predicted_memory import PredictedMemory
+from orchestrator.search.model.memory.predicted_memory import MemoryLine, PredictedMemory
 from orchestrator.units import GIB
-from tests.benchmarks.grids import make_spec
+from tests.benchmarks.grids import grid_of
 
 PRIORS = TechniquePriors(
     effects={
@@ -24,39 +25,35 @@ PRIORS = TechniquePriors(
 )
 
 
-def trials() -> list[TrialSpec]:
-    listed = []
-    for compiler in ("none", "inductor"):
-        for activations in ("keep", "checkpoint"):
-            for size in (2, 8, 32):
-                choices = {"compile": compiler, "activations": activations, "micro_batch": size}
-                listed.append(make_spec({**choices, "accumulation": 1}))
-    return listed
+SIZES = (2, 8, 32)
+TRIALS = grid_of(
+    compile=("none", "inductor"), activations=("keep", "checkpoint"), micro_batch=SIZES
+)
+SMALLEST_AND_LARGEST = {0: 12.0, 2: 42.0}
+"""Predictions for trials that keep all: 10 GiB, and 1 GiB per sample."""
 
 
-def read(sizes: tuple[int, ...]) -> PredictedMemory:
-    """Predicted for the eager trials that keep all, of these sizes."""
-    predicted = {}
-    for trial in trials():
-        choices = (trial.choices["compile"], trial.choices["activations"])
-        if choices == ("none", "keep") and trial.micro_batch in sizes:
-            predicted[trial.trial_id] = (10 + trial.micro_batch) * GIB
-    memory = PredictedMemory(candidates_of(trials()), predicted, PRIORS)
-    assert memory.read() == (len(sizes) > 1)
+def memory_of(
+    trials: Sequence[TrialSpec], gib: Mapping[int, float], priors: TechniquePriors = PRIORS
+) -> PredictedMemory:
+    """``gib`` has the predictions, by the position of the trial."""
+    predicted = {trials[index].trial_id: own * GIB for index, own in gib.items()}
+    memory = PredictedMemory(candidates_of(trials), predicted, priors)
+    memory.read()
     return memory
 
 
 def test_predicted_memory_of_one_size_says_nothing_of_larger_ones():
-    memory = read((2,))
-    assert not memory.borrows.any()
+    predicted = {TRIALS[0].trial_id: 12.0 * GIB}
+    assert not PredictedMemory(candidates_of(TRIALS), predicted, PRIORS).read()
 
 
 def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect():
-    memory = read((2, 32))
+    memory = memory_of(TRIALS, SMALLEST_AND_LARGEST)
     gib = np.exp(memory.log_bytes()) / GIB
     assert gib[:3] == pytest.approx([12, 18, 42])
-    # Of 10 GiB and 1 GiB per sample, the effect on all memory becomes twice that on the samples. It
-    # never falls below the smallest prediction.
+    # The effect on all memory becomes twice that on the samples. It never falls below the smallest
+    # prediction.
     lowered = 10 + math.exp(-0.4) * (gib[:3] - 10)
     assert gib[6:9] == pytest.approx(np.maximum(lowered, 12))
     assert memory.borrows.tolist() == [False] * 3 + [True] * 9
@@ -65,52 +62,33 @@ def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect():
 def test_predicted_memory_uses_the_recorded_effect_on_samples():
     compiled = Effect(log_memory=-0.2, log_sample_memory=-0.7, sample_memory_deviation=0.1)
     priors = TechniquePriors(effects={"compile": {"inductor": compiled}})
-    predicted = {trial.trial_id: (10 + trial.micro_batch) * GIB for trial in trials()[:3]}
-    memory = PredictedMemory(candidates_of(trials()), predicted, priors)
-    assert memory.read()
+    memory = memory_of(TRIALS, SMALLEST_AND_LARGEST, priors)
     assert np.exp(memory.log_bytes()[8]) / GIB == pytest.approx(10 + math.exp(-0.7) * 32)
 
 
 def test_predicted_memory_is_borrowed_from_the_curve_with_the_most_defaults():
-    predicted = {}
-    for trial in trials():
-        if trial.choices["compile"] == "none":
-            saved = 1 if trial.choices["activations"] == "keep" else 0.1
-            predicted[trial.trial_id] = (10 + saved * trial.micro_batch) * GIB
-    listed = []
-    for trial in trials():
-        if trial.choices["compile"] == "none" or trial.choices["activations"] == "keep":
-            listed.append(trial)
-    for size in (2, 8, 32):
-        choices = {"compile": "inductor", "activations": "budget_0.5", "micro_batch": size}
-        listed.append(make_spec({**choices, "accumulation": 1}))
-    memory = PredictedMemory(
-        candidates_of(listed[3:6] + listed[:3] + listed[6:]), predicted, PRIORS
-    )
-    assert memory.read()
+    values = ("checkpoint", "keep", "budget_0.5")
+    listed = grid_of(compile=("none", "inductor"), activations=values, micro_batch=SIZES)
+    checkpointed = {index: 10 + 0.1 * size for index, size in enumerate(SIZES)}
+    kept = {index + 3: 10.0 + size for index, size in enumerate(SIZES)}
+    # Without the uncompiled trials of the last value, no predicted trial has it.
+    memory = memory_of([*listed[:6], *listed[9:]], checkpointed | kept)
     # Half of the activations are kept: more than what checkpointing needs.
     assert np.exp(memory.log_bytes()[-1]) / GIB > 20
 
 
 def test_predicted_memory_of_a_loss_does_not_depend_on_the_activations():
-    predicted = {}
-    listed = []
-    for activations in ("keep", "budget_0.05"):
-        for loss in ("plain", "chunked"):
-            for size in (2, 8, 32):
-                choices = {"activations": activations, "loss": loss, "micro_batch": size}
-                listed.append(make_spec({**choices, "accumulation": 1}))
-                if activations == "keep":
-                    of_sample = 2 if loss == "plain" else 1
-                    predicted[listed[-1].trial_id] = (10 + of_sample * size) * GIB
-    memory = PredictedMemory(candidates_of(listed), predicted, PRIORS)
-    assert memory.read()
-    gib = np.exp(memory.log_bytes()) / GIB
+    listed = grid_of(
+        activations=("keep", "budget_0.05"), loss=("plain", "chunked"), micro_batch=SIZES
+    )
+    plain = {index: 10.0 + 2 * size for index, size in enumerate(SIZES)}
+    chunked = {index + 3: 10.0 + size for index, size in enumerate(SIZES)}
+    gib = np.exp(memory_of(listed, plain | chunked).log_bytes()) / GIB
     assert gib[8] - gib[11] == pytest.approx(32)
 
 
 def test_predicted_memory_errs_together_where_the_same_technique_changes():
-    memory = read((2, 32))
+    memory = memory_of(TRIALS, SMALLEST_AND_LARGEST)
     every = np.arange(12)
     covariance = memory.covariance(every, every, of_samples=True)
     assert covariance[0].max() == 0
@@ -127,20 +105,39 @@ def test_predicted_memory_errs_together_where_the_same_technique_changes():
 
 
 def test_predicted_memory_does_not_depend_on_the_data_loader_or_the_loop():
-    listed = list(trials()[:3])
-    for size in (2, 8, 32):
-        fed = {"compile": "none", "activations": "keep", "micro_batch": size, "accumulation": 1}
-        listed.append(make_spec({**fed, "dataloader": "workers_4", "loop": "trainer_async"}))
-    predicted = {trial.trial_id: (10 + trial.micro_batch) * GIB for trial in listed[:3]}
-    memory = PredictedMemory(candidates_of(listed), predicted, PRIORS)
-    assert memory.read()
+    loaders, loops = ("workers_0", "workers_4"), ("trainer", "trainer_async")
+    listed = grid_of(dataloader=loaders, loop=loops, micro_batch=SIZES)
+    memory = memory_of(listed, SMALLEST_AND_LARGEST)
     assert not memory.borrows.any()
-    assert memory.curves.tolist() == [0] * 6
+    assert np.exp(memory.log_bytes()) / GIB == pytest.approx([12, 18, 42] * 4)
 
 
 def test_predicted_memory_of_the_only_size_is_used_whatever_feeds_it():
-    only = trials()[0]
-    fed = make_spec({**only.choices, "dataloader": "workers_4"})
-    memory = PredictedMemory(candidates_of([only, fed]), {only.trial_id: 12.0 * GIB}, PRIORS)
-    assert memory.read()
+    memory = memory_of(grid_of(dataloader=("workers_0", "workers_4")), {0: 12.0})
     assert np.exp(memory.log_bytes()) / GIB == pytest.approx([12, 12])
+
+
+@pytest.mark.parametrize(
+    ("largest", "expected"),
+    # What the allocator caches can make a larger micro-batch need a little less.
+    [(14.0, [10.0, 12.0, 22.0]), (9.0, [10.0, 9.5, 9.0])],
+)
+def test_line_goes_on_beyond_the_largest_micro_batch_but_never_falls(largest, expected):
+    line = MemoryLine(np.array([4.0, 8.0]), np.array([10.0, largest]))
+    assert line.at(np.array([2.0, 6.0, 16.0])) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sizes_bytes", "base"),
+    [
+        ([4.0], [10.0], 5.0),
+        ([2.0, 4.0, 8.0], [7.0, 9.0, 13.0], 5.0),
+        # One prediction is far off the line; the median slope does not notice.
+        ([1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 30.0, 10.0], 5.0),
+        # Negative by the slope, and above all of the smallest.
+        ([1.0, 2.0], [1.0, 9.0], 0.0),
+        ([1.0, 2.0], [9.0, 8.0], 9.0),
+    ],
+)
+def test_base_is_where_the_line_meets_zero(sizes, sizes_bytes, base):
+    assert MemoryLine(np.array(sizes), np.array(sizes_bytes)).base == pytest.approx(base)
