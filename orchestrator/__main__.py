@@ -35,11 +35,9 @@ def usage() -> str:
 
 
 def main() -> int:
-    """Run the verb that the command line names, or list the verbs.
-
-    Returns the exit status: 0 after a list of verbs, 2 if there is no such verb. A verb that runs
-    ends the process with an exit status of its own.
-    """
+    """Run the verb that the command line names, or list the verbs. Returns the exit status: 0 after
+    a list of verbs, 2 if there is no such verb. A verb that runs ends the process with an exit
+    status of its own."""
     if not sys.argv[1:] or sys.argv[1] in ("-h", "--help"):
         print(usage())
         return EXIT_OK

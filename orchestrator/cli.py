@@ -67,12 +67,9 @@ else has the file's name, or the name is too long."""
 
 
 def finish(main: Callable[[], int]) -> NoReturn:
-    """Run ``main`` and end the process with its exit status.
-
-    Ctrl-C, SIGTERM, a closed terminal and a closed output pipe end it without a traceback. Control
-    characters in the output are made visible, because names and reasons in a run may come from a
-    stranger.
-    """
+    """Run ``main`` and end the process with its exit status. Ctrl-C, SIGTERM, a closed terminal and
+    a closed output pipe end it without a traceback. Control characters in the output are made
+    visible, because names and reasons in a run may come from a stranger."""
     for interruption in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(interruption) is signal.SIG_DFL:
             signal.signal(interruption, signal.default_int_handler)
@@ -102,10 +99,8 @@ def finish(main: Callable[[], int]) -> NoReturn:
 
 
 def _discard_stdout() -> None:
-    """Send the rest of stdout to /dev/null.
-
-    Python flushes stdout once more when it ends, and would otherwise print an error.
-    """
+    """Send the rest of stdout to /dev/null. Python flushes stdout once more when it ends, and would
+    otherwise print an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -136,11 +131,9 @@ class MeasuringVerb(Protocol):
 def measured(
     options: VerbOptions, make: Callable[[SweepConfig], MeasuringVerb], *, suffix: str = ""
 ) -> int:
-    """Plan or measure what ``make`` makes of the configuration. Returns the exit status.
-
-    A wrong configuration ends the verb before Ray or a GPU is touched. ``suffix`` ends the name of
-    the run folder, unless the options name the folder.
-    """
+    """Plan or measure what ``make`` makes of the configuration. Returns the exit status. A wrong
+    configuration ends the verb before Ray or a GPU is touched. ``suffix`` ends the name of the run
+    folder, unless the options name the folder."""
     from orchestrator.planning.loggers import LoggerError, refuse_missing
     from orchestrator.planning.problems import ConfigError
     from orchestrator.running.early_start import checked_config, early_start
@@ -179,10 +172,8 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 def loaded(run: Location, purpose: str) -> Run | None:
-    """A run, with a note on stderr for records that cannot be read.
-
-    None if there is nothing to do ``purpose`` to, after a sentence on stderr.
-    """
+    """A run, with a note on stderr for records that cannot be read. None if there is nothing to do
+    ``purpose`` to, after a sentence on stderr."""
     from orchestrator.api import load
     from orchestrator.storage.run_metadata import UnreadableRunError
 
@@ -234,10 +225,8 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
-    """Add the options of a verb that measures: the fields of ``VerbOptions``.
-
-    ``output`` says in the help text what the default run folder is.
-    """
+    """Add the options of a verb that measures: the fields of ``VerbOptions``. ``output`` says in
+    the help text what the default run folder is."""
     add_config(parser)
     add = parser.add_argument
     folder = f"run folder, or a URI to publish it to such as s3://BUCKET/NAME (default: {output})"

@@ -16,12 +16,9 @@ _ALWAYS_NAMED = ("precision", "optimizer")
 
 
 def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
-    """A configuration in a few words.
-
-    ``axes`` are the axes that vary in the run. A technique at its default is left out, except on
-    the axes of ``_ALWAYS_NAMED``. An accumulation above 1 is always named, because the user has to
-    set it.
-    """
+    """A configuration in a few words. ``axes`` are the axes that vary in the run. A technique at
+    its default is left out, except on the axes of ``_ALWAYS_NAMED``. An accumulation above 1 is
+    always named, because the user has to set it."""
     words = [batch_label(choices, axes)]
     for axis in axes:
         if axis not in _BATCH_AXES:
@@ -41,10 +38,8 @@ def trial_label(spec: TrialSpec, axes: Sequence[str]) -> str:
 
 
 def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES) -> str:
-    """``batch 64×2``: micro-batch × accumulation.
-
-    Empty if no batch axis varies and nothing is accumulated.
-    """
+    """``batch 64×2``: micro-batch × accumulation. Empty if no batch axis varies and nothing is
+    accumulated."""
     micro_batch = choices.get("micro_batch")
     accumulation = choices.get("accumulation")
     accumulates = accumulation not in (None, 1)
@@ -61,10 +56,8 @@ def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = _BATCH_AXES
 
 
 def recipe_label(recipe: TrainingRecipe) -> str:
-    """``optimizer=sgd · adapter=lora_r8``.
-
-    "plain" if no choice changes what the training learns.
-    """
+    """``optimizer=sgd · adapter=lora_r8``. "plain" if no choice changes what the training
+    learns."""
     words = [f"{axis}={value}" for axis, value in recipe.by_axis.items()]
     return SEPARATOR.join(words) or "plain"
 

@@ -28,12 +28,9 @@ _LONGEST_SECONDS = 366 * 24 * HOUR_SECONDS
 
 
 def size_bytes(value: object) -> int:
-    """Bytes of ``16GiB`` or ``24GB``.
-
-    A unit with an ``i`` counts in powers of 1024, one without in powers of 1000. Capitals, the
-    ``B`` and a space make no difference. A number without a unit is bytes. Raises ValueError if
-    ``value`` is not a size, or is a small number without a unit.
-    """
+    """Bytes of ``16GiB`` or ``24GB``. A unit with an ``i`` counts in powers of 1024, one without in
+    powers of 1000. Capitals, the ``B`` and a space make no difference. A number without a unit is
+    bytes. Raises ValueError if ``value`` is not a size, or is a small number without a unit."""
     size = _number_of_bytes(value)
     # Sizes are written to tables, whose signed integers have 64 bits.
     if size is None or not 0 < size < 2**63:
@@ -71,10 +68,8 @@ def _bytes_of_text(text: str) -> int | None:
 
 
 def duration_seconds(value: object) -> float:
-    """Seconds of ``300s``, ``5m``, ``1h30m``, ``2d``. A number without a unit is seconds.
-
-    Raises ValueError if ``value`` is not a time above zero, or is longer than a year.
-    """
+    """Seconds of ``300s``, ``5m``, ``1h30m``, ``2d``. A number without a unit is seconds. Raises
+    ValueError if ``value`` is not a time above zero, or is longer than a year."""
     if isinstance(value, str):
         match = re.fullmatch(DURATION_PATTERN, value.strip())
         if match:
@@ -119,10 +114,8 @@ def listed(names: Sequence[object], most: int) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number with about three significant digits: ``345``, ``34.5``, ``0.0345``.
-
-    All digits before the decimal point are shown. None becomes an en dash.
-    """
+    """A number with about three significant digits: ``345``, ``34.5``, ``0.0345``. All digits
+    before the decimal point are shown. None becomes an en dash."""
     if value is None:
         return "–"
     size = abs(value)

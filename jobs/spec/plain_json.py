@@ -15,19 +15,22 @@ _PLAIN_TYPES = (str, int, float, bool)
 T = TypeVar("T")  # the type of a value that is read back
 
 
-def to_json(value: Any) -> Any:
-    """Dataclasses, mappings, tuples and training recipes as plain JSON values."""
+def to_json(value: Any, *, defaults: bool = True) -> Any:
+    """Dataclasses, mappings, tuples and training recipes as plain JSON values. Without
+    ``defaults``, the fields of dataclasses that are at their default are left out."""
     if value is None or type(value) in _PLAIN_TYPES:
         return value
     if isinstance(value, TrainingRecipe):
         return value.by_axis
     kind: Any = type(value)
     if names := _field_names(kind):
-        return {name: to_json(getattr(value, name)) for name in names}
+        every = ((name, getattr(value, name)) for name in names)
+        kept = dict(every if defaults else changed_fields(value))
+        return {name: to_json(item, defaults=defaults) for name, item in kept.items()}
     if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
+        return {str(key): to_json(item, defaults=defaults) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in value]
+        return [to_json(item, defaults=defaults) for item in value]
     return value
 
 
@@ -61,18 +64,6 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
     if origin is Mapping and inner is not None:
         return lambda value: {name: inner(item) for name, item in value.items()}
     return kind if isinstance(kind, enum.EnumType) else None
-
-
-def without_defaults(value: Any) -> Any:
-    """``to_json`` without the dataclass fields that are at their default."""
-    kind: Any = type(value)
-    if _field_names(kind):
-        return {name: without_defaults(item) for name, item in changed_fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): without_defaults(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_defaults(item) for item in value]
-    return to_json(value)
 
 
 def changed_fields(value: Any) -> Iterator[tuple[str, Any]]:

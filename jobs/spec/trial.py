@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from jobs.spec.library_settings import LibrarySettings, Needs
 from jobs.spec.model_and_data import DataSpec, ModelSpec
-from jobs.spec.plain_json import changed_fields, without_defaults
+from jobs.spec.plain_json import changed_fields, to_json
 from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
 from jobs.spec.users_code import UserCode
 
@@ -144,7 +144,7 @@ def _identity(spec: TrialSpec) -> str:
             continue
         latest, content[name] = _latest.get(name, (None, None))
         if latest is not value:
-            content[name] = without_defaults(value)
+            content[name] = to_json(value, defaults=False)
             _latest[name] = (value, content[name])
     if "measure" in content:
         measure = content["measure"]

@@ -91,9 +91,7 @@ def argument_defaults() -> dict[str, Any] | None:
 
 def ignored_reason(name: str, value: Any) -> str:
     """Why a trial ignores an argument of the user's file whatever the axes; empty if it does not.
-
-    It is about names and logs, which do not change the training, or of transformers 4.
-    """
+    It is about names and logs, which do not change the training, or of transformers 4."""
     if runner_reason(name) or name.startswith(_LOGGING):
         return "what a measurement decides itself"
     fields = argument_names()

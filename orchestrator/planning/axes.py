@@ -63,11 +63,9 @@ class Grids:
 
     @property
     def grids(self) -> list[Grid]:
-        """The grids whose union is planned: each subset laid over the axes, else the axes alone.
-
-        A file without axes has one trial, because an empty grid has one configuration; but a list
-        of single trials stands alone.
-        """
+        """The grids whose union is planned: each subset laid over the axes, else the axes alone. A
+        file without axes has one trial, because an empty grid has one configuration; but a list of
+        single trials stands alone."""
         if not self.subsets:
             return [self.axes] if self.axes or not self.trials else []
         return [overlay(self.axes, subset) for subset in self.subsets.values()]
@@ -102,10 +100,8 @@ def deciding_axis(argument: str, used: Collection[str]) -> str | None:
 
 
 def read_grids(document: Document) -> tuple[Grids, Collection[str], list[Problem]]:
-    """All grids and choices of a file, the axes that occur in them, and what is wrong with them.
-
-    A key of a wrong type counts as empty here. The check against the schema reports it.
-    """
+    """All grids and choices of a file, the axes that occur in them, and what is wrong with them. A
+    key of a wrong type counts as empty here. The check against the schema reports it."""
     reader, content = _AxisReader(document), document.value
     subsets = content.get("subsets")
     grids = Grids(
@@ -227,10 +223,8 @@ def _takes_names(axis: str, value: Any) -> bool:
 
 
 def read_technique(axis: Axis, value: Any, source: str = "") -> tuple[str, list[Remark]]:
-    """The value of a technique axis in its written form, and what is wrong with it.
-
-    ``source`` is the value as the file has it.
-    """
+    """The value of a technique axis in its written form, and what is wrong with it. ``source`` is
+    the value as the file has it."""
     if isinstance(value, str) and (value in axis.variants or axis.fits_pattern(value)):
         return value, []
     if isinstance(value, dict) and axis.families:

@@ -252,10 +252,8 @@ def _own_choices(
 
 
 def _value_of(axis: Axis, own: Mapping[str, Any]) -> Choice:
-    """The value of the axis that sets the user's arguments; CUSTOM if no value does.
-
-    If several do, it is the one with the fewest arguments that the user did not set.
-    """
+    """The value of the axis that sets the user's arguments; CUSTOM if no value does. If several do,
+    it is the one with the fewest arguments that the user did not set."""
     if axis.integer_argument:
         integer: int = own[axis.integer_argument]
         return integer
@@ -273,10 +271,8 @@ def _value_of(axis: Axis, own: Mapping[str, Any]) -> Choice:
 
 def _has_arguments(own: Mapping[str, Any], variant: Variant) -> bool:
     """Whether a variant has the user's arguments: none contradicts it, and all its switches are on.
-
     A switch that the user has not set is off. Other arguments are details of a switch, so they may
-    be missing.
-    """
+    be missing."""
     given = variant.training_arguments
     is_equal = all((value or None) == (given.get(name) or None) for name, value in own.items())
     return is_equal and {name for name, value in given.items() if value is True} <= own.keys()

@@ -45,11 +45,9 @@ _NO_MODEL = frozenset({"_name_or_path", "architectures", "model_type", "transfor
 def load_config(
     path: str | Path, *, trust_remote_code: bool = False, allow_own_code: bool = False
 ) -> SweepConfig:
-    """Load the configuration in a YAML file. Raises ConfigError with all its problems.
-
-    A file that asks for ``model.trust_remote_code`` or ``own_code`` is refused unless the caller
-    allows it, too. Otherwise a file from a stranger could run code that the stranger chose.
-    """
+    """Load the configuration in a YAML file. Raises ConfigError with all its problems. A file that
+    asks for ``model.trust_remote_code`` or ``own_code`` is refused unless the caller allows it,
+    too. Otherwise a file from a stranger could run code that the stranger chose."""
     document = read_document(Path(path))
     file = typed(document.value)
     # Axes are read apart from the model, which cannot express what they may hold.
@@ -73,24 +71,10 @@ def load_config(
 
 
 def _model_problems(file: ConfigFile, trust_remote_code: bool) -> KeyProblems:
-    keys = _of_the_model(file.model.config)
-    for at, message in model_refusals(keys):
+    for at, message in model_refusals(_of_the_model(file.model.config)):
         yield ("model", "config", *at), message
-    name = file.model.architecture
-    model_type = file.model.config.get("model_type", name)
-    if name is not None and model_type != name:
-        message = f'is "{model_type}", and model.architecture is "{name}"; remove one of them'
-        yield ("model", "config", "model_type"), message
-    known = model_types()
-    if name is not None and known and name not in known:
-        meant = closest(name, known)
-        hint = did_you_mean(meant) if meant else "see transformers' list of model types"
-        message = f'transformers has no architecture "{name}"; {hint}'
-        yield ("model", "architecture"), message
-    elif name is not None:
-        model = ModelSpec(task=file.model.task, architecture=name, config=keys)
-        for at, message in model_key_problems(ModelConfiguration.of(model), model.config):
-            yield ("model", "config", *at), message
+    if file.model.architecture is not None:
+        yield from _architecture_problems(file, file.model.architecture)
     # The command line must ask for it, too, because the file may come from a stranger.
     if file.model.trust_remote_code and not trust_remote_code:
         message = (
@@ -98,6 +82,24 @@ def _model_problems(file: ConfigFile, trust_remote_code: bool) -> KeyProblems:
             "command line, too"
         )
         yield ("model", "trust_remote_code"), message
+
+
+def _architecture_problems(file: ConfigFile, name: str) -> KeyProblems:
+    model_type = file.model.config.get("model_type", name)
+    if model_type != name:
+        message = f'is "{model_type}", and model.architecture is "{name}"; remove one of them'
+        yield ("model", "config", "model_type"), message
+    known = model_types()
+    if known and name not in known:
+        meant = closest(name, known)
+        hint = did_you_mean(meant) if meant else "see transformers' list of model types"
+        message = f'transformers has no architecture "{name}"; {hint}'
+        yield ("model", "architecture"), message
+        return
+    keys = _of_the_model(file.model.config)
+    model = ModelSpec(task=file.model.task, architecture=name, config=keys)
+    for at, message in model_key_problems(ModelConfiguration.of(model), keys):
+        yield ("model", "config", *at), message
 
 
 def _size_problems(file: ConfigFile, grids: Grids) -> KeyProblems:

@@ -48,11 +48,8 @@ class Document:
 
 
 def part_of(document: Document, key: str) -> Document | None:
-    """The mapping under a key, or all of the file that the key names (beside the document).
-
-    None if the key is absent or has another type. Raises ConfigError on a file that cannot be
-    read.
-    """
+    """The mapping under a key, or all of the file that the key names (beside the document). None if
+    the key is absent or has another type. Raises ConfigError on a file that cannot be read."""
     value = document.value.get(key)
     if isinstance(value, dict):
         return replace(document, at=(*document.at, key), value=value)

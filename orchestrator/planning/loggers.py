@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, cast
 
@@ -13,15 +14,9 @@ from orchestrator.storage.redaction import names_a_user
 
 
 def _without_credentials(value: Any) -> Any:
-    """Raises ValueError if a URL in the value, at any depth, names a user: run.json shows it."""
-    if isinstance(value, Mapping):
-        for item in value.values():
-            _without_credentials(item)
-    elif isinstance(value, list):
-        for item in value:
-            _without_credentials(item)
-    # A user before the host is a credential: https://user:key@host.
-    elif isinstance(value, str) and names_a_user(value):
+    # At any depth, because run.json shows it. A user before the host is a credential:
+    # https://user:key@host.
+    if names_a_user(json.dumps(value, ensure_ascii=False)):
         raise ValueError("must hold no credentials; they come from the environment")
     return value
 

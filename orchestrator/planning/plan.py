@@ -46,11 +46,9 @@ class Plan:
 
 
 def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
-    """The sweep's trials in the order of the file, and the combinations that cannot run.
-
-    A combination cannot run if a rule forbids it, or if the configuration shows that a requirement
-    is not met. Pure and deterministic.
-    """
+    """The sweep's trials in the order of the file, and the combinations that cannot run. A
+    combination cannot run if a rule forbids it, or if the configuration shows that a requirement is
+    not met. Pure and deterministic."""
     trials: list[TrialSpec] = []
     ruled_out: list[TrialRecord] = []
     rules = RuleCheck(config)
@@ -131,12 +129,12 @@ def _assignments(config: SweepConfig) -> Iterator[Choices]:
 
 def _with_numbered_length(choices: Choices, config: SweepConfig) -> Choices:
     """The choices with the length of the data as a number, in a sweep that compares lengths."""
-    length = config.data_length
-    is_named = choices[SEQUENCE_LENGTH] != AXES[SEQUENCE_LENGTH].default
-    compares = config.baseline.get(SEQUENCE_LENGTH) != AXES[SEQUENCE_LENGTH].default
-    if is_named or length is None or not compares:
+    synthetic, default = config.data.synthetic, AXES[SEQUENCE_LENGTH].default
+    compares = config.baseline.get(SEQUENCE_LENGTH) != default
+    # How long the rows of a file are is known only when it is read.
+    if synthetic is None or not compares or choices[SEQUENCE_LENGTH] != default:
         return choices
-    return {**choices, SEQUENCE_LENGTH: length}
+    return {**choices, SEQUENCE_LENGTH: synthetic.sequence_length}
 
 
 def _solved(assignment: Choices) -> Choices:
@@ -231,11 +229,9 @@ def _training_recipe(choices: Choices, variants: Variants, config: SweepConfig) 
 
 
 def _makes_own_rows(axis: str, variants: Variants, config: SweepConfig) -> bool:
-    """Whether a loop makes other rows of these data, or other weights, than the other loops do.
-
-    TRL tokenizes texts in its own way and packs rows into blocks of its own. It also trains the
-    adapter of a quantized base in 16 bits.
-    """
+    """Whether a loop makes other rows of these data, or other weights, than the other loops do. TRL
+    tokenizes texts in its own way and packs rows into blocks of its own. It also trains the adapter
+    of a quantized base in 16 bits."""
     if axis not in variants or "rows" not in variants[axis].hooks:
         return False
     rows = variants.values()

@@ -45,11 +45,9 @@ def json_schema() -> dict[str, Any]:
 
 
 def keys_schema() -> dict[str, Any]:
-    """The schema of the config model. Each key's docstring is its description.
-
-    pydantic can read the docstrings, too (``use_attribute_docstrings``). But it would do so
-    whenever the models are imported, which takes a tenth of the time of a dry run.
-    """
+    """The schema of the config model. Each key's docstring is its description. pydantic can read
+    the docstrings, too (``use_attribute_docstrings``). But it would do so whenever the models are
+    imported, which takes a tenth of the time of a dry run."""
     schema = ConfigFile.model_json_schema()
     sections: list[type[BaseModel]] = [ConfigFile, *_sections_below(ConfigFile)]
     for section in dict.fromkeys(sections):

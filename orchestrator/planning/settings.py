@@ -18,9 +18,7 @@ from orchestrator.storage.location import Location
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepConfig(Grids):
     """One sweep, checked. Axis values are those of the file; sizes are bytes, times seconds.
-
-    ``baseline`` has a value of every axis.
-    """
+    ``baseline`` has a value of every axis."""
 
     name: str
     path: Path
@@ -59,12 +57,6 @@ class SweepConfig(Grids):
             unnamed = (self.baseline.get(axis),)
             values[axis] = set(itertools.chain(*(grid.get(axis, unnamed) for grid in grids)))
         return tuple(axis for axis, chosen in values.items() if len(chosen) > 1)
-
-    @property
-    def data_length(self) -> int | None:
-        """Tokens of the samples of the data; None for a file, whose rows say it."""
-        synthetic = self.data.synthetic
-        return None if synthetic is None else synthetic.sequence_length
 
     def of_trials(self, trials: tuple[Choices, ...]) -> SweepConfig:
         """The same with these trials, once each, in place of its grids."""

@@ -12,11 +12,9 @@ SCHEMA = "schema.json"
 
 
 def write_shipped(name: str, target: Path, *, force: bool) -> tuple[Path, ...]:
-    """Copy the configuration of this name, and the schema that editors use for completion.
-
-    Returns the files that changed. Raises LookupError for another name, and FileExistsError if a
-    different file has either name, unless ``force``.
-    """
+    """Copy the configuration of this name, and the schema that editors use for completion. Returns
+    the files that changed. Raises LookupError for another name, and FileExistsError if a different
+    file has either name, unless ``force``."""
     shipped = shipped_configurations()
     if name not in shipped:
         raise LookupError(f'no configuration "{name}"; {advice(name, list(shipped))}')

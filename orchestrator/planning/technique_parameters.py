@@ -14,10 +14,8 @@ from orchestrator.planning.problems import Remark, advice, described
 
 
 def read_family(axis: Axis, value: Mapping[str, Any] | str) -> tuple[str, list[Remark]]:
-    """A family with its parameters in its written form, and what is wrong with it.
-
-    A mapping ``{lora: {r: 16}}`` and the text ``lora(r=16)`` are the same value.
-    """
+    """A family with its parameters in its written form, and what is wrong with it. A mapping
+    ``{lora: {r: 16}}`` and the text ``lora(r=16)`` are the same value."""
     return _read_text(axis, value) if isinstance(value, str) else _read_mapping(axis, value)
 
 

@@ -40,11 +40,9 @@ class TechniqueSet:
         has_gpu: bool,
         relative_error: float = 0.01,
     ) -> TrialSpec | TrialRecord:
-        """The set at a batch, or the record that says which rule forbids it.
-
-        On a GPU it is measured in few steps, the speed to within ``relative_error``. Without a GPU
-        it is measured as the config says, because there the inspection measures the memory.
-        """
+        """The set at a batch, or the record that says which rule forbids it. On a GPU it is
+        measured in few steps, the speed to within ``relative_error``. Without a GPU it is measured
+        as the config says, because there the inspection measures the memory."""
         # A config with this one trial and nothing else is planned like any other.
         choices = {**self.choices, MICRO_BATCH: micro_batch, ACCUMULATION: accumulation}
         planned = plan(config.of_trials((choices,)), has_gpu=has_gpu)
@@ -57,11 +55,9 @@ class TechniqueSet:
 def technique_sets(
     config: SweepConfig, over: Choices, *, every: bool = False
 ) -> tuple[TechniqueSet, ...]:
-    """The technique sets whose batch to tune, with ``over`` laid over each.
-
-    ``every`` set of the plan; else each that a file without axes names in its trials, if they are
-    few; else the baseline.
-    """
+    """The technique sets whose batch to tune, with ``over`` laid over each. ``every`` set of the
+    plan; else each that a file without axes names in its trials, if they are few; else the
+    baseline."""
     sets = _distinct(_candidates(config, over, every=every), over)
     # Each axis that tells one set from another, or that the caller has set, is in the label.
     varying = dict.fromkeys((*config.axes_in_play, *over))

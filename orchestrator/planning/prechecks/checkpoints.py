@@ -93,11 +93,9 @@ def is_on_this_machine(name: str) -> bool:
 
 @functools.cache
 def unreachable(name: str) -> str:
-    """Why a name that this machine does not have cannot be had from the Hub; empty if it can.
-
-    Asks the Hub once, for five seconds at most. transformers itself would try for half a minute, in
-    every trial.
-    """
+    """Why a name that this machine does not have cannot be had from the Hub; empty if it can. Asks
+    the Hub once, for five seconds at most. transformers itself would try for half a minute, in
+    every trial."""
     import urllib.error
     import urllib.request
 

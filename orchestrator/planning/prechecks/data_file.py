@@ -55,11 +55,9 @@ class DataFile:
         return ", ".join(names) + (f" and {left_out} more" if left_out else "")
 
     def values(self, columns: Mapping[str, str]) -> dict[str, list[Any]]:
-        """Column -> its values in the first rows.
-
-        Those that the user names have the name that a trial has for them (``columns``, ours ->
-        theirs). If the user names none, all columns have their own names.
-        """
+        """Column -> its values in the first rows. Those that the user names have the name that a
+        trial has for them (``columns``, ours -> theirs). If the user names none, all columns have
+        their own names."""
         names = columns or {name: name for name in self.columns}
         return {ours: [row.get(theirs) for row in self.rows] for ours, theirs in names.items()}
 

@@ -93,11 +93,9 @@ def _at_their_lines(config: SweepConfig, findings: Sequence[Remark]) -> list[Pro
 
 
 def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], object]) -> ModelFacts:
-    """The model's size and the shape of one batch.
-
-    ``say`` is called with a note before the parameters are counted, if that takes some seconds.
-    Raises ConfigError if the model cannot be built from its configuration.
-    """
+    """The model's size and the shape of one batch. ``say`` is called with a note before the
+    parameters are counted, if that takes some seconds. Raises ConfigError if the model cannot be
+    built from its configuration."""
     size = model_size(config.model, say)
     if size.mistake:
         message = f"transformers cannot build this model: {size.mistake}"

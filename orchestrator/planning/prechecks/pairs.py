@@ -66,11 +66,9 @@ def _our_rows(file: DatasetFile, data: DataFile) -> list[Row]:
 
 
 def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Remark]:
-    """What TRL would leave out, because a prompt alone has all tokens of a row.
-
-    ``lengths`` are the numbers of tokens to which trials cut rows, each with its key. Nothing is
-    found if the tokenizer is not on this machine.
-    """
+    """What TRL would leave out, because a prompt alone has all tokens of a row. ``lengths`` are the
+    numbers of tokens to which trials cut rows, each with its key. Nothing is found if the tokenizer
+    is not on this machine."""
     data = read_or_problem(file)
     if not isinstance(data, DataFile):
         return

@@ -104,11 +104,9 @@ def _with_level(
 
 
 def _levels(values: TriedValues, *, has_gpu: bool) -> Iterator[_Level]:
-    """All levels, those with the fewest changed axes first.
-
-    Up to a few changes, all values are combined. With more changes, rare values are left out. On a
-    GPU, the user's slow values then give way to faster ones (``policy.FASTER``).
-    """
+    """All levels, those with the fewest changed axes first. Up to a few changes, all values are
+    combined. With more changes, rare values are left out. On a GPU, the user's slow values then
+    give way to faster ones (``policy.FASTER``)."""
     free = {axis: listed[1:] for axis, listed in values.items() if len(listed) > 1}
     for changes in range(min(_FEW_CHANGES, len(free)) + 1):
         yield _Level(changes=changes, others=free)

@@ -125,23 +125,9 @@ def with_value(text: bytes, chance: random.Random) -> bytes:
 def with_bytes(text: bytes, chance: random.Random) -> bytes:
     """The file cut, torn, doubled or sprinkled with what does not belong."""
     for _ in range(chance.choice((1, 1, 2, 5))):
-        lines, here = text.splitlines(keepends=True) or [b""], chance.randrange(len(text) + 1)
-        line = chance.randrange(len(lines))
-        match chance.randrange(7):
-            case 0:
-                text = text[:here]
-            case 1:
-                text = text[:here] + text[here + chance.randrange(40) :]
-            case 2:
-                text = b"".join([*lines[:line], lines[line], *lines[line:]])
-            case 3:
-                text = b"".join([*lines[:line], b"\t", *lines[line:]])
-            case 4:
-                text = text[:here] + bytes([chance.randrange(256)]) + text[here:]
-            case 5:
-                text = b"".join(chance.sample(lines, len(lines)))
-            case _:
-                text = text[:here] + chance.choice(TORN) + text[here:]
+        start = chance.randrange(len(text) + 1)
+        end = start + chance.choice((0, 0, 10, 40, len(text)))
+        text = text[:start] + chance.choice((b"", text[start:end] * 2, *TORN)) + text[end:]
     return text
 
 

@@ -46,13 +46,6 @@ def test_allowed_own_code_is_in_every_trial_and_in_what_a_run_keeps(config):
     assert from_json(TrialSpec, to_json(trial)) == trial
 
 
-def test_edited_source_makes_other_trials(config):
-    (before,) = plan(load_config(config, allow_own_code=True)).trials
-    (config.parent / "my_own_pack/train.py").write_text(SOURCE + "# edited\n")
-    (after,) = plan(load_config(config, allow_own_code=True)).trials
-    assert before.trial_id != after.trial_id
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -212,7 +212,6 @@ def test_tune_space_of_a_user_who_compiles_with_the_loss_of_liger_begins_with_bo
     [
         ("{}", True, {"bf16"}),
         ("{}", False, {"fp32", "bf16"}),
-        ("{bf16: true}", True, {"bf16"}),
         ("{fp16: true}", True, {"fp16", "bf16"}),
     ],
 )

@@ -6,15 +6,12 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator import __main__, batch_size, predict, sweep
 from orchestrator.cli import VERBS, finish
-from orchestrator.planning import plan
-from orchestrator.planning.plan import Plan
 from orchestrator.running.observers.progress import Progress
 from orchestrator.running.run_lock import locked_run_folder
 from orchestrator.running.session import Session
@@ -22,7 +19,7 @@ from orchestrator.search.grid import Grid
 from orchestrator.storage.location import location
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.conftest import build_tiny_spec
-from tests.support.commands import ROOT, python
+from tests.support.commands import python
 from tests.support.records import make_record, write_run
 
 DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]
@@ -208,18 +205,3 @@ finally:
     assert done.stdout.startswith("quickstart: the batch size of ")
     wrong = python("-m", "orchestrator", "sweep", "none.yaml")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-
-
-def test_dry_run_makes_the_plan_once(monkeypatch, capsys):
-    planned = []
-
-    def counted(*arguments: Any, **options: Any) -> Plan:
-        planned.append(arguments)
-        return make_plan(*arguments, **options)
-
-    make_plan = plan.plan
-    monkeypatch.setattr(plan, "plan", counted)
-    monkeypatch.setattr(sweep, "plan", counted)
-    assert sweep.main([str(ROOT / "configs/quickstart.yaml"), "--dry-run"]) == 0
-    assert capsys.readouterr().out
-    assert len(planned) == 1
