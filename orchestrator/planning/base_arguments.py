@@ -37,11 +37,7 @@ CUSTOM = "custom"
 DEFAULT = "default"
 """The value of an argument's axis if a trial does not set the argument."""
 
-_BATCH_KEYS = (
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "gradient_accumulation_steps",
-)
+_BATCH_KEYS = ["train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"]
 _FILLED_IN: tuple[Any, ...] = (
     [],
     {},

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from orchestrator.planning.config_model import ConfigFile
 from orchestrator.planning.config_types import keys_of, sections_in
-from orchestrator.planning.problems import KeyPath, advice, described, named_value
+from orchestrator.planning.problems import KeyPath, KeyProblem, advice, described, named_value
 from orchestrator.planning.search_options import SEARCH_KINDS
 
 _DISABLE_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
@@ -38,7 +38,7 @@ _BOUNDS = {
 """pydantic's kind of error -> its words, and its bound's name in the error's context."""
 
 
-def typed(value: Mapping[str, Any]) -> ConfigFile | list[tuple[KeyPath, str]]:
+def typed(value: Mapping[str, Any]) -> ConfigFile | list[KeyProblem]:
     """The typed content of the file, or each place that is wrong in it, with the reason."""
     try:
         with _without_plugins():

@@ -6,14 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from orchestrator.storage.location import Location, location
 from orchestrator.units import DURATION_PATTERN, SIZE_PATTERN, duration_seconds, size_bytes

@@ -17,10 +17,8 @@ _MAX_DEPTH = 64
 _MAX_VALUES = 100_000
 """A file beyond either limit is a mistake or an attack: aliases of aliases can fill any memory."""
 _TOO_DEEP = f"nested deeper than {_MAX_DEPTH} levels"
-_TOO_MANY = f"more than {_MAX_VALUES:,} values, aliases (*) counted each time"
 _MAX_BYTES = 2**20
 """The largest file that is parsed: PyYAML takes seconds for every mebibyte."""
-_TOO_LARGE = "larger than 1 MiB, which no configuration is"
 _PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
@@ -70,7 +68,7 @@ def read_document(path: Path) -> Document:
         with open(path, "rb", opener=_open_now) as file:
             content = file.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
-            raise _unreadable(path, _TOO_LARGE)
+            raise _unreadable(path, "larger than 1 MiB, which no configuration is")
         text = content.decode("utf-8")
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from None
@@ -170,7 +168,8 @@ class _Reader:
     def _value(self, node: yaml.Node, at: KeyPath) -> Any:
         self._lines.setdefault(at, _line_of(node))
         if len(self._lines) > _MAX_VALUES:
-            self._complain(node, _TOO_MANY)
+            many = f"more than {_MAX_VALUES:,} values, aliases (*) counted each time"
+            self._complain(node, many)
             raise ConfigError(self._problems)
         if isinstance(node, yaml.ScalarNode):
             self._written[at] = node.value

@@ -8,14 +8,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from jobs.record import TrialRecord, unsupported
-from jobs.spec import (
-    Choice,
-    LibrarySettings,
-    MeasureSpec,
-    Needs,
-    TrainingRecipe,
-    TrialSpec,
-)
+from jobs.spec import Choice, LibrarySettings, MeasureSpec, Needs, TrainingRecipe, TrialSpec
 from jobs.techniques import AXES, Variant, merge
 from jobs.techniques.axes.offload import deepspeed_row
 from jobs.techniques.variant import OTHER_WORKLOAD

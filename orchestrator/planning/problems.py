@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 KeyPath = tuple[str | int, ...]
 """Where a value is: keys and list positions from the top of the file."""
-KeyProblems = Iterator[tuple[KeyPath, str]]
-"""The paths of keys, and what is wrong with their values."""
+KeyProblem = tuple[KeyPath, str]
+"""The path of a key, and what is wrong with its value."""
+KeyProblems = Iterator[KeyProblem]
 
 
 class Remark(NamedTuple):

@@ -13,7 +13,7 @@ from jobs.spec import DatasetFile, Task
 from orchestrator.planning.prechecks.checkpoints import lacks_chat_template
 from orchestrator.planning.prechecks.data_file import DataFile, NoDataFileError, read_data_file
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
-from orchestrator.planning.problems import KeyPath, KeyProblems, guess_after
+from orchestrator.planning.problems import KeyProblem, KeyProblems, guess_after
 
 _TEXT_SOURCES = ("text", "messages", "prompt", "input_ids")
 """Columns that a trial can take token ids from. All but input_ids are tokenized first."""
@@ -79,7 +79,7 @@ def _with_a_guess(message: str, path: Path) -> str:
     return message + guess_after(path.name, [other.name for other in path.parent.iterdir()])
 
 
-def lacks_column(data: DataFile, name: str, who: str = "", hint: str = "") -> tuple[KeyPath, str]:
+def lacks_column(data: DataFile, name: str, who: str = "", hint: str = "") -> KeyProblem:
     """The problem of a file that has no column of this name of ours."""
     message = (
         f"{who}needs a column {name}; the file has {data.listed_columns()}; name yours in columns, "

@@ -17,17 +17,13 @@ from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.data_columns import data_problems
 from orchestrator.planning.prechecks.images import image_problems
-from orchestrator.planning.prechecks.lengths import (
-    lengths_of_axis,
-    sequence_lengths,
-    used_choices,
-)
+from orchestrator.planning.prechecks.lengths import lengths_of_axis, sequence_lengths, used_choices
 from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,
     model_key_problems,
 )
 from orchestrator.planning.prechecks.pairs import long_prompts, pair_problems, reads_pairs
-from orchestrator.planning.problems import ConfigError, KeyPath, Problem, Remark
+from orchestrator.planning.problems import ConfigError, KeyPath, KeyProblem, Problem, Remark
 from orchestrator.planning.settings import SweepConfig
 
 
@@ -129,7 +125,7 @@ def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) ->
     file = config.data.file
     if file is None:
         return
-    problems: list[tuple[KeyPath, str]] = []
+    problems: list[KeyProblem] = []
     kinds = _kinds_of_rows(config)
     if True in kinds:
         problems += pair_problems(file)

@@ -8,10 +8,7 @@ from pathlib import Path
 from jobs.spec.users_code import UserCode, is_object_name
 from jobs.techniques.hooks import service
 from orchestrator.planning.config_model import OwnCodeSection
-from orchestrator.planning.problems import KeyPath
-
-KeyProblem = tuple[KeyPath, str]
-"""The path of a key, and what is wrong with its value, or the value."""
+from orchestrator.planning.problems import KeyPath, KeyProblem
 
 
 def read_user_code(
@@ -53,7 +50,7 @@ def _name_problems(own: UserCode) -> list[KeyProblem]:
     return problems
 
 
-def _named(own: UserCode) -> list[KeyProblem]:
+def _named(own: UserCode) -> list[tuple[KeyPath, str]]:
     keys: list[KeyPath] = [("trainer",), ("collator",), ("entry",)]
     keys += [("callbacks", index) for index in range(len(own.callbacks))]
     names = (own.trainer, own.collator, own.entry, *own.callbacks)

@@ -46,11 +46,6 @@ class _Level:
     fixed: TechniqueSet = field(default_factory=dict)
     """Values that all sets of the level have in place of the user's. They count as no change."""
 
-    @property
-    def is_deep(self) -> bool:
-        """Whether the sets have more than a few changes."""
-        return self.changes + len(self.fixed) > _FEW_CHANGES
-
 
 def combinations(
     values: TriedValues,
@@ -74,7 +69,8 @@ def combinations(
         larger = _with_level(found, level, values, obstacle)
         sets = max(1, len(larger.technique_sets))
         # Fewer changed axes are better than micro-batches so coarse that the best is missing.
-        accepted = choices_of_batches[:-1] if level.is_deep else choices_of_batches
+        is_deep = level.changes + len(level.fixed) > _FEW_CHANGES
+        accepted = choices_of_batches[:-1] if is_deep else choices_of_batches
         fitting = [batches for batches in accepted if len(batches) * sets <= limit]
         if not fitting:
             break

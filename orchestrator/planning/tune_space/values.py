@@ -73,7 +73,7 @@ def _why_not(axis: str, value: str, own: Choice, any_recipe: bool) -> str:
     listed = policy.OTHER_WORKLOADS.get(axis) or policy.NOT_TRIED.get(axis, {}).get(value)
     if listed:
         return listed
-    effects = {AXES[axis].variants[value].numerical_effect, _effect_of(axis, own)}
+    effects = {AXES[axis].variant(choice).numerical_effect for choice in (value, own)}
     if "training" in effects and not any_recipe:
         return "trains differently from your own arguments"
     return ""
@@ -106,9 +106,3 @@ def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) 
 def _has_equal_rows(config: SweepConfig) -> bool:
     synthetic = config.data.synthetic
     return synthetic is not None and synthetic.lengths is None and not synthetic.padding
-
-
-def _effect_of(axis: str, value: Choice) -> str:
-    if value == CUSTOM or isinstance(value, float):
-        return "exact"
-    return AXES[axis].variant(value).numerical_effect
