@@ -141,7 +141,7 @@ def measured(
     try:
         config = checked_config(options, print_note)
         measurement = make(config)
-        if options.is_plan_only:
+        if options.dry_run:
             return measurement.show_plan()
         refuse_missing(config.loggers)
     except (ConfigError, LoggerError, ValueError) as error:

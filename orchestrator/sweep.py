@@ -24,17 +24,14 @@ class SweepOptions(VerbOptions):
     """The options of the command line."""
 
     predict: str | None = None
-    """The GPU to predict the plan's memory for; None: predict nothing."""
-
-    @property
-    def is_plan_only(self) -> bool:
-        """Whether to print the plan and measure nothing."""
-        return self.dry_run or self.predict is not None
+    """The GPU to predict the memory of a dry run's plan for; None: predict nothing."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a sweep, or print its plan. Returns the exit status."""
-    options = SweepOptions(**vars(command_line().parse_args(arguments)))
+    given = command_line().parse_args(arguments)
+    given.dry_run = given.dry_run or given.predict is not None
+    options = SweepOptions(**vars(given))
     return cli.measured(options, lambda config: _SweepVerb(config, options))
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from jobs.record import TrialRecord
 from jobs.spec import Choice, MeasureSpec, TrialSpec
 from jobs.techniques import AXES
-from orchestrator.labels import label
+from orchestrator.labels import BATCH_AXES, label
 from orchestrator.planning.axes import (
     ACCUMULATION,
-    EFFECTIVE_BATCH,
     MICRO_BATCH,
     Choices,
     owned_arguments,
@@ -20,8 +19,6 @@ from orchestrator.planning.axes import (
 from orchestrator.planning.plan import plan
 from orchestrator.planning.problems import advice
 from orchestrator.planning.settings import SweepConfig
-
-BATCH_AXES = (MICRO_BATCH, ACCUMULATION, EFFECTIVE_BATCH)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -46,7 +46,7 @@ def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
     )
     for note in config.notes:
         say(note)
-    elsewhere, asks_hub = is_elsewhere(options.address), not options.is_plan_only
+    elsewhere, asks_hub = is_elsewhere(options.address), not options.dry_run
     for note in mistakes.check_files(config, runs_elsewhere=elsewhere, asks_hub=asks_hub):
         say(note)
     return config

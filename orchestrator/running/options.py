@@ -35,7 +35,4 @@ class VerbOptions(RunOptions):
     trust_remote_code: bool = False
     allow_own_code: bool = False
     dry_run: bool = False
-
-    @property
-    def is_plan_only(self) -> bool:
-        return self.dry_run
+    """Print the plan and measure nothing."""

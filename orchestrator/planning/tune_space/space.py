@@ -20,7 +20,6 @@ from orchestrator.planning.tune_space.combinations import (
     combinations,
 )
 from orchestrator.planning.tune_space.values import (
-    BATCH_AXES,
     DOES_NOT_GO,
     IsMissing,
     Values,
@@ -134,7 +133,10 @@ def _runs_with_another(axis: str, value: Choice, values: Values, config: SweepCo
 
 
 def _shown_axes(values: Values, chosen: Combinations) -> dict[str, tuple[Choice, ...]]:
-    sizes = {axis: dict.fromkeys(batch[axis] for batch in chosen.batches) for axis in BATCH_AXES}
+    sizes = {
+        axis: dict.fromkeys(batch[axis] for batch in chosen.batches)
+        for axis in (MICRO_BATCH, ACCUMULATION)
+    }
     axes = {**sizes, **values.tried}
     return {axis: tuple(listed) for axis, listed in axes.items() if len(listed) > 1}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES, Variant
 from jobs.techniques.sample_kind import same_workload
-from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
+from orchestrator.labels import BATCH_AXES
 from orchestrator.planning.base_arguments import CUSTOM
 from orchestrator.planning.plan import trial_spec
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
@@ -16,7 +16,6 @@ from orchestrator.planning.prechecks.technique_requirements import unmet_require
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space import policy
 
-BATCH_AXES = (MICRO_BATCH, ACCUMULATION)
 DOES_NOT_GO = "does not go with this model"
 """Begins the reason of a value without any valid configuration."""
 
@@ -49,7 +48,6 @@ def listed_values(
 ) -> Values:
     """The values that go with the user's model, data and arguments, each looked at by itself."""
     axes = [name for name in AXES if name not in BATCH_AXES]
-
     tried: dict[str, tuple[Choice, ...]] = {}
     not_tried: dict[str, dict[str, str]] = {}
     for name in axes:
