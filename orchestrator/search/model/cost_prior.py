@@ -10,7 +10,7 @@ import numpy as np
 from jobs.spec import Choice
 from orchestrator.search.model.arrays import Array, Indices, Numbering
 from orchestrator.search.model.candidates import OPTIMIZER, Candidate, OptimizerFamily
-from orchestrator.search.model.curve_prior import SCALES, CurvePrior, Part
+from orchestrator.search.model.curve_prior import SCALES, CurvePrior
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.hyperparameters import OF_MEMORY, OF_TIME
 
@@ -23,19 +23,13 @@ class CostPrior:
     ) -> None:
         self.is_time = is_time
         self.hyperparameters = OF_TIME if is_time else OF_MEMORY
-        self.curves = CurvePrior(candidates, priors, Part.TIME if is_time else Part.MEMORY_BASE)
-        """The prior of floors and bases."""
-        self._slopes = self.curves
-        if not is_time:
-            self._slopes = CurvePrior(candidates, priors, Part.MEMORY_SLOPE)
-        self.effects = np.array(
-            [np.zeros(self.curves.count), self.curves.log_effects, self._slopes.log_effects]
-        )
+        self.curves = CurvePrior(candidates, priors, is_time=is_time)
+        # The floor of a time is that of the host, so no technique is expected to change it.
+        self.effects = self.curves.log_effects[[0, 0, -1]] * [[0], [1], [1]]
         """Expected logarithms of the effects of each curve's techniques on floor, base and slope,
-        shape (3, curves): none on the floor, because the floor of a time is that of the host."""
+        shape (3, curves)."""
         self._weights, self._common = _covariances_of_parts(is_time=is_time)
         self.sizes = np.array([candidate.micro_batch for candidate in candidates], float)
-        self._octaves = np.log2(self.sizes)
         families: Numbering[OptimizerFamily] = Numbering()
         self.families = np.array(
             [_family(candidate, families, is_time=is_time) for candidate in candidates], int
@@ -72,14 +66,10 @@ class CostPrior:
 
         The last axes are those to which the curves are broadcast.
         """
-        of_base = self.curves.covariance(left, right)
-        of_slope = of_base
-        if self._slopes is not self.curves:
-            of_slope = self._slopes.covariance(left, right)
-        of_parts = np.array([of_base, of_base, of_slope])
-        of_matrices = (3, 3) + (1,) * of_base.ndim
-        weights = self._weights.reshape(of_matrices)
-        return np.asarray(weights * of_parts + self._common.reshape(of_matrices))
+        # Floors and bases have the first part, slopes the last one.
+        of_parts = self.curves.covariance(left, right)[[0, 0, -1]]
+        shape = (3, 3) + (1,) * (of_parts.ndim - 1)
+        return np.asarray(self._weights.reshape(shape) * of_parts + self._common.reshape(shape))
 
     def between(self, derivatives: Array, rows: Indices, columns: Indices) -> Array:
         """Prior covariance of what the law says of candidates' costs, shape (rows, columns).
@@ -120,7 +110,7 @@ class CostPrior:
         curves, row_numbers = self._distinct_curves(rows)
         others, column_numbers = self._distinct_curves(columns)
         differing = self.curves.differing(curves[:, None], others)[row_numbers][:, column_numbers]
-        octaves = self._octaves[rows][:, None] - self._octaves[columns]
+        octaves = np.log2(self.sizes[rows])[:, None] - np.log2(self.sizes[columns])
         return np.asarray(SCALES.misfit_per_choice**differing * np.exp(-(octaves**2) / 2))
 
     def _distinct_curves(self, rows: Indices) -> tuple[Indices, Indices]:

@@ -8,8 +8,7 @@ all curves and the measured ones, so it is cheap for large plans.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,17 +49,6 @@ class PriorScales:
 SCALES = PriorScales()
 
 
-class Part(enum.Enum):
-    """The parameters of curves to which a prior applies."""
-
-    TIME = enum.auto()
-    """Floor, base and slope of a time: a technique affects all in a similar way."""
-    MEMORY_BASE = enum.auto()
-    """The memory that does not depend on the micro-batch: weights and optimizer states."""
-    MEMORY_SLOPE = enum.auto()
-    """The memory of each sample, the activations."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Effects:
     """What the values of an axis change, or the pairs of values of two axes."""
@@ -74,39 +62,48 @@ class _Effects:
 
 
 class CurvePrior:
-    """Prior means and covariances of one part of the parameters of a plan's curves.
+    """Prior means and covariances of the parameters of a plan's curves.
 
-    Effects of techniques are relative to the techniques of the plan's first candidate.
+    A technique affects all parameters of a time in a similar way. Of memory, it has one effect on
+    the base, the weights and optimizer states, and another on the slope, the activations. Effects
+    are relative to the techniques of the plan's first candidate.
     """
 
     def __init__(
-        self, candidates: Sequence[Candidate], priors: TechniquePriors, part: Part = Part.TIME
+        self, candidates: Sequence[Candidate], priors: TechniquePriors, *, is_time: bool
     ) -> None:
-        self._pair = SCALES.slope_pair if part is Part.MEMORY_SLOPE else SCALES.pair
+        references = [candidate.reference_curve for candidate in candidates]
         curves: Numbering[Curve] = Numbering()
-        self.curve_of = curves.of(_curve_of_part(candidate, part) for candidate in candidates)
+        self.curve_of = curves.of(own if is_time else own.of_memory for own in references)
         """Index of each candidate's curve, shape (candidates,)."""
         self.count = len(curves)
         self._axes = varying_axes(list(curves), priors)
-        self._effects = [_effects_of(axis, priors, part) for axis in self._axes]
-        if part is Part.TIME:
-            self._effects += _interactions(self._axes)
-        self.log_effects = np.zeros(self.count)
-        """Expected logarithm of each curve's parameter, relative to the first curve's. Shape
-        (curves,)."""
-        for effects in self._effects:
-            self.log_effects += effects.means[effects.codes]
+        if is_time:
+            of_time = _effects(self._axes, priors, lambda own: (own.log_time, own.deviation))
+            self._parts = [[*of_time, *_interactions(self._axes)]]
+            self._pairs = np.array([SCALES.pair])
+        else:
+            of_base = _effects(self._axes, priors, lambda own: (0.0, own.memory_deviation))
+            self._parts = [of_base, _effects(self._axes, priors, Effect.of_sample)]
+            self._pairs = np.array([SCALES.pair, SCALES.slope_pair])
+        self.log_effects = np.zeros((len(self._parts), self.count))
+        """Expected logarithms of each curve's parameters, relative to the first curve's. Shape
+        (parts, curves): one part for a time, base and slope for memory."""
+        for log_effects, part in zip(self.log_effects, self._parts, strict=True):
+            for effects in part:
+                log_effects += effects.means[effects.codes]
 
     def covariance(self, left: Indices, right: Indices) -> Array:
-        """Covariance of one parameter between curves, in the shape to which both are broadcast.
+        """Covariance of each part between curves, without what all curves have in common.
 
-        Without the part that all curves have in common.
+        The shape is (parts, ...), with the shape to which the curves are broadcast.
         """
         shape = np.broadcast_shapes(left.shape, right.shape)
-        own = np.zeros(shape)
+        covariance = np.zeros((len(self._parts), *shape))
         # One axis at a time: an array with all of them would be large.
-        for effects in self._effects:
-            own += effects.covariance[effects.codes[left], effects.codes[right]]
+        for own, part in zip(covariance, self._parts, strict=True):
+            for effects in part:
+                own += effects.covariance[effects.codes[left], effects.codes[right]]
         shared, shared_with_itself = np.zeros(shape), np.zeros(shape)
         for axis in self._axes:
             similarity = axis.similarities[axis.codes[left], axis.codes[right]]
@@ -116,7 +113,8 @@ class CurvePrior:
         # With n equal values it is n (n - 1) / 2 pairs. Similar values count as equal in part.
         axes = len(self._axes)
         pairs = (shared**2 - shared_with_itself) / max(1, axes * (axes - 1))
-        return np.asarray(own + self._pair**2 * pairs + SCALES.curve**2 * (left == right))
+        covariance += np.multiply.outer(self._pairs**2, pairs)
+        return np.asarray(covariance + SCALES.curve**2 * (left == right))
 
     def new_choices(self, curve: int, known: Indices) -> Array:
         """How much of what is new in a curve each curve has, from 0 to 1, shape (curves,).
@@ -137,32 +135,23 @@ class CurvePrior:
         return differing
 
 
-def _curve_of_part(candidate: Candidate, part: Part) -> Curve:
-    if part is Part.TIME:
-        return candidate.reference_curve
-    return candidate.reference_curve.of_memory
+def _effects(
+    axes: Sequence[VaryingAxis],
+    priors: TechniquePriors,
+    expected: Callable[[Effect], tuple[float, float]],
+) -> list[_Effects]:
+    """The effects of axes, relative to the values of the first curve.
 
-
-def _effects_of(axis: VaryingAxis, priors: TechniquePriors, part: Part) -> _Effects:
-    """The effects of an axis on a part, relative to the value of the first curve."""
-    effects = [priors.between(axis.name, axis.values[0], value) for value in axis.values]
-    expected = [_of_part(effect, part) for effect in effects]
-    deviations = np.array([deviation for _, deviation in expected])
-    return _Effects(
-        codes=axis.codes,
-        means=np.array([mean for mean, _ in expected]),
+    ``expected`` gives mean and deviation of the logarithm of an effect on the parameter.
+    """
+    listed = []
+    for axis in axes:
+        effects = [priors.between(axis.name, axis.values[0], value) for value in axis.values]
+        means, deviations = np.array([expected(effect) for effect in effects]).T
         # Cov(a, b) = correlation · deviation of a · deviation of b.
-        covariance=np.outer(deviations, deviations) * axis.similarities,
-    )
-
-
-def _of_part(effect: Effect, part: Part) -> tuple[float, float]:
-    """Mean and deviation of the logarithm of a technique's effect on one part."""
-    if part is Part.TIME:
-        return effect.log_time, effect.deviation
-    if part is Part.MEMORY_BASE:
-        return 0.0, effect.memory_deviation
-    return effect.of_sample()
+        covariance = np.outer(deviations, deviations) * axis.similarities
+        listed.append(_Effects(codes=axis.codes, means=means, covariance=covariance))
+    return listed
 
 
 def _interactions(axes: Sequence[VaryingAxis]) -> Iterator[_Effects]:
